@@ -1,0 +1,31 @@
+# Everything a fresh machine with Python 3.11, make and pip needs: `make demo` and `make test` set themselves up.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-all lint clean
+
+demo: $(INSTALLED)
+	$(BIN)/python -m ebmlab fit --config configs/grbm_digits.yaml
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow" -n 2
+
+test-all: lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'ebmlab needs Python 3.11 or newer')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV)

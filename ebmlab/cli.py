@@ -1,0 +1,232 @@
+"""`python -m ebmlab fit | validate | test | predict | list`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback, instantiate_class
+from pytorch_lightning.loggers import WandbLogger
+
+from ebmlab.config_errors import one_line
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence
+from ebmlab.listing import list_components
+from ebmlab.loggers import WandbMode, git_commit, make_loggers
+from ebmlab.prediction import save_samples
+from ebmlab.run_folder import CONFIG, config_name, find_checkpoint, load_checkpoint, new_run, run_of
+
+HELP = """usage: python -m ebmlab <command> [options]
+
+commands:
+  fit       train:     python -m ebmlab fit --config configs/grbm_digits.yaml
+  validate  evaluate a checkpoint on the validation split:  python -m ebmlab validate --ckpt_path FILE
+  test      evaluate a checkpoint on the test split:        python -m ebmlab test --ckpt_path FILE
+  predict   draw samples from a checkpoint:  python -m ebmlab predict --ckpt_path FILE --num_samples 64
+  list      energies, samplers, learners, callbacks, datamodules and configs, one line each
+
+Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
+`python -m ebmlab <command> --help` lists all options."""
+
+
+class Parser(LightningArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        if not self.exit_on_error:  # one of the parser's own trials
+            super().error(message, ex)
+        raise UserError(one_line(message)) from ex
+
+
+class SaveConfig(SaveConfigCallback):
+    """Keeps the resolved config in the run folder, and sends it to W&B with the git commit."""
+
+    def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        for logger in trainer.loggers:
+            if isinstance(logger, WandbLogger):
+                logger.log_hyperparams({**self.config.as_dict(), "git_commit": git_commit()})
+
+
+class CLI(LightningCLI):
+    """LightningCLI with run folders, one-line errors, and sizes that follow the data."""
+
+    def __init__(self) -> None:
+        defaults = {"default_config_files": [str(Path(__file__).with_name("defaults.yaml"))]}
+        super().__init__(
+            pl.LightningModule,
+            pl.LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            auto_configure_optimizers=False,
+            seed_everything_default=0,
+            save_config_callback=SaveConfig,
+            save_config_kwargs={"overwrite": True},
+            parser_class=Parser,
+            parser_kwargs={"parser_mode": "omegaconf+"} | {command: dict(defaults) for command in self.subcommands()},
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--name", type=str | None, help="Name of the run's folder. Default: the time.")
+        parser.add_argument("--wandb", type=WandbMode, default="offline", help="Weights & Biases mode.")
+        parser.add_argument("--wandb_project", type=str, default="ebmlab", help="W&B project.")
+
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        if subcommand == "predict":
+            parser.add_function_arguments(save_samples, skip={"learner", "datamodule", "folder"})
+        return parser
+
+    def _parse_ckpt_path(self) -> None:
+        """Finds and reads the checkpoint, and chooses the run folder."""
+        config = self.config[self.config.subcommand]
+        self.experiment = config_name([Path(str(path)) for path in config.get("config") or []])
+        ckpt_path = config.get("ckpt_path")
+        if ckpt_path:
+            path = find_checkpoint(ckpt_path, self.experiment, config.name)
+            self.checkpoint = load_checkpoint(path)
+            config.ckpt_path = str(path)
+        elif self.config.subcommand != "fit":
+            raise UserError(
+                f"{self.config.subcommand} needs --ckpt_path: a .ckpt file, or `last` and --config for the newest run's"
+            )
+        if config.trainer.default_root_dir:
+            self.folder = Path(str(config.trainer.default_root_dir))
+        elif ckpt_path:
+            self.folder = run_of(path)
+        else:
+            self.folder = new_run(self.experiment, config.name)
+
+    def before_instantiate_classes(self) -> None:
+        if self.subcommand != "fit":
+            self.save_config_callback = None
+
+    def instantiate_classes(self) -> None:
+        try:
+            super().instantiate_classes()
+        except (TypeError, ValueError, ModuleNotFoundError) as error:
+            mine = _user_error(error)
+            if mine is None:
+                raise
+            raise mine from error
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        config = self._get(self.config, "trainer")
+        kwargs["default_root_dir"] = str(self.folder)
+        if config.logger is None or config.logger is True:
+            kwargs["logger"] = make_loggers(
+                self.folder, self.experiment, self._get(self.config, "wandb"), self._get(self.config, "wandb_project")
+            )
+        return super().instantiate_trainer(**kwargs)
+
+    def after_instantiate_classes(self) -> None:
+        if self._get(self.config, "ckpt_path"):
+            _check_weights(self.model, self.checkpoint, self._get(self.config, "ckpt_path"))
+
+    def after_fit(self) -> None:
+        if self.trainer.is_global_zero:
+            _print_summary(self.trainer, self.folder)
+
+    def predict(self, model: ContrastiveDivergence, datamodule: pl.LightningDataModule, **_: Any) -> None:
+        """Draws samples into the run folder."""
+        model.load_state_dict(self.checkpoint["state_dict"])
+        config = self.config_init[self.subcommand]
+        options = {key: config[key] for key in inspect.signature(save_samples).parameters if key in config}
+        model.to(self.trainer.strategy.root_device)
+        for path in save_samples(model, datamodule, self.folder, **options):
+            print(path)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Runs the command line; bad input ends with one line on stderr and exit code 2."""
+    given = sys.argv[1:] if args is None else args
+    sys.argv = [sys.argv[0], *_with_run_config(given)]  # what processes of a distributed run are started with, too
+    sys.path.insert(0, os.getcwd())  # class paths of the user's own modules
+    try:
+        if not given or given[0] in ("-h", "--help"):
+            print(HELP)
+        elif given[0] == "list":
+            print(list_components())
+        else:
+            CLI()
+    except UserError as error:
+        _fail(str(error))
+    except OmegaConfBaseException as error:
+        _fail(f"config: {' '.join(str(error).split())}")
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _with_run_config(args: list[str]) -> list[str]:
+    """Adds `--config` of the checkpoint's run where a command that reads a checkpoint names none."""
+    if not args or args[0] == "fit" or any(a in ("-c", "--config") or a.startswith("--config=") for a in args):
+        return args
+    for i, argument in enumerate(args):
+        path = argument.removeprefix("--ckpt_path=") if argument.startswith("--ckpt_path=") else None
+        if argument == "--ckpt_path" and i + 1 < len(args):
+            path = args[i + 1]
+        if path and (config := run_of(Path(path)) / CONFIG).is_file():
+            return [args[0], "--config", str(config), *args[1:]]
+    return args
+
+
+def _event_size(*, _parent_: Any) -> int:
+    """`${event_size:}` in a config: how many numbers an event of the config's data set has."""
+    node = _parent_
+    while node is not None and "data" not in node:
+        node = node._get_parent()
+    if node is None or node.data is None:
+        raise UserError("${event_size:} needs a `data:` section")
+    datamodule = instantiate_class((), OmegaConf.to_container(node.data, resolve=True))
+    return math.prod(datamodule.event_shape)
+
+
+OmegaConf.register_new_resolver("event_size", _event_size, replace=True)
+
+
+def _user_error(error: BaseException) -> UserError | None:
+    """The `UserError` that an instantiation error wraps, or a line for what the parser itself says."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UserError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str) -> None:
+    """Raises `UserError` unless the checkpoint's parameters fit the model."""
+    saved, wanted = checkpoint["state_dict"], model.state_dict()
+    for name in [*wanted, *(key for key in saved if key not in wanted)]:
+        here = tuple(wanted[name].shape) if name in wanted else "nothing"
+        there = tuple(saved[name].shape) if name in saved else "nothing"
+        if here != there:
+            raise UserError(
+                f"{path} does not fit the config's model: {name} is {there} in the file and {here} in the model"
+            )
+
+
+def _print_summary(trainer: pl.Trainer, folder: Path) -> None:
+    lines = {
+        "run": folder,
+        "pictures": folder / "images",
+        "metrics": folder / "metrics.csv",
+        "checkpoint": folder / "checkpoints" / "last.ckpt",
+        "W&B": folder / "wandb",
+    }
+    print(f"\nfinished at step {trainer.global_step}")
+    for what, path in lines.items():
+        if path.exists():
+            print(f"  {what:<10} {path}")
+    if (folder / "checkpoints" / "last.ckpt").exists():
+        print(f"  sample     python -m ebmlab predict --ckpt_path {folder / 'checkpoints' / 'last.ckpt'}")

@@ -1,0 +1,173 @@
+"""The spaces that a state x can live in.
+
+A state is a float tensor `(B, *event_shape)`. Finite domains also have an index form: an integer tensor
+`(B, *shape)` that numbers the values of each coordinate 0, 1, ....
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ebmlab.errors import UserError
+
+MAX_ENUMERABLE = 2**22
+
+
+class Domain:
+    """A space of states with event shape `event_shape`."""
+
+    event_shape: tuple[int, ...]
+
+    def __init__(self, shape: int | Sequence[int]) -> None:
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.event_shape = self.shape
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'x'.join(map(str, self.event_shape))})"
+
+    def random(self, n: int, device: torch.device | str | None = None) -> Tensor:
+        """Draws `n` states from the domain's reference law; `(n, *event_shape)`."""
+        raise NotImplementedError
+
+    def validate(self, x: Tensor) -> None:
+        """Raises `UserError` unless `x` is a batch of states of this domain."""
+        if tuple(x.shape[1:]) != self.event_shape or x.dim() == 0:
+            expected = ", ".join(["B", *map(str, self.event_shape)])
+            raise UserError(f"states of {self} have shape ({expected}), got {tuple(x.shape)}")
+        if not x.is_floating_point():
+            raise UserError(f"states of {self} are float tensors, got {x.dtype}; convert them with x.float()")
+        bad = ~torch.isfinite(x).flatten(1).all(1)
+        if bad.any():
+            first = int(bad.nonzero()[0])
+            raise UserError(
+                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number {first}"
+            )
+        bad = ~self._contains(x).flatten(1).all(1)
+        if bad.any():
+            first = int(bad.nonzero()[0])
+            raise UserError(f"state number {first} is not in {self}: its values must be {self._values()}")
+
+    def enumerate(self) -> Tensor:
+        """All states, `(N, *event_shape)`, where the space is finite and small."""
+        raise UserError(f"{self} cannot be enumerated: it is not finite")
+
+    def _contains(self, x: Tensor) -> Tensor:
+        return torch.ones_like(x, dtype=torch.bool)
+
+    def _values(self) -> str:
+        return "real numbers"
+
+
+class Real(Domain):
+    """R^shape. Its reference law is the standard normal."""
+
+    def random(self, n: int, device: torch.device | str | None = None) -> Tensor:
+        return torch.randn(n, *self.event_shape, device=device)
+
+
+class Finite(Domain):
+    """A product of finite sets of `num_values` values each. Its reference law is uniform."""
+
+    num_values: int
+
+    def to_index(self, x: Tensor) -> Tensor:
+        """State `(B, *event_shape)` to index form `(B, *shape)`, int64."""
+        raise NotImplementedError
+
+    def from_index(self, index: Tensor) -> Tensor:
+        """Index form `(B, *shape)` to state `(B, *event_shape)`, default float dtype."""
+        raise NotImplementedError
+
+    def random(self, n: int, device: torch.device | str | None = None) -> Tensor:
+        return self.from_index(torch.randint(self.num_values, (n, *self.shape), device=device))
+
+    def enumerate(self) -> Tensor:
+        size = math.prod(self.shape)
+        if self.num_values**size > MAX_ENUMERABLE:
+            raise UserError(
+                f"{self} has {self.num_values}^{size} states, too many to enumerate (at most {MAX_ENUMERABLE})"
+            )
+        index = torch.tensor(list(itertools.product(range(self.num_values), repeat=size)))
+        return self.from_index(index.view(-1, *self.shape))
+
+
+class Binary(Finite):
+    """{0, 1}^shape."""
+
+    num_values = 2
+
+    def to_index(self, x: Tensor) -> Tensor:
+        return x.long()
+
+    def from_index(self, index: Tensor) -> Tensor:
+        return index.to(torch.get_default_dtype())
+
+    def _contains(self, x: Tensor) -> Tensor:
+        return (x == 0) | (x == 1)
+
+    def _values(self) -> str:
+        return "0 or 1"
+
+
+class Spin(Finite):
+    """{-1, +1}^shape; index 0 is -1."""
+
+    num_values = 2
+
+    def to_index(self, x: Tensor) -> Tensor:
+        return (x > 0).long()
+
+    def from_index(self, index: Tensor) -> Tensor:
+        return 2 * index.to(torch.get_default_dtype()) - 1
+
+    def _contains(self, x: Tensor) -> Tensor:
+        return x.abs() == 1
+
+    def _values(self) -> str:
+        return "-1 or +1"
+
+
+class Ordinal(Finite):
+    """{0, ..., num_values - 1}^shape, with the order that integers have."""
+
+    def __init__(self, shape: int | Sequence[int], num_values: int) -> None:
+        super().__init__(shape)
+        self.num_values = num_values
+
+    def to_index(self, x: Tensor) -> Tensor:
+        return x.long()
+
+    def from_index(self, index: Tensor) -> Tensor:
+        return index.to(torch.get_default_dtype())
+
+    def _contains(self, x: Tensor) -> Tensor:
+        return (x >= 0) & (x < self.num_values) & (x == x.round())
+
+    def _values(self) -> str:
+        return f"integers 0 to {self.num_values - 1}"
+
+
+class Categorical(Finite):
+    """One-hot vectors of length `num_classes`, one per entry of `shape`; event shape `(*shape, num_classes)`."""
+
+    def __init__(self, shape: int | Sequence[int], num_classes: int) -> None:
+        super().__init__(shape)
+        self.num_values = num_classes
+        self.event_shape = (*self.shape, num_classes)
+
+    def to_index(self, x: Tensor) -> Tensor:
+        return x.argmax(-1)
+
+    def from_index(self, index: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(index, self.num_values).to(torch.get_default_dtype())
+
+    def _contains(self, x: Tensor) -> Tensor:
+        return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)
+
+    def _values(self) -> str:
+        return f"one-hot vectors of length {self.num_values}"

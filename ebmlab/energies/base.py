@@ -1,0 +1,91 @@
+"""What an energy offers: its value, its gradient in x, its neighbours' values, and averages to learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.domains import Binary, Domain, Spin
+from ebmlab.energies.average import AverageEnergy
+from ebmlab.errors import UserError
+
+
+@dataclass
+class Evaluation:
+    """What one evaluation of an energy at x yields.
+
+    Attributes:
+        energy: E(x), `(B,)`.
+        grad: dE/dx, `(B, *event)`.
+        logits: pre-activations of the hidden units, `(B, H)`, where the energy is bipartite.
+    """
+
+    energy: Tensor
+    grad: Tensor
+    logits: Tensor | None = None
+
+
+class Energy(nn.Module):
+    """E(x), with p(x) proportional to exp(-E(x)); one number per sample, never divided by the batch size."""
+
+    domain: Domain
+    domains: ClassVar[tuple[type[Domain], ...]] = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Energies `(B,)` of states `(B, *event)`."""
+        raise NotImplementedError
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """E(x) `(B,)` and dE/dx `(B, *event)`, detached; works under inference mode too."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        with torch.inference_mode(False), torch.enable_grad():
+            x = x.detach().clone().requires_grad_()
+            try:
+                for p in parameters:  # frozen, so that autograd keeps nothing for them
+                    p.requires_grad_(False)
+                energy = self(x)
+                (grad,) = torch.autograd.grad(energy.sum(), x)
+            finally:
+                for p in parameters:
+                    p.requires_grad_(True)
+        return energy.detach(), grad
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """`value_and_grad` together with whatever else it had to compute."""
+        return Evaluation(*self.value_and_grad(x))
+
+    def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """Energies of the one-flip neighbours of x on a `Binary` or `Spin` domain.
+
+        Args:
+            x: states, `(B, *event)`.
+            index: which coordinates of the flattened event to flip, `(B, k)`; all of them when None.
+
+        Returns:
+            `(B, k)`.
+        """
+        if not isinstance(self.domain, Binary | Spin):
+            raise UserError(
+                f"flip_energies needs a Binary or Spin domain, {type(self).__name__} lives on {self.domain}"
+            )
+        flat = x.flatten(1)
+        batch, size = flat.shape
+        if index is None:
+            index = torch.arange(size, device=x.device).expand(batch, size)
+        old = flat.gather(1, index)
+        new = 1 - old if isinstance(self.domain, Binary) else -old
+        neighbours = flat.unsqueeze(1).repeat(1, index.shape[1], 1)
+        neighbours.scatter_(2, index.unsqueeze(2), new.unsqueeze(2))
+        energies: Tensor = self(neighbours.view(-1, *x.shape[1:]))
+        return energies.view(batch, -1)
+
+    def step_unit(self) -> Tensor | float:
+        """The unit in which samplers state step sizes: 1, unless the energy has a natural squared length."""
+        return 1.0
+
+    def average(self) -> AverageEnergy:
+        """An empty accumulator of this energy's mean over states, see `AverageEnergy`."""
+        return AverageEnergy(self)

@@ -1,0 +1,44 @@
+"""Energies with one layer of binary hidden units: both conditionals factorise."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ebmlab.energies.base import Energy
+
+
+class Bipartite(Energy):
+    """E(v) = -log of the sum over h of exp(-E(v, h)), with h in {0, 1}^H.
+
+    Attributes:
+        num_hidden: H.
+    """
+
+    num_hidden: int
+
+    def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
+        """E(v, h), `(B,)`."""
+        raise NotImplementedError
+
+    def hidden_given_visible(self, v: Tensor) -> Tensor:
+        """Logits `(B, H)` of p(h_j = 1 | v)."""
+        raise NotImplementedError
+
+    def visible_given_hidden(self, h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Parameters of p(v | h): logits on a Binary domain, mean and variance on a Real one."""
+        raise NotImplementedError
+
+    def sample_visible(self, h: Tensor) -> Tensor:
+        """Draws v from p(v | h), `(B, *event)`."""
+        raise NotImplementedError
+
+    def mean_visible(self, h: Tensor) -> Tensor:
+        """E[v | h], `(B, *event)`."""
+        raise NotImplementedError
+
+    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+        """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, from logits that are known already."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.marginal_energy(x, self.hidden_given_visible(x))

@@ -1,0 +1,126 @@
+"""Gaussian-Bernoulli restricted Boltzmann machine (Liao et al., 2022, Gaussian-Bernoulli RBMs Without Tears)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Real
+from ebmlab.energies.average import AverageEnergy
+from ebmlab.energies.base import Evaluation
+from ebmlab.energies.bipartite import Bipartite
+
+
+class GRBM(Bipartite):
+    """E(v, h) = |(v - mu) / sigma|^2 / 2 - (v / sigma^2)' W h - b'h (Eq. 1), v real, h binary.
+
+    As an energy of x = v it is the marginal one (Eq. 5).
+
+    Args:
+        num_visible: V, the length of v.
+        num_hidden: H, the length of h.
+
+    Attributes:
+        W: weights `(V, H)`, drawn from N(0, 1 / (V + H)).
+        b: hidden bias `(H,)`, zero at first.
+        mu: visible mean `(V,)`, zero at first.
+        log_var: log sigma^2 `(V,)`, zero at first.
+    """
+
+    domains = (Real,)
+
+    def __init__(self, num_visible: int, num_hidden: int) -> None:
+        super().__init__()
+        self.domain = Real(num_visible)
+        self.num_hidden = num_hidden
+        self.W = nn.Parameter(torch.randn(num_visible, num_hidden) / (num_visible + num_hidden) ** 0.5)
+        self.b = nn.Parameter(torch.zeros(num_hidden))
+        self.mu = nn.Parameter(torch.zeros(num_visible))
+        self.log_var = nn.Parameter(torch.zeros(num_visible))
+
+    @property
+    def variance(self) -> Tensor:
+        """sigma^2, `(V,)`."""
+        return self.log_var.exp()
+
+    @property
+    def precision(self) -> Tensor:
+        """1 / sigma^2, `(V,)`."""
+        return (-self.log_var).exp()
+
+    def hidden_given_visible(self, v: Tensor) -> Tensor:
+        """Logits W'(v / sigma^2) + b of p(h_j = 1 | v) (Eq. 4), `(B, H)`."""
+        return torch.addmm(self.b, v * self.precision, self.W)
+
+    def visible_given_hidden(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean W h + mu `(B, V)` and variance sigma^2 `(V,)` of the Gaussian p(v | h) (Eq. 3)."""
+        return torch.addmm(self.mu, h, self.W.T), self.variance
+
+    def sample_visible(self, h: Tensor) -> Tensor:
+        mean, variance = self.visible_given_hidden(h)
+        return mean + variance.sqrt() * torch.randn_like(mean)
+
+    def mean_visible(self, h: Tensor) -> Tensor:
+        return self.visible_given_hidden(h)[0]
+
+    def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
+        """E(v, h) of Eq. 1, `(B,)`."""
+        return self._quadratic(v) - (h * self.hidden_given_visible(v)).sum(1)
+
+    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+        """|(v - mu) / sigma|^2 / 2 - sum of softplus(logits) (Eq. 5), both terms in units of the temperature."""
+        return self._quadratic(v) / temperature - softplus(logits / temperature).sum(1)
+
+    @torch.no_grad()
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Marginal energy and its gradient (v - mu - W sigmoid(logits)) / sigma^2 (Eq. 21)."""
+        logits = self.hidden_given_visible(x)
+        mean, _ = self.visible_given_hidden(torch.sigmoid(logits))
+        return Evaluation(self.marginal_energy(x, logits), (x - mean) * self.precision, logits)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        result = self.evaluate(x)
+        return result.energy, result.grad
+
+    def step_unit(self) -> Tensor:
+        """The current mean variance, by which Alg. 3 and 4 multiply the step size."""
+        return self.variance.mean()
+
+    def average(self) -> AverageEnergy:
+        return AverageJointEnergy(self)
+
+    def _quadratic(self, v: Tensor) -> Tensor:
+        return 0.5 * ((v - self.mu).square() * self.precision).sum(1)
+
+
+class AverageJointEnergy(AverageEnergy):
+    """Mean of E(v, h), from the sufficient statistics v, v^2, h and v h' alone (Eq. 14 to 17).
+
+    Given E[h | v] in place of h, its gradient is that of the marginal energy (Eq. 33 to 36).
+    """
+
+    def __init__(self, energy: GRBM) -> None:
+        self._grbm = energy
+        self._v = torch.zeros_like(energy.mu)
+        self._v2 = torch.zeros_like(energy.mu)
+        self._h = torch.zeros_like(energy.b)
+        self._vh = torch.zeros_like(energy.W)
+        self._count = 0
+
+    @torch.no_grad()
+    def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
+        """Adds pairs of v `(B, V)` and h or E[h | v] `(B, H)`; the latter is computed where it is not given."""
+        if hidden is None:
+            hidden = torch.sigmoid(self._grbm.hidden_given_visible(x))
+        self._v += x.sum(0)
+        self._v2 += x.square().sum(0)
+        self._h += hidden.sum(0)
+        self._vh.addmm_(x.T, hidden)
+        self._count += len(x)
+
+    def value(self) -> Tensor:
+        g = self._grbm
+        quadratic = 0.5 * (self._v2 - 2 * g.mu * self._v + self._count * g.mu.square())
+        interaction = (g.W * self._vh).sum(1)
+        return (((quadratic - interaction) * g.precision).sum() - (g.b * self._h).sum()) / self._count

@@ -1,0 +1,140 @@
+"""A small label classifier whose features serve a Frechet distance where Inception's are of no use or not at hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from tqdm import tqdm
+
+RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}
+LARGE = 16
+
+
+class LabelClassifier(nn.Module):
+    """Two convolutions, a linear layer of 64 features, a linear layer of logits; for square images.
+
+    Called, it gives the features `(B, 64)` of images `(B, C, H, W)` in [0, 1], float32.
+
+    Args:
+        channels: C.
+        num_classes: of the labels.
+        size: H = W; the first convolution has stride 2 from 16 pixels on.
+    """
+
+    def __init__(self, channels: int, num_classes: int, size: int) -> None:
+        super().__init__()
+        self.num_features = int(RECIPE["features"])  # where torchmetrics looks for it
+        stride = 2 if size >= LARGE else 1
+        side = -(-(-(-size // stride)) // 2)
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, 16, 5, stride=stride, padding=2, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * side**2, self.num_features),
+            nn.ReLU(),
+        )
+        self.head = nn.Linear(self.num_features, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.body(images)
+        return features
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Of the labels, `(B, num_classes)`."""
+        logits: Tensor = self.head(self(images))
+        return logits
+
+
+def load_or_train(
+    images: Tensor, labels: Tensor, num_classes: int, cache_dir: Path | None = None, progress: bool = True
+) -> tuple[LabelClassifier, str]:
+    """The classifier of a data set: from the cache, or trained on the CPU (up to a minute) and then cached.
+
+    The global random stream is left as it was.
+
+    Args:
+        images: `(N, C, H, W)` in [0, 1].
+        labels: `(N,)`, int64.
+        num_classes: of the labels.
+        cache_dir: default `$EBMLAB_CACHE`, or `ebmlab` in the user's cache folder.
+        progress: show a bar while training.
+
+    Returns:
+        The classifier in eval mode, and eight hexadecimal digits that stand for the data and the recipe; they belong into
+        the name of every score that rests on it.
+    """
+    images, labels = images.detach().cpu().float().contiguous(), labels.detach().cpu().long()
+    digest = _digest(images, labels, num_classes)
+    path = (cache_dir or default_cache()) / f"classifier-{digest}.pt"
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
+        torch.manual_seed(int(RECIPE["seed"]))
+        model = LabelClassifier(images.shape[1], num_classes, images.shape[2])
+        if not _load(model, path):
+            with torch.enable_grad():
+                _train(
+                    model, images.clone(), labels.clone(), progress
+                )  # clones: no tensors of Lightning's inference mode
+            _save(model, path)
+    return model.requires_grad_(False).eval(), digest
+
+
+def default_cache() -> Path:
+    """Where trained classifiers are kept: `$EBMLAB_CACHE`, or `ebmlab` under `$XDG_CACHE_HOME` or `~/.cache`."""
+    if folder := os.environ.get("EBMLAB_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+
+
+def _digest(images: Tensor, labels: Tensor, num_classes: int) -> str:
+    digest = hashlib.sha256(json.dumps([RECIPE, list(images.shape), num_classes], sort_keys=True).encode())
+    digest.update(images.numpy().data)
+    digest.update(labels.numpy().data)
+    return digest.hexdigest()[:8]
+
+
+def _train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: bool) -> None:
+    batch_size = int(RECIPE["batch_size"])
+    steps = min(int(RECIPE["steps"]), -(-int(RECIPE["epochs"]) * len(images) // batch_size))
+    optimizer = torch.optim.Adam(model.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RECIPE["max_lr"], total_steps=steps)
+    order = torch.cat([torch.randperm(len(images)) for _ in range(-(-steps * batch_size // len(images)))])
+    for batch in tqdm(
+        order[: steps * batch_size].split(batch_size), desc="training the FID classifier", disable=not progress
+    ):
+        loss = cross_entropy(model.logits(images[batch]), labels[batch])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+
+
+def _load(model: LabelClassifier, path: Path) -> bool:
+    """Fills the model from a file; False where there is none, or one that is damaged."""
+    try:
+        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except (OSError, EOFError, RuntimeError, KeyError, TypeError, AttributeError, ValueError, pickle.UnpicklingError):
+        return False
+    return all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+def _save(model: LabelClassifier, path: Path) -> None:
+    """Writes atomically; a cache that cannot be written is done without."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+            torch.save(model.state_dict(), file)
+        os.replace(file.name, path)
+    except OSError:
+        return

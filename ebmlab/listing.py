@@ -1,0 +1,42 @@
+"""`python -m ebmlab list`: what there is, one line each."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+
+FAMILIES = ("ebmlab.energies", "ebmlab.samplers", "ebmlab.learners", "datamodules", "callbacks")
+BASES = ("Energy", "Bipartite", "Sampler", "Schedule", "Chains", "State", "Info", "Evaluation", "TensorDataModule")
+
+
+def list_components() -> str:
+    """Every public class of the library and every config: its class path, the domains it serves, and what it is."""
+    sections = [_family(module) for module in FAMILIES]
+    configs = _configs()
+    if configs:
+        sections.append("configs\n" + "\n".join(configs))
+    return "\n\n".join(sections)
+
+
+def _family(module: str) -> str:
+    package = importlib.import_module(module)
+    lines = []
+    for name in package.__all__:
+        item = getattr(package, name)
+        if not inspect.isclass(item) or name in BASES:
+            continue
+        domains = ", ".join(d.__name__ for d in getattr(item, "domains", ()))
+        first = (inspect.getdoc(item) or "").split("\n")[0]
+        lines.append(f"  {module}.{name:<22} {f'[{domains}] ' if domains else ''}{first}")
+    return "\n".join([module.rpartition(".")[2], *lines])
+
+
+def _configs() -> list[str]:
+    folder = next((f for f in (Path("configs"), Path(__file__).parents[1] / "configs") if f.is_dir()), None)
+    if folder is None:
+        return []
+    return [
+        f"  {folder / path.relative_to(folder)!s:<36} {path.read_text().splitlines()[0].lstrip('# ')}"
+        for path in sorted(folder.rglob("*.yaml"))
+    ]

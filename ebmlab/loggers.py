@@ -1,0 +1,138 @@
+"""Where a run's numbers go: `metrics.csv` in the run folder, and Weights & Biases."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Literal
+
+from pytorch_lightning.loggers import Logger, WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from ebmlab.errors import UserError
+
+WandbMode = Literal["offline", "online", "disabled"]
+
+
+class MetricsCSV(Logger):
+    """One row a step in `<folder>/metrics.csv`; a resumed run goes on in the same file.
+
+    Args:
+        folder: the run folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._path = folder / "metrics.csv"
+        self._columns: list[str] = []
+        self._row: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return ""
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        return str(self._path.parent)
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """Nothing to do: the run folder holds the resolved config."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        if self._row and self._row["step"] != step:
+            self._write()
+        if not self._columns:
+            self._forget_rows_from(step or 0)
+        self._row = {"step": step or 0, **self._row, **{k: float(v) for k, v in metrics.items()}}
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        if not self._row:
+            return
+        new = [key for key in self._row if key not in self._columns]
+        if new:
+            self._columns += new
+            self._rewrite([*self._read(), self._row])
+        else:
+            with self._path.open("a", newline="") as file:
+                csv.DictWriter(file, self._columns).writerow(self._row)
+        self._row = {}
+
+    def _forget_rows_from(self, step: int) -> None:
+        """A resumed run repeats the steps after its checkpoint: their old rows go."""
+        rows = self._read()
+        self._columns = list(rows[0]) if rows else ["step"]
+        if rows:
+            self._rewrite([row for row in rows if int(row["step"]) < step])
+
+    def _read(self) -> list[dict[str, Any]]:
+        if not self._path.exists():
+            return []
+        with self._path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def _rewrite(self, rows: list[dict[str, Any]]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_suffix(".tmp")
+        with temporary.open("w", newline="") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(temporary, self._path)
+
+
+def make_loggers(folder: Path, experiment: str, wandb: WandbMode, project: str) -> list[Logger]:
+    """The loggers of a run: always `MetricsCSV`, and W&B unless disabled.
+
+    Raises:
+        UserError: W&B online without an API key.
+    """
+    loggers: list[Logger] = [MetricsCSV(folder)]
+    if wandb == "disabled":
+        return loggers
+    if wandb == "online":
+        _require_api_key()
+    os.environ.setdefault("WANDB_SILENT", "true")
+    run_id = f"{experiment}-{folder.name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    loggers.append(
+        WandbLogger(
+            name=folder.name,
+            id="".join(c if c.isalnum() or c in "-_" else "-" for c in run_id),
+            save_dir=folder,
+            project=project,
+            group=experiment,
+            offline=wandb == "offline",
+        )
+    )
+    return loggers
+
+
+def git_commit() -> str | None:
+    """The commit that the working directory is at, with `-dirty` where files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _require_api_key() -> None:
+    import wandb
+
+    if not wandb.api.api_key:
+        raise UserError(
+            "--wandb online needs an account: run `wandb login` or set WANDB_API_KEY, or leave --wandb at offline"
+        )

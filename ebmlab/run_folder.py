@@ -1,0 +1,84 @@
+"""Where a run keeps its files: `runs/<config>/<name or timestamp>/`, and how a later command finds it again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebmlab.errors import UserError
+
+RUNS = Path("runs")
+CONFIG = "config.yaml"
+_HANDED_DOWN = "EBMLAB_RUN_FOLDER"
+
+
+def config_name(configs: Sequence[Path]) -> str:
+    """The name of the experiment: the first config's, or that of the run whose resolved config it is."""
+    if not configs:
+        return "unnamed"
+    first = configs[0].absolute()
+    return first.parent.parent.name if first.name == CONFIG else first.stem
+
+
+def new_run(experiment: str, name: str | None) -> Path:
+    """A folder for a new run; processes that a distributed strategy launches get their parent's.
+
+    Raises:
+        UserError: a run of that name exists.
+    """
+    if "LOCAL_RANK" in os.environ and _HANDED_DOWN in os.environ:
+        return Path(os.environ[_HANDED_DOWN])
+    folder = RUNS / experiment / (name or datetime.now().strftime("%Y-%m-%d_%H-%M-%S"))
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} exists already: choose another --name, or continue that run with --ckpt_path last")
+    os.environ[_HANDED_DOWN] = str(folder)
+    return folder
+
+
+def run_of(checkpoint: Path) -> Path:
+    """The run folder that a checkpoint belongs to."""
+    folder = checkpoint.absolute().parent
+    folder = folder.parent if folder.name == "checkpoints" else folder
+    return Path(os.path.relpath(folder))
+
+
+def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> Path:
+    """Resolves `--ckpt_path`: a file, or `last` for the newest run of the experiment (or the run called `name`).
+
+    Raises:
+        UserError: there is no such checkpoint.
+    """
+    if ckpt_path != "last":
+        if not Path(ckpt_path).is_file():
+            raise UserError(f"--ckpt_path {ckpt_path}: no such file; give a .ckpt file, or `last` for the newest run's")
+        return Path(ckpt_path)
+    pattern = f"{name or '*'}/checkpoints/last.ckpt"
+    found = sorted((RUNS / experiment).glob(pattern), key=lambda p: p.stat().st_mtime)
+    if not found:
+        raise UserError(
+            f"--ckpt_path last: no {RUNS / experiment / pattern} to continue; leave the option out to start a new run"
+        )
+    return found[-1]
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint safely, tensors on the CPU.
+
+    Raises:
+        UserError: the file is not a checkpoint, or is damaged.
+    """
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises half a dozen types here
+        reason = str(error).split("\n")[0][:120]
+        raise UserError(
+            f"{path} cannot be read as a checkpoint ({reason}): it is damaged; use another file of that run"
+        ) from error
+    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
+        raise UserError(f"{path} is not a Lightning checkpoint: it has no state_dict")
+    return checkpoint

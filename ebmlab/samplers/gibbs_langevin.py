@@ -1,0 +1,132 @@
+"""Gibbs-Langevin sampling of GRBMs, its inner Langevin steps drawn at once from their exact law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Real
+from ebmlab.energies import GRBM, Energy
+from ebmlab.errors import UserError
+from ebmlab.noise import bernoulli
+from ebmlab.samplers.base import Info, Sampler, State, distance, require_bipartite
+from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.schedules import cosine_factors
+
+
+class InnerLaw(NamedTuple):
+    """The law N(m + decay (v - m), std^2) of v after all inner steps, where m = mu + W h.
+
+    Attributes:
+        decay: beta_0 of Eq. 11, `(V,)`.
+        std: standard deviation, `(V,)`.
+    """
+
+    decay: Tensor
+    std: Tensor
+
+
+def inner_law(step_sizes: Tensor, variance: Tensor, temperature: float | Tensor = 1.0) -> InnerLaw:
+    """Composes K Langevin steps on the Gaussian p(v | h) into one draw (Liao et al. 2022, Eq. 11).
+
+    With beta_k the product of 1 - alpha_j / sigma^2 over j > k, the sum of beta_k alpha_k / sigma^2 that Eq. 11
+    multiplies with mu + W h telescopes to 1 - beta_0.
+
+    Args:
+        step_sizes: alpha_1, ..., alpha_K, `(K,)`.
+        variance: sigma^2, `(V,)`.
+        temperature: noise of step k has variance 2 alpha_k temperature.
+    """
+    contraction = 1 - step_sizes.unsqueeze(1) / variance
+    products = contraction.flip(0).cumprod(0).flip(0)
+    beta = torch.cat([products[1:], torch.ones_like(products[:1])])
+    noise = 2 * temperature * (step_sizes.unsqueeze(1) * beta.square()).sum(0)
+    return InnerLaw(products[0], noise.sqrt())
+
+
+@dataclass(kw_only=True)
+class GibbsLangevinState(State):
+    """A pair (x, hidden) with what the next step starts from.
+
+    Attributes:
+        mean: mu + W h, `(B, V)`.
+        law: of the inner steps; shared by all chains.
+        energy: marginal energy of x in units of the temperature, `(B,)`, where steps are adjusted.
+    """
+
+    mean: Tensor
+    law: InnerLaw
+    energy: Tensor | None = None
+
+
+class GibbsLangevin(Sampler):
+    """Langevin steps on v given h, then h ~ p(h | v) (Liao et al. 2022, Alg. 2).
+
+    Args:
+        step_size: alpha_0, the first inner step's size, in units of the current mean variance. The inner steps are
+            stable while alpha_0 stays below twice the smallest variance.
+        inner_steps: K; their sizes follow a cosine (Eq. 22).
+        adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
+        temperature: T; the target is exp(-E(v, h) / T).
+    """
+
+    domains = (Real,)
+    step_size: Tensor
+
+    def __init__(
+        self, step_size: float, inner_steps: int = 10, adjust_from: int | None = None, temperature: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.register_buffer("step_size", torch.tensor(step_size))
+        self.inner_steps = inner_steps
+        self.adjust_from = adjust_from
+        self.temperature = temperature
+
+    @property
+    def exact(self) -> bool:
+        return self.adjust_from == 0 and self.temperature == 1.0
+
+    def check(self, energy: Energy) -> None:
+        require_bipartite(self, energy)
+        if not isinstance(energy, GRBM):
+            raise UserError(
+                f"GibbsLangevin needs Gaussian visible units (GRBM), but {type(energy).__name__} has binary ones"
+            )
+
+    @torch.no_grad()
+    def init(self, energy: GRBM, x: Tensor, num_steps: int | None = None) -> GibbsLangevinState:  # type: ignore[override]
+        variance = energy.variance
+        factors = cosine_factors(self.inner_steps).to(variance)
+        law = inner_law(self.step_size * variance.mean() * factors, variance, self.temperature)
+        return self._state(energy, x, 0, law)
+
+    @torch.no_grad()
+    def step(self, energy: GRBM, state: GibbsLangevinState) -> tuple[GibbsLangevinState, Info]:  # type: ignore[override]
+        noise = torch.randn_like(state.x)
+        x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
+        new = self._state(energy, x, state.num_steps + 1, state.law)
+        probability = x.new_ones(len(x))
+        if state.energy is not None and new.energy is not None:
+            # p(v, h) q(h | v)^-1 is p(v) up to a constant, so that Eq. 12 needs marginal energies only
+            back = self._log_density(state.x, new)
+            forth = -noise.square().sum(1) / 2
+            accepted, probability = metropolis(state.energy - new.energy + back - forth)
+            new = new.where(accepted, state)
+        return new, Info(probability, distance(new.x, state.x))
+
+    def _state(self, energy: GRBM, x: Tensor, k: int, law: InnerLaw) -> GibbsLangevinState:
+        logits = energy.hidden_given_visible(x)
+        hidden = bernoulli(logits / self.temperature if self.temperature != 1.0 else logits)
+        mean, _ = energy.visible_given_hidden(hidden)
+        adjusted = self.adjust_from is not None and k >= self.adjust_from
+        marginal = energy.marginal_energy(x, logits, self.temperature) if adjusted else None
+        return GibbsLangevinState(x=x, num_steps=k, logits=logits, hidden=hidden, mean=mean, law=law, energy=marginal)
+
+    @staticmethod
+    def _log_density(x: Tensor, start: GibbsLangevinState) -> Tensor:
+        """Log of the inner law's density at x from `start`, `(B,)`, up to a constant."""
+        mean = torch.lerp(start.mean, start.x, start.law.decay)
+        return -((x - mean) / start.law.std).square().sum(1) / 2

@@ -1,0 +1,85 @@
+"""Langevin dynamics on real vectors, with or without Metropolis adjustment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Real
+from ebmlab.energies import Energy
+from ebmlab.samplers.base import Info, Sampler, State, distance
+from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.schedules import Constant, Schedule
+
+
+@dataclass(kw_only=True)
+class LangevinState(State):
+    """x with the energy and gradient there.
+
+    Attributes:
+        energy: E(x), `(B,)`.
+        grad: dE/dx, `(B, *event)`.
+        step_size: the first step's size, in absolute units, a scalar tensor.
+        horizon: the length that an annealed schedule spans.
+    """
+
+    energy: Tensor
+    grad: Tensor
+    step_size: Tensor
+    horizon: int | None
+
+
+class Langevin(Sampler):
+    """x - alpha dE/dx + sqrt(2 alpha T) noise (Liao et al. 2022, Alg. 1, Eq. 6), on any Real-domain energy.
+
+    Args:
+        step_size: alpha of the first step, in units of `energy.step_unit()` (GRBM: the current mean variance).
+        adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 7); None never adjusts.
+        schedule: how alpha changes along the chain: `Constant` (default) or `Cosine`, as in the paper.
+        temperature: T; the target is exp(-E / T).
+    """
+
+    domains = (Real,)
+    step_size: Tensor
+
+    def __init__(
+        self,
+        step_size: float,
+        adjust_from: int | None = None,
+        schedule: Schedule | None = None,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("step_size", torch.tensor(step_size))
+        self.adjust_from = adjust_from
+        self.schedule = schedule or Constant()
+        self.temperature = temperature
+
+    @property
+    def exact(self) -> bool:
+        return self.adjust_from == 0 and self.temperature == 1.0
+
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> LangevinState:
+        at = energy.evaluate(x)
+        step_size = (self.step_size * energy.step_unit()).detach()
+        return LangevinState(
+            x=x, energy=at.energy, grad=at.grad, logits=at.logits, step_size=step_size, horizon=num_steps
+        )
+
+    @torch.no_grad()
+    def step(self, energy: Energy, state: LangevinState) -> tuple[LangevinState, Info]:
+        alpha = state.step_size * self.schedule.factor(state.num_steps, state.horizon)
+        noise = torch.randn_like(state.x)
+        x = state.x - alpha * state.grad + (2 * alpha * self.temperature).sqrt() * noise
+        at = energy.evaluate(x)
+        new = replace(state, x=x, num_steps=state.num_steps + 1, energy=at.energy, grad=at.grad, logits=at.logits)
+        probability = x.new_ones(len(x))
+        if self.adjust_from is not None and state.num_steps >= self.adjust_from:
+            back = (state.x - x + alpha * at.grad).square().flatten(1).sum(1) / (4 * alpha * self.temperature)
+            forth = noise.square().flatten(1).sum(1) / 2
+            log_ratio = (state.energy - at.energy) / self.temperature - back + forth
+            accepted, probability = metropolis(log_ratio)
+            new = new.where(accepted, state)
+        return new, Info(probability, distance(new.x, state.x))
