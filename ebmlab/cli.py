@@ -87,7 +87,7 @@ class CLI(LightningCLI):
     def _parse_ckpt_path(self) -> None:
         """Finds and reads the checkpoint, and chooses the run folder."""
         config = self.config[self.config.subcommand]
-        self.experiment = config_name([Path(str(path)) for path in config.get("config") or []])
+        self.experiment = config_name(sys.argv[1:])
         ckpt_path = config.get("ckpt_path")
         if ckpt_path:
             path = find_checkpoint(ckpt_path, self.experiment, config.name)

@@ -17,12 +17,17 @@ CONFIG = "config.yaml"
 _HANDED_DOWN = "EBMLAB_RUN_FOLDER"
 
 
-def config_name(configs: Sequence[Path]) -> str:
-    """The name of the experiment: the first config's, or that of the run whose resolved config it is."""
-    if not configs:
-        return "unnamed"
-    first = configs[0].absolute()
-    return first.parent.parent.name if first.name == CONFIG else first.stem
+def config_name(args: Sequence[str]) -> str:
+    """The name of the experiment: that of the first `--config` among the command's arguments.
+
+    The resolved config of a run, `runs/<config>/<name>/config.yaml`, has the name of that run's experiment.
+    """
+    for i, argument in enumerate(args):
+        option, _, value = argument.partition("=")
+        if option in ("-c", "--config"):
+            path = Path(value or args[i + 1]).absolute()
+            return path.parent.parent.name if path.name == CONFIG else path.stem
+    return "unnamed"
 
 
 def new_run(experiment: str, name: str | None) -> Path:

@@ -1,0 +1,139 @@
+"""What all datamodules share: splits in memory, standardisation and its inverse, checks, loaders."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from datamodules.streams import stream
+from datamodules.tensors import TensorLoader, rank_and_world
+from ebmlab.errors import UserError
+
+SPLITS = ("train", "val", "test")
+_STAGES = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), "predict": (), None: SPLITS}
+
+
+class TensorDataModule(pl.LightningDataModule, ABC):
+    """A data set in memory. Its batches are one tensor x, `(B, *event_shape)`, float32, standardised.
+
+    A subclass gives `name`, `event_shape`, `load`, and for images `mean`, `std` and `max_value`.
+
+    Args:
+        event_shape: shape of one sample, images (C, H, W); known before any data are read.
+        batch_size: samples per batch and process.
+        seed: of the order of the training batches.
+    """
+
+    name = "tensor"
+    num_classes: int | None = None
+    max_value = 255.0
+    """What an integer pixel value is divided by, which gives [0, 1]."""
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int) -> None:
+        super().__init__()
+        if batch_size < 1:
+            raise UserError(f"{type(self).__name__}: batch_size is {batch_size}; it must be at least 1")
+        self.event_shape = event_shape
+        self.batch_size = batch_size
+        self.seed = seed
+        self._splits: dict[str, tuple[Tensor, Tensor | None]] = {}
+
+    @abstractmethod
+    def load(self, split: str) -> tuple[Tensor, Tensor | None]:
+        """Reads a split: raw data `(N, *event_shape)`, uint8 or float, and labels `(N,)` where there are any."""
+
+    def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of the training images in [0, 1], per channel."""
+        return self.mean, self.std
+
+    def raw(self, split: str) -> Tensor:
+        """The split's data as loaded, `(N, *event_shape)`; read and checked on first use."""
+        return self._split(split)[0]
+
+    def labels(self, split: str) -> Tensor | None:
+        """The split's labels `(N,)`, int64, or None."""
+        return self._split(split)[1]
+
+    def images(self, split: str, n: int | None = None) -> Tensor:
+        """Real samples as `denormalize` shows them, `(n, *event_shape)`: images in [0, 1].
+
+        The first `n` of one fixed permutation, so a smaller choice is part of a larger one; all when None.
+        """
+        data = self.raw(split)
+        if n is not None and not 0 < n <= len(data):
+            raise UserError(f"{type(self).__name__}: {n} images asked of the {split} split, which holds {len(data)}")
+        chosen = torch.randperm(len(data), generator=stream("images"))[:n]
+        return self.denormalize(self.normalize(data[chosen]))
+
+    def normalize(self, x: Tensor) -> Tensor:
+        """Raw integers 0..max_value, or floats in [0, 1], to standardised float32 `(B, *event_shape)`."""
+        x = x.reshape(-1, *self.event_shape)
+        x = x.float() if x.is_floating_point() else x.float() / self.max_value
+        mean, std = self._moments_like(x)
+        return (x - mean) / std
+
+    def denormalize(self, x: Tensor) -> Tensor:
+        """Standardised `(B, *event_shape)` or `(B, prod(event_shape))` to images in [0, 1], `(B, *event_shape)`."""
+        x = x.reshape(-1, *self.event_shape)
+        mean, std = self._moments_like(x)
+        return (x * std + mean).clamp(0, 1)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Reads and checks the splits that the stage needs."""
+        for split in _STAGES[stage]:
+            self._split(split)
+        if "train" in _STAGES[stage]:
+            self._check_batch_size()
+
+    def train_dataloader(self) -> TensorLoader:
+        """Shuffled full batches; in a fixed order where the trainer is asked to overfit a few."""
+        shuffle = self.trainer is None or not self.trainer.overfit_batches  # type: ignore[attr-defined]
+        return TensorLoader(self.raw("train"), self.batch_size, shuffle, self.seed, True, self.normalize)
+
+    def val_dataloader(self) -> TensorLoader:
+        """The validation split in order."""
+        return TensorLoader(self.raw("val"), self.batch_size, transform=self.normalize)
+
+    def test_dataloader(self) -> TensorLoader:
+        """The test split in order."""
+        return TensorLoader(self.raw("test"), self.batch_size, transform=self.normalize)
+
+    def _split(self, split: str) -> tuple[Tensor, Tensor | None]:
+        if split not in SPLITS:
+            raise UserError(f"{type(self).__name__}: no split '{split}'; there are {', '.join(SPLITS)}")
+        if split not in self._splits:
+            data, labels = self.load(split)
+            self._check(split, data, labels)
+            self._splits[split] = data, labels
+        return self._splits[split]
+
+    def _check(self, split: str, data: Tensor, labels: Tensor | None) -> None:
+        where = f"{type(self).__name__}, {split} split"
+        if tuple(data.shape[1:]) != self.event_shape or len(data) == 0:
+            shape = ", ".join(["N", *map(str, self.event_shape)])
+            raise UserError(f"{where}: the data have shape {tuple(data.shape)}; it must be ({shape}) with N at least 1")
+        if labels is not None and len(labels) != len(data):
+            raise UserError(f"{where}: {len(data)} samples but {len(labels)} labels; there must be one each")
+        if data.is_floating_point():
+            bad = ~torch.isfinite(data).flatten(1).all(1)
+            if bad.any():
+                count, first = int(bad.sum()), int(bad.nonzero()[0])
+                raise UserError(f"{where}: {count} of {len(data)} samples hold NaN or infinity, the first at {first}")
+
+    def _check_batch_size(self) -> None:
+        n, world = len(self.raw("train")), rank_and_world()[1]
+        if self.batch_size * world > n:
+            times = f" on each of {world} processes" if world > 1 else ""
+            raise UserError(
+                f"{type(self).__name__}: batch_size {self.batch_size}{times} is more than the {n} training samples; "
+                f"it must be at most {n // world}"
+            )
+
+    def _moments_like(self, x: Tensor) -> list[Tensor]:
+        shape = (-1, *[1] * (len(self.event_shape) - 1))
+        return [torch.tensor(values, dtype=x.dtype, device=x.device).view(shape) for values in self.moments()]

@@ -1,0 +1,139 @@
+"""MNIST and FashionMNIST, read and if need be downloaded by torchvision."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datamodules.base import TensorDataModule
+from datamodules.roots import data_root
+from datamodules.streams import stream
+from ebmlab.errors import UserError
+
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_TIMEOUT = 10.0  # seconds without an answer before a mirror counts as unreachable
+
+
+class MNIST(TensorDataModule):
+    """Handwritten digits, 28x28: 55,000 to train on, 5,000 of the training file to validate, 10,000 to test.
+
+    The validation images are the last `num_val` of one fixed permutation of the training file, the training images
+    come from its beginning, so neither depends on the seed nor the validation images on `num_train`.
+
+    Args:
+        batch_size: images per batch and process.
+        seed: of the order of the training batches.
+        root: folder of the data sets; the files lie in its MNIST/raw/. By default the environment's
+            EBMLAB_DATA, else data/ in the working directory.
+        download: fetch the files if they are not there.
+        num_val: how many images of the training file to set aside for validation.
+        num_train: train on this many images only; on all that remain by default.
+    """
+
+    name = "mnist"
+    num_classes = 10
+    mean = (0.1307,)
+    std = (0.3081,)
+
+    def __init__(
+        self,
+        batch_size: int = 512,
+        seed: int = 0,
+        root: str | None = None,
+        download: bool = True,
+        num_val: int = 5000,
+        num_train: int | None = None,
+    ) -> None:
+        self.save_hyperparameters(logger=False)
+        super().__init__((1, 28, 28), batch_size, seed)
+        self.root = data_root(root)
+        self.download = download
+        self.num_val = num_val
+        self.num_train = num_train
+
+    @property
+    def folder(self) -> Path:
+        """Where the four files lie."""
+        return self.root / type(self).__name__ / "raw"
+
+    def prepare_data(self) -> None:
+        """Downloads the files that are missing, if allowed to; fails within seconds where there is no network."""
+        missing = [file for file in FILES if not (self.folder / file).is_file()]
+        if not missing:
+            return
+        if not self.download:
+            raise self._missing(missing, "download is off")
+        try:
+            with _socket_timeout(_TIMEOUT):
+                self._torchvision()(self.root, download=True)
+        except Exception as error:
+            raise self._missing(missing, f"the download failed ({_one_line(error)})") from error
+
+    def load(self, split: str) -> tuple[Tensor, Tensor]:
+        """Images `(N, 1, 28, 28)`, uint8, and labels `(N,)`."""
+        images, labels = self._read(train=split != "test")
+        if split == "test":
+            return images, labels
+        order = torch.randperm(len(images), generator=stream("mnist"))
+        available = len(images) - self.num_val
+        num_train = available if self.num_train is None else self.num_train
+        if self.num_val < 1 or not 1 <= num_train <= available:
+            raise UserError(
+                f"{type(self).__name__}: num_val {self.num_val} and num_train {self.num_train} do not fit the "
+                f"{len(images)} images of the training file; both must be at least 1 and together at most {len(images)}"
+            )
+        chosen = order[:num_train] if split == "train" else order[available:]
+        return images[chosen], labels[chosen]
+
+    def _read(self, train: bool) -> tuple[Tensor, Tensor]:
+        missing = [file for file in FILES if not (self.folder / file).is_file()]
+        if missing:
+            raise self._missing(missing, "prepare_data() would look for them")
+        try:
+            dataset = self._torchvision()(self.root, train=train)
+        except Exception as error:
+            bad = FILES[:2] if train else FILES[2:]
+            raise UserError(
+                f"{type(self).__name__}: {' or '.join(bad)} in {self.folder} is damaged ({_one_line(error)}); "
+                "delete both and they are fetched again, or put good ones there"
+            ) from error
+        return dataset.data.unsqueeze(1), dataset.targets
+
+    def _torchvision(self) -> Any:
+        import torchvision.datasets
+
+        return getattr(torchvision.datasets, type(self).__name__)
+
+    def _missing(self, missing: list[str], why: str) -> UserError:
+        return UserError(
+            f"{type(self).__name__}: no {', '.join(missing)} in {self.folder} and {why}; put the files there "
+            "(or name another folder in EBMLAB_DATA), or begin with configs/grbm_digits.yaml, which needs no download"
+        )
+
+
+class FashionMNIST(MNIST):
+    """Pictures of clothes in MNIST's format, with MNIST's options; the files lie in FashionMNIST/raw/."""
+
+    name = "fashion_mnist"
+    mean = (0.2860,)
+    std = (0.3530,)
+
+
+@contextmanager
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,101 @@
+"""Batches of a tensor that fits in memory; what a DataLoader does, without workers, and resumable mid-epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from datamodules.streams import stream
+
+
+def rank_and_world() -> tuple[int, int]:
+    """This process's rank and the number of processes."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+class TensorLoader:
+    """Iterates over `data` in batches `(batch_size, *shape)`.
+
+    Order. The permutation of an epoch is a pure function of `seed` and the epoch, the same on every rank;
+    the global generator is not touched.
+
+    Ranks. `batch_size` is per rank. Rank r takes the entries r, r + world, ... of the epoch's order, so that the
+    i-th batches of all ranks together hold what one process with `world * batch_size` would see in its i-th. Every
+    rank gets the same number of batches of the same sizes; for that, a pass without `drop_last` leaves out the
+    last N mod world samples (none in a single process).
+
+    Resuming. Lightning saves `state_dict()` with its checkpoints and calls `load_state_dict`, then `iter`, then
+    `sampler.set_epoch`, in that order. Hence where a pass starts is settled only when its first batch is asked for.
+
+    Args:
+        data: `(N, *shape)`, any dtype.
+        batch_size: samples per batch and rank.
+        shuffle: a new order each epoch; else the order of `data`.
+        seed: of the orders.
+        drop_last: leave out the last, smaller batch.
+        transform: applied to each batch.
+    """
+
+    batch_sampler = None  # asked for by Lightning wherever there is a `sampler`
+
+    def __init__(
+        self,
+        data: Tensor,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.data = data
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.transform = transform
+        self.epoch = 0
+        self._yielded = 0  # batches of this epoch, for the checkpoint
+        self._start = 0  # where the next pass starts: 0, or what a checkpoint said
+
+    @property
+    def sampler(self) -> TensorLoader:
+        """Where Lightning looks for `set_epoch`."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next pass. A position loaded from a checkpoint holds for its own epoch only."""
+        if epoch != self.epoch:
+            self.epoch, self._yielded, self._start = epoch, 0, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """The epoch and the number of its batches already yielded."""
+        return {"epoch": self.epoch, "batches": self._yielded}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Makes the next pass begin where the saved one stood."""
+        self.epoch = state_dict["epoch"]
+        self._yielded = self._start = state_dict["batches"]
+
+    def __len__(self) -> int:
+        per_rank = len(self.data) // rank_and_world()[1]
+        return per_rank // self.batch_size if self.drop_last else math.ceil(per_rank / self.batch_size)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        start, self._start = self._start, 0
+        order = self._order()
+        for batch in range(start, len(self)):
+            x = self.data[order[batch * self.batch_size : (batch + 1) * self.batch_size]]
+            self._yielded = batch + 1
+            yield x if self.transform is None else self.transform(x)
+
+    def _order(self) -> Tensor:
+        """This rank's indices of the epoch, `(N // world,)`."""
+        n, epoch = len(self.data), stream("shuffle", self.seed, self.epoch)
+        order = torch.randperm(n, generator=epoch) if self.shuffle else torch.arange(n)
+        rank, world = rank_and_world()
+        return order[rank : n - n % world : world]

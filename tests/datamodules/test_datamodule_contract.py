@@ -1,0 +1,185 @@
+"""What holds for every datamodule. A new one fails here until it is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import datamodules
+from datamodules import TensorDataModule
+from datamodules.base import SPLITS
+from ebmlab.errors import UserError
+
+Make = Callable[..., TensorDataModule]
+OPTIONS = {
+    "Digits": {},
+    "MNIST": {"num_val": 12, "download": False},
+    "FashionMNIST": {"num_val": 12, "num_train": 30, "download": False},
+    "CelebA": {},
+    "GaussianMixture": {"kind": "anisotropic", "num_samples": 50},
+}
+
+
+@pytest.fixture(params=[name for name in datamodules.__all__ if name != "TensorDataModule"])
+def make(request: pytest.FixtureRequest, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    monkeypatch.setenv("EBMLAB_DATA", str(data_folder))
+
+    def build(**options: object) -> TensorDataModule:
+        module = getattr(datamodules, request.param)(**{"batch_size": 4, **OPTIONS[request.param], **options})
+        module.prepare_data()
+        return module
+
+    return build
+
+
+def rows(x: Tensor) -> set[tuple[float, ...]]:
+    return {tuple(row) for row in x.flatten(1).tolist()}
+
+
+def test_event_shape_and_hyperparameters_are_known_before_data(make: Make) -> None:
+    module = make(seed=3)
+    assert not module._splits
+    assert module.hparams["seed"] == 3 and module.hparams["batch_size"] == 4
+    again = type(module)(**module.hparams)
+    again.prepare_data()
+    assert again.event_shape == module.event_shape
+    torch.testing.assert_close(next(iter(again.train_dataloader())), next(iter(module.train_dataloader())))
+
+
+def test_splits_are_disjoint_and_labelled(make: Make) -> None:
+    module = make()
+    module.setup()
+    train, val, test = (rows(module.raw(split)) for split in SPLITS)
+    assert train and val and test
+    assert not train & val and not train & test and not val & test
+    for split in SPLITS:
+        labels = module.labels(split)
+        assert (labels is None) == (module.num_classes is None)
+        if labels is not None:
+            assert len(labels) == len(module.raw(split)) and int(labels.min()) >= 0
+            assert int(labels.max()) < module.num_classes
+
+
+def test_training_batches_are_full_standardised_and_reordered_each_epoch(make: Make) -> None:
+    module = make()
+    module.setup("fit")
+    loader = module.train_dataloader()
+    first = list(loader)
+    loader.sampler.set_epoch(1)
+    second = list(loader)
+    assert len(first) == len(loader) == len(module.raw("train")) // 4
+    assert all(x.shape == (4, *module.event_shape) and x.dtype == torch.float32 for x in first)
+    assert not torch.equal(torch.cat(first), torch.cat(second))
+    assert rows(torch.cat(first)) <= rows(module.normalize(module.raw("train")))
+
+
+def test_evaluation_batches_are_the_whole_split_in_order(make: Make) -> None:
+    module = make()
+    for stage, split, loader in (
+        ("validate", "val", module.val_dataloader),
+        ("test", "test", module.test_dataloader),
+    ):
+        module.setup(stage)
+        expected = module.normalize(module.raw(split))
+        for _ in range(2):
+            torch.testing.assert_close(torch.cat(list(loader())), expected, rtol=0, atol=0)
+
+
+def test_denormalize_inverts_normalize_also_on_flat_batches(make: Make) -> None:
+    module = make()
+    raw = module.raw("val")
+    shown = raw.float() / module.max_value if not raw.is_floating_point() else raw
+    x = module.normalize(raw)
+    torch.testing.assert_close(module.denormalize(x), shown, rtol=0, atol=1e-6)
+    torch.testing.assert_close(module.denormalize(x.flatten(1)), shown, rtol=0, atol=1e-6)
+    torch.testing.assert_close(module.normalize(shown), x, rtol=0, atol=1e-5)
+    if len(module.event_shape) == 3:
+        far = module.denormalize(torch.full((2, *module.event_shape), 50.0))
+        assert torch.equal(far, torch.ones_like(far)) and module.denormalize(-50 * far).eq(0).all()
+
+
+def test_images_are_real_and_nested(make: Make) -> None:
+    module = make()
+    few, all_ = module.images("train", 3), module.images("train")
+    assert torch.equal(few, all_[:3])
+    assert torch.equal(few, make(seed=0).images("train", 3))
+    assert len(all_) == len(module.raw("train"))
+    assert rows(all_) == rows(module.denormalize(module.normalize(module.raw("train"))))
+    with pytest.raises(UserError, match=r"1000000 images asked of the val split, which holds \d+"):
+        module.images("val", 1_000_000)
+
+
+def test_nothing_depends_on_or_moves_the_global_generator(make: Make) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one = make()
+    one.setup()
+    x = list(one.train_dataloader())
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(2)
+    two = make()
+    two.setup()
+    assert all(torch.equal(a, b) for a, b in zip(x, two.train_dataloader(), strict=True))
+
+
+def test_too_large_a_batch_is_refused(make: Make) -> None:
+    with pytest.raises(UserError, match=r"batch_size 100000 is more than the \d+ training samples"):
+        make(batch_size=100_000).setup("fit")
+    make(batch_size=100_000).setup("test")
+
+
+def test_too_large_a_batch_for_several_processes_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datamodules.base.rank_and_world", lambda: (0, 1000))
+    with pytest.raises(UserError, match="batch_size 4 on each of 1000 processes"):
+        make().setup("fit")
+
+
+def test_zero_batch_size_and_unknown_split_are_refused(make: Make) -> None:
+    with pytest.raises(UserError, match="batch_size is 0"):
+        make(batch_size=0)
+    with pytest.raises(UserError, match="no split 'valid'; there are train, val, test"):
+        make().raw("valid")
+
+
+def test_two_processes_see_what_one_sees(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(make(batch_size=6).train_dataloader())
+    halves = []
+    for rank in range(2):
+        monkeypatch.setattr("datamodules.tensors.rank_and_world", lambda rank=rank: (rank, 2))
+        halves.append(list(make(batch_size=3).train_dataloader()))
+    assert len(whole) == len(halves[0]) == len(halves[1])
+    for both, left, right in zip(whole, *halves, strict=True):
+        assert rows(both) == rows(left) | rows(right) and not rows(left) & rows(right)
+
+
+class Broken(TensorDataModule):
+    """Whatever data it is given."""
+
+    def __init__(self, data: Tensor, labels: Tensor | None = None) -> None:
+        super().__init__((2,), batch_size=1, seed=0)
+        self.data, self.answers = data, labels
+
+    def load(self, split: str) -> tuple[Tensor, Tensor | None]:
+        return self.data, self.answers
+
+
+@pytest.mark.parametrize(
+    ("data", "labels", "message"),
+    [
+        (
+            torch.tensor([[0.0, 1], [2, torch.nan], [torch.inf, 0]]),
+            None,
+            "2 of 3 samples hold NaN or .* first at 1",
+        ),
+        (torch.zeros(3, 4), None, r"the data have shape \(3, 4\); it must be \(N, 2\)"),
+        (torch.zeros(0, 2), None, "with N at least 1"),
+        (torch.zeros(3, 2), torch.zeros(2), "3 samples but 2 labels"),
+    ],
+)
+def test_bad_data_are_named(data: Tensor, labels: Tensor | None, message: str) -> None:
+    with pytest.raises(UserError, match=f"Broken, val split: .*{message}"):
+        Broken(data, labels).setup("validate")
