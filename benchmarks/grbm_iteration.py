@@ -1,7 +1,7 @@
 """One training iteration of a GRBM by modified CD: ebmlab beside a straightforward implementation of Alg. 2 and 3.
 
     python benchmarks/grbm_iteration.py                     # GRBM(784, 4096), batch 512, CD-10 x 10 inner steps
-    python benchmarks/grbm_iteration.py --memory            # peak memory of a fresh process against the number of CD steps
+    python benchmarks/grbm_iteration.py --memory            # peak memory of a fresh process, for several K
 
 The straightforward one simulates the inner Langevin steps, recomputes W h in each, keeps all states and differentiates
 their energy. Both run in this process, alternating; the table shows the median and the range over the rounds.
@@ -82,8 +82,13 @@ def compare(options: argparse.Namespace) -> None:
             seconds = timed(function, energy, data, options.cd_steps, options.inner_steps)
             if round_:  # the first warms up
                 times[name].append(seconds)
-    print(f"GRBM({options.visible}, {options.hidden}), batch {options.batch}, CD-{options.cd_steps} x {options.inner_steps}")
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, {options.rounds} rounds")
+    print(
+        f"GRBM({options.visible}, {options.hidden}), batch {options.batch}, "
+        f"CD-{options.cd_steps} x {options.inner_steps} inner steps"
+    )
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, {options.rounds} rounds"
+    )
     for name, values in times.items():
         print(f"{name:<25} {statistics.median(values):7.3f} s   ({min(values):.3f} to {max(values):.3f})")
     ratios = [a / b for a, b in zip(times["straightforward"], times["ebmlab"], strict=True)]

@@ -6,11 +6,13 @@ import inspect
 import math
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback, instantiate_class
@@ -118,12 +120,16 @@ class CLI(LightningCLI):
             raise mine from error
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        config = self._get(self.config, "trainer")
-        kwargs["default_root_dir"] = str(self.folder)
-        if config.logger is None or config.logger is True:
-            kwargs["logger"] = make_loggers(
-                self.folder, self.experiment, self._get(self.config, "wandb"), self._get(self.config, "wandb_project")
-            )
+        trainer = self._get(self.config_init, "trainer")
+        folder = self.folder / self.subcommand if self.subcommand in ("validate", "test") else self.folder
+        kwargs["default_root_dir"] = str(folder)
+        if trainer.logger is None or trainer.logger is True:
+            mode: WandbMode = "disabled" if self.subcommand == "predict" else self._get(self.config, "wandb")
+            kwargs["logger"] = make_loggers(folder, self.experiment, mode, self._get(self.config, "wandb_project"))
+        idle: list[type] = [pl.callbacks.Checkpoint] if self.subcommand != "fit" else []
+        idle += [pl.callbacks.ProgressBar] if trainer.enable_progress_bar is False else []
+        kwargs["enable_checkpointing"] = self.subcommand == "fit" and trainer.enable_checkpointing
+        kwargs["callbacks"] = [c for c in trainer.callbacks or [] if not isinstance(c, tuple(idle))]
         return super().instantiate_trainer(**kwargs)
 
     def after_instantiate_classes(self) -> None:
@@ -146,8 +152,10 @@ class CLI(LightningCLI):
 
 def main(args: list[str] | None = None) -> None:
     """Runs the command line; bad input ends with one line on stderr and exit code 2."""
+    warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9
+    warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # a resumed run's
+    warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # evaluation saves no checkpoints
     given = sys.argv[1:] if args is None else args
-    sys.argv = [sys.argv[0], *_with_run_config(given)]  # what processes of a distributed run are started with, too
     sys.path.insert(0, os.getcwd())  # class paths of the user's own modules
     try:
         if not given or given[0] in ("-h", "--help"):
@@ -155,11 +163,12 @@ def main(args: list[str] | None = None) -> None:
         elif given[0] == "list":
             print(list_components())
         else:
+            sys.argv = [sys.argv[0], *_with_run_config(given)]  # what distributed processes are started with, too
             CLI()
-    except UserError as error:
+    except (UserError, MisconfigurationException) as error:
         _fail(str(error))
     except OmegaConfBaseException as error:
-        _fail(f"config: {' '.join(str(error).split())}")
+        _fail(f"config: {error}")
 
 
 def _fail(message: str) -> NoReturn:
@@ -168,16 +177,23 @@ def _fail(message: str) -> NoReturn:
 
 
 def _with_run_config(args: list[str]) -> list[str]:
-    """Adds `--config` of the checkpoint's run where a command that reads a checkpoint names none."""
-    if not args or args[0] == "fit" or any(a in ("-c", "--config") or a.startswith("--config=") for a in args):
+    """Adds `--config` of the checkpoint's run where a command that reads a checkpoint names none.
+
+    Raises:
+        UserError: the checkpoint is damaged, or its run has no config.
+    """
+    pairs = list(zip(args, [*args[1:], ""], strict=True))
+    options = {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
+    path = Path(options.get("--ckpt_path", ""))
+    if args[:1] == ["fit"] or {"-c", "--config"} & options.keys() or not path.suffix:
         return args
-    for i, argument in enumerate(args):
-        path = argument.removeprefix("--ckpt_path=") if argument.startswith("--ckpt_path=") else None
-        if argument == "--ckpt_path" and i + 1 < len(args):
-            path = args[i + 1]
-        if path and (config := run_of(Path(path)) / CONFIG).is_file():
-            return [args[0], "--config", str(config), *args[1:]]
-    return args
+    load_checkpoint(path)
+    config = run_of(path) / CONFIG
+    if not config.is_file():
+        raise UserError(
+            f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
+        )
+    return [args[0], "--config", str(config), *args[1:]]
 
 
 def _event_size(*, _parent_: Any) -> int:
@@ -187,11 +203,12 @@ def _event_size(*, _parent_: Any) -> int:
         node = node._get_parent()
     if node is None or node.data is None:
         raise UserError("${event_size:} needs a `data:` section")
-    datamodule = instantiate_class((), OmegaConf.to_container(node.data, resolve=True))
+    data: Any = OmegaConf.to_container(node.data, resolve=True)
+    datamodule = instantiate_class((), data)
     return math.prod(datamodule.event_shape)
 
 
-OmegaConf.register_new_resolver("event_size", _event_size, replace=True)
+OmegaConf.register_resolver("event_size", _event_size, replace=True)
 
 
 def _user_error(error: BaseException) -> UserError | None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_LARGE = 2**14
+_LARGE = 2**16
 
 
 def bernoulli(logits: Tensor) -> Tensor:

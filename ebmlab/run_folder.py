@@ -56,11 +56,9 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> Path:
     """Resolves `--ckpt_path`: a file, or `last` for the newest run of the experiment (or the run called `name`).
 
     Raises:
-        UserError: there is no such checkpoint.
+        UserError: there is no run to continue.
     """
     if ckpt_path != "last":
-        if not Path(ckpt_path).is_file():
-            raise UserError(f"--ckpt_path {ckpt_path}: no such file; give a .ckpt file, or `last` for the newest run's")
         return Path(ckpt_path)
     pattern = f"{name or '*'}/checkpoints/last.ckpt"
     found = sorted((RUNS / experiment).glob(pattern), key=lambda p: p.stat().st_mtime)
@@ -75,8 +73,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Reads a checkpoint safely, tensors on the CPU.
 
     Raises:
-        UserError: the file is not a checkpoint, or is damaged.
+        UserError: there is no such file, or it is not a checkpoint, or it is damaged.
     """
+    if not path.is_file():
+        raise UserError(f"--ckpt_path {path}: no such file; give a .ckpt file, or `last` for the newest run's")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises half a dozen types here

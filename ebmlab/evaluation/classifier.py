@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import pickle
 import tempfile
@@ -33,7 +34,7 @@ class LabelClassifier(nn.Module):
         super().__init__()
         self.num_features = int(RECIPE["features"])  # where torchmetrics looks for it
         stride = 2 if size >= LARGE else 1
-        side = -(-(-(-size // stride)) // 2)
+        side = math.ceil(math.ceil(size / stride) / 2)
         self.body = nn.Sequential(
             nn.Conv2d(channels, 16, 5, stride=stride, padding=2, bias=False),
             nn.BatchNorm2d(16),
@@ -72,8 +73,8 @@ def load_or_train(
         progress: show a bar while training.
 
     Returns:
-        The classifier in eval mode, and eight hexadecimal digits that stand for the data and the recipe; they belong into
-        the name of every score that rests on it.
+        The classifier in eval mode, and eight hexadecimal digits that stand for the data and the recipe; they belong
+        into the name of every score that rests on it.
     """
     images, labels = images.detach().cpu().float().contiguous(), labels.detach().cpu().long()
     digest = _digest(images, labels, num_classes)
@@ -106,12 +107,12 @@ def _digest(images: Tensor, labels: Tensor, num_classes: int) -> str:
 
 def _train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: bool) -> None:
     batch_size = int(RECIPE["batch_size"])
-    steps = min(int(RECIPE["steps"]), -(-int(RECIPE["epochs"]) * len(images) // batch_size))
+    steps = min(int(RECIPE["steps"]), math.ceil(int(RECIPE["epochs"]) * len(images) / batch_size))
     optimizer = torch.optim.Adam(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RECIPE["max_lr"], total_steps=steps)
-    order = torch.cat([torch.randperm(len(images)) for _ in range(-(-steps * batch_size // len(images)))])
+    order = torch.cat([torch.randperm(len(images)) for _ in range(math.ceil(steps * batch_size / len(images)))])
     for batch in tqdm(
-        order[: steps * batch_size].split(batch_size), desc="training the FID classifier", disable=not progress
+        torch.split(order[: steps * batch_size], batch_size), desc="training the FID classifier", disable=not progress
     ):
         loss = cross_entropy(model.logits(images[batch]), labels[batch])
         optimizer.zero_grad()

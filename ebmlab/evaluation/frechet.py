@@ -1,4 +1,4 @@
-"""The Frechet distance between two sets of features (Heusel et al., 2017, GANs Trained by a Two Time-Scale Update Rule)."""
+"""The Frechet distance between sets of features (Heusel et al., 2017, GANs Trained by a Two Time-Scale Update Rule)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from ebmlab.errors import UserError
 def frechet_distance(x: Tensor, y: Tensor) -> Tensor:
     """|m_x - m_y|^2 + tr(C_x + C_y - 2 (C_x C_y)^(1/2)) of features `(N, F)` and `(M, F)`; a scalar, float64.
 
-    The trace of the root is the sum of the singular values of C_x^(1/2) C_y^(1/2), which are real where the eigenvalues of
-    C_x C_y are not quite. It is the reference for `FrechetDistance`, which needs no more memory for more samples.
+    The trace of the root is the sum of the singular values of C_x^(1/2) C_y^(1/2), which are real where the
+    eigenvalues of C_x C_y are not quite. It is the reference for `FrechetDistance`, which needs no more memory for
+    more samples.
     """
     x, y = x.double(), y.double()
     root_x, root_y = _centred_root(x), _centred_root(y)
     trace = root_x.square().sum() + root_y.square().sum() - 2 * torch.linalg.svdvals(root_x @ root_y.T).sum()
-    return (x.mean(0) - y.mean(0)).square().sum() + trace
+    distance: Tensor = (x.mean(0) - y.mean(0)).square().sum() + trace
+    return distance
 
 
 def _centred_root(x: Tensor) -> Tensor:
     """R with R'R the covariance of x."""
     r: Tensor = torch.linalg.qr(x - x.mean(0), mode="r").R
-    return r / (len(x) - 1) ** 0.5
+    root: Tensor = r / (len(x) - 1) ** 0.5
+    return root
 
 
 class FrechetDistance(FrechetInceptionDistance):
-    """torchmetrics' FID on an extractor of one's own: images are handed on as they are, the sums over samples are float64.
+    """torchmetrics' FID on an extractor of one's own: images are handed on as they are, sums are float64.
 
     The sums of the real images outlast `reset`. `compute` adds up all ranks' sums; every rank must call it.
 
@@ -71,12 +74,14 @@ def inception_extractor() -> nn.Module:
     """
     if find_spec("torch_fidelity") is None:
         raise UserError(
-            'FID with extractor "inception" needs torch-fidelity: pip install "ebmlab[fid]", or use extractor "classifier"'
+            'FID with extractor "inception" needs torch-fidelity: pip install "ebmlab[fid]", '
+            'or use extractor "classifier"'
         )
     try:
         return _Inception().eval()
     except Exception as error:  # urllib's, ssl's, torch.hub's: none of them says what to do
         reason = str(error).split("\n")[0][:120]
         raise UserError(
-            f'the Inception weights cannot be downloaded or read ({reason}): connect to the network once, or use extractor "classifier"'
+            f"the Inception weights cannot be downloaded or read ({reason}): connect to the network once, "
+            f'or use extractor "classifier"'
         ) from error

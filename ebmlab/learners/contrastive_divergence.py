@@ -66,6 +66,10 @@ class ContrastiveDivergence(pl.LightningModule):
         self._make_optimizer = optimizer
         self._make_lr_scheduler = lr_scheduler
         sampler.check(energy)
+        if num_steps < 1:
+            raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
+        if density not in ("joint", "marginal"):
+            raise UserError(f'density is "{density}", but must be "joint" or "marginal"')
         if not 0 <= self.burn_in < num_steps:
             raise UserError(
                 f"burn_in is {burn_in}, but must be from 0 to num_steps - 1 = {num_steps - 1}: some state must count"
@@ -145,7 +149,7 @@ class ContrastiveDivergence(pl.LightningModule):
             num_steps: default as in training.
             denoise: give E[v | h] in place of v (bipartite energies only).
         """
-        for state, _ in self.sampler.chain(self.energy, x, num_steps or self.num_steps):
+        for state, _ in self.sampler.chain(self.energy, x, self.num_steps if num_steps is None else num_steps):
             yield self._mean_visible(state) if denoise else state.x
 
     @torch.no_grad()

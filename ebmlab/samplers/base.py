@@ -120,6 +120,16 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
         )
 
 
+def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
+    """Raises `UserError` unless a Langevin-like sampler's settings make sense."""
+    if not step_size > 0:
+        raise UserError(f"{name}: step_size is {step_size}, but must be positive")
+    if adjust_from is not None and adjust_from < 0:
+        raise UserError(f"{name}: adjust_from is {adjust_from}, but must be a step (0 is the first) or null for never")
+    if not temperature > 0:
+        raise UserError(f"{name}: temperature is {temperature}, but must be positive")
+
+
 def distance(new: Tensor, old: Tensor) -> Tensor:
     """Euclidean distance per chain, `(B,)`."""
     return (new - old).square().flatten(1).sum(1).sqrt()

@@ -12,7 +12,7 @@ from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
-from ebmlab.samplers.base import Info, Sampler, State, distance, require_bipartite
+from ebmlab.samplers.base import Info, Sampler, State, check_settings, distance, require_bipartite
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.schedules import cosine_factors
 
@@ -70,7 +70,7 @@ class GibbsLangevin(Sampler):
             stable while alpha_0 stays below twice the smallest variance.
         inner_steps: K; their sizes follow a cosine (Eq. 22).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
-        temperature: T; the target is exp(-E(v, h) / T).
+        temperature: T; the target is exp(-E(v, h) / T), the joint law tempered (`Langevin` tempers the marginal one).
     """
 
     domains = (Real,)
@@ -80,6 +80,9 @@ class GibbsLangevin(Sampler):
         self, step_size: float, inner_steps: int = 10, adjust_from: int | None = None, temperature: float = 1.0
     ) -> None:
         super().__init__()
+        check_settings("GibbsLangevin", step_size, adjust_from, temperature)
+        if inner_steps < 1:
+            raise UserError(f"GibbsLangevin: inner_steps is {inner_steps}, but must be at least 1")
         self.register_buffer("step_size", torch.tensor(step_size))
         self.inner_steps = inner_steps
         self.adjust_from = adjust_from

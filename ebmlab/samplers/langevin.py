@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
-from ebmlab.samplers.base import Info, Sampler, State, distance
+from ebmlab.samplers.base import Info, Sampler, State, check_settings, distance
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.schedules import Constant, Schedule
 
@@ -38,7 +38,7 @@ class Langevin(Sampler):
         step_size: alpha of the first step, in units of `energy.step_unit()` (GRBM: the current mean variance).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 7); None never adjusts.
         schedule: how alpha changes along the chain: `Constant` (default) or `Cosine`, as in the paper.
-        temperature: T; the target is exp(-E / T).
+        temperature: T; the target is exp(-E / T), for a bipartite energy its marginal E.
     """
 
     domains = (Real,)
@@ -52,6 +52,7 @@ class Langevin(Sampler):
         temperature: float = 1.0,
     ) -> None:
         super().__init__()
+        check_settings("Langevin", step_size, adjust_from, temperature)
         self.register_buffer("step_size", torch.tensor(step_size))
         self.adjust_from = adjust_from
         self.schedule = schedule or Constant()

@@ -1,0 +1,25 @@
+"""What happens beside training: pictures, scores, guards, exact resume."""
+
+from callbacks.density2d import Density2D
+from callbacks.divergence_guard import DivergenceGuard
+from callbacks.fid import FID
+from callbacks.images import log_image
+from callbacks.parameter_images import ParameterImages
+from callbacks.periodic import PeriodicEvaluation
+from callbacks.progress import Progress
+from callbacks.run_state import RunState
+from callbacks.sample_grid import SampleGrid
+from callbacks.sampler_monitor import SamplerMonitor
+
+__all__ = [
+    "FID",
+    "Density2D",
+    "DivergenceGuard",
+    "ParameterImages",
+    "PeriodicEvaluation",
+    "Progress",
+    "RunState",
+    "SampleGrid",
+    "SamplerMonitor",
+    "log_image",
+]

@@ -1,0 +1,110 @@
+"""Stops a run at the first number that is not finite, before it does harm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from ebmlab.errors import UserError
+
+
+class DivergenceGuard(pl.Callback):
+    """Raises `UserError` as soon as the loss or a gradient is NaN or infinite.
+
+    It looks between backward and the optimizer's step, so that the parameters are still the last good ones, and again
+    before a checkpoint is written. The message names the step, the culprit (data, parameters or the sampler's
+    negatives) and the last checkpoint. One device synchronisation per optimizer step.
+    """
+
+    def __init__(self) -> None:
+        self._batch: Any = None
+        self._loss: Tensor | None = None
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._batch = batch
+
+    def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor) -> None:
+        self._loss = loss.detach() if self._loss is None else self._loss + loss.detach()  # accumulated batches too
+
+    def on_before_optimizer_step(self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any) -> None:
+        loss, self._loss = self._loss, None
+        if getattr(trainer.precision_plugin, "scaler", None) is not None:
+            grads = []  # float16's loss scaler overflows on purpose and skips those steps itself
+        else:
+            grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        largest = torch.nn.utils.get_total_norm(grads, math.inf) if grads else torch.zeros(())
+        total = largest if loss is None else largest + loss.abs().to(largest)
+        if not math.isfinite(float(total)):
+            raise UserError(self._report(trainer, pl_module, loss))
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        self._batch = None
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        if bad := _not_finite(pl_module):
+            raise UserError(f"{_where(trainer)}: {bad}, so that no checkpoint was written; {_last_good(trainer)}")
+
+    def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor | None) -> str:
+        culprit = _bad_data(self._batch) or _not_finite(pl_module) or self._bad_gradients(pl_module, loss)
+        return f"{_where(trainer)}: {culprit}; training stopped before this step was taken, {_last_good(trainer)}"
+
+    @staticmethod
+    def _bad_gradients(pl_module: pl.LightningModule, loss: Tensor | None) -> str:
+        bad = [name for name, p in pl_module.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
+        what = (
+            f"the gradient of {', '.join(bad)}"
+            if bad
+            else f"the loss ({float(loss) if loss is not None else math.nan})"
+        )
+        return (
+            f"{what} is not finite though data and parameters are: the sampler's negatives ran away{_hint(pl_module)}"
+        )
+
+
+def _where(trainer: pl.Trainer) -> str:
+    return f"step {trainer.global_step}, epoch {trainer.current_epoch}"
+
+
+def _bad_data(batch: Any) -> str | None:
+    if isinstance(batch, list | tuple):
+        return next(filter(None, map(_bad_data, batch)), None)
+    if not isinstance(batch, Tensor) or not batch.is_floating_point() or batch.dim() == 0:
+        return None
+    count = int((~batch.isfinite()).flatten(1).any(1).sum()) if batch.dim() > 1 else int((~batch.isfinite()).sum())
+    return f"{count} of the batch's {len(batch)} examples hold NaN or infinite values: mend the data" if count else None
+
+
+def _not_finite(pl_module: pl.LightningModule) -> str | None:
+    bad = [name for name, p in pl_module.named_parameters() if not p.isfinite().all()]
+    return f"parameter {', '.join(bad)} is not finite: lower the learning rate or clip the gradient" if bad else None
+
+
+def _hint(pl_module: pl.LightningModule) -> str:
+    """Whether the step size breaks the bound under which Langevin steps on a Gaussian contract."""
+    step_size, log_var = getattr(pl_module.sampler, "step_size", None), getattr(pl_module.energy, "log_var", None)
+    if step_size is None:
+        return ""
+    if not isinstance(log_var, Tensor):
+        return ", try a smaller step_size"
+    variance = log_var.detach().exp()
+    bound, size = float(2 * variance.min() / variance.mean()), float(step_size)
+    if size < bound:
+        return ", try a smaller step_size or learning rate"
+    return f", for step_size is {size:.4g} and must stay below 2 * smallest / mean variance = {bound:.4g}"
+
+
+def _last_good(trainer: pl.Trainer) -> str:
+    paths = [
+        c.last_model_path or c.best_model_path for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)
+    ]
+    path = next(filter(None, paths), None)
+    return f"the last good checkpoint is {path}" if path else "no checkpoint was saved yet"

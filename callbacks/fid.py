@@ -1,0 +1,174 @@
+"""The Frechet distance between samples and data, with its protocol beside every number."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from callbacks.chains import image_data, noise, require_chains, shows_mean, to_images
+from callbacks.images import write_atomically
+from callbacks.periodic import PeriodicEvaluation
+from ebmlab.errors import UserError
+from ebmlab.evaluation import FrechetDistance, inception_extractor, load_or_train
+
+COLUMNS = ["stage", "step", "epoch", "name", "fid", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype"]
+
+
+class FID(PeriodicEvaluation):
+    """Draws fresh chains from noise and logs the Frechet distance of their features from the data's.
+
+    Logs `fid/<data>-classifier-<hash>` or `fid/inception`, once, whatever the number of ranks, each of which draws its
+    share. Scores compare only under the same protocol, which goes to the loggers' hyper-parameters and, with every
+    score, to `fid.csv` in the run's folder.
+
+    Args:
+        extractor: "classifier": features of a small classifier trained once on the data's own labels and cached, for
+            which see `ebmlab.evaluation.load_or_train`; "inception": those of the literature, needs `ebmlab[fid]`.
+        num_samples: chains, over all ranks.
+        split: of the real images, all of which count.
+        num_steps: steps of each chain; default as in training.
+        denoise: take E[v | h] in place of v; default: if the energy has hidden units.
+        batch_size: chains that run at once.
+        every_n_epochs: see `PeriodicEvaluation`, like the rest.
+        at_start: also before the first step.
+        seed: of the noise and the chains; each rank's differs.
+    """
+
+    def __init__(
+        self,
+        extractor: Literal["inception", "classifier"] = "classifier",
+        num_samples: int = 2000,
+        split: Literal["train", "val", "test"] = "test",
+        num_steps: int | None = None,
+        denoise: bool | None = None,
+        batch_size: int = 500,
+        every_n_epochs: int = 10,
+        at_start: bool = True,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(every_n_epochs, at_start, seed)
+        if num_samples < 2 or batch_size < 1:
+            raise UserError(
+                f"FID: num_samples is {num_samples} and batch_size {batch_size}; at least 2 and 1 are needed"
+            )
+        self.extractor = extractor
+        self.num_samples = num_samples
+        self.split = split
+        self.num_steps = num_steps
+        self.denoise = denoise
+        self.batch_size = batch_size
+        self._metric: FrechetDistance | None = None
+        self._name = ""
+
+    @property
+    def state_key(self) -> str:
+        settings = ("extractor", "num_samples", "split", "num_steps", "denoise", "seed")
+        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        data, learner = image_data(trainer, self), require_chains(pl_module, self)
+        n, num_steps = self.limit(trainer, self.num_samples, self.num_steps or learner.num_steps)
+        denoise = shows_mean(learner, self.denoise)
+        if self._metric is None:
+            self._metric, self._name = self._prepare(trainer, learner, data)
+        metric = self._metric.to(learner.device)
+        metric.reset()
+        torch.manual_seed(self.seed + trainer.global_rank)
+        share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
+        sizes = [min(self.batch_size, share - i) for i in range(0, share, self.batch_size)] or [0]
+        bar = tqdm(sizes, desc=f"sampling for {self._name}", leave=False, delay=2, disable=not _shows_progress(trainer))
+        for size in bar:
+            samples = learner.draw(noise(learner, size), num_steps, denoise)
+            metric.update(to_images(data, samples).float(), real=False)
+        fid = float(metric.compute())
+        protocol = {
+            "name": self._name,
+            "samples": n,
+            "real": len(data.raw(self.split)),
+            "split": self.split,
+            "num_steps": num_steps,
+            "denoise": denoise,
+            "seed": self.seed,
+            "dtype": str(samples.dtype).removeprefix("torch."),
+        }
+        self._report(trainer, pl_module, fid, protocol)
+
+    def _prepare(self, trainer: pl.Trainer, learner: Any, data: Any) -> tuple[FrechetDistance, str]:
+        """The metric with this rank's share of the real images in it, and its name."""
+        extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
+        metric = FrechetDistance(extractor).to(learner.device)
+        real = _stored_images(data, self.split)
+        for batch in real[trainer.global_rank :: trainer.world_size].split(self.batch_size):
+            metric.update(batch.to(learner.device), real=True)
+        return metric, name
+
+    def _classifier(self, trainer: pl.Trainer, data: Any) -> tuple[nn.Module, str]:
+        labels = data.labels("train")
+        if labels is None or data.num_classes is None:
+            raise UserError(f'FID: {data.name} has no labels to train a classifier on: use extractor "inception"')
+        images = _stored_images(data, "train")
+
+        def get() -> tuple[nn.Module, str]:
+            return load_or_train(images, labels, data.num_classes, progress=_shows_progress(trainer))
+
+        found = get() if trainer.is_global_zero else None
+        trainer.strategy.barrier("FID classifier")  # the others find it in the cache
+        model, digest = found or get()
+        return model, f"fid/{data.name}-classifier-{digest}"
+
+    def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, fid: float, protocol: dict[str, Any]) -> None:
+        self.log_metrics(trainer, pl_module, {self._name: fid})
+        if not trainer.is_global_zero:
+            return
+        stage = {TrainerFn.FITTING: "fit", TrainerFn.VALIDATING: "validate"}.get(trainer.state.fn, "test")
+        row = {"stage": stage, "step": trainer.global_step, "epoch": trainer.current_epoch, "fid": fid, **protocol}
+        if _add_row(Path(trainer.default_root_dir, "fid.csv"), row):
+            for logger in trainer.loggers:
+                logger.log_hyperparams({"fid": {self._name.removeprefix("fid/"): protocol}})
+
+
+def _stored_images(data: Any, split: str) -> Tensor:
+    """All images of a split in [0, 1], in the order of its labels."""
+    images: Tensor = data.denormalize(data.normalize(data.raw(split)))
+    return images.float()
+
+
+def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
+    found = inception_extractor() if trainer.is_global_zero else None  # one rank downloads
+    trainer.strategy.barrier("FID Inception")
+    return found or inception_extractor(), "fid/inception"
+
+
+def _shows_progress(trainer: pl.Trainer) -> bool:
+    return trainer.is_global_zero and trainer.progress_bar_callback is not None
+
+
+def _add_row(path: Path, row: dict[str, Any]) -> bool:
+    """Adds a row, in place of one of the same stage, step and protocol, which a resumed run repeats.
+
+    Returns:
+        Whether it is the first of its protocol.
+    """
+    new = {column: str(row[column]) for column in COLUMNS}
+    rows: list[dict[str, str]] = []
+    if path.exists():
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    protocol = [c for c in COLUMNS if c not in ("stage", "step", "epoch", "fid")]
+    first = all(any(old[c] != new[c] for c in protocol) for old in rows)
+    keys = [*protocol, "stage", "step"]
+    rows = [old for old in rows if any(old[c] != new[c] for c in keys)]
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, COLUMNS)
+    writer.writeheader()
+    writer.writerows([*rows, new])
+    write_atomically(path, buffer.getvalue().encode())
+    return first

@@ -1,0 +1,28 @@
+"""Evaluation that leaves no trace in training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def isolated(module: nn.Module, seed: int) -> Iterator[None]:
+    """Runs its body in eval mode, without gradients and on random numbers of its own.
+
+    On leaving, also by an exception, the random streams (CPU and the current CUDA device) and the train/eval mode of
+    every submodule are what they were. Tensors made inside are ordinary ones even under Lightning's inference mode.
+    """
+    modes = [(m, m.training) for m in module.modules()]
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad():
+        torch.manual_seed(seed)
+        module.eval()
+        try:
+            yield
+        finally:
+            for m, training in modes:
+                m.training = training

@@ -1,0 +1,71 @@
+"""What a GRBM's parameters look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytorch_lightning as pl
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from callbacks.chains import image_data
+from callbacks.images import DPI, log_image, panels, tile
+from callbacks.periodic import PeriodicEvaluation
+from ebmlab.errors import UserError
+
+
+class ParameterImages(PeriodicEvaluation):
+    """Shows the filters of a GRBM and how its variances have moved.
+
+    Logs `parameters/filters` (the columns of W with the largest norms, each scaled symmetrically about 0, which is
+    grey) and `parameters/log_variance` (mean, smallest and largest log sigma^2 against the step). On rank 0.
+
+    Args:
+        num_filters: how many columns of W to show.
+        every_n_epochs: see `PeriodicEvaluation`, like the rest.
+        at_start: also before the first step.
+    """
+
+    def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, at_start: bool = True) -> None:
+        super().__init__(every_n_epochs, at_start)
+        self.num_filters = num_filters
+        self._history: list[list[float]] = []  # [step, mean, min, max]
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        energy: Any = pl_module.energy
+        if not (
+            isinstance(getattr(energy, "W", None), Tensor) and isinstance(getattr(energy, "log_var", None), Tensor)
+        ):
+            raise UserError(
+                f"ParameterImages shows the W and log_var of a GRBM, which {type(energy).__name__} lacks: remove it"
+            )
+        data = image_data(trainer, self)
+        log_var = energy.log_var
+        self._history.append([float(trainer.global_step), *map(float, (log_var.mean(), log_var.min(), log_var.max()))])
+        if not trainer.is_global_zero:
+            return
+        count = min(self.num_filters, energy.num_hidden)
+        filters = energy.W.T[energy.W.norm(dim=0).topk(count).indices].view(count, *data.event_shape)
+        scaled = filters / filters.abs().amax((1, 2, 3), keepdim=True).clamp(min=1e-12)
+        title = f"{count} largest of {energy.num_hidden} filters (white +, black -)"
+        log_image(trainer, "parameters/filters", panels({title: tile(0.5 + 0.5 * scaled)}))
+        log_image(trainer, "parameters/log_variance", self._curve())
+
+    def _curve(self) -> Figure:
+        steps, mean, low, high = zip(*self._history, strict=True)
+        figure = Figure(figsize=(7, 4), dpi=DPI, layout="constrained")
+        axes = figure.add_subplot()
+        marker = "o" if len(steps) < 30 else None
+        axes.fill_between(steps, low, high, alpha=0.2, label="smallest to largest")
+        axes.plot(steps, mean, marker=marker, markersize=3, label="mean")
+        axes.set(xlabel="step", ylabel=r"$\log\,\sigma^2$", title="log variance of the visible units")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="best", frameon=False)
+        return figure
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "history": self._history}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._history = [list(row) for row in state_dict["history"]]

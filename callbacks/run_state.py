@@ -1,0 +1,79 @@
+"""The random streams of every rank in the checkpoint, for an exact resume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.rank_zero import rank_zero_warn
+from torch import Tensor
+
+KEY = "run_state"
+Streams = dict[str, Tensor]
+
+
+class RunState(pl.Callback):
+    """Makes a resumed run draw the random numbers that the unbroken run would have drawn.
+
+    A checkpoint keeps the global torch streams (CPU, and CUDA where the run uses it) of every rank. The order of the
+    data is the loaders' own affair (those of `datamodules` resume amid an epoch). On more ranks than wrote the
+    checkpoint, the new ranks get fresh streams, and a warning says so.
+    """
+
+    def __init__(self) -> None:
+        self._loaded: Streams | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Restores; whatever seeds or draws at the start of a run has done so by now."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is None or not trainer.fit_loop.is_resuming:
+            return
+        ranks = len(loaded["cpu"])
+        if ranks != trainer.world_size:
+            rank_zero_warn(
+                f"RunState: the checkpoint holds the random streams of {ranks} ranks and this run has "
+                f"{trainer.world_size}: it goes on from other random numbers than the unbroken run"
+            )
+        if trainer.global_rank < ranks:
+            _restore({name: states[trainer.global_rank] for name, states in loaded.items()}, pl_module.device)
+        else:
+            torch.manual_seed(_fresh_seed(loaded["cpu"], trainer.global_rank))
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Gathers `(ranks, bytes)` per stream; Lightning calls this on all ranks."""
+        device = pl_module.device
+        checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self._loaded = checkpoint.get(KEY)
+        if self._loaded is None:
+            rank_zero_warn("RunState: the checkpoint was written without it; the random numbers start anew")
+
+
+def _streams(device: torch.device) -> Streams:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _restore(states: Streams, device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"].cpu().clone())  # a row of a larger tensor makes torch crash
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"].cpu().clone(), device)
+
+
+def _gather(trainer: pl.Trainer, state: Tensor) -> Tensor:
+    return trainer.strategy.all_gather(state).view(trainer.world_size, -1).cpu()
+
+
+def _fresh_seed(states: Tensor, rank: int) -> int:
+    """A seed that depends on the checkpoint and the rank alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(states[0].cpu().clone())
+        return int(torch.randint(2**62, (rank + 1,))[-1])

@@ -1,0 +1,84 @@
+"""What the model has learnt to draw, and how its chains get there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from callbacks.chains import image_data, noise, require_chains, shows_mean, to_images
+from callbacks.images import log_image, panels, tile
+from callbacks.periodic import PeriodicEvaluation
+
+
+class SampleGrid(PeriodicEvaluation):
+    """Runs fresh chains from the same noise each time and shows where they end, and the way.
+
+    Logs `samples/grid` (samples beside as many real images) and `samples/chain` (a row per chain, evenly spaced steps
+    from the noise on). On rank 0.
+
+    Args:
+        num_samples: chains.
+        num_steps: steps of each; default as in training.
+        num_strips: chains in `samples/chain`.
+        num_frames: states of each, the noise included.
+        denoise: show E[v | h] in place of v; default: if the energy has hidden units.
+        every_n_epochs: see `PeriodicEvaluation`, like the rest.
+        at_start: also before the first step.
+        seed: of the noise and the chains.
+    """
+
+    def __init__(
+        self,
+        num_samples: int = 64,
+        num_steps: int | None = None,
+        num_strips: int = 8,
+        num_frames: int = 10,
+        denoise: bool | None = None,
+        every_n_epochs: int = 1,
+        at_start: bool = True,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(every_n_epochs, at_start, seed)
+        self.num_samples = num_samples
+        self.num_steps = num_steps
+        self.num_strips = num_strips
+        self.num_frames = num_frames
+        self.denoise = denoise
+
+    @property
+    def state_key(self) -> str:
+        return self._generate_state_key(num_steps=self.num_steps, denoise=self.denoise, seed=self.seed)
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        data, learner = image_data(trainer, self), require_chains(pl_module, self)
+        if not trainer.is_global_zero:
+            return
+        n, num_steps = self.limit(trainer, self.num_samples, self.num_steps or learner.num_steps)
+        denoise = shows_mean(learner, self.denoise)
+        samples, strips, steps = self._draw(learner, n, num_steps, denoise)
+        real = data.images("train", n)
+        shown = "E[v | h]" if denoise else "x"
+        grid = {
+            f"samples: {shown} after {num_steps} steps": tile(to_images(data, samples)),
+            "data": tile(real.clamp(0, 1)),
+        }
+        log_image(trainer, "samples/grid", panels(grid))
+        frames = torch.stack([to_images(data, x) for x in strips])  # (F, S, C, H, W)
+        columns = {
+            f"step {k}" if i == 0 else str(k): tile(f, columns=1)
+            for i, (k, f) in enumerate(zip(steps, frames, strict=True))
+        }
+        log_image(trainer, "samples/chain", panels(columns, gap=4))
+
+    def _draw(self, learner: Any, n: int, num_steps: int, denoise: bool) -> tuple[Tensor, list[Tensor], list[int]]:
+        """The last states `(n, *event)`, the strips' states at each frame, and the frames' steps."""
+        wanted = sorted({round(k) for k in torch.linspace(0, num_steps, max(2, self.num_frames)).tolist()})
+        start = x = noise(learner, n)
+        strips = [start[: self.num_strips]]
+        for k, x in enumerate(learner.trajectory(start, num_steps, denoise), start=1):
+            if k in wanted:
+                strips.append(x[: self.num_strips])
+        return x, strips, wanted

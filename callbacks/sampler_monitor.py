@@ -1,0 +1,40 @@
+"""The numbers on which a sampler's health hangs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from ebmlab.errors import UserError
+
+
+class SamplerMonitor(pl.Callback):
+    """Logs the step size in absolute units and, of a GRBM, the spread of the variances it has to fit.
+
+    Metrics, where there is something to log: `sampler/step_size` (the setting times `energy.step_unit()`),
+    `sampler/log_var_mean`, `sampler/log_var_min`, `sampler/log_var_max`. The learner itself logs `sampler/acceptance`.
+
+    Args:
+        every_n_steps: log after each n-th optimizer step.
+    """
+
+    def __init__(self, every_n_steps: int = 50) -> None:
+        if every_n_steps < 1:
+            raise UserError(f"SamplerMonitor: every_n_steps is {every_n_steps}, but must be 1 or more")
+        self.every_n_steps = every_n_steps
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        if trainer.global_step % self.every_n_steps:
+            return
+        energy: Any = pl_module.energy
+        metrics: dict[str, Tensor] = {}
+        step_size = getattr(getattr(pl_module, "sampler", None), "step_size", None)
+        if step_size is not None:
+            metrics["sampler/step_size"] = (step_size * energy.step_unit()).detach().mean()
+        log_var = getattr(energy, "log_var", None)
+        if isinstance(log_var, Tensor):
+            log_var = log_var.detach()
+            metrics |= {f"sampler/log_var_{name}": getattr(log_var, name)() for name in ("mean", "min", "max")}
+        pl_module.log_dict(metrics)

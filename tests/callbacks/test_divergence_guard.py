@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+
+from callbacks import DivergenceGuard, SamplerMonitor
+from ebmlab.energies import GRBM
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, FromNoise
+from ebmlab.samplers import Langevin
+
+
+class Spoil(Callback):
+    """Puts a NaN somewhere before a step."""
+
+    def __init__(self, step: int, what: str) -> None:
+        self.step, self.what = step, what
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if trainer.global_step == self.step:
+            if self.what == "data":
+                batch[[1, 4], 0, 2, 2] = math.nan
+            else:
+                pl_module.energy.get_parameter(self.what).data[0] = math.inf
+
+
+def test_bad_data_are_counted_and_the_checkpoint_named(setup, squares, tmp_path):
+    checkpoint = ModelCheckpoint(tmp_path / "ck", filename="{step}", save_on_train_epoch_end=True)
+    learner, trainer = setup([Spoil(5, "data"), DivergenceGuard(), checkpoint], max_epochs=3, enable_checkpointing=True)
+    with pytest.raises(UserError) as error:
+        trainer.fit(learner, datamodule=squares)
+    message = str(error.value)
+    assert "\n" not in message
+    assert message.startswith("step 5, epoch 1: 2 of the batch's 16 examples")
+    assert message.endswith("step=4.ckpt")
+    assert all(p.isfinite().all() for p in learner.parameters())
+    assert [p.name for p in (tmp_path / "ck").iterdir()] == ["step=4.ckpt"]
+
+
+def test_a_bad_parameter_is_named(setup, squares):
+    learner, trainer = setup([Spoil(2, "mu"), DivergenceGuard()])
+    with pytest.raises(
+        UserError, match=r"step 2, epoch 0: parameter energy\.mu is not finite.*no checkpoint was saved"
+    ):
+        trainer.fit(learner, datamodule=squares)
+
+
+def test_a_sampler_that_runs_away_is_named_with_the_bound_it_breaks(setup, squares):
+    learner = ContrastiveDivergence(GRBM(36, 12), Langevin(1e6), FromNoise(), num_steps=8)
+    learner, trainer = setup([DivergenceGuard()], learner=learner)
+    with pytest.raises(
+        UserError, match=r"energy\.W.*negatives ran away.*step_size is 1e\+06 and must stay below .* = 2;"
+    ):
+        trainer.fit(learner, datamodule=squares)
+    assert all(p.isfinite().all() for p in learner.parameters())
+
+
+def test_spoiled_parameters_never_reach_a_checkpoint(setup, squares, tmp_path):
+    learner, trainer = setup([DivergenceGuard()], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    learner.energy.b.data[3] = math.nan
+    with pytest.raises(UserError, match=r"energy\.b is not finite.*no checkpoint was written"):
+        trainer.save_checkpoint(tmp_path / "a.ckpt")
+    assert not (tmp_path / "a.ckpt").exists()
+
+
+def test_a_huge_but_finite_gradient_passes(setup, squares):
+    learner, trainer = setup([DivergenceGuard()])
+    learner.energy.W.grad = torch.full_like(learner.energy.W, 1e30)
+    DivergenceGuard().on_before_optimizer_step(trainer, learner, None)
+
+
+def test_the_guard_asks_the_device_once_per_step(setup, squares, monkeypatch):
+    learner, trainer = setup([], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    calls = []
+    original = torch.Tensor.__float__
+    monkeypatch.setattr(torch.Tensor, "__float__", lambda self: calls.append(1) or original(self))
+    guard = DivergenceGuard()
+    guard.on_before_backward(trainer, learner, torch.ones(()))
+    guard.on_before_optimizer_step(trainer, learner, None)
+    assert len(calls) == 1
+
+
+def test_sampler_monitor_logs_absolute_step_sizes(setup, squares):
+    learner, trainer = setup([SamplerMonitor(every_n_steps=1)], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    log_var = learner.energy.log_var.detach()
+    logged = {k.removeprefix("sampler/"): v.item() for k, v in trainer.callback_metrics.items() if "sampler" in k}
+    assert logged["step_size"] == pytest.approx(0.3 * log_var.exp().mean().item())
+    assert logged["log_var_mean"] == pytest.approx(log_var.mean().item())
+    assert logged["log_var_min"] == pytest.approx(log_var.min().item())
+    assert logged["log_var_max"] == pytest.approx(log_var.max().item())

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from callbacks import FID, DivergenceGuard, ParameterImages, PeriodicEvaluation, RunState, SampleGrid, SamplerMonitor
+from callbacks.isolated import isolated
+from ebmlab.errors import UserError
+
+
+class Record(PeriodicEvaluation):
+    """Notes when it runs, and logs the step."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.ran: list[tuple[str, int]] = []
+
+    def evaluate(self, trainer, pl_module):
+        assert not pl_module.training
+        assert not torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+        self.draw = torch.rand(())
+        self.ran.append((str(trainer.state.fn.value), trainer.global_step))
+        self.log_metrics(trainer, pl_module, {"test/step": float(trainer.global_step)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({}, [0, 4, 8, 12]),
+        ({"at_start": False}, [4, 8, 12]),
+        ({"every_n_epochs": 2}, [0, 8, 12]),
+        ({"every_n_epochs": 9}, [0, 12]),
+    ],
+)
+def test_when_it_runs_in_fit(setup, squares, settings, steps):
+    callback = Record(**settings)
+    learner, trainer = setup([callback], max_epochs=3, limit_val_batches=1)
+    trainer.fit(learner, datamodule=squares)
+    assert callback.ran == [("fit", k) for k in steps]
+    assert trainer.callback_metrics["test/step"] == 12
+
+
+def test_it_runs_in_validate_and_test_and_fills_their_tables(setup, squares):
+    callback = Record()
+    learner, trainer = setup([callback], limit_val_batches=None, enable_model_summary=False)
+    (results,) = trainer.validate(learner, squares, verbose=False)
+    assert results["test/step"] == 0
+    trainer.test(learner, squares, verbose=False)
+    assert callback.ran == [("validate", 0), ("test", 0)]
+
+
+def test_a_resumed_run_evaluates_what_is_left_and_remembers_its_metrics(setup, squares, tmp_path):
+    learner, trainer = setup([Record(every_n_epochs=2)], max_epochs=2)
+    trainer.fit(learner, datamodule=squares)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    callback = Record(every_n_epochs=2)
+    monitor = ModelCheckpoint(tmp_path / "ck", monitor="test/step", save_on_train_epoch_end=True)
+    learner, trainer = setup([callback, monitor], max_epochs=3, enable_checkpointing=True)
+    trainer.fit(learner, datamodule=squares, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+    assert callback.ran == [("fit", 12)]
+    assert monitor.best_model_score == 8
+
+
+def test_every_evaluation_draws_the_same_numbers_and_training_none_of_them(setup, squares):
+    everything = [
+        SampleGrid(num_samples=4),
+        FID(num_samples=20, every_n_epochs=1),
+        ParameterImages(),
+        SamplerMonitor(1),
+        DivergenceGuard(),
+        RunState(),
+        Record(),
+    ]
+    learner, trainer = setup(everything, "with")
+    trainer.fit(learner, datamodule=squares)
+    stream = torch.get_rng_state()
+    bare, trainer = setup([], "without")
+    trainer.fit(bare, datamodule=type(squares)())
+    assert all(torch.equal(p, q) for p, q in zip(learner.parameters(), bare.parameters(), strict=True))
+    assert torch.equal(stream, torch.get_rng_state())
+
+
+def test_isolation_ends_with_an_exception():
+    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout().eval())
+    before = torch.get_rng_state()
+    with pytest.raises(ZeroDivisionError), isolated(model, seed=3):
+        assert not model[0].training
+        torch.rand(5)
+        raise ZeroDivisionError
+    assert torch.equal(before, torch.get_rng_state())
+    assert [m.training for m in model] == [True, False]
+    assert torch.is_grad_enabled()
+
+
+def test_intervals_must_be_positive():
+    with pytest.raises(UserError, match="every_n_epochs is 0"):
+        Record(every_n_epochs=0)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+
+from callbacks import RunState
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+class Stop(Callback):
+    """Fails before the n-th optimizer step, as a power cut would."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        if trainer.global_step == self.step:
+            raise InterruptedError
+
+
+def run(setup, squares, callbacks, epochs, ckpt_path=None):
+    learner, trainer = setup([*callbacks, RunState()], max_epochs=epochs, enable_checkpointing=True)
+    trainer.fit(learner, datamodule=squares, ckpt_path=ckpt_path, weights_only=True)
+    return learner
+
+
+@pytest.mark.parametrize(
+    ("every", "stop", "last_step"),
+    [({"every_n_epochs": 1, "save_on_train_epoch_end": True}, 13, 12), ({"every_n_train_steps": 3}, 11, 9)],
+    ids=["at the end of an epoch", "amid an epoch"],
+)
+def test_a_killed_and_resumed_run_ends_where_the_unbroken_one_does(setup, tmp_path, squares, every, stop, last_step):
+    whole = run(setup, squares, [], epochs=6)
+
+    def saving():
+        return ModelCheckpoint(tmp_path / "ck", save_top_k=-1, **every)
+
+    with pytest.raises(InterruptedError):
+        run(setup, type(squares)(), [Stop(stop), saving()], epochs=6)
+    paths = {torch.load(p, weights_only=True)["global_step"]: p for p in (tmp_path / "ck").iterdir()}
+    assert max(paths) == last_step
+    torch.manual_seed(12345)
+    resumed = run(setup, type(squares)(), [saving()], epochs=6, ckpt_path=paths[last_step])
+    assert same(whole, resumed)
+
+
+def test_without_it_the_runs_differ(setup, tmp_path, squares):
+    """The test above would pass on a learner that draws no random numbers; this one does not."""
+    whole = run(setup, squares, [], epochs=2)
+    learner, trainer = setup([], max_epochs=1)
+    trainer.fit(learner, datamodule=type(squares)())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    learner, trainer = setup([], max_epochs=2)
+    trainer.fit(learner, datamodule=type(squares)(), ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+    assert not same(whole, learner)
+
+
+def test_more_ranks_than_the_checkpoint_has(setup, tmp_path, squares, monkeypatch):
+    learner, trainer = setup([RunState()], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = torch.load(tmp_path / "a.ckpt", weights_only=True)
+    saved = checkpoint["run_state"]["cpu"]
+    assert saved.shape == (1, len(torch.get_rng_state()))
+    draws = []
+    for rank in (0, 1, 2, 1):
+        fake = type(
+            "Fake", (), {"world_size": 3, "global_rank": rank, "fit_loop": type("Loop", (), {"is_resuming": True})}
+        )()
+        callback = RunState()
+        callback.on_load_checkpoint(fake, learner, checkpoint)
+        with pytest.warns(UserWarning, match="of 1 ranks and this run has 3"):
+            callback.on_train_start(fake, learner)
+        if rank == 0:
+            assert torch.equal(torch.get_rng_state(), saved[0])
+        draws.append(torch.rand(()).item())
+    assert len(set(draws[:3])) == 3
+    assert draws[1] == draws[3]
+
+
+def test_an_older_checkpoint_without_streams_warns(setup, tmp_path, squares):
+    learner, trainer = setup([], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    learner, trainer = setup([RunState()], max_epochs=2)
+    with pytest.warns(UserWarning, match="start anew"):
+        trainer.fit(learner, datamodule=squares, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+
+
+def test_every_rank_gets_its_own_stream(setup):
+    learner, _ = setup([])
+    states, draws = [], []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        states.append(torch.get_rng_state())
+        draws.append(torch.rand(3))
+    checkpoint = {"run_state": {"cpu": torch.stack(states)}}
+    for rank in (0, 1):
+        loop = type("Loop", (), {"is_resuming": True})()
+        fake = type("Fake", (), {"world_size": 2, "global_rank": rank, "fit_loop": loop})()
+        callback = RunState()
+        callback.on_load_checkpoint(fake, learner, checkpoint)
+        callback.on_train_start(fake, learner)
+        assert torch.equal(torch.rand(3), draws[rank])

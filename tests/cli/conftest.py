@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ebmlab.cli import main
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_model_summary=false",
+    "--trainer.log_every_n_steps=1",
+    "--wandb=disabled",
+]
+# few steps of small chains: what a run does does not depend on their number
+QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs the command line in an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ebmlab"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
+
+    def call(command: str, *args: object, config: str = "grbm_digits", quick: bool = True) -> None:
+        options = (
+            []
+            if "--ckpt_path" in map(str, args) and command != "fit"
+            else ["--config", str(ROOT / "configs" / f"{config}.yaml")]
+        )
+        main([command, *options, *(SMALL if command != "list" else []), *(QUICK if quick else []), *map(str, args)])
+
+    return call
+
+
+@pytest.fixture
+def fails(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs the command line, which must end with exit code 2 and one line on stderr; returns that line."""
+
+    def call(*args: object, **kwargs: object) -> str:
+        with pytest.raises(SystemExit) as error:
+            run(*args, **kwargs)
+        assert error.value.code == 2
+        lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
+        assert len(lines) == 1
+        return lines[0]
+
+    return call

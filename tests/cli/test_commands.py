@@ -1,0 +1,113 @@
+"""What each command leaves behind."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from ebmlab.learners import ContrastiveDivergence
+
+Run = Callable[..., None]
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run("fit", "--trainer.max_epochs=2", "--name=first", "--trainer.check_val_every_n_epoch=1")
+    folder = Path("runs/grbm_digits/first")
+    assert str(folder) in capsys.readouterr().out
+    rows = read_csv(folder / "metrics.csv")
+    columns = {
+        "step",
+        "train/energy_data",
+        "train/energy_negative",
+        "train/energy_gap",
+        "train/grad_norm",
+        "val/energy",
+    }
+    assert columns | {"sampler/acceptance"} <= set(rows[0])
+    assert [int(row["step"]) for row in rows] == sorted(int(row["step"]) for row in rows)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["model"]["init_args"]["energy"]["init_args"]["num_visible"] == 64  # resolved, not ${event_size:}
+    assert config["trainer"]["max_epochs"] == 2
+
+    checkpoint = folder / "checkpoints" / "last.ckpt"
+    learner = ContrastiveDivergence.load_from_checkpoint(checkpoint)
+    saved = torch.load(checkpoint, weights_only=True)["state_dict"]
+    assert torch.equal(learner.energy.W, saved["energy.W"])
+    assert learner.num_steps == 2
+    assert learner.sampler.inner_steps == 10
+
+    before = (folder / "metrics.csv").read_text()
+    for command in ("validate", "test"):
+        run(command, "--ckpt_path", checkpoint, quick=False)
+        rows = read_csv(folder / command / "metrics.csv")
+        energy = float(rows[0][f"{'val' if command == 'validate' else 'test'}/energy"])
+        assert torch.isfinite(torch.tensor(energy))
+    assert (folder / "metrics.csv").read_text() == before
+
+    run("predict", "--ckpt_path", checkpoint, "--num_samples=12", "--batch_size=5", quick=False)
+    samples = torch.load(folder / "samples" / "samples.pt", weights_only=True)
+    assert samples.shape == (12, 1, 8, 8)
+    assert samples.min() >= 0
+    assert samples.max() <= 1
+    assert samples.std(0).min() > 0  # twelve different samples
+    assert (folder / "samples" / "samples.png").stat().st_size > 0
+    run("predict", "--ckpt_path", checkpoint, "--num_samples=12", "--batch_size=5", "--output=again", quick=False)
+    assert torch.equal(samples, torch.load("again/samples.pt", weights_only=True))
+
+
+def test_resume_goes_on_in_the_same_folder(run: Run) -> None:
+    run = partial(run, "fit", "--model.init_args.lr_scheduler=null")  # whose length would follow max_epochs
+    run("--trainer.max_epochs=2", "--name=a")
+    run("--trainer.max_epochs=4", "--ckpt_path=last")
+    assert [path.name for path in Path("runs/grbm_digits").iterdir()] == ["a"]
+    steps = [int(row["step"]) for row in read_csv(Path("runs/grbm_digits/a/metrics.csv"))]
+    assert steps == sorted(set(steps))
+    run("--trainer.max_epochs=4", "--name=b")
+    a, b = (
+        torch.load(f"runs/grbm_digits/{name}/checkpoints/last.ckpt", weights_only=True)["state_dict"] for name in "ab"
+    )
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_list_names_every_component_once(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    from ebmlab.cli import main
+
+    main(["list"])
+    lines = capsys.readouterr().out.splitlines()
+    for name, domains in (("ebmlab.energies.GRBM", "[Real]"), ("ebmlab.samplers.GibbsLangevin", "[Real]")):
+        (line,) = [line for line in lines if line.split()[:1] == [name]]
+        assert domains in line
+    assert any("callbacks.FID" in line for line in lines)
+    assert any("datamodules.CelebA" in line for line in lines)
+
+
+def test_wandb_gets_the_config_the_commit_and_the_step_axis(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wandb
+
+    seen: dict[str, object] = {}
+    original = wandb.init
+
+    def spy(**kwargs: object) -> object:
+        seen["init"] = kwargs
+        seen["run"] = original(**kwargs)
+        return seen["run"]
+
+    monkeypatch.setattr(wandb, "init", spy)
+    run("fit", "--trainer.max_epochs=1", "--wandb=offline", "--name=w")
+    assert seen["run"].offline  # type: ignore[attr-defined]
+    config = dict(seen["run"].config)  # type: ignore[attr-defined]
+    assert config["model"]["init_args"]["num_steps"] == 2
+    assert "git_commit" in config
+    assert list(Path("runs/grbm_digits/w/wandb").glob("offline-run-*/*.wandb"))
+    wandb.finish()

@@ -1,0 +1,26 @@
+"""Every config runs through the real command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_data import make_celeba, make_mnist
+
+CONFIGS = sorted(path.stem for path in (Path(__file__).parents[2] / "configs").glob("*.yaml"))
+# at the papers' sizes one step takes minutes on a CPU: fewer chains and steps, everything else as written
+LARGE = {"grbm_mnist", "grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))
+    make_mnist(tmp_path / "data", "FashionMNIST" if config == "grbm_fashion" else "MNIST")
+    if "celeba" in config:
+        make_celeba(tmp_path / "data")
+    options = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=8"] if config in LARGE else []
+    run("fit", "--trainer.fast_dev_run=true", *options, config=config, quick=False)
+    pictures = {path.name.split("_step")[0] for path in Path("runs").rglob("images/*.png")}
+    expected = {"samples-density"} if "gmm" in config else {"samples-grid", "samples-chain", "parameters-filters"}
+    assert expected <= pictures

@@ -1,0 +1,126 @@
+"""Bad input: one line that says what is wrong and what would be right, and exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Fails = Callable[..., str]
+
+NAN_DATA = """
+import torch
+from datamodules import Digits
+
+class Broken(Digits):
+    def load(self, split):
+        data, labels = super().load(split)
+        data = data.float() / 16
+        data[3, 0, 2, 2] = float("nan")
+        return data, labels
+"""
+
+
+def test_sampler_that_does_not_fit_the_energy(fails: Fails) -> None:
+    Path("toy.py").write_text(
+        "from ebmlab.domains import Real\n"
+        "from ebmlab.energies import Energy\n"
+        "class Quadratic(Energy):\n"
+        "    def __init__(self, size: int):\n"
+        "        super().__init__()\n"
+        "        self.domain = Real(size)\n"
+        "    def forward(self, x):\n"
+        "        return x.square().sum(1) / 2\n"
+    )
+    Path("toy.yaml").write_text(
+        "model: {init_args: {density: marginal, energy: {class_path: toy.Quadratic, init_args: {size: 64}}}}\n"
+    )
+    line = fails("fit", "--config", "toy.yaml")
+    assert "GibbsLangevin needs a bipartite energy" in line
+    assert "Quadratic" in line
+
+
+def test_data_of_the_wrong_shape(fails: Fails) -> None:
+    line = fails("fit", "--model.init_args.energy.init_args.num_visible=65")
+    assert "Digits gives events of shape (1, 8, 8) (64 numbers)" in line
+    assert "Real(65)" in line
+
+
+def test_missing_data_folder(fails: Fails) -> None:
+    line = fails("fit", "--data.init_args.root=nowhere", "--data.init_args.download=false", config="grbm_mnist_small")
+    assert "nowhere" in line
+    assert "grbm_digits.yaml" in line
+
+
+def test_no_network_and_no_files(fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*args: object, **kwargs: object) -> None:
+        raise OSError("Temporary failure in name resolution")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    line = fails("fit", "--data.init_args.root=nowhere", config="grbm_mnist_small")
+    assert "nowhere" in line
+    assert "grbm_digits.yaml" in line
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [("--model.init_args.num_step=5", "num_steps"), ("--trainer.max_epochz=5", "max_epochz"), ("--modell=3", "modell")],
+)
+def test_misspelt_option(fails: Fails, option: str, hint: str) -> None:
+    assert hint in fails("fit", option)
+
+
+def test_misspelt_option_in_a_file(fails: Fails) -> None:
+    Path("typo.yaml").write_text("model: {init_args: {sampler: {init_args: {stepsize: 0.1}}}}\n")
+    line = fails("fit", "--config", "typo.yaml")
+    assert "stepsize" in line
+    assert "step_size" in line
+
+
+def test_missing_config(fails: Fails) -> None:
+    assert "nowhere.yaml" in fails("fit", "--config", "nowhere.yaml")
+
+
+def test_corrupt_checkpoint(fails: Fails) -> None:
+    Path("broken.ckpt").write_bytes(b"PK\x03\x04 cut short")
+    for command in ("fit", "predict"):
+        line = fails(command, "--ckpt_path", "broken.ckpt", *(["--name=x"] if command == "fit" else []))
+        assert "broken.ckpt cannot be read as a checkpoint" in line
+    assert not Path("runs").exists()
+
+
+def test_missing_checkpoint(fails: Fails) -> None:
+    assert "no such file" in fails("fit", "--ckpt_path=gone.ckpt")
+    assert "to continue" in fails("fit", "--ckpt_path=last")
+
+
+def test_checkpoint_of_another_model(fails: Fails, run: Callable[..., None]) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a")
+    line = fails("fit", "--ckpt_path=last", "--model.init_args.energy.init_args.num_hidden=16")
+    assert "energy.b is (256,) in the file and (16,) in the model" in line or "energy.W is" in line
+
+
+def test_nan_in_the_data(fails: Fails) -> None:
+    Path("broken_data.py").write_text(NAN_DATA)
+    Path("broken.yaml").write_text("data: {class_path: broken_data.Broken}\n")
+    line = fails("fit", "--config", "broken.yaml")
+    assert "NaN" in line
+    assert "train" in line
+
+
+def test_run_that_exists(fails: Fails, run: Callable[..., None]) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a")
+    assert "--ckpt_path last" in fails("fit", "--name=a")
+
+
+def test_wandb_online_without_a_key(fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert "wandb login" in fails("fit", "--wandb=online")
+
+
+def test_diverging_run_stops_and_says_why(fails: Fails) -> None:
+    line = fails("fit", "--trainer.max_epochs=50", "--model.init_args.optimizer.init_args.lr=1000")
+    assert "step" in line
+    assert Path("runs").exists()

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import linalg
+from torch import nn
+
+from ebmlab.errors import UserError
+from ebmlab.evaluation import FrechetDistance, frechet, frechet_distance, inception_extractor
+
+
+class Features(nn.Module):
+    num_features = 5
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.linear = nn.Linear(12, 5)
+
+    def forward(self, images):
+        assert images.dtype == torch.float32
+        return self.linear(images.flatten(1)).tanh()
+
+
+def reference(x: np.ndarray, y: np.ndarray) -> float:
+    """By numpy and scipy."""
+    mean = np.square(x.mean(0) - y.mean(0)).sum()
+    a, b = np.cov(x, rowvar=False), np.cov(y, rowvar=False)
+    return float(mean + np.trace(a) + np.trace(b) - 2 * np.trace(linalg.sqrtm(a @ b)).real)
+
+
+@pytest.fixture
+def images():
+    torch.manual_seed(0)
+    return torch.rand(300, 3, 2, 2), 0.2 + 0.7 * torch.rand(200, 3, 2, 2)
+
+
+def test_both_ways_agree_with_scipy(images):
+    extractor = Features().requires_grad_(False)
+    x, y = (extractor(i) for i in images)
+    expected = reference(x.double().numpy(), y.double().numpy())
+    assert expected > 0.01
+    assert frechet_distance(x, y).item() == pytest.approx(expected, rel=1e-6)
+    metric = FrechetDistance(extractor)
+    for batch in images[0].split(70):
+        metric.update(batch, real=True)
+    for batch in images[1].split(50):
+        metric.update(batch, real=False)
+    value = metric.compute()
+    assert value.dtype == torch.float64
+    assert value.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_ranks_add_up(images):
+    """Two ranks with half the data each, summed as torchmetrics' `sum` reduction sums them."""
+    extractor = Features().requires_grad_(False)
+    whole, total = FrechetDistance(extractor), FrechetDistance(extractor)
+    parts = [FrechetDistance(extractor) for _ in range(2)]
+    for real, data in zip((True, False), images, strict=True):
+        whole.update(data, real=real)
+        total.update(data[:2], real=real)
+        for rank, part in enumerate(parts):
+            part.update(data[rank::2], real=real)
+    states = [name for name in whole._defaults]
+    assert all(whole._reductions[name].__name__ == "dim_zero_sum" for name in states)
+    for name in states:
+        setattr(total, name, sum(getattr(part, name) for part in parts))
+    assert total.compute().item() == pytest.approx(whole.compute().item(), rel=1e-9)
+
+
+def test_identical_sets_have_distance_zero(images):
+    extractor = Features().requires_grad_(False)
+    x = extractor(images[0])
+    assert abs(frechet_distance(x, x).item()) < 1e-10
+    metric = FrechetDistance(extractor)
+    for real in (True, False):
+        metric.update(images[0], real=real)
+    assert 0 <= metric.compute().item() < 1e-6
+
+
+def test_a_shift_counts_its_square():
+    torch.manual_seed(0)
+    x = torch.randn(100, 4)
+    assert frechet_distance(x, x + torch.tensor([3.0, 0, 4, 0])).item() == pytest.approx(25, rel=1e-5)
+
+
+def test_fewer_samples_than_features():
+    torch.manual_seed(0)
+    x, y = torch.randn(3, 6).double(), torch.randn(4, 6).double()
+    assert frechet_distance(x, y).item() == pytest.approx(reference(x.numpy(), y.numpy()), rel=1e-5)
+
+
+def test_reset_keeps_the_real_images(images):
+    metric = FrechetDistance(Features().requires_grad_(False))
+    metric.update(images[0], real=True)
+    metric.update(images[1], real=False)
+    first = metric.compute()
+    metric.reset()
+    metric.update(images[1], real=False)
+    assert metric.compute() == first
+
+
+def test_inception_without_torch_fidelity(monkeypatch):
+    monkeypatch.setattr(frechet, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r'pip install "ebmlab\[fid\]"'):
+        inception_extractor()
+
+
+def test_inception_without_its_weights(monkeypatch):
+    def fail():
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(frechet, "find_spec", lambda name: True)
+    monkeypatch.setattr(frechet, "_Inception", fail)
+    with pytest.raises(UserError, match=r'no route to host.*use extractor "classifier"'):
+        inception_extractor()
+
+
+def test_inception_gets_rgb_bytes(monkeypatch):
+    seen = []
+
+    class Network(nn.Module):
+        def forward(self, x):
+            seen.append(x)
+            return torch.zeros(len(x), 2048)
+
+    monkeypatch.setattr(frechet, "FrechetInceptionDistance", lambda feature: type("M", (), {"inception": Network()}))
+    assert frechet._Inception()(torch.tensor([[[[0.0, 0.5, 1.0]]]])).shape == (1, 2048)
+    assert seen[0].dtype == torch.uint8
+    assert seen[0].tolist() == [[[[0, 128, 255]]] * 3]

@@ -1,0 +1,120 @@
+"""Domains: complete enumeration, index round trips, and errors that say what would be right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ebmlab.domains import Binary, Categorical, Domain, Finite, Ordinal, Real, Spin
+from ebmlab.errors import UserError
+
+FINITE = [
+    (Binary(5), 2**5),
+    (Binary((2, 3)), 2**6),
+    (Spin(5), 2**5),
+    (Spin((2, 2)), 2**4),
+    (Ordinal(3, 4), 4**3),
+    (Ordinal((2, 1), 5), 5**2),
+    (Categorical(3, 4), 4**3),
+    (Categorical((2, 2), 3), 3**4),
+]
+WRONG_VALUES = [  # a state that is wrong in one coordinate, and what the message must name
+    (Binary(2), [0.0, 2.0], "0 or 1"),
+    (Binary(2), [0.0, 0.5], "0 or 1"),
+    (Binary(2), [-1.0, 1.0], "0 or 1"),
+    (Spin(2), [0.0, 1.0], "-1 or +1"),
+    (Spin(2), [-1.0, 3.0], "-1 or +1"),
+    (Ordinal(2, 4), [0.0, 4.0], "integers 0 to 3"),
+    (Ordinal(2, 4), [-1.0, 0.0], "integers 0 to 3"),
+    (Ordinal(2, 4), [1.5, 0.0], "integers 0 to 3"),
+    (Categorical(1, 3), [[0.0, 0.0, 0.0]], "one-hot vectors of length 3"),
+    (Categorical(1, 3), [[1.0, 1.0, 0.0]], "one-hot vectors of length 3"),
+    (Categorical(1, 3), [[2.0, -1.0, 0.0]], "one-hot vectors of length 3"),
+]
+ALL = [d for d, _ in FINITE] + [Real(3), Real((1, 2, 2))]
+
+
+def complaint(domain: Domain, x: torch.Tensor) -> str:
+    with pytest.raises(UserError) as error:
+        domain.validate(x)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(("domain", "size"), FINITE, ids=str)
+def test_enumeration_is_complete_unique_and_valid(domain: Finite, size: int) -> None:
+    states = domain.enumerate()
+    assert states.shape == (size, *domain.event_shape)
+    assert len(states.unique(dim=0)) == size
+    domain.validate(states)
+
+
+@pytest.mark.parametrize(("domain", "size"), FINITE, ids=str)
+def test_index_and_state_are_inverse(domain: Finite, size: int) -> None:
+    states = domain.enumerate()
+    index = domain.to_index(states)
+    assert index.dtype == torch.long and index.shape == (size, *domain.shape)
+    assert index.min() == 0 and index.max() == domain.num_values - 1
+    assert torch.equal(domain.from_index(index), states)
+    assert torch.equal(domain.to_index(domain.from_index(index)), index)
+
+
+def test_index_order_of_spin_ordinal_and_categorical() -> None:
+    assert Spin(1).to_index(torch.tensor([[-1.0], [1.0]])).tolist() == [[0], [1]]
+    assert Ordinal(1, 3).from_index(torch.tensor([[0], [1], [2]])).tolist() == [[0.0], [1.0], [2.0]]
+    assert Categorical(1, 3).from_index(torch.tensor([[1]])).tolist() == [[[0.0, 1.0, 0.0]]]
+
+
+@pytest.mark.parametrize(("domain", "size"), FINITE, ids=str)
+def test_random_states_are_valid_and_uniform(domain: Finite, size: int) -> None:
+    torch.manual_seed(0)
+    n = 40_000
+    x = domain.random(n)
+    domain.validate(x)
+    share = torch.nn.functional.one_hot(domain.to_index(x), domain.num_values).double().mean(0)
+    p = 1 / domain.num_values
+    z = (share - p) * (n / (p * (1 - p))) ** 0.5
+    assert z.abs().max() < 5  # a false alarm once in 10^6 per cell
+
+
+def test_real_reference_law_is_standard_normal() -> None:
+    torch.manual_seed(0)
+    n = 200_000
+    x = Real((2, 2)).random(n).double().flatten(1)
+    assert (x.mean(0).abs() * n**0.5).max() < 5
+    assert ((x.var(0) - 1).abs() * (n / 2) ** 0.5).max() < 5
+    covariance = x.T.cov()
+    assert ((covariance - torch.diag(covariance.diag())).abs() * n**0.5).max() < 5
+
+
+@pytest.mark.parametrize(("domain", "row", "right"), WRONG_VALUES, ids=str)
+def test_validate_rejects_values_outside(domain: Domain, row: list[float], right: str) -> None:
+    good = domain.random(3)
+    bad = good.clone()
+    bad[1] = torch.tensor(row)
+    domain.validate(good)
+    message = complaint(domain, bad)
+    assert right in message and "number 1" in message and str(domain) in message
+
+
+@pytest.mark.parametrize("domain", ALL, ids=str)
+def test_validate_rejects_shapes_integers_and_nan(domain: Domain) -> None:
+    x = domain.random(4)
+    expected = ", ".join(["B", *map(str, domain.event_shape)])
+    for wrong in (x[0] if x.dim() > 2 else x.flatten(), x.unsqueeze(1), x[..., :-1], x.new_zeros(())):
+        assert f"({expected})" in complaint(domain, wrong)
+    message = complaint(domain, x.long())
+    assert "int64" in message and "x.float()" in message
+    for value in (float("nan"), float("inf"), -float("inf")):
+        broken = x.clone()
+        broken[2:].flatten(1)[:, 0] = value
+        message = complaint(domain, broken)
+        assert "2 of 4" in message and "number 2" in message and "finite" in message
+
+
+def test_enumerate_refuses_infinite_and_huge_spaces() -> None:
+    with pytest.raises(UserError, match=r"Real\(2\) cannot be enumerated"):
+        Real(2).enumerate()
+    with pytest.raises(UserError, match=r"10\^30 states"):
+        Ordinal(30, 10).enumerate()
