@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite
@@ -38,6 +37,11 @@ def require_chains(pl_module: pl.LightningModule, callback: pl.Callback) -> Any:
     return pl_module
 
 
+def chain_length(learner: Any, num_steps: int | None) -> int:
+    """Steps of a chain: as told, or as in training."""
+    return int(learner.num_steps if num_steps is None else num_steps)
+
+
 def noise(learner: Any, n: int) -> Tensor:
     """First states `(n, *event)` of fresh chains, on the learner's device and in its dtype."""
     x: Tensor = learner.energy.domain.random(n, device=learner.device)
@@ -45,13 +49,8 @@ def noise(learner: Any, n: int) -> Tensor:
 
 
 def shows_mean(learner: Any, denoise: bool | None) -> bool:
-    """Whether to show E[v | h]: as told, or, where None is told, if energy and sampler have hidden units."""
-    if denoise is not None:
-        return denoise
-    if not isinstance(learner.energy, Bipartite):
-        return False
-    with torch.random.fork_rng(devices=[]):
-        return learner.sampler.init(learner.energy, noise(learner, 1), 1).logits is not None
+    """Whether to show E[v | h]: as told, or, where None is told, if the energy has hidden units."""
+    return isinstance(learner.energy, Bipartite) if denoise is None else denoise
 
 
 def to_images(data: Any, x: Tensor) -> Tensor:

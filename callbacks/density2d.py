@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from callbacks.chains import noise, require_chains
+from callbacks.chains import chain_length, noise, require_chains
 from callbacks.images import DPI, log_image
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
@@ -45,16 +45,19 @@ class Density2D(PeriodicEvaluation):
         self.num_steps = num_steps
         self.extent = extent
 
-    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
         if not hasattr(data, "log_density") or tuple(learner.energy.domain.event_shape) != (2,):
             raise UserError(
                 f"Density2D needs points of known density (datamodules.GaussianMixture) and an energy of 2 "
                 f"numbers, got {type(data).__name__} and {learner.energy.domain}: use callbacks.SampleGrid for images"
             )
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
             return
-        n, num_steps = self.limit(trainer, self.num_samples, self.num_steps or learner.num_steps)
+        learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
+        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         grid = self._grid().to(learner.device)
         true = data.log_density(grid).exp().view(RESOLUTION, RESOLUTION)
         samples = learner.draw(noise(learner, n), num_steps).cpu()

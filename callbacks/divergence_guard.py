@@ -90,7 +90,10 @@ def _not_finite(pl_module: pl.LightningModule) -> str | None:
 
 def _hint(pl_module: pl.LightningModule) -> str:
     """Whether the step size breaks the bound under which Langevin steps on a Gaussian contract."""
-    step_size, log_var = getattr(pl_module.sampler, "step_size", None), getattr(pl_module.energy, "log_var", None)
+    step_size, log_var = (
+        getattr(getattr(pl_module, part, None), name, None)
+        for part, name in (("sampler", "step_size"), ("energy", "log_var"))
+    )
     if step_size is None:
         return ""
     if not isinstance(log_var, Tensor):

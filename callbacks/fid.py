@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +12,11 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from callbacks.chains import image_data, noise, require_chains, shows_mean, to_images
-from callbacks.images import write_atomically
+from callbacks.chains import chain_length, image_data, noise, require_chains, shows_mean, to_images
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
-from ebmlab.evaluation import FrechetDistance, inception_extractor, load_or_train
+from ebmlab.evaluation import FrechetDistance, inception_extractor, load_or_train, require_inception
+from ebmlab.files import whole
 
 COLUMNS = ["stage", "step", "epoch", "name", "fid", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype"]
 
@@ -73,13 +72,21 @@ class FID(PeriodicEvaluation):
         settings = ("extractor", "num_samples", "split", "num_steps", "denoise", "seed")
         return self._generate_state_key(**{name: getattr(self, name) for name in settings})
 
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        data = image_data(trainer, self)
+        require_chains(pl_module, self)
+        if self.extractor == "inception":
+            require_inception()
+        elif data.num_classes is None:
+            raise UserError(f'FID: {data.name} has no labels to train a classifier on: use extractor "inception"')
+
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = image_data(trainer, self), require_chains(pl_module, self)
-        n, num_steps = self.limit(trainer, self.num_samples, self.num_steps or learner.num_steps)
+        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         denoise = shows_mean(learner, self.denoise)
         if self._metric is None:
             self._metric, self._name = self._prepare(trainer, learner, data)
-        metric = self._metric.to(learner.device)
+        metric = self._metric.to(_metric_device(learner))
         metric.reset()
         torch.manual_seed(self.seed + trainer.global_rank)
         share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
@@ -87,7 +94,7 @@ class FID(PeriodicEvaluation):
         bar = tqdm(sizes, desc=f"sampling for {self._name}", leave=False, delay=2, disable=not _shows_progress(trainer))
         for size in bar:
             samples = learner.draw(noise(learner, size), num_steps, denoise)
-            metric.update(to_images(data, samples).float(), real=False)
+            metric.update(to_images(data, samples).float().to(metric.device), real=False)
         fid = float(metric.compute())
         protocol = {
             "name": self._name,
@@ -104,10 +111,10 @@ class FID(PeriodicEvaluation):
     def _prepare(self, trainer: pl.Trainer, learner: Any, data: Any) -> tuple[FrechetDistance, str]:
         """The metric with this rank's share of the real images in it, and its name."""
         extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
-        metric = FrechetDistance(extractor).to(learner.device)
+        metric = FrechetDistance(extractor).to(_metric_device(learner))
         real = _stored_images(data, self.split)
         for batch in real[trainer.global_rank :: trainer.world_size].split(self.batch_size):
-            metric.update(batch.to(learner.device), real=True)
+            metric.update(batch.to(metric.device), real=True)
         return metric, name
 
     def _classifier(self, trainer: pl.Trainer, data: Any) -> tuple[nn.Module, str]:
@@ -132,7 +139,7 @@ class FID(PeriodicEvaluation):
         row = {"stage": stage, "step": trainer.global_step, "epoch": trainer.current_epoch, "fid": fid, **protocol}
         if _add_row(Path(trainer.default_root_dir, "fid.csv"), row):
             for logger in trainer.loggers:
-                logger.log_hyperparams({"fid": {self._name.removeprefix("fid/"): protocol}})
+                logger.log_hyperparams({self._name: protocol})
 
 
 def _stored_images(data: Any, split: str) -> Tensor:
@@ -145,6 +152,11 @@ def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
     found = inception_extractor() if trainer.is_global_zero else None  # one rank downloads
     trainer.strategy.barrier("FID Inception")
     return found or inception_extractor(), "fid/inception"
+
+
+def _metric_device(learner: pl.LightningModule) -> torch.device:
+    """The learner's device, where it can sum in float64."""
+    return torch.device("cpu") if learner.device.type == "mps" else learner.device
 
 
 def _shows_progress(trainer: pl.Trainer) -> bool:
@@ -166,9 +178,8 @@ def _add_row(path: Path, row: dict[str, Any]) -> bool:
     first = all(any(old[c] != new[c] for c in protocol) for old in rows)
     keys = [*protocol, "stage", "step"]
     rows = [old for old in rows if any(old[c] != new[c] for c in keys)]
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, COLUMNS)
-    writer.writeheader()
-    writer.writerows([*rows, new])
-    write_atomically(path, buffer.getvalue().encode())
+    with whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows([*rows, new])
     return first

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from torch import Tensor
+
+from ebmlab.files import whole
 
 MIN_WIDTH = 600
 DPI = 100
@@ -35,7 +36,8 @@ def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor) -> Path | N
         return None
     step = trainer.global_step
     path = Path(trainer.default_root_dir, "images", f"{key.replace('/', '-')}_step{step:07d}.png")
-    write_atomically(path, _figure_png(image) if isinstance(image, Figure) else _tensor_png(image))
+    with whole(path) as temporary:
+        temporary.write_bytes(_figure_png(image) if isinstance(image, Figure) else _tensor_png(image))
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key, [str(path)], step=step)
@@ -43,14 +45,6 @@ def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor) -> Path | N
             with Image.open(path) as picture:
                 logger.experiment.add_image(key, np.asarray(picture.convert("RGB")), step, dataformats="HWC")
     return path
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file that other processes see either whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def tile(images: Tensor, columns: int | None = None, fill: float = 1.0) -> Tensor:

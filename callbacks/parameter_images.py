@@ -31,14 +31,16 @@ class ParameterImages(PeriodicEvaluation):
         self.num_filters = num_filters
         self._history: list[list[float]] = []  # [step, mean, min, max]
 
-    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        energy: Any = pl_module.energy
-        if not (
-            isinstance(getattr(energy, "W", None), Tensor) and isinstance(getattr(energy, "log_var", None), Tensor)
-        ):
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        image_data(trainer, self)
+        energy = pl_module.energy
+        if not all(isinstance(getattr(energy, name, None), Tensor) for name in ("W", "log_var")):
             raise UserError(
                 f"ParameterImages shows the W and log_var of a GRBM, which {type(energy).__name__} lacks: remove it"
             )
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        energy: Any = pl_module.energy
         data = image_data(trainer, self)
         log_var = energy.log_var
         self._history.append([float(trainer.global_step), *map(float, (log_var.mean(), log_var.min(), log_var.max()))])

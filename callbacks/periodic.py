@@ -36,6 +36,12 @@ class PeriodicEvaluation(pl.Callback):
         self._last_step = -1
         self._metrics: dict[str, float] = {}
 
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Raises `UserError` if the run cannot be evaluated; called before it starts."""
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        self.check(trainer, pl_module)
+
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluates and logs; called on every rank."""
         raise NotImplementedError
@@ -51,9 +57,7 @@ class PeriodicEvaluation(pl.Callback):
             return
         self._metrics.update(metrics)
         self._publish(trainer, metrics)
-        last = max(
-            trainer.global_step - 1, 0
-        )  # Lightning counts the last step taken from 0, and so do its epochs' metrics
+        last = max(trainer.global_step - 1, 0)  # Lightning counts steps from 0, and so do its epochs' metrics
         for logger in trainer.loggers:
             logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=last)
 

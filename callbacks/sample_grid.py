@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from callbacks.chains import image_data, noise, require_chains, shows_mean, to_images
+from callbacks.chains import chain_length, image_data, noise, require_chains, shows_mean, to_images
 from callbacks.images import log_image, panels, tile
 from callbacks.periodic import PeriodicEvaluation
 
@@ -52,11 +52,15 @@ class SampleGrid(PeriodicEvaluation):
     def state_key(self) -> str:
         return self._generate_state_key(num_steps=self.num_steps, denoise=self.denoise, seed=self.seed)
 
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        image_data(trainer, self)
+        require_chains(pl_module, self)
+
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = image_data(trainer, self), require_chains(pl_module, self)
         if not trainer.is_global_zero:
             return
-        n, num_steps = self.limit(trainer, self.num_samples, self.num_steps or learner.num_steps)
+        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         denoise = shows_mean(learner, self.denoise)
         samples, strips, steps = self._draw(learner, n, num_steps, denoise)
         real = data.images("train", n)

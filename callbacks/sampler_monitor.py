@@ -7,27 +7,16 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor
 
-from ebmlab.errors import UserError
-
 
 class SamplerMonitor(pl.Callback):
     """Logs the step size in absolute units and, of a GRBM, the spread of the variances it has to fit.
 
     Metrics, where there is something to log: `sampler/step_size` (the setting times `energy.step_unit()`),
-    `sampler/log_var_mean`, `sampler/log_var_min`, `sampler/log_var_max`. The learner itself logs `sampler/acceptance`.
-
-    Args:
-        every_n_steps: log after each n-th optimizer step.
+    `sampler/log_var_mean`, `sampler/log_var_min`, `sampler/log_var_max`. The learner itself logs
+    `sampler/acceptance` and `sampler/hops`.
     """
 
-    def __init__(self, every_n_steps: int = 50) -> None:
-        if every_n_steps < 1:
-            raise UserError(f"SamplerMonitor: every_n_steps is {every_n_steps}, but must be 1 or more")
-        self.every_n_steps = every_n_steps
-
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        if trainer.global_step % self.every_n_steps:
-            return
         energy: Any = pl_module.energy
         metrics: dict[str, Tensor] = {}
         step_size = getattr(getattr(pl_module, "sampler", None), "step_size", None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -12,17 +14,19 @@ from typing import Any, NoReturn
 
 import pytorch_lightning as pl
 import torch
+from jsonargparse import Namespace
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback, instantiate_class
 from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.config_errors import one_line
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.listing import list_components
-from ebmlab.loggers import WandbMode, git_commit, make_loggers
+from ebmlab.loggers import MetricsCSV, WandbMode, git_commit, make_loggers
 from ebmlab.prediction import save_samples
 from ebmlab.run_folder import CONFIG, config_name, find_checkpoint, load_checkpoint, new_run, run_of
 
@@ -43,6 +47,8 @@ class Parser(LightningArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        if re.search(r"required: \S*(data|model)\b", message):
+            message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
         if not self.exit_on_error:  # one of the parser's own trials
             super().error(message, ex)
         raise UserError(one_line(message)) from ex
@@ -50,6 +56,11 @@ class Parser(LightningArgumentParser):
 
 class SaveConfig(SaveConfigCallback):
     """Keeps the resolved config in the run folder, and sends it to W&B with the git commit."""
+
+    def __init__(self, parser: LightningArgumentParser, config: Namespace, **kwargs: Any) -> None:
+        config = config.clone()
+        config.update({"name": None, "ckpt_path": None})  # they belong to this start of the run
+        super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         for logger in trainer.loggers:
@@ -113,11 +124,8 @@ class CLI(LightningCLI):
     def instantiate_classes(self) -> None:
         try:
             super().instantiate_classes()
-        except (TypeError, ValueError, ModuleNotFoundError) as error:
-            mine = _user_error(error)
-            if mine is None:
-                raise
-            raise mine from error
+        except ValueError as error:
+            raise _user_error(error) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         trainer = self._get(self.config_init, "trainer")
@@ -126,6 +134,9 @@ class CLI(LightningCLI):
         if trainer.logger is None or trainer.logger is True:
             mode: WandbMode = "disabled" if self.subcommand == "predict" else self._get(self.config, "wandb")
             kwargs["logger"] = make_loggers(folder, self.experiment, mode, self._get(self.config, "wandb_project"))
+        elif trainer.logger:
+            own = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
+            kwargs["logger"] = [MetricsCSV(folder), *own]
         idle: list[type] = [pl.callbacks.Checkpoint] if self.subcommand != "fit" else []
         idle += [pl.callbacks.ProgressBar] if trainer.enable_progress_bar is False else []
         kwargs["enable_checkpointing"] = self.subcommand == "fit" and trainer.enable_checkpointing
@@ -133,8 +144,11 @@ class CLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def after_instantiate_classes(self) -> None:
-        if self._get(self.config, "ckpt_path"):
-            _check_weights(self.model, self.checkpoint, self._get(self.config, "ckpt_path"))
+        self.model.check_data(self.datamodule)
+        path = self._get(self.config, "ckpt_path")
+        if path:
+            _check_weights(self.model, self.checkpoint, path)
+            _warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
 
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
@@ -156,19 +170,26 @@ def main(args: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # a resumed run's
     warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # evaluation saves no checkpoints
     given = sys.argv[1:] if args is None else args
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)
     sys.path.insert(0, os.getcwd())  # class paths of the user's own modules
     try:
         if not given or given[0] in ("-h", "--help"):
             print(HELP)
         elif given[0] == "list":
             print(list_components())
+        elif given[0] not in CLI.subcommands():
+            raise UserError(f"there is no command {given[0]}; choose {', '.join(CLI.subcommands())} or list")
         else:
             sys.argv = [sys.argv[0], *_with_run_config(given)]  # what distributed processes are started with, too
             CLI()
     except (UserError, MisconfigurationException) as error:
         _fail(str(error))
     except OmegaConfBaseException as error:
-        _fail(f"config: {error}")
+        _fail(str(_user_error(error)))
+
+
+def _is_no_advertisement(record: logging.LogRecord) -> bool:
+    return "litlogger" not in record.getMessage() and "litmodels" not in record.getMessage()
 
 
 def _fail(message: str) -> NoReturn:
@@ -185,7 +206,7 @@ def _with_run_config(args: list[str]) -> list[str]:
     pairs = list(zip(args, [*args[1:], ""], strict=True))
     options = {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
     path = Path(options.get("--ckpt_path", ""))
-    if args[:1] == ["fit"] or {"-c", "--config"} & options.keys() or not path.suffix:
+    if {"-c", "--config"} & options.keys() or not path.suffix:
         return args
     load_checkpoint(path)
     config = run_of(path) / CONFIG
@@ -211,14 +232,14 @@ def _event_size(*, _parent_: Any) -> int:
 OmegaConf.register_resolver("event_size", _event_size, replace=True)
 
 
-def _user_error(error: BaseException) -> UserError | None:
-    """The `UserError` that an instantiation error wraps, or a line for what the parser itself says."""
+def _user_error(error: BaseException) -> UserError:
+    """The `UserError` that another exception wraps, or one that says the same in a line."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError):
             return cause
         cause = cause.__cause__ or cause.__context__
-    return None
+    return UserError(one_line(str(error)))
 
 
 def _check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str) -> None:
@@ -231,6 +252,15 @@ def _check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str
             raise UserError(
                 f"{path} does not fit the config's model: {name} is {there} in the file and {here} in the model"
             )
+
+
+def _warn_of_old_schedule(model: Namespace, checkpoint: dict[str, Any]) -> None:
+    """A resumed run goes on with the checkpoint's learning-rate schedule, whatever the config says now."""
+    settings = (model.init_args.get("lr_scheduler") or {}).get("init_args") or {}
+    saved = (checkpoint.get("lr_schedulers") or [{}])[0]
+    for key, value in vars(settings).items() if settings else ():
+        if key != "last_epoch" and saved.get(key, value) != value:
+            rank_zero_warn(f"lr_scheduler: the checkpoint's {key} = {saved[key]} goes on, not the config's {value}")
 
 
 def _print_summary(trainer: pl.Trainer, folder: Path) -> None:
@@ -247,3 +277,5 @@ def _print_summary(trainer: pl.Trainer, folder: Path) -> None:
             print(f"  {what:<10} {path}")
     if (folder / "checkpoints" / "last.ckpt").exists():
         print(f"  sample     python -m ebmlab predict --ckpt_path {folder / 'checkpoints' / 'last.ckpt'}")
+    for offline in (folder / "wandb").glob("offline-run-*"):
+        print(f"  upload     wandb sync {offline}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import secrets
 import subprocess
 from argparse import Namespace
 from pathlib import Path
@@ -13,6 +14,7 @@ from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from ebmlab.errors import UserError
+from ebmlab.files import whole
 
 WandbMode = Literal["offline", "online", "disabled"]
 
@@ -40,7 +42,7 @@ class MetricsCSV(Logger):
 
     @property
     def save_dir(self) -> str:
-        return str(self._path.parent)
+        return str(self._path.parent.absolute())
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
@@ -84,13 +86,10 @@ class MetricsCSV(Logger):
             return list(csv.DictReader(file))
 
     def _rewrite(self, rows: list[dict[str, Any]]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_suffix(".tmp")
-        with temporary.open("w", newline="") as file:
+        with whole(self._path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.DictWriter(file, self._columns)
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(temporary, self._path)
 
 
 def make_loggers(folder: Path, experiment: str, wandb: WandbMode, project: str) -> list[Logger]:
@@ -105,12 +104,11 @@ def make_loggers(folder: Path, experiment: str, wandb: WandbMode, project: str) 
     if wandb == "online":
         _require_api_key()
     os.environ.setdefault("WANDB_SILENT", "true")
-    run_id = f"{experiment}-{folder.name}"
-    folder.mkdir(parents=True, exist_ok=True)
+    name = str(folder.relative_to(folder.parents[1] if folder.name in ("validate", "test") else folder.parent))
     loggers.append(
         WandbLogger(
-            name=folder.name,
-            id="".join(c if c.isalnum() or c in "-_" else "-" for c in run_id),
+            name=name,
+            id=_wandb_id(folder),
             save_dir=folder,
             project=project,
             group=experiment,
@@ -118,6 +116,15 @@ def make_loggers(folder: Path, experiment: str, wandb: WandbMode, project: str) 
         )
     )
     return loggers
+
+
+def _wandb_id(folder: Path) -> str:
+    """The run's id at W&B, kept in its folder, so that a resumed run goes on under the same one."""
+    path = folder / "wandb" / "id"
+    if not path.exists():
+        with whole(path) as temporary:
+            temporary.write_text(secrets.token_hex(4))
+    return path.read_text()
 
 
 def git_commit() -> str | None:

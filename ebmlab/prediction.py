@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torchvision.utils import make_grid, save_image
 from tqdm.auto import tqdm
 
+from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
+from ebmlab.files import whole
 from ebmlab.learners import ContrastiveDivergence
 
 
@@ -21,7 +21,7 @@ def save_samples(
     folder: Path,
     num_samples: int = 64,
     num_steps: int | None = None,
-    denoise: bool = False,
+    denoise: bool | None = None,
     seed: int = 0,
     batch_size: int = 1000,
     output: str | None = None,
@@ -34,7 +34,7 @@ def save_samples(
         folder: the run folder.
         num_samples: how many.
         num_steps: steps of each chain. Default: as in training.
-        denoise: give E[v | h] of the last state in place of the state itself (bipartite energies only).
+        denoise: give E[v | h] of the last state in place of the state itself. Default: if the energy has hidden units.
         seed: of the random numbers.
         batch_size: chains that run at once.
         output: folder for the files. Default: `samples/` in the run folder.
@@ -45,6 +45,7 @@ def save_samples(
     """
     if num_samples < 1 or batch_size < 1:
         raise UserError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}")
+    denoise = isinstance(learner.energy, Bipartite) if denoise is None else denoise
     torch.manual_seed(seed)
     learner.eval()
     parts = []
@@ -53,20 +54,14 @@ def save_samples(
         parts.append(datamodule.denormalize(learner.draw(x, num_steps, denoise)).cpu())  # type: ignore[attr-defined]
     samples = torch.cat(parts)
     target = Path(output) if output else folder / "samples"
-    target.mkdir(parents=True, exist_ok=True)
     files = [target / "samples.pt"]
-    _write(files[0], lambda path: torch.save(samples, path))
+    with whole(files[0]) as path:
+        torch.save(samples, path)
     if samples.dim() == 4:
         files.append(target / "samples.png")
         grid = make_grid(samples[:400], nrow=int(min(len(samples), 400) ** 0.5), padding=1, pad_value=0.5)
         scale = max(1, 600 // grid.shape[-1])
         grid = grid.repeat_interleave(scale, 1).repeat_interleave(scale, 2)
-        _write(files[1], lambda path: save_image(grid, path, format="png"))
+        with whole(files[1]) as path:
+            save_image(grid, path, format="png")
     return files
-
-
-def _write(path: Path, save: Any) -> None:
-    """Whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    save(temporary)
-    os.replace(temporary, path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric.utilities.rank_zero import _get_rank
 
 from ebmlab.errors import UserError
 
@@ -34,13 +35,20 @@ def new_run(experiment: str, name: str | None) -> Path:
     """A folder for a new run; processes that a distributed strategy launches get their parent's.
 
     Raises:
-        UserError: a run of that name exists.
+        UserError: a run of that name exists, or processes that someone else launched cannot agree on a name.
     """
-    if "LOCAL_RANK" in os.environ and _HANDED_DOWN in os.environ:
-        return Path(os.environ[_HANDED_DOWN])
+    if handed_down := os.environ.get(_HANDED_DOWN, "") if "LOCAL_RANK" in os.environ else "":
+        return Path(handed_down)
+    rank = _get_rank()  # of torchrun or SLURM; None in a process that launches its own
+    if rank is not None and name is None:
+        raise UserError("give the run a --name: processes that torchrun or SLURM launches share a folder by it")
     folder = RUNS / experiment / (name or datetime.now().strftime("%Y-%m-%d_%H-%M-%S"))
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} exists already: choose another --name, or continue that run with --ckpt_path last")
+    if not rank and folder.exists() and any(folder.iterdir()):
+        started = (folder / "checkpoints" / "last.ckpt").exists()
+        mend = (
+            "continue that run with --ckpt_path last" if started else "delete it (it ended before its first checkpoint)"
+        )
+        raise UserError(f"{folder} exists already: choose another --name, or {mend}")
     os.environ[_HANDED_DOWN] = str(folder)
     return folder
 

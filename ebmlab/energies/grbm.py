@@ -10,6 +10,7 @@ from ebmlab.domains import Real
 from ebmlab.energies.average import AverageEnergy
 from ebmlab.energies.base import Evaluation
 from ebmlab.energies.bipartite import Bipartite
+from ebmlab.errors import UserError
 
 
 class GRBM(Bipartite):
@@ -32,6 +33,8 @@ class GRBM(Bipartite):
 
     def __init__(self, num_visible: int, num_hidden: int) -> None:
         super().__init__()
+        if num_visible < 1 or num_hidden < 1:
+            raise UserError(f"GRBM: num_visible is {num_visible} and num_hidden {num_hidden}; both must be at least 1")
         self.domain = Real(num_visible)
         self.num_hidden = num_hidden
         self.W = nn.Parameter(torch.randn(num_visible, num_hidden) / (num_visible + num_hidden) ** 0.5)
@@ -113,6 +116,7 @@ class AverageJointEnergy(AverageEnergy):
         """Adds pairs of v `(B, V)` and h or E[h | v] `(B, H)`; the latter is computed where it is not given."""
         if hidden is None:
             hidden = torch.sigmoid(self._grbm.hidden_given_visible(x))
+        x, hidden = x.to(self._vh), hidden.to(self._vh)  # under mixed precision they come in half
         self._v += x.sum(0)
         self._v2 += x.square().sum(0)
         self._h += hidden.sum(0)

@@ -7,13 +7,14 @@ import json
 import math
 import os
 import pickle
-import tempfile
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
+
+from ebmlab.files import whole
 
 RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}
 LARGE = 16
@@ -133,9 +134,7 @@ def _load(model: LabelClassifier, path: Path) -> bool:
 def _save(model: LabelClassifier, path: Path) -> None:
     """Writes atomically; a cache that cannot be written is done without."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            torch.save(model.state_dict(), file)
-        os.replace(file.name, path)
+        with whole(path) as temporary:
+            torch.save(model.state_dict(), temporary)
     except OSError:
         return

@@ -66,17 +66,22 @@ class _Inception(nn.Module):
         return features
 
 
+def require_inception() -> None:
+    """Raises `UserError` unless the extra that brings the Inception network is installed."""
+    if find_spec("torch_fidelity") is None:
+        raise UserError(
+            'FID with extractor "inception" needs torch-fidelity: pip install "ebmlab[fid]", '
+            'or use extractor "classifier"'
+        )
+
+
 def inception_extractor() -> nn.Module:
     """The Inception network of the FID of the literature; its weights are downloaded once by torch-fidelity.
 
     Raises:
         UserError: torch-fidelity is not installed, or the weights cannot be had.
     """
-    if find_spec("torch_fidelity") is None:
-        raise UserError(
-            'FID with extractor "inception" needs torch-fidelity: pip install "ebmlab[fid]", '
-            'or use extractor "classifier"'
-        )
+    require_inception()
     try:
         return _Inception().eval()
     except Exception as error:  # urllib's, ssl's, torch.hub's: none of them says what to do

@@ -18,8 +18,7 @@ from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.chains import Chains, FromNoise
 from ebmlab.noise import bernoulli
-from ebmlab.samplers import Sampler
-from ebmlab.samplers.base import State
+from ebmlab.samplers import Info, Sampler, State
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
 
@@ -89,12 +88,15 @@ class ContrastiveDivergence(pl.LightningModule):
         return x.reshape(len(x), *self.energy.domain.event_shape)
 
     def setup(self, stage: str) -> None:
-        data = getattr(self.trainer, "datamodule", None)
-        given, wanted = getattr(data, "event_shape", None), self.energy.domain.event_shape
+        self.check_data(getattr(self.trainer, "datamodule", None))
+
+    def check_data(self, datamodule: Any) -> None:
+        """Raises `UserError` if the energy cannot model the events of a datamodule."""
+        given, wanted = getattr(datamodule, "event_shape", None), self.energy.domain.event_shape
         if given is None or given == wanted or (len(wanted) == 1 and math.prod(given) == wanted[0]):
             return
         raise UserError(
-            f"{type(data).__name__} gives events of shape {given} ({math.prod(given)} numbers), but "
+            f"{type(datamodule).__name__} gives events of shape {given} ({math.prod(given)} numbers), but "
             f"{type(self.energy).__name__} models {self.energy.domain}: change the energy's size or the data set"
         )
 
@@ -105,7 +107,7 @@ class ContrastiveDivergence(pl.LightningModule):
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         x = self.to_event(batch)
         positive, data_energy = self._positive_phase(x)
-        negative, negative_energy, acceptance = self._negative_phase(self.chains.start(x, self.energy.domain))
+        negative, negative_energy, info = self._negative_phase(self.chains.start(x, self.energy.domain))
         self.log_dict(
             {
                 "train/energy_data": data_energy,
@@ -114,7 +116,8 @@ class ContrastiveDivergence(pl.LightningModule):
             },
             prog_bar=True,
         )
-        self.log("sampler/acceptance", acceptance, prog_bar=True)
+        self.log("sampler/acceptance", info.acceptance.mean(), prog_bar=True)
+        self.log("sampler/hops", info.hops.mean())
         return positive - negative
 
     def validation_step(self, batch: Tensor, batch_idx: int) -> None:
@@ -129,10 +132,12 @@ class ContrastiveDivergence(pl.LightningModule):
         self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
 
     def configure_optimizers(self) -> Any:
-        optimizer = self._make_optimizer(self.parameters())
-        if self._make_lr_scheduler is None:
-            return optimizer
-        return [optimizer], [self._make_lr_scheduler(optimizer)]
+        try:
+            optimizer = self._make_optimizer(self.parameters())
+            schedulers = [self._make_lr_scheduler(optimizer)] if self._make_lr_scheduler else []
+        except ValueError as error:
+            raise UserError(f"optimizer or lr_scheduler: {error}") from error
+        return [optimizer], schedulers
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps hyper-parameters that are plain data: those of a learner that the command line built."""
@@ -146,9 +151,11 @@ class ContrastiveDivergence(pl.LightningModule):
 
         Args:
             x: first states, `(B, *event)`.
-            num_steps: default as in training.
+            num_steps: at least 1; default as in training.
             denoise: give E[v | h] in place of v (bipartite energies only).
         """
+        if num_steps is not None and num_steps < 1:
+            raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
         for state, _ in self.sampler.chain(self.energy, x, self.num_steps if num_steps is None else num_steps):
             yield self._mean_visible(state) if denoise else state.x
 
@@ -170,22 +177,22 @@ class ContrastiveDivergence(pl.LightningModule):
         average.add(x, bernoulli(logits) if self.density == "joint" else torch.sigmoid(logits))
         return average.value(), marginal
 
-    def _negative_phase(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean energy of the states that count, the last states' mean marginal energy, and the mean acceptance."""
+    def _negative_phase(self, x: Tensor) -> tuple[Tensor, Tensor, Info]:
+        """Mean energy of the states that count, the last states' mean marginal energy, and the mean `Info`."""
         average = self.energy.average()
-        acceptance = x.new_zeros(())
+        total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
         state = None
         for k, (state, info) in enumerate(self.sampler.chain(self.energy, x, self.num_steps)):
-            acceptance += info.acceptance.mean()
+            total = total + info
             if k >= self.burn_in:
                 average.add(state.x, self._hidden(state))
         assert state is not None
         value = average.value()
         if not isinstance(self.energy, Bipartite) or state.logits is None:
-            return value, value.detach(), acceptance / self.num_steps
+            return value, value.detach(), total / self.num_steps
         with torch.no_grad():
             marginal = self.energy.marginal_energy(state.x, state.logits).mean()
-        return value, marginal, acceptance / self.num_steps
+        return value, marginal, total / self.num_steps
 
     def _hidden(self, state: State) -> Tensor | None:
         """Hidden units that complete a state: drawn ones for the joint density, their mean for the marginal."""
@@ -196,11 +203,14 @@ class ContrastiveDivergence(pl.LightningModule):
         return bernoulli(state.logits) if state.hidden is None else state.hidden
 
     def _mean_visible(self, state: State) -> Tensor:
-        if not isinstance(self.energy, Bipartite) or state.logits is None:
+        if not isinstance(self.energy, Bipartite):
             raise UserError(
                 f"denoise gives E[v | h], but {type(self.energy).__name__} has no hidden units: set it to false"
             )
-        return self.energy.mean_visible(torch.sigmoid(state.logits) if state.hidden is None else state.hidden)
+        if state.hidden is not None:
+            return self.energy.mean_visible(state.hidden)
+        logits = self.energy.hidden_given_visible(state.x) if state.logits is None else state.logits
+        return self.energy.mean_visible(torch.sigmoid(logits))
 
 
 def _is_plain(value: Any) -> bool:

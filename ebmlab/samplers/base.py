@@ -57,6 +57,12 @@ class Info:
     hops: Tensor
     evaluations: float = 1.0
 
+    def __add__(self, other: Info) -> Info:
+        return Info(self.acceptance + other.acceptance, self.hops + other.hops, self.evaluations + other.evaluations)
+
+    def __truediv__(self, n: int) -> Info:
+        return Info(self.acceptance / n, self.hops / n, self.evaluations / n)
+
 
 class Sampler(nn.Module):
     """A Markov kernel. Holds its own settings (step sizes are buffers), never the energy.
@@ -104,11 +110,8 @@ class Sampler(nn.Module):
         total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
         for state, info in self.chain(energy, x, num_steps):
             x = state.x
-            total.acceptance += info.acceptance
-            total.hops += info.hops
-            total.evaluations += info.evaluations
-        steps = max(num_steps, 1)
-        return x, Info(total.acceptance / steps, total.hops / steps, total.evaluations / steps)
+            total = total + info
+        return x, total / max(num_steps, 1)
 
 
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:

@@ -83,7 +83,7 @@ class GibbsLangevin(Sampler):
         check_settings("GibbsLangevin", step_size, adjust_from, temperature)
         if inner_steps < 1:
             raise UserError(f"GibbsLangevin: inner_steps is {inner_steps}, but must be at least 1")
-        self.register_buffer("step_size", torch.tensor(step_size))
+        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)  # a setting: the config's counts
         self.inner_steps = inner_steps
         self.adjust_from = adjust_from
         self.temperature = temperature
@@ -126,7 +126,9 @@ class GibbsLangevin(Sampler):
         mean, _ = energy.visible_given_hidden(hidden)
         adjusted = self.adjust_from is not None and k >= self.adjust_from
         marginal = energy.marginal_energy(x, logits, self.temperature) if adjusted else None
-        return GibbsLangevinState(x=x, num_steps=k, logits=logits, hidden=hidden, mean=mean, law=law, energy=marginal)
+        return GibbsLangevinState(
+            x=x, num_steps=k, logits=logits, hidden=hidden, mean=mean.to(x), law=law, energy=marginal
+        )
 
     @staticmethod
     def _log_density(x: Tensor, start: GibbsLangevinState) -> Tensor:

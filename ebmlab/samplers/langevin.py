@@ -53,7 +53,7 @@ class Langevin(Sampler):
     ) -> None:
         super().__init__()
         check_settings("Langevin", step_size, adjust_from, temperature)
-        self.register_buffer("step_size", torch.tensor(step_size))
+        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)  # a setting: the config's counts
         self.adjust_from = adjust_from
         self.schedule = schedule or Constant()
         self.temperature = temperature

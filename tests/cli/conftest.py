@@ -28,13 +28,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
 
-    def call(command: str, *args: object, config: str = "grbm_digits", quick: bool = True) -> None:
-        options = (
-            []
-            if "--ckpt_path" in map(str, args) and command != "fit"
-            else ["--config", str(ROOT / "configs" / f"{config}.yaml")]
-        )
-        main([command, *options, *(SMALL if command != "list" else []), *(QUICK if quick else []), *map(str, args)])
+    def call(command: str, *args: object, config: str = "grbm_digits", quick: bool = True, bare: bool = False) -> None:
+        options = [] if bare else ["--config", str(ROOT / "configs" / f"{config}.yaml"), *(QUICK if quick else [])]
+        main([command, *options, *SMALL, *map(str, args)])
 
     return call
 

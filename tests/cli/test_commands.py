@@ -49,20 +49,20 @@ def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) 
 
     before = (folder / "metrics.csv").read_text()
     for command in ("validate", "test"):
-        run(command, "--ckpt_path", checkpoint, quick=False)
+        run(command, "--ckpt_path", checkpoint, bare=True)
         rows = read_csv(folder / command / "metrics.csv")
         energy = float(rows[0][f"{'val' if command == 'validate' else 'test'}/energy"])
         assert torch.isfinite(torch.tensor(energy))
     assert (folder / "metrics.csv").read_text() == before
 
-    run("predict", "--ckpt_path", checkpoint, "--num_samples=12", "--batch_size=5", quick=False)
+    run("predict", "--ckpt_path", checkpoint, "--num_samples=12", "--batch_size=5", bare=True)
     samples = torch.load(folder / "samples" / "samples.pt", weights_only=True)
     assert samples.shape == (12, 1, 8, 8)
     assert samples.min() >= 0
     assert samples.max() <= 1
     assert samples.std(0).min() > 0  # twelve different samples
     assert (folder / "samples" / "samples.png").stat().st_size > 0
-    run("predict", "--ckpt_path", checkpoint, "--num_samples=12", "--batch_size=5", "--output=again", quick=False)
+    run("predict", "--ckpt_path", checkpoint, "--num_samples=12", "--batch_size=5", "--output=again", bare=True)
     assert torch.equal(samples, torch.load("again/samples.pt", weights_only=True))
 
 
@@ -78,6 +78,38 @@ def test_resume_goes_on_in_the_same_folder(run: Run) -> None:
         torch.load(f"runs/grbm_digits/{name}/checkpoints/last.ckpt", weights_only=True)["state_dict"] for name in "ab"
     )
     assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_resume_takes_the_config_of_the_run_and_the_settings_of_the_day(run: Run) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
+    checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"
+    run("fit", "--ckpt_path", checkpoint, "--trainer.max_epochs=2", "--model.sampler.step_size=0.01", bare=True)
+    assert ContrastiveDivergence.load_from_checkpoint(checkpoint).sampler.step_size.item() == pytest.approx(0.01)
+    rows = read_csv(Path("runs/grbm_digits/a/metrics.csv"))
+    variance = float(rows[-2]["sampler/step_size"] or rows[-1]["sampler/step_size"]) / 0.01
+    assert 0.1 < variance < 3  # the mean variance, had the step size been 0.01
+    config = yaml.safe_load(Path("runs/grbm_digits/a/config.yaml").read_text())
+    assert config["ckpt_path"] is None
+
+
+def test_predict_with_another_sampler(run: Run) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a")
+    checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"
+    for sampler in ("GibbsLangevin", "BlockGibbs"):
+        options = ["--model.sampler", f"ebmlab.samplers.{sampler}", "--num_samples=4", f"--output={sampler}"]
+        run("predict", "--ckpt_path", checkpoint, *options, bare=True)
+    a, b = (torch.load(f"{name}/samples.pt", weights_only=True) for name in ("GibbsLangevin", "BlockGibbs"))
+    assert not torch.equal(a, b)
+
+
+def test_a_logger_of_ones_own_comes_on_top(run: Run) -> None:
+    Path("logger.yaml").write_text(
+        "trainer:\n  logger:\n    class_path: pytorch_lightning.loggers.CSVLogger\n    init_args: {save_dir: mine}\n"
+    )
+    run("fit", "--config=logger.yaml", "--trainer.max_epochs=1", "--name=a")
+    for file in ("config.yaml", "metrics.csv", "checkpoints/last.ckpt"):
+        assert Path("runs/grbm_digits/a", file).exists()
+    assert list(Path("mine").rglob("metrics.csv"))
 
 
 def test_list_names_every_component_once(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ebmlab.cli import main
+
 Fails = Callable[..., str]
 
 NAN_DATA = """
@@ -124,3 +126,48 @@ def test_diverging_run_stops_and_says_why(fails: Fails) -> None:
     line = fails("fit", "--trainer.max_epochs=50", "--model.init_args.optimizer.init_args.lr=1000")
     assert "step" in line
     assert Path("runs").exists()
+
+
+def test_no_command_of_that_name(fails: Fails) -> None:
+    assert "choose fit, validate, test, predict or list" in fails("trian")
+
+
+def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) -> None:
+    for command in ("fit", "test", "predict"):
+        with pytest.raises(SystemExit) as error:
+            main([command])
+        assert error.value.code == 2
+        assert "name a config: --config configs/grbm_digits.yaml" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("--data.init_args.batch_size=0", "batch_size is 0"),
+        ("--data.init_args.batch_size=100000", "batch"),
+        ("--model.init_args.energy.init_args.num_hidden=-3", "num_hidden -3"),
+        ("--model.init_args.sampler.init_args.step_size=-1", "step_size is -1"),
+        ("--model.init_args.optimizer.init_args.lr=-1", "learning rate"),
+        ("--model.init_args.burn_in=99", "burn_in is 99"),
+        ("--trainer.strategy=dpp", "dpp"),
+    ],
+)
+def test_value_that_cannot_be(fails: Fails, option: str, hint: str) -> None:
+    assert hint in fails("fit", option)
+
+
+def test_pictures_of_data_that_are_no_images(fails: Fails) -> None:
+    Path("grid.yaml").write_text("trainer: {callbacks+: [{class_path: callbacks.SampleGrid}]}\n")
+    assert "Density2D" in fails("fit", "--config", "grid.yaml", config="grbm_gmm_iso", quick=False)
+
+
+def test_chain_of_no_steps(fails: Fails, run: Callable[..., None]) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a")
+    checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"
+    assert "at least 1 step" in fails("predict", "--ckpt_path", checkpoint, "--num_steps=0", bare=True)
+
+
+def test_run_that_ended_before_its_first_checkpoint(fails: Fails) -> None:
+    Path("runs/grbm_digits/a").mkdir(parents=True)
+    Path("runs/grbm_digits/a/metrics.csv").touch()
+    assert "delete it" in fails("fit", "--name=a")

@@ -1,0 +1,128 @@
+"""Runs that are killed, and runs of two processes, as processes of their own."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+SPY = """
+import pytorch_lightning as pl
+
+class FirstNegatives(pl.Callback):
+    def on_train_batch_start(self, trainer, learner, batch, batch_idx):
+        start = learner.chains.start
+        def spied(x, domain):
+            x = start(x, domain)
+            with open(f"negatives-{trainer.global_rank}.txt", "a") as file:
+                file.write(f"{x.sum().item()}\\n")
+            return x
+        if trainer.global_step == 0:
+            learner.chains.start = spied
+"""
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts `python -m ebmlab fit` in a process group of its own."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "EBMLAB_CACHE": str(tmp_path / "cache"),
+    }
+    environment.pop("EBMLAB_RUN_FOLDER", None)
+
+    def call(*args: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "ebmlab", "fit", "--config", str(ROOT / "configs" / "grbm_digits.yaml")]
+        options = [
+            "--trainer.accelerator=cpu",
+            "--trainer.max_epochs=8",
+            "--model.init_args.num_steps=10",
+            "--wandb=disabled",
+        ]
+        return subprocess.Popen(
+            [*command, *options, *args],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    return call
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def kill_after_epoch(process: subprocess.Popen[str], run: Path, epoch: int) -> None:
+    """SIGKILL to the whole process group as soon as a checkpoint of that epoch is there."""
+    deadline = time.monotonic() + 300
+    while not any(int(p.stem.split("=")[1].split("-")[0]) >= epoch for p in run.glob("checkpoints/epoch=*.ckpt")):
+        assert process.poll() is None, process.communicate()[0][-3000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def check_killed_equals_whole(start: Start, folder: Path, *options: str) -> None:
+    finish(start("--name=whole", *options))
+    run = folder / "runs" / "grbm_digits"
+    kill_after_epoch(start("--name=killed", *options), run / "killed", epoch=2)
+    killed_at = torch.load(run / "killed" / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    finish(start("--name=killed", "--ckpt_path=last", *options))
+    whole, killed = (
+        torch.load(run / name / "checkpoints" / "last.ckpt", weights_only=True) for name in ("whole", "killed")
+    )
+    assert killed_at < whole["global_step"] == killed["global_step"]
+    for name, parameter in whole["state_dict"].items():
+        assert torch.equal(parameter, killed["state_dict"][name]), name
+    moments = (checkpoint["optimizer_states"][0]["state"][0]["exp_avg"] for checkpoint in (whole, killed))
+    assert torch.equal(*moments)
+
+
+def test_sigkill_and_resume_is_bit_exact(start: Start, tmp_path: Path) -> None:
+    check_killed_equals_whole(start, tmp_path)
+
+
+def test_two_processes_run_different_chains_and_log_once(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "spy.py").write_text(SPY)
+    (tmp_path / "spy.yaml").write_text("trainer:\n  callbacks+:\n    - class_path: spy.FirstNegatives\n")
+    two = ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.max_epochs=2", "--data.init_args.batch_size=64"]
+    output = finish(start("--config=spy.yaml", "--name=two", *two))
+    assert output.count("finished at step") == 1
+    chains = [(tmp_path / f"negatives-{rank}.txt").read_text().split() for rank in range(2)]
+    assert len(chains[0]) == len(chains[1]) > 0
+    assert not set(chains[0]) & set(chains[1])
+    runs = list((tmp_path / "runs" / "grbm_digits").iterdir())
+    assert [run.name for run in runs] == ["two"]
+    with (runs[0] / "fid.csv").open() as file:
+        steps = [row["step"] for row in csv.DictReader(file)]
+    assert steps == sorted(set(steps), key=int)  # one row an evaluation
+    assert len(steps) == 2  # before training and at its end
+    with (runs[0] / "metrics.csv").open() as file:
+        steps = [row["step"] for row in csv.DictReader(file)]
+    assert steps == sorted(set(steps), key=int)
+    assert len(list((runs[0] / "images").glob("samples-grid*"))) == 2
+
+
+@pytest.mark.slow
+def test_two_processes_killed_and_resumed_are_bit_exact(start: Start, tmp_path: Path) -> None:
+    check_killed_equals_whole(start, tmp_path, "--trainer.devices=2", "--trainer.strategy=ddp")
