@@ -1,4 +1,4 @@
-"""Densities in the plane: the data's, the model's, and what the sampler makes of the model's."""
+"""Densities in the plane: the data's, the energy that fits it, and what the sampler makes of that."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
 
 RESOLUTION = 200
+ENERGY_RANGE = 30.0
 
 
 class Density2D(PeriodicEvaluation):
-    """Shows the true density, the model's exp(-E) normalised over the window, and samples, in `samples/density`.
+    """Shows the true density, the model's energy, and samples beside data, in `samples/density`.
 
     For data in the plane whose density is known, such as `datamodules.GaussianMixture`. On rank 0.
 
@@ -65,7 +66,7 @@ class Density2D(PeriodicEvaluation):
         log_image(
             trainer,
             "samples/density",
-            self._figure(true.cpu(), self._model_density(learner, grid), samples, real, num_steps),
+            self._figure(true.cpu(), self._model_energy(learner, grid), samples, real, num_steps),
         )
 
     def _grid(self) -> Tensor:
@@ -75,21 +76,22 @@ class Density2D(PeriodicEvaluation):
         y, x = torch.meshgrid(axis, axis, indexing="ij")
         return torch.stack([x, y], -1).view(-1, 2)
 
-    def _model_density(self, learner: Any, grid: Tensor) -> Tensor:
-        log_density = torch.cat([-learner.energy(x) for x in grid.split(8192)])
-        cell = (2 * self.extent / RESOLUTION) ** 2
-        return (log_density.double().softmax(0) / cell).view(RESOLUTION, RESOLUTION).cpu()
+    def _model_energy(self, learner: Any, grid: Tensor) -> Tensor:
+        """Energy above its minimum over the window, `(RESOLUTION, RESOLUTION)`."""
+        energy = torch.cat([learner.energy(x) for x in grid.split(8192)])
+        return (energy - energy.min()).view(RESOLUTION, RESOLUTION).cpu()
 
     def _figure(self, true: Tensor, model: Tensor, samples: Tensor, real: Tensor, num_steps: int) -> Figure:
         figure = Figure(figsize=(13, 4.4), dpi=DPI, layout="constrained")
         left, middle, right = figure.subplots(1, 3, sharex=True, sharey=True)
         window = (-self.extent, self.extent, -self.extent, self.extent)
-        for axes, density, title in ((left, true, "data density"), (middle, model, "model density")):
-            picture = axes.imshow(
-                density.numpy(), origin="lower", extent=window, cmap="viridis", vmin=0, interpolation="bilinear"
-            )
-            figure.colorbar(picture, ax=axes, shrink=0.78)
-            axes.set_title(title)
+        shared = {"origin": "lower", "extent": window, "interpolation": "bilinear", "vmin": 0}
+        picture = left.imshow(true.numpy(), cmap="viridis", **shared)
+        figure.colorbar(picture, ax=left, shrink=0.78)
+        left.set_title("data density")
+        picture = middle.imshow(model.numpy(), cmap="viridis_r", vmax=ENERGY_RANGE, **shared)
+        figure.colorbar(picture, ax=middle, shrink=0.78, extend="max")
+        middle.set_title("model energy above its minimum")
         right.scatter(*real.T.numpy(), s=5, color="0.6", linewidths=0, label="data")
         right.scatter(*samples.T.numpy(), s=5, color="tab:red", linewidths=0, alpha=0.6, label="samples")
         right.set(

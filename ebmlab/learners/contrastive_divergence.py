@@ -180,13 +180,12 @@ class ContrastiveDivergence(pl.LightningModule):
     def _negative_phase(self, x: Tensor) -> tuple[Tensor, Tensor, Info]:
         """Mean energy of the states that count, the last states' mean marginal energy, and the mean `Info`."""
         average = self.energy.average()
-        total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
-        state = None
+        state, total = None, None
         for k, (state, info) in enumerate(self.sampler.chain(self.energy, x, self.num_steps)):
-            total = total + info
+            total = info if total is None else total + info
             if k >= self.burn_in:
                 average.add(state.x, self._hidden(state))
-        assert state is not None
+        assert state is not None and total is not None
         value = average.value()
         if not isinstance(self.energy, Bipartite) or state.logits is None:
             return value, value.detach(), total / self.num_steps

@@ -86,7 +86,7 @@ def test_the_guard_asks_the_device_once_per_step(setup, squares, monkeypatch):
 
 
 def test_sampler_monitor_logs_absolute_step_sizes(setup, squares):
-    learner, trainer = setup([SamplerMonitor(every_n_steps=1)], max_epochs=1)
+    learner, trainer = setup([SamplerMonitor()], max_epochs=1)
     trainer.fit(learner, datamodule=squares)
     log_var = learner.energy.log_var.detach()
     logged = {k.removeprefix("sampler/"): v.item() for k, v in trainer.callback_metrics.items() if "sampler" in k}

@@ -67,7 +67,7 @@ def test_every_evaluation_draws_the_same_numbers_and_training_none_of_them(setup
         SampleGrid(num_samples=4),
         FID(num_samples=20, every_n_epochs=1),
         ParameterImages(),
-        SamplerMonitor(1),
+        SamplerMonitor(),
         DivergenceGuard(),
         RunState(),
         Record(),

@@ -193,14 +193,17 @@ def test_density2d(setup, tmp_path):
     assert read(tmp_path / "run" / "images" / "samples-density_step0000010.png").shape[1] >= 1000
 
 
-def test_density2d_normalises_the_model():
+def test_density2d_shows_the_energy_where_it_is():
     learner = ContrastiveDivergence(GRBM(2, 4), Langevin(0.1), FromNoise())
-    callback = Density2D(extent=12)
+    callback = Density2D(extent=10)
     with torch.no_grad():
         learner.energy.W.zero_()
-        density = callback._model_density(learner, callback._grid())
-    assert density.sum().item() * (24 / 200) ** 2 == pytest.approx(1)
-    assert density.max().item() == pytest.approx(1 / (2 * torch.pi), rel=0.01)
+        learner.energy.mu.copy_(torch.tensor([3.05, -2.05]))
+        energy = callback._model_energy(learner, callback._grid())
+    row, column = divmod(int(energy.argmin()), 200)
+    assert (row, column) == (79, 130)  # y = -2.05, x = 3.05
+    assert energy.min() == 0
+    assert energy[79, 150].item() == pytest.approx(2.0, rel=1e-3)  # 2 to the right: 2^2 / 2
 
 
 def test_density2d_refuses_images(setup, squares):

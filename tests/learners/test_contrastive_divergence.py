@@ -325,7 +325,6 @@ def test_checkpoint_of_a_learner_built_in_python_is_plain_data(tmp_path: Path) -
     assert trainer.global_step == 3 and not torch.equal(grbm.W, before)
     assert set(checkpoint["state_dict"]) == {
         *(f"energy.{n}" for n in ("W", "b", "mu", "log_var")),
-        "sampler.step_size",
     }
     assert torch.equal(checkpoint["state_dict"]["energy.W"], grbm.W)
     assert checkpoint["hyper_parameters"]["num_steps"] == 2 and checkpoint["hyper_parameters"]["density"] == "joint"
