@@ -13,22 +13,21 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytorch_lightning as pl
-import torch
 from jsonargparse import Namespace
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback, instantiate_class
 from pytorch_lightning.loggers import WandbLogger
-from pytorch_lightning.utilities import rank_zero_warn
 
+from ebmlab.checkpoints import check_weights, load_checkpoint, warn_of_old_schedule
 from ebmlab.config_errors import one_line
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.listing import list_components
 from ebmlab.loggers import MetricsCSV, WandbMode, git_commit, make_loggers
 from ebmlab.prediction import save_samples
-from ebmlab.run_folder import CONFIG, config_name, find_checkpoint, load_checkpoint, new_run, run_of
+from ebmlab.run_folder import CONFIG, config_name, contents, find_checkpoint, new_run, run_of
 
 HELP = """usage: python -m ebmlab <command> [options]
 
@@ -147,12 +146,12 @@ class CLI(LightningCLI):
         self.model.check_data(self.datamodule)
         path = self._get(self.config, "ckpt_path")
         if path:
-            _check_weights(self.model, self.checkpoint, path)
-            _warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
+            check_weights(self.model, self.checkpoint, path)
+            warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
 
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
-            _print_summary(self.trainer, self.folder)
+            print(f"\nfinished at step {self.trainer.global_step}", *contents(self.folder), sep="\n")
 
     def predict(self, model: ContrastiveDivergence, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
@@ -240,42 +239,3 @@ def _user_error(error: BaseException) -> UserError:
             return cause
         cause = cause.__cause__ or cause.__context__
     return UserError(one_line(str(error)))
-
-
-def _check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str) -> None:
-    """Raises `UserError` unless the checkpoint's parameters fit the model."""
-    saved, wanted = checkpoint["state_dict"], model.state_dict()
-    for name in [*wanted, *(key for key in saved if key not in wanted)]:
-        here = tuple(wanted[name].shape) if name in wanted else "nothing"
-        there = tuple(saved[name].shape) if name in saved else "nothing"
-        if here != there:
-            raise UserError(
-                f"{path} does not fit the config's model: {name} is {there} in the file and {here} in the model"
-            )
-
-
-def _warn_of_old_schedule(model: Namespace, checkpoint: dict[str, Any]) -> None:
-    """A resumed run goes on with the checkpoint's learning-rate schedule, whatever the config says now."""
-    settings = (model.init_args.get("lr_scheduler") or {}).get("init_args") or {}
-    saved = (checkpoint.get("lr_schedulers") or [{}])[0]
-    for key, value in vars(settings).items() if settings else ():
-        if key != "last_epoch" and saved.get(key, value) != value:
-            rank_zero_warn(f"lr_scheduler: the checkpoint's {key} = {saved[key]} goes on, not the config's {value}")
-
-
-def _print_summary(trainer: pl.Trainer, folder: Path) -> None:
-    lines = {
-        "run": folder,
-        "pictures": folder / "images",
-        "metrics": folder / "metrics.csv",
-        "checkpoint": folder / "checkpoints" / "last.ckpt",
-        "W&B": folder / "wandb",
-    }
-    print(f"\nfinished at step {trainer.global_step}")
-    for what, path in lines.items():
-        if path.exists():
-            print(f"  {what:<10} {path}")
-    if (folder / "checkpoints" / "last.ckpt").exists():
-        print(f"  sample     python -m ebmlab predict --ckpt_path {folder / 'checkpoints' / 'last.ckpt'}")
-    for offline in (folder / "wandb").glob("offline-run-*"):
-        print(f"  upload     wandb sync {offline}")

@@ -6,9 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import torch
 from lightning_fabric.utilities.rank_zero import _get_rank
 
 from ebmlab.errors import UserError
@@ -77,21 +75,17 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> Path:
     return found[-1]
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint safely, tensors on the CPU.
-
-    Raises:
-        UserError: there is no such file, or it is not a checkpoint, or it is damaged.
-    """
-    if not path.is_file():
-        raise UserError(f"--ckpt_path {path}: no such file; give a .ckpt file, or `last` for the newest run's")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises half a dozen types here
-        reason = str(error).split("\n")[0][:120]
-        raise UserError(
-            f"{path} cannot be read as a checkpoint ({reason}): it is damaged; use another file of that run"
-        ) from error
-    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
-        raise UserError(f"{path} is not a Lightning checkpoint: it has no state_dict")
-    return checkpoint
+def contents(folder: Path) -> list[str]:
+    """Where everything is, a line each, and what to do next."""
+    last = folder / "checkpoints" / "last.ckpt"
+    places = {
+        "run": folder,
+        "pictures": folder / "images",
+        "metrics": folder / "metrics.csv",
+        "checkpoint": last,
+        "W&B": folder / "wandb",
+    }
+    lines = [f"  {what:<10} {path}" for what, path in places.items() if path.exists()]
+    if last.exists():
+        lines.append(f"  sample     python -m ebmlab predict --ckpt_path {last}")
+    return lines + [f"  upload     wandb sync {run}" for run in (folder / "wandb").glob("offline-run-*")]
