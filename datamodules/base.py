@@ -10,6 +10,7 @@ from torch import Tensor
 
 from datamodules.streams import stream
 from datamodules.tensors import TensorLoader, rank_and_world
+from ebmlab.domains import Real
 from ebmlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -27,6 +28,7 @@ class TensorDataModule(pl.LightningDataModule, ABC):
         seed: of the order of the training batches.
     """
 
+    domains = (Real,)
     name = "tensor"
     num_classes: int | None = None
     max_value = 255.0

@@ -25,7 +25,7 @@ from ebmlab.config_errors import one_line
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.listing import list_components
-from ebmlab.loggers import MetricsCSV, WandbMode, git_commit, make_loggers
+from ebmlab.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
 from ebmlab.prediction import save_samples
 from ebmlab.run_folder import CONFIG, config_name, contents, find_checkpoint, new_run, run_of
 
@@ -65,6 +65,7 @@ class SaveConfig(SaveConfigCallback):
         for logger in trainer.loggers:
             if isinstance(logger, WandbLogger):
                 logger.log_hyperparams({**self.config.as_dict(), "git_commit": git_commit()})
+                keep_wandb_id(Path(trainer.default_root_dir), logger)
 
 
 class CLI(LightningCLI):

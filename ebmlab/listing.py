@@ -6,8 +6,13 @@ import importlib
 import inspect
 from pathlib import Path
 
+from ebmlab.domains import Domain
+
 FAMILIES = ("ebmlab.energies", "ebmlab.samplers", "ebmlab.learners", "datamodules", "callbacks")
-BASES = ("Energy", "Bipartite", "Sampler", "Schedule", "Chains", "State", "Info", "Evaluation", "TensorDataModule")
+BASES = (
+    *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "Chains"),
+    *("TensorDataModule", "PeriodicEvaluation"),
+)
 
 
 def list_components() -> str:
@@ -26,7 +31,7 @@ def _family(module: str) -> str:
         item = getattr(package, name)
         if not inspect.isclass(item) or name in BASES:
             continue
-        domains = ", ".join(d.__name__ for d in getattr(item, "domains", ()))
+        domains = ", ".join("any domain" if d is Domain else d.__name__ for d in getattr(item, "domains", ()))
         first = (inspect.getdoc(item) or "").split("\n")[0]
         lines.append(f"  {module}.{name:<22} {f'[{domains}] ' if domains else ''}{first}")
     return "\n".join([module.rpartition(".")[2], *lines])

@@ -17,6 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.files import whole
 
 WandbMode = Literal["offline", "online", "disabled"]
+WANDB_ID = Path("wandb", "id")
 
 
 class MetricsCSV(Logger):
@@ -119,12 +120,15 @@ def make_loggers(folder: Path, experiment: str, wandb: WandbMode, project: str) 
 
 
 def _wandb_id(folder: Path) -> str:
-    """The run's id at W&B, kept in its folder, so that a resumed run goes on under the same one."""
-    path = folder / "wandb" / "id"
-    if not path.exists():
-        with whole(path) as temporary:
-            temporary.write_text(secrets.token_hex(4))
-    return path.read_text()
+    """The run's id at W&B: the one that `keep_wandb_id` left in its folder, or a new one."""
+    path = folder / WANDB_ID
+    return path.read_text() if path.exists() else secrets.token_hex(4)
+
+
+def keep_wandb_id(folder: Path, logger: WandbLogger) -> None:
+    """Leaves the id in the run folder, so that a resumed run goes on under it."""
+    with whole(folder / WANDB_ID) as path:
+        path.write_text(str(logger.version))
 
 
 def git_commit() -> str | None:

@@ -14,6 +14,7 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
+from ebmlab.domains import Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.chains import Chains, FromNoise
@@ -40,6 +41,8 @@ class ContrastiveDivergence(pl.LightningModule):
     Raises:
         UserError: a combination that cannot work.
     """
+
+    domains = (Domain,)
 
     def __init__(
         self,

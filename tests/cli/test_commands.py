@@ -141,5 +141,6 @@ def test_wandb_gets_the_config_the_commit_and_the_step_axis(run: Run, monkeypatc
     config = dict(seen["run"].config)  # type: ignore[attr-defined]
     assert config["model"]["init_args"]["num_steps"] == 2
     assert "git_commit" in config
+    assert Path("runs/grbm_digits/w/wandb/id").read_text() == seen["run"].id  # type: ignore[attr-defined]
     assert list(Path("runs/grbm_digits/w/wandb").glob("offline-run-*/*.wandb"))
     wandb.finish()

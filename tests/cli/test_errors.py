@@ -60,9 +60,10 @@ def test_no_network_and_no_files(fails: Fails, monkeypatch: pytest.MonkeyPatch) 
         raise OSError("Temporary failure in name resolution")
 
     monkeypatch.setattr("urllib.request.urlopen", no_network)
-    line = fails("fit", "--data.init_args.root=nowhere", config="grbm_mnist_small")
+    line = fails("fit", "--data.init_args.root=nowhere", "--wandb=offline", config="grbm_mnist_small")
     assert "nowhere" in line
     assert "grbm_digits.yaml" in line
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(
