@@ -1,4 +1,4 @@
-"""How the samples of a GRBM trained on a mixture of three Gaussians fall on its modes.
+"""How the samples of a GRBM trained on a mixture of three Gaussians fall on its modes, and how deep these are.
 
 python benchmarks/mixture_modes.py runs/grbm_gmm_aniso/<run>/checkpoints/last.ckpt --kind anisotropic
 """
@@ -24,8 +24,11 @@ def main() -> None:
     torch.manual_seed(0)
     x = learner.draw(torch.randn(options.num_samples, 2))
     distance, mode = ((x.unsqueeze(1) - mixture.means) / mixture.stds).norm(dim=2).min(1)
-    for mean, count in zip(mixture.means.tolist(), mode.bincount(minlength=3).tolist(), strict=True):
-        print(f"mode {mean}: {count / len(x):.3f}")
+    masses = mode.bincount(minlength=3) / len(x)
+    with torch.no_grad():
+        energy = learner.energy(mixture.means)
+    for mean, mass, depth in zip(mixture.means.tolist(), masses, energy - energy.min(), strict=True):
+        print(f"mode {mean}: {mass:.3f} of the samples, energy {depth:.1f} above the deepest mode's")
     print(f"within 3 standard deviations of a mode: {(distance < 3).float().mean():.3f}")
 
 
