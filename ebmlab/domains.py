@@ -52,6 +52,10 @@ class Domain:
             first = int(bad.nonzero()[0])
             raise UserError(f"state number {first} is not in {self}: its values must be {self._values()}")
 
+    def hops(self, new: Tensor, old: Tensor) -> Tensor:
+        """How far each chain moved, `(B,)`: Euclidean distance on Real, coordinates that changed on a finite domain."""
+        return (new - old).square().flatten(1).sum(1).sqrt()
+
     def enumerate(self) -> Tensor:
         """All states, `(N, *event_shape)`, where the space is finite and small."""
         raise UserError(f"{self} cannot be enumerated: it is not finite")
@@ -75,6 +79,23 @@ class Finite(Domain):
 
     num_values: int
 
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return math.prod(self.shape)
+
+    @property
+    def values(self) -> Tensor:
+        """What a coordinate can be, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
+        return self.from_index(torch.arange(self.num_values))
+
+    def flat(self, x: Tensor) -> Tensor:
+        """States with their coordinates in one axis: `(B, size)`, or `(B, size, K)` on a Categorical domain."""
+        return x.flatten(1)
+
+    def hops(self, new: Tensor, old: Tensor) -> Tensor:
+        return (self.flat(new) != self.flat(old)).sum(1).to(new.dtype)
+
     def to_index(self, x: Tensor) -> Tensor:
         """State `(B, *event_shape)` to index form `(B, *shape)`, int64."""
         raise NotImplementedError
@@ -87,7 +108,7 @@ class Finite(Domain):
         return self.from_index(torch.randint(self.num_values, (n, *self.shape), device=device))
 
     def enumerate(self) -> Tensor:
-        size = math.prod(self.shape)
+        size = self.size
         if self.num_values**size > MAX_ENUMERABLE:
             raise UserError(
                 f"{self} has {self.num_values}^{size} states, too many to enumerate (at most {MAX_ENUMERABLE})"
@@ -165,6 +186,12 @@ class Categorical(Finite):
 
     def from_index(self, index: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(index, self.num_values).to(torch.get_default_dtype())
+
+    def flat(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x), self.size, self.num_values)
+
+    def hops(self, new: Tensor, old: Tensor) -> Tensor:
+        return (new != old).any(-1).flatten(1).sum(1).to(new.dtype)
 
     def _contains(self, x: Tensor) -> Tensor:
         return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)

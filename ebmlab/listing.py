@@ -11,6 +11,7 @@ from ebmlab.domains import Domain
 FAMILIES = ("ebmlab.energies", "ebmlab.samplers", "ebmlab.learners", "datamodules", "callbacks")
 BASES = (
     *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "Chains"),
+    *("EnergyState", "GradientState", "MetropolisSampler"),
     *("TensorDataModule", "PeriodicEvaluation"),
 )
 

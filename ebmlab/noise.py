@@ -1,4 +1,4 @@
-"""Random hidden units: the one place where drawing the noise costs as much as the matrix products around it."""
+"""Random bits and random choices: where drawing the noise costs as much as the mathematics around it."""
 
 from __future__ import annotations
 
@@ -22,3 +22,13 @@ def bernoulli(logits: Tensor) -> Tensor:
     bits = np.random.SFC64(seed).random_raw((p.numel() + 1) // 2).view(np.int32)[: p.numel()]
     bits &= -256  # the top 24 bits are exact in float32: p = 1 is certain, and so is p = 0
     return torch.from_numpy(bits).view_as(p).float().lt_(p.sub_(0.5).mul_(2.0**32))
+
+
+def categorical(log_probs: Tensor) -> Tensor:
+    """Draws an index of the last axis with the given (normalised) log-probabilities; int64, `log_probs.shape[:-1]`.
+
+    One uniform number a draw, by inversion of the distribution function.
+    """
+    cdf = log_probs.exp().cumsum(-1)
+    level = torch.rand_like(cdf[..., :1]) * cdf[..., -1:]
+    return (cdf <= level).sum(-1).clamp(max=log_probs.shape[-1] - 1)

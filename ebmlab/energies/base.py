@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ebmlab.domains import Binary, Domain, Spin
+from ebmlab.domains import Binary, Domain, Finite, Spin
 from ebmlab.energies.average import AverageEnergy
 from ebmlab.errors import UserError
 
@@ -57,8 +57,10 @@ class Energy(nn.Module):
         """`value_and_grad` together with whatever else it had to compute."""
         return Evaluation(*self.value_and_grad(x))
 
-    def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:
-        """Energies of the one-flip neighbours of x on a `Binary` or `Spin` domain.
+    def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """E(x with one coordinate flipped) - E(x), on a `Binary` or `Spin` domain.
+
+        Energies whose structure makes neighbours cheap override this method; here the neighbours are materialised.
 
         Args:
             x: states, `(B, *event)`.
@@ -80,7 +82,42 @@ class Energy(nn.Module):
         neighbours = flat.unsqueeze(1).repeat(1, index.shape[1], 1)
         neighbours.scatter_(2, index.unsqueeze(2), new.unsqueeze(2))
         energies: Tensor = self(neighbours.view(-1, *x.shape[1:]))
-        return energies.view(batch, -1)
+        return energies.view(batch, -1) - self(x).unsqueeze(1)
+
+    def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """Energies of the one-flip neighbours of x, `(B, k)`; arguments as in `flip_differences`."""
+        differences = self.flip_differences(x, index)
+        return self(x).unsqueeze(1) + differences
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """E(x with one coordinate set to a value) - E(x), for every value of that coordinate, on any finite domain.
+
+        Args:
+            x: states, `(B, *event)`.
+            index: coordinates of the flattened domain shape, `(B, k)`; all of them when None.
+
+        Returns:
+            `(B, k, num_values)`; 0 at the value that the coordinate has.
+        """
+        domain = self.domain
+        if isinstance(domain, Binary | Spin):
+            flips = self.flip_differences(x, index)
+            bits = domain.to_index(x.flatten(1))
+            bits = bits if index is None else bits.gather(1, index)
+            return torch.stack([flips.where(bits == 1, 0), flips.where(bits == 0, 0)], -1)
+        if not isinstance(domain, Finite):
+            raise UserError(f"value_differences needs a finite domain, {type(self).__name__} lives on {domain}")
+        flat = domain.flat(x)
+        if index is None:
+            index = torch.arange(domain.size, device=x.device).expand(len(x), domain.size)
+        batch, k = index.shape
+        values = domain.values.to(x)
+        neighbours = flat[:, None, None].repeat(1, k, len(values), *[1] * (flat.dim() - 1))
+        rows, columns = torch.arange(batch, device=x.device).unsqueeze(1), torch.arange(k, device=x.device)
+        for s, value in enumerate(values):
+            neighbours[rows, columns, s, index] = value
+        energies: Tensor = self(neighbours.view(-1, *x.shape[1:]))
+        return energies.view(batch, k, -1) - self(x).view(-1, 1, 1)
 
     def step_unit(self) -> Tensor | float:
         """The unit in which samplers state step sizes: 1, unless the energy has a natural squared length."""

@@ -43,6 +43,28 @@ class State:
         return replace(self, **{f.name: choose(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)})
 
 
+@dataclass(kw_only=True)
+class EnergyState(State):
+    """x with the energy there.
+
+    Attributes:
+        energy: E(x), `(B,)`.
+    """
+
+    energy: Tensor
+
+
+@dataclass(kw_only=True)
+class GradientState(EnergyState):
+    """x with the energy and its gradient there.
+
+    Attributes:
+        grad: dE/dx, `(B, *event)`.
+    """
+
+    grad: Tensor
+
+
 @dataclass
 class Info:
     """What one step did, or the mean over steps.
@@ -131,8 +153,3 @@ def check_settings(name: str, step_size: float, adjust_from: int | None, tempera
         raise UserError(f"{name}: adjust_from is {adjust_from}, but must be a step (0 is the first) or null for never")
     if not temperature > 0:
         raise UserError(f"{name}: temperature is {temperature}, but must be positive")
-
-
-def distance(new: Tensor, old: Tensor) -> Tensor:
-    """Euclidean distance per chain, `(B,)`."""
-    return (new - old).square().flatten(1).sum(1).sqrt()

@@ -8,7 +8,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.noise import bernoulli
-from ebmlab.samplers.base import Info, Sampler, State, distance, require_bipartite
+from ebmlab.samplers.base import Info, Sampler, State, require_bipartite
 
 
 class BlockGibbs(Sampler):
@@ -34,7 +34,7 @@ class BlockGibbs(Sampler):
     def step(self, energy: Bipartite, state: State) -> tuple[State, Info]:  # type: ignore[override]
         assert state.hidden is not None
         x = energy.sample_visible(state.hidden)
-        return self._state(energy, x, state.num_steps + 1), Info(x.new_ones(len(x)), distance(x, state.x))
+        return self._state(energy, x, state.num_steps + 1), Info(x.new_ones(len(x)), energy.domain.hops(x, state.x))
 
     @staticmethod
     def _state(energy: Bipartite, x: Tensor, k: int) -> State:

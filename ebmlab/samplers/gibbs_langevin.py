@@ -12,7 +12,7 @@ from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
-from ebmlab.samplers.base import Info, Sampler, State, check_settings, distance, require_bipartite
+from ebmlab.samplers.base import Info, Sampler, State, check_settings, require_bipartite
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.schedules import cosine_factors
 
@@ -118,7 +118,7 @@ class GibbsLangevin(Sampler):
             forth = -noise.square().sum(1) / 2
             accepted, probability = metropolis(state.energy - new.energy + back - forth)
             new = new.where(accepted, state)
-        return new, Info(probability, distance(new.x, state.x))
+        return new, Info(probability, energy.domain.hops(new.x, state.x))
 
     def _state(self, energy: GRBM, x: Tensor, k: int, law: InnerLaw) -> GibbsLangevinState:
         logits = energy.hidden_given_visible(x)

@@ -9,24 +9,20 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
-from ebmlab.samplers.base import Info, Sampler, State, check_settings, distance
+from ebmlab.samplers.base import GradientState, Info, Sampler, check_settings
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.schedules import Constant, Schedule
 
 
 @dataclass(kw_only=True)
-class LangevinState(State):
-    """x with the energy and gradient there.
+class LangevinState(GradientState):
+    """x with the energy and gradient there, and the schedule.
 
     Attributes:
-        energy: E(x), `(B,)`.
-        grad: dE/dx, `(B, *event)`.
         step_size: the first step's size, in absolute units, a scalar tensor.
         horizon: the length that an annealed schedule spans.
     """
 
-    energy: Tensor
-    grad: Tensor
     step_size: Tensor
     horizon: int | None
 
@@ -83,4 +79,4 @@ class Langevin(Sampler):
             log_ratio = (state.energy - at.energy) / self.temperature - back + forth
             accepted, probability = metropolis(log_ratio)
             new = new.where(accepted, state)
-        return new, Info(probability, distance(new.x, state.x))
+        return new, Info(probability, energy.domain.hops(new.x, state.x))

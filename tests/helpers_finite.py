@@ -1,0 +1,176 @@
+"""Targets on spaces small enough to enumerate, exact transition matrices, and chi-square tests of one step.
+
+The targets are lopsided on purpose: on a quadratic the Taylor difference is exact and hides bugs, on a symmetric target a
+sign error survives.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from helpers_grbm import chi_square_p
+from torch import Tensor
+
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.energies import Energy
+from ebmlab.samplers import MetropolisSampler, Sampler
+
+DOMAINS: dict[str, Finite] = {
+    "binary": Binary(4),
+    "spin": Spin(4),
+    "ordinal": Ordinal(2, 3),
+    "categorical": Categorical(2, 3),
+}
+KINDS = ("quadratic", "cubic", "flat")
+
+
+class Target(Energy):
+    """An energy without symmetries on a small finite domain, float64, by autograd alone.
+
+    Args:
+        domain: where it lives.
+        kind: `quadratic`; `cubic`, with all third-order terms; `flat`, whose gradient is zero at every state.
+        scale: multiplies the energy.
+    """
+
+    def __init__(self, domain: Finite, kind: str, scale: float = 1.0) -> None:
+        super().__init__()
+        self.domain, self.kind, self.scale = domain, kind, scale
+        n = math.prod(domain.event_shape)
+        generator = torch.Generator().manual_seed(3)
+        a = torch.randn(n, n, dtype=torch.float64, generator=generator)
+        spread = 1 / (1 + (not isinstance(domain, Categorical)) * (domain.num_values - 2))  # ordinals reach further
+        self.register_buffer("quadratic", 0.5 * (a + a.T) * spread)
+        self.register_buffer("linear", 0.7 * torch.randn(n, dtype=torch.float64, generator=generator))
+        self.register_buffer("cubic", 0.15 * spread * torch.randn(n, n, n, dtype=torch.float64, generator=generator))
+
+    def forward(self, x: Tensor) -> Tensor:
+        e = x.flatten(1).double()
+        if self.kind == "flat":  # the state only enters through functions that are flat at every state
+            e = torch.sin(math.pi / 2 * e) if isinstance(self.domain, Spin) else torch.cos(math.pi * e)
+        energy = (e @ self.quadratic * e).sum(1) / 2 + e @ self.linear
+        if self.kind == "cubic":
+            energy = energy + torch.einsum("bi,bj,bk,ijk->b", e, e, e, self.cubic)
+        return (self.scale * energy).to(x.dtype)
+
+
+class Exact:
+    """The law exp(-E) / Z of an energy on a finite domain.
+
+    Attributes:
+        states: all states, float64, `(N, *event)`.
+        probabilities: `(N,)`.
+    """
+
+    def __init__(self, energy: Energy) -> None:
+        assert isinstance(energy.domain, Finite)
+        self.domain = energy.domain
+        self.states = energy.domain.enumerate().double()
+        self.probabilities = (-energy(self.states).detach()).softmax(0)
+
+    def sample(self, n: int) -> Tensor:
+        return self.states[torch.multinomial(self.probabilities, n, replacement=True)]
+
+    def number(self, x: Tensor) -> Tensor:
+        """The row of `states` that each x is, `(B,)`."""
+        digits = self.domain.to_index(x).flatten(1)
+        powers = self.domain.num_values ** torch.arange(digits.shape[1] - 1, -1, -1)
+        return (digits * powers).sum(1)
+
+    def p_value(self, x: Tensor) -> float:
+        """Chi-square test that x are independent draws from this law."""
+        return chi_square_p(torch.bincount(self.number(x), minlength=len(self.states)), self.probabilities)
+
+    def mean(self) -> Tensor:
+        return torch.einsum("n,n...->...", self.probabilities, self.states)
+
+
+def transition_matrix(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> Tensor:
+    """P `(N, N)` of one step, from the sampler's own proposal density and acceptance.
+
+    The acceptance is read off the sampler's own `step`, which is made to propose each state in turn.
+
+    Args:
+        sampler: a sampler with a density.
+        energy: the target.
+        at: which step of a schedule: `num_steps` of the state.
+    """
+    exact = Exact(energy)
+    n = len(exact.states)
+    matrix = torch.zeros(n, n, dtype=torch.float64)
+    state = sampler.init(energy, exact.states)
+    state.num_steps = at or 0
+    for j in range(n):
+        y = exact.states[j : j + 1].expand_as(exact.states).clone()
+        with torch.no_grad():
+            log_q = sampler.log_proposal(energy, state, y)
+        _, info = _step_to(sampler, energy, state, y, log_q)
+        matrix[:, j] = torch.where(log_q == -torch.inf, 0, log_q.exp() * info.acceptance)
+    stay = torch.arange(n)
+    matrix[stay, stay] = 0
+    matrix[stay, stay] = 1 - matrix.sum(1)
+    return matrix
+
+
+def _step_to(sampler: MetropolisSampler, energy: Energy, state: Any, y: Tensor, log_q: Tensor) -> Any:
+    """One step of the sampler with its proposal fixed to y."""
+    own = sampler.propose
+    sampler.propose = lambda *_: (y, log_q)  # type: ignore[method-assign]
+    try:
+        return sampler.step(energy, state)
+    finally:
+        sampler.propose = own  # type: ignore[method-assign]
+
+
+def bias(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> float:
+    """max |pi P - pi|: 0 for an exact kernel."""
+    pi = Exact(energy).probabilities
+    return float((pi @ transition_matrix(sampler, energy, at) - pi).abs().max())
+
+
+def proposal_matches_density(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
+    """Smallest p-value over start states that `propose` draws from `log_proposal`, and says the density it drew from."""
+    torch.manual_seed(seed)
+    exact = Exact(energy)
+    smallest = 1.0
+    for start in exact.states[:: max(1, len(exact.states) // 4)]:
+        state = sampler.init(energy, start.expand(n, *start.shape).clone())
+        with torch.no_grad():
+            y, log_q = sampler.propose(energy, state)
+            torch.testing.assert_close(log_q, sampler.log_proposal(energy, state, y), rtol=1e-8, atol=1e-8)
+            one = sampler.init(energy, start.expand(len(exact.states), *start.shape).clone())
+            density = sampler.log_proposal(energy, one, exact.states).exp()
+        assert abs(float(density.sum()) - 1) < 1e-8
+        smallest = min(smallest, chi_square_p(torch.bincount(exact.number(y), minlength=len(density)), density))
+    return smallest
+
+
+def invariance_p(
+    sampler: Sampler, energy: Energy, num_steps: int = 1, num_chains: int = 200_000, seed: int = 0
+) -> float:
+    """p-value of the hypothesis that exact draws are still exact draws after `num_steps` steps.
+
+    `init` must draw whatever else the kernel keeps (auxiliary variables) given x.
+    """
+    torch.manual_seed(seed)
+    exact = Exact(energy)
+    x = exact.sample(num_chains)
+    for state, _ in sampler.chain(energy, x, num_steps):
+        x = state.x
+    return exact.p_value(x)
+
+
+def convergence_distance(sampler: Sampler, energy: Energy, num_steps: int, num_chains: int = 20_000) -> float:
+    """Total variation between the law after `num_steps` from the least likely state, and exp(-E) / Z.
+
+    Invariance alone passes the identity: this fails it.
+    """
+    torch.manual_seed(0)
+    exact = Exact(energy)
+    x = exact.states[exact.probabilities.argmin()].expand(num_chains, *exact.states.shape[1:]).clone()
+    for state, _ in sampler.chain(energy, x, num_steps):
+        x = state.x
+    law = torch.bincount(exact.number(x), minlength=len(exact.states)) / num_chains
+    return float((law - exact.probabilities).abs().sum()) / 2
