@@ -1,7 +1,7 @@
 """Targets on spaces small enough to enumerate, exact transition matrices, and chi-square tests of one step.
 
-The targets are lopsided on purpose: on a quadratic the Taylor difference is exact and hides bugs, on a symmetric target a
-sign error survives.
+The targets are lopsided on purpose: on a quadratic the Taylor difference is exact and hides bugs, on a symmetric target
+a sign error survives.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def bias(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> float:
 
 
 def proposal_matches_density(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
-    """Smallest p-value over start states that `propose` draws from `log_proposal`, and says the density it drew from."""
+    """Smallest p-value, over some starts, that `propose` draws from `log_proposal` and says the density it drew from."""
     torch.manual_seed(seed)
     exact = Exact(energy)
     smallest = 1.0

@@ -82,12 +82,13 @@ class Energy(nn.Module):
         neighbours = flat.unsqueeze(1).repeat(1, index.shape[1], 1)
         neighbours.scatter_(2, index.unsqueeze(2), new.unsqueeze(2))
         energies: Tensor = self(neighbours.view(-1, *x.shape[1:]))
-        return energies.view(batch, -1) - self(x).unsqueeze(1)
+        here: Tensor = self(x)
+        return energies.view(batch, -1) - here.unsqueeze(1)
 
     def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """Energies of the one-flip neighbours of x, `(B, k)`; arguments as in `flip_differences`."""
-        differences = self.flip_differences(x, index)
-        return self(x).unsqueeze(1) + differences
+        here: Tensor = self(x)
+        return here.unsqueeze(1) + self.flip_differences(x, index)
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """E(x with one coordinate set to a value) - E(x), for every value of that coordinate, on any finite domain.
@@ -117,7 +118,8 @@ class Energy(nn.Module):
         for s, value in enumerate(values):
             neighbours[rows, columns, s, index] = value
         energies: Tensor = self(neighbours.view(-1, *x.shape[1:]))
-        return energies.view(batch, k, -1) - self(x).view(-1, 1, 1)
+        here: Tensor = self(x)
+        return energies.view(batch, k, -1) - here.view(-1, 1, 1)
 
     def step_unit(self) -> Tensor | float:
         """The unit in which samplers state step sizes: 1, unless the energy has a natural squared length."""

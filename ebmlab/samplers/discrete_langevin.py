@@ -124,10 +124,8 @@ class DULA(DiscreteLangevin):
             value, grad = energy.minibatch().value_and_grad(state.x)  # type: ignore[operator]
             state = replace(state, energy=value, grad=grad)
         x, _ = self.proposal(energy, state).sample()
-        if self.stochastic:  # this step's gradient has served: the next draws its own
-            new = replace(state, x=x)
-        else:
-            new = self.arrive(energy, state, x)
+        # a minibatch's gradient serves one step: the next draws its own
+        new = replace(state, x=x) if self.stochastic else self.arrive(energy, state, x)
         new = replace(new, num_steps=state.num_steps + 1)
         return new, Info(x.new_ones(len(x)), energy.domain.hops(x, state.x))
 

@@ -22,7 +22,7 @@ class Factorised:
         raise NotImplementedError
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """log q(y | x), `(B,)`; minus infinity where y is out of the window."""
+        """Log q(y | x), `(B,)`; minus infinity where y is out of the window."""
         raise NotImplementedError
 
 

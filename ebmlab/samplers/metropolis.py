@@ -40,7 +40,7 @@ class MetropolisSampler(Sampler):
         raise NotImplementedError
 
     def log_proposal(self, energy: Energy, state: Any, y: Tensor) -> Tensor:
-        """log q(y | x) `(B,)` from the state at x; minus infinity where y cannot be proposed."""
+        """Log q(y | x) `(B,)` from the state at x; minus infinity where y cannot be proposed."""
         raise NotImplementedError
 
     def arrive(self, energy: Energy, state: Any, y: Tensor) -> EnergyState:
