@@ -5,5 +5,19 @@ from datamodules.celeba import CelebA
 from datamodules.digits import Digits
 from datamodules.gaussian_mixture import GaussianMixture
 from datamodules.mnist import MNIST, FashionMNIST
+from datamodules.tabular import COMPAS, Adult, Blog, News, Table, TabularData
 
-__all__ = ["MNIST", "CelebA", "Digits", "FashionMNIST", "GaussianMixture", "TensorDataModule"]
+__all__ = [
+    "COMPAS",
+    "MNIST",
+    "Adult",
+    "Blog",
+    "CelebA",
+    "Digits",
+    "FashionMNIST",
+    "GaussianMixture",
+    "News",
+    "Table",
+    "TabularData",
+    "TensorDataModule",
+]

@@ -1,4 +1,4 @@
-"""What all datamodules share: splits in memory, standardisation and its inverse, checks, loaders."""
+"""What all datamodules share: splits in memory, standardisation or thresholds and their inverse, checks, loaders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from datamodules.streams import stream
 from datamodules.tensors import TensorLoader, rank_and_world
-from ebmlab.domains import Real
+from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -18,7 +18,7 @@ _STAGES = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), "pr
 
 
 class TensorDataModule(pl.LightningDataModule, ABC):
-    """A data set in memory. Its batches are one tensor x, `(B, *event_shape)`, float32, standardised.
+    """A data set in memory. Its batches are one tensor x, `(B, *event_shape)`, float32, standardised or binary.
 
     A subclass gives `name`, `event_shape`, `load`, and for images `mean`, `std` and `max_value`.
 
@@ -26,9 +26,10 @@ class TensorDataModule(pl.LightningDataModule, ABC):
         event_shape: shape of one sample, images (C, H, W); known before any data are read.
         batch_size: samples per batch and process.
         seed: of the order of the training batches.
+        binarize: give 1 where a pixel in [0, 1] is above 1/2 and 0 elsewhere, in place of standardised pixels.
     """
 
-    domains = (Real,)
+    domains: tuple[type[Domain], ...] = (Real,)
     name = "tensor"
     num_classes: int | None = None
     max_value = 255.0
@@ -36,8 +37,10 @@ class TensorDataModule(pl.LightningDataModule, ABC):
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 
-    def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int) -> None:
+    def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int, binarize: bool = False) -> None:
         super().__init__()
+        self.binarize = binarize
+        self.domains = (Binary,) if binarize else (Real,)
         if batch_size < 1:
             raise UserError(f"{type(self).__name__}: batch_size is {batch_size}; it must be at least 1")
         self.event_shape = event_shape
@@ -73,15 +76,19 @@ class TensorDataModule(pl.LightningDataModule, ABC):
         return self.denormalize(self.normalize(data[chosen]))
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Raw integers 0..max_value, or floats in [0, 1], to standardised float32 `(B, *event_shape)`."""
+        """Raw integers 0..max_value, or floats in [0, 1], to standardised or binary float32 `(B, *event_shape)`."""
         x = x.reshape(-1, *self.event_shape)
         x = x.float() if x.is_floating_point() else x.float() / self.max_value
+        if self.binarize:
+            return (x > 0.5).float()
         mean, std = self._moments_like(x)
         return (x - mean) / std
 
     def denormalize(self, x: Tensor) -> Tensor:
-        """Standardised `(B, *event_shape)` or `(B, prod(event_shape))` to images in [0, 1], `(B, *event_shape)`."""
+        """What `normalize` gives, `(B, *event_shape)` or `(B, prod(event_shape))`, to images in [0, 1]."""
         x = x.reshape(-1, *self.event_shape)
+        if self.binarize:
+            return x.clamp(0, 1)
         mean, std = self._moments_like(x)
         return (x * std + mean).clamp(0, 1)
 

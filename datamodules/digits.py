@@ -7,6 +7,7 @@ from torch import Tensor
 
 from datamodules.base import TensorDataModule
 from datamodules.streams import stream
+from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
 
 _BOUNDS = {"train": (0, 1437), "val": (1437, 1617), "test": (1617, 1797)}
@@ -20,17 +21,19 @@ class Digits(TensorDataModule):
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches.
+        binarize: black and white, split at half intensity.
     """
 
+    domains = (Real, Binary)
     name = "digits"
     num_classes = 10
     max_value = 16.0
     mean = (0.305769,)
     std = (0.376497,)
 
-    def __init__(self, batch_size: int = 128, seed: int = 0) -> None:
+    def __init__(self, batch_size: int = 128, seed: int = 0, binarize: bool = False) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((1, 8, 8), batch_size, seed)
+        super().__init__((1, 8, 8), batch_size, seed, binarize)
 
     def load(self, split: str) -> tuple[Tensor, Tensor]:
         """Images `(N, 1, 8, 8)`, uint8 from 0 to 16, and labels `(N,)`."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from datamodules.base import TensorDataModule
 from datamodules.roots import data_root
 from datamodules.streams import stream
+from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -34,8 +35,10 @@ class MNIST(TensorDataModule):
         download: fetch the files if they are not there.
         num_val: how many images of the training file to set aside for validation.
         num_train: train on this many images only; on all that remain by default.
+        binarize: black and white, split at half intensity.
     """
 
+    domains = (Real, Binary)
     name = "mnist"
     num_classes = 10
     mean = (0.1307,)
@@ -49,9 +52,10 @@ class MNIST(TensorDataModule):
         download: bool = True,
         num_val: int = 5000,
         num_train: int | None = None,
+        binarize: bool = False,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((1, 28, 28), batch_size, seed)
+        super().__init__((1, 28, 28), batch_size, seed, binarize)
         self.root = data_root(root)
         self.download = download
         self.num_val = num_val

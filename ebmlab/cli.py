@@ -1,4 +1,4 @@
-"""`python -m ebmlab fit | validate | test | predict | list`."""
+"""`python -m ebmlab fit | validate | test | predict | sample | list`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from ebmlab.listing import list_components
 from ebmlab.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
 from ebmlab.prediction import save_samples
 from ebmlab.run_folder import CONFIG, config_name, contents, find_checkpoint, new_run, run_of
+from ebmlab.studies.command import sample
 
 HELP = """usage: python -m ebmlab <command> [options]
 
@@ -36,6 +37,7 @@ commands:
   validate  evaluate a checkpoint on the validation split:  python -m ebmlab validate --ckpt_path FILE
   test      evaluate a checkpoint on the test split:        python -m ebmlab test --ckpt_path FILE
   predict   draw samples from a checkpoint:  python -m ebmlab predict --ckpt_path FILE --num_samples 64
+  sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
   list      energies, samplers, learners, callbacks, datamodules and configs, one line each
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
@@ -177,8 +179,11 @@ def main(args: list[str] | None = None) -> None:
             print(HELP)
         elif given[0] == "list":
             print(list_components())
+        elif given[0] == "sample":
+            sys.argv = [sys.argv[0], *given]  # what distributed processes are started with, too
+            sample(given[1:], Parser(parser_mode="omegaconf+"))
         elif given[0] not in CLI.subcommands():
-            raise UserError(f"there is no command {given[0]}; choose {', '.join(CLI.subcommands())} or list")
+            raise UserError(f"there is no command {given[0]}; choose {', '.join(CLI.subcommands())}, sample or list")
         else:
             sys.argv = [sys.argv[0], *_with_run_config(given)]  # what distributed processes are started with, too
             CLI()

@@ -8,10 +8,15 @@ from pathlib import Path
 
 from ebmlab.domains import Domain
 
-FAMILIES = ("ebmlab.energies", "ebmlab.samplers", "ebmlab.learners", "datamodules", "callbacks")
+FAMILIES = (
+    *("ebmlab.energies", "ebmlab.samplers", "ebmlab.samplers.tuners", "ebmlab.learners", "ebmlab.studies"),
+    *("datamodules", "callbacks"),
+)
 BASES = (
     *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "Chains"),
-    *("EnergyState", "GradientState", "MetropolisSampler"),
+    *("EnergyState", "GradientState", "MetropolisSampler", "Tuner", "Measure", "Start", "Study", "Contender"),
+    *("PathSampler", "TemperedBipartite", "TemperedEnergy"),
+    *("TabularData", "Table", "Rows", "TabularSource"),
     *("TensorDataModule", "PeriodicEvaluation"),
 )
 

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
 
@@ -40,3 +41,53 @@ def make_celeba(root: Path, n: int = 30) -> None:
         Image.fromarray(rng.integers(0, 255, (218, 178, 3)).astype(np.uint8)).save(folder / name)
         lines.append(f"{name} {0 if i < 2 * n // 3 else 1 + i % 2}")
     (root / "celeba" / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
+
+
+COMPAS_HEAD = (
+    "age,sex,race,juv_fel_count,juv_misd_count,juv_other_count,priors_count,days_b_screening_arrest,c_charge_degree,"
+    "is_recid,score_text,decile_score,two_year_recid\n"
+)
+
+
+def make_compas(root: Path) -> None:
+    """Ten rows that COMPAS's publisher would keep, and one for each reason to drop a row."""
+    usable = ["{a},Male,Other,0,0,1,{p},-1,F,0,Low,1,0", "{a},Female,Asian,2,1,0,{p},30,M,1,High,9,1"]
+    lines = [usable[i % 2].format(a=20 + i, p=i % 4) for i in range(10)]
+    lines += [  # one thing wrong with each
+        "99,Male,Hispanic,9,9,9,99,,F,0,Low,1,0",
+        "99,Male,Hispanic,9,9,9,99,31,F,0,Low,1,0",
+        "99,Male,Hispanic,9,9,9,99,-31,F,0,Low,1,0",
+        "99,Male,Hispanic,9,9,9,99,0,O,0,Low,1,0",
+        "99,Male,Hispanic,9,9,9,99,0,F,-1,Low,1,0",
+        "99,Male,Hispanic,9,9,9,99,0,F,0,N/A,-1,0",
+    ]
+    path = root / "compas" / "compas-scores-two-years.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(COMPAS_HEAD + "\n".join(lines) + "\n")
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "dog", "##s", "sat"]
+
+
+def make_bert(path: Path) -> Path:
+    """A tiny BERT of ten words with random weights, and its tokenizer, as `save_pretrained` writes them."""
+    import transformers
+
+    path.mkdir()
+    vocabulary = path / "words.txt"
+    vocabulary.write_text("\n".join(WORDS))
+    transformers.utils.logging.disable_progress_bar()
+    tokenizer = transformers.BertTokenizer(str(vocabulary))
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=12,
+        initializer_range=0.7,  # far from linear
+    )
+    torch.manual_seed(0)
+    transformers.BertForMaskedLM(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path

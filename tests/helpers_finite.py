@@ -41,7 +41,9 @@ class Target(Energy):
         n = math.prod(domain.event_shape)
         generator = torch.Generator().manual_seed(3)
         a = torch.randn(n, n, dtype=torch.float64, generator=generator)
-        spread = 1 / (1 + (not isinstance(domain, Categorical)) * (domain.num_values - 2))  # ordinals reach further
+        spread = 1 / (
+            1 + (not isinstance(domain, Categorical)) * (max(domain.num_values, 2) - 2)
+        )  # ordinals reach further
         self.register_buffer("quadratic", 0.5 * (a + a.T) * spread)
         self.register_buffer("linear", 0.7 * torch.randn(n, dtype=torch.float64, generator=generator))
         self.register_buffer("cubic", 0.15 * spread * torch.randn(n, n, n, dtype=torch.float64, generator=generator))
@@ -131,7 +133,7 @@ def bias(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> float:
 
 
 def proposal_matches_density(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
-    """Smallest p-value, over some starts, that `propose` draws from `log_proposal` and says the density it drew from."""
+    """Smallest p-value, over some starts, that `propose` draws from `log_proposal` and returns that density."""
     torch.manual_seed(seed)
     exact = Exact(energy)
     smallest = 1.0

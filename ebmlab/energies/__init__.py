@@ -1,7 +1,40 @@
 """What p(x) = exp(-E(x)) / Z is."""
 
 from ebmlab.energies.base import Energy, Evaluation
+from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows, TabularSource
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.grbm import GRBM
+from ebmlab.energies.ising import Ising
+from ebmlab.energies.lattice_gaussian import LatticeGaussian
+from ebmlab.energies.logistic_posterior import LogisticPosterior
+from ebmlab.energies.masked_language_model import MaskedLanguageModel
+from ebmlab.energies.mlp import MLP
+from ebmlab.energies.mode_grid import ModeGrid
+from ebmlab.energies.potts import Potts
+from ebmlab.energies.quartic_mixture import QuarticMixture
+from ebmlab.energies.rbm import RBM
+from ebmlab.energies.resnet import ResNet
+from ebmlab.energies.tempered import TemperedBipartite, TemperedEnergy, tempered
 
-__all__ = ["GRBM", "Bipartite", "Energy", "Evaluation"]
+__all__ = [
+    "GRBM",
+    "MLP",
+    "RBM",
+    "BinaryNetPosterior",
+    "Bipartite",
+    "Energy",
+    "Evaluation",
+    "Ising",
+    "LatticeGaussian",
+    "LogisticPosterior",
+    "MaskedLanguageModel",
+    "ModeGrid",
+    "Potts",
+    "QuarticMixture",
+    "ResNet",
+    "Rows",
+    "TabularSource",
+    "TemperedBipartite",
+    "TemperedEnergy",
+    "tempered",
+]

@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from ebmlab.domains import Domain
+from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.chains import Chains, FromNoise
@@ -95,6 +95,13 @@ class ContrastiveDivergence(pl.LightningModule):
 
     def check_data(self, datamodule: Any) -> None:
         """Raises `UserError` if the energy cannot model the events of a datamodule."""
+        domains = getattr(datamodule, "domains", (Domain,))
+        if not isinstance(self.energy.domain, domains):
+            mend = "true" if isinstance(self.energy.domain, Binary) else "false"
+            raise UserError(
+                f"{type(datamodule).__name__} gives {domains[0].__name__} data, but {type(self.energy).__name__} lives "
+                f"on {self.energy.domain}: set the data's binarize to {mend}, or choose another energy"
+            )
         given, wanted = getattr(datamodule, "event_shape", None), self.energy.domain.event_shape
         if given is None or given == wanted or (len(wanted) == 1 and math.prod(given) == wanted[0]):
             return

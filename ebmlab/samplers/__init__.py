@@ -1,26 +1,50 @@
 """How x is drawn from an energy."""
 
+from ebmlab.samplers.acs import ACS
+from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.base import EnergyState, GradientState, Info, Sampler, State
 from ebmlab.samplers.block_gibbs import BlockGibbs
+from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
 from ebmlab.samplers.discrete_langevin import DMALA, DULA
+from ebmlab.samplers.discrete_svgd import DiscreteSVGD
+from ebmlab.samplers.gibbs import Gibbs
 from ebmlab.samplers.gibbs_langevin import GibbsLangevin
+from ebmlab.samplers.gwg import GWG
+from ebmlab.samplers.hamming_ball import HammingBall
 from ebmlab.samplers.langevin import Langevin
+from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.path_auxiliary import PathAuxiliary
+from ebmlab.samplers.random_walk import RandomWalk
+from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
+from ebmlab.samplers.tempered import Tempered
 
 __all__ = [
+    "ACS",
     "DMALA",
     "DULA",
+    "GWG",
+    "AnyScale",
     "BlockGibbs",
+    "ChromaticGibbs",
     "Constant",
     "Cosine",
+    "DiscreteSVGD",
     "EnergyState",
+    "Gibbs",
     "GibbsLangevin",
     "GradientState",
+    "HammingBall",
     "Info",
     "Langevin",
+    "LocallyBalanced",
     "MetropolisSampler",
+    "PathAuxiliary",
+    "RandomWalk",
+    "RelaxedMALA",
     "Sampler",
     "Schedule",
     "State",
+    "Tempered",
 ]

@@ -128,7 +128,12 @@ class Sampler(nn.Module):
 
         Returns:
             The last x, and the mean of `Info` over the steps (on the device; no host synchronisation).
+
+        Raises:
+            UserError: the sampler cannot serve the energy, or x is not a batch of states of its domain.
         """
+        self.check(energy)
+        energy.domain.validate(x)
         total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
         for state, info in self.chain(energy, x, num_steps):
             x = state.x

@@ -1,0 +1,164 @@
+"""Posterior of a neural network whose weights are signs (Zhang et al. 2022, Sec. 7.4 and App. I.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Spin
+from ebmlab.energies.base import Energy
+from ebmlab.errors import UserError
+
+_CHUNK = 2**24  # hidden units computed at once, over chains and rows: 64 MiB in float32
+
+
+class TabularSource(Protocol):
+    """Reads a table: `load()` returns something with the attributes of `Rows`."""
+
+    def load(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table in memory; a `TabularSource`.
+
+    Attributes:
+        train_x: features, `(N, F)`.
+        train_y: targets between 0 and 1, `(N,)`.
+        test_x: features to test on, `(M, F)`, if there are any.
+        test_y: their targets, `(M,)`.
+    """
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor | None = None
+    test_y: Tensor | None = None
+
+    def load(self) -> Rows:
+        """Itself."""
+        return self
+
+
+class BinaryNetPosterior(Energy):
+    """E(w) = sharpness * mean over training rows of (f_w(x_n) - y_n)^2, under a uniform prior on w in {-1, +1}^d.
+
+    The network is f_w(x) = sigmoid(v' tanh(W'x + b) + c) with no scaling of the pre-activations. The state w is W
+    `(F, H)`, b `(H,)`, v `(H,)` and c one after the other: d = (F + 2) H + 1. The paper prints a sum over rows; the
+    code that its authors released takes 100 times the mean. Their step size 0.1 is one on bits (w + 1) / 2, whose
+    squared distances are a quarter of those of spins: here it is 0.4.
+
+    Args:
+        data: where the rows come from; `Rows(features, targets)` for tensors.
+        hidden: H.
+        sharpness: factor of the mean squared error.
+        batch_size: rows of a `minibatch`.
+    """
+
+    domains = (Spin,)
+    inputs: Tensor
+    targets: Tensor
+    test_x: Tensor | None
+    test_y: Tensor | None
+
+    def __init__(self, data: TabularSource, hidden: int = 500, sharpness: float = 100.0, batch_size: int = 100) -> None:
+        super().__init__()
+        table = data.load()
+        x, y = table.train_x, table.train_y
+        if x.dim() != 2 or y.shape != x.shape[:1] or len(x) == 0:
+            raise UserError(
+                f"BinaryNetPosterior: the features have shape {tuple(x.shape)} and the targets {tuple(y.shape)}; "
+                "they must be (N, F) and (N,) with N at least 1"
+            )
+        if hidden < 1 or batch_size < 1 or not sharpness > 0:
+            raise UserError(
+                f"BinaryNetPosterior: hidden is {hidden}, batch_size {batch_size} and sharpness {sharpness}; "
+                "the first two must be at least 1 and the last positive"
+            )
+        self.domain = Spin((x.shape[1] + 2) * hidden + 1)
+        self.hidden = hidden
+        self.sharpness = sharpness
+        self.batch_size = batch_size
+        for name, value in (("inputs", _with_constant(x)), ("targets", y)):
+            self.register_buffer(name, value, persistent=False)
+        for name in ("test_x", "test_y"):
+            self.register_buffer(name, getattr(table, name), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.sharpness * (self._outputs(x, self.inputs) - self.targets.to(x)).square().mean(1)
+
+    @torch.no_grad()
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """E and its gradient, by one pass over the rows."""
+        targets, grad = self.targets.to(x), torch.zeros_like(x)
+        energy = x.new_zeros(len(x))
+        _, v, _ = self._unpack(x)
+        grad_w, grad_v, grad_c = self._unpack(grad)  # views, filled in place
+        for rows, inputs, units, outputs in self._passes(x, self.inputs):
+            error = outputs - targets[rows]
+            energy += error.square().sum(1)
+            slope = 2 * error * outputs * (1 - outputs)  # of the squared error in the last pre-activation, (B, n)
+            grad_c += slope.sum(1, keepdim=True)
+            grad_v += torch.einsum("bn,bnh->bh", slope, units)
+            slopes = units.square_().neg_().add_(1).mul_(slope.unsqueeze(2))  # in the hidden ones but for v, (B, n, H)
+            grad_w += torch.matmul(inputs.T, slopes) * v.unsqueeze(1)
+        scale = self.sharpness / len(targets)
+        return energy * scale, grad * scale
+
+    def minibatch(self, size: int | None = None) -> BinaryNetPosterior:
+        """The energy of fresh random rows, without replacement; in the mean over draws it is E, its gradient E's.
+
+        Args:
+            size: number of rows, `batch_size` by default; all rows where there are no more than that.
+        """
+        size = self.batch_size if size is None else size
+        rows = torch.randperm(len(self.targets), device=self.targets.device)[:size]
+        part = Rows(self.inputs[rows, :-1], self.targets[rows])
+        return BinaryNetPosterior(part, self.hidden, self.sharpness, self.batch_size)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, features: Tensor) -> Tensor:
+        """Outputs `(B, N)` of the networks x `(B, d)` on features `(N, F)`."""
+        return self._outputs(x, _with_constant(features))
+
+    @torch.no_grad()
+    def log_likelihood(self, x: Tensor) -> Tensor:
+        """Minus the mean squared error on the training rows, `(B,)`: what Table 2 calls training log-likelihood."""
+        energy: Tensor = self(x)
+        return -energy / self.sharpness
+
+    def rmse(self, x: Tensor, features: Tensor, targets: Tensor) -> Tensor:
+        """Root mean squared error of the chains' mean prediction, a scalar."""
+        return (self.predict(x, features).mean(0) - targets.to(x)).square().mean().sqrt()
+
+    def test_rmse(self, x: Tensor) -> Tensor:
+        """`rmse` on the test rows, a scalar: what Table 2 calls test RMSE."""
+        if self.test_x is None or self.test_y is None:
+            raise UserError("BinaryNetPosterior: its data have no test rows; give test_x and test_y")
+        return self.rmse(x, self.test_x, self.test_y)
+
+    def _unpack(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Views: W with b as its last row `(B, F + 1, H)`, v `(B, H)`, c `(B, 1)`."""
+        w, v, c = x.tensor_split((-self.hidden - 1, -1), dim=1)
+        return w.view(len(x), -1, self.hidden), v, c
+
+    def _passes(self, x: Tensor, inputs: Tensor) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+        """Forward passes of n rows each: which, inputs `(n, F + 1)`, hidden units `(B, n, H)`, outputs `(B, n)`."""
+        w, v, c = self._unpack(x)
+        n = max(1, _CHUNK // (len(x) * self.hidden))
+        for start in range(0, len(inputs), n):
+            rows = slice(start, start + n)
+            chunk = inputs[rows].to(x)
+            units = torch.matmul(chunk, w).tanh_()
+            yield rows, chunk, units, torch.sigmoid(torch.einsum("bnh,bh->bn", units, v) + c)
+
+    def _outputs(self, x: Tensor, inputs: Tensor) -> Tensor:
+        return torch.cat([outputs for *_, outputs in self._passes(x, inputs)], 1)
+
+
+def _with_constant(features: Tensor) -> Tensor:
+    """Features with a last column of ones, which the hidden biases multiply."""
+    return torch.cat([features, features.new_ones(len(features), 1)], 1)

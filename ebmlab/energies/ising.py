@@ -1,0 +1,71 @@
+"""The Ising model: spins that pull on each other in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Spin
+from ebmlab.energies import graphs
+from ebmlab.energies.pairwise import Matrix, Pairwise
+
+
+class Ising(Pairwise):
+    """E(x) = -1/2 x'J x - h'x, x in {-1, +1}^d.
+
+    Args:
+        coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once.
+        field: h, a number or `(d,)`.
+    """
+
+    domains = (Spin,)
+
+    def __init__(self, coupling: Matrix, field: float | Sequence[float] | Tensor = 0.0) -> None:
+        super().__init__(coupling, field)
+        self.domain = Spin(len(self.coupling))
+
+    @classmethod
+    def lattice(
+        cls, side: int, coupling: float, field: float | Sequence[float] | Tensor = 0.0, periodic: bool = True
+    ) -> Ising:
+        """A square grid of side * side spins, each joined to its nearest neighbours (`graphs.lattice`).
+
+        Args:
+            side: spins in a row; they are numbered row by row.
+            coupling: J of every edge; an edge counts once, on a periodic lattice of side 2 too.
+            field: h, a number or `(side * side,)`.
+            periodic: joins opposite borders.
+        """
+        return cls(graphs.lattice(side, coupling, periodic), field)
+
+    @classmethod
+    def barabasi_albert(
+        cls,
+        num_nodes: int,
+        num_edges: int,
+        coupling: float,
+        field: float | Sequence[float] | Tensor = 0.0,
+        seed: int = 0,
+    ) -> Ising:
+        """A scale-free random graph (`graphs.barabasi_albert`).
+
+        Args:
+            num_nodes: spins.
+            num_edges: that each new node brings.
+            coupling: J of every edge.
+            field: h, a number or `(num_nodes,)`.
+            seed: decides the graph, alone.
+        """
+        return cls(graphs.barabasi_albert(num_nodes, num_edges, coupling, seed), field)
+
+    def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """2 x_i (J x + h)_i, `(B, k)`: exact, since E is linear in each spin."""
+        differences = 2 * x * self.local_field(x)
+        return differences if index is None else differences.gather(1, index)
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Logits of p(x_i = -1) and p(x_i = +1) given the rest, for the sites of one colour; `(B, k, 2)`."""
+        local = self.local_field(x, sites)
+        return torch.stack([-local, local], -1)

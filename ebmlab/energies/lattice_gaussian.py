@@ -1,0 +1,96 @@
+"""Gaussians on a lattice of integers (Sun et al., 2023, Any-scale Balanced Samplers for Discrete Space, Sec. 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Ordinal
+from ebmlab.energies.base import Energy
+from ebmlab.errors import UserError
+
+
+class LatticeGaussian(Energy):
+    """E(x) = (x - b)' A (x - b) / 2 on {0, ..., S - 1}^d.
+
+    Args:
+        precision: A, symmetric and positive definite, `(d, d)`.
+        mean: b, `(d,)`; need not be on the lattice.
+        num_values: S.
+    """
+
+    domains = (Ordinal,)
+    domain: Ordinal
+    precision: Tensor
+    mean: Tensor
+
+    def __init__(
+        self, precision: Sequence[Sequence[float]] | Tensor, mean: Sequence[float] | Tensor, num_values: int = 21
+    ) -> None:
+        super().__init__()
+        A, b = 1.0 * torch.as_tensor(precision), 1.0 * torch.as_tensor(mean)
+        if b.dim() != 1 or A.shape != (len(b), len(b)):
+            raise UserError(
+                f"LatticeGaussian: precision has shape {tuple(A.shape)} and mean {tuple(b.shape)}; "
+                "they must be (d, d) and (d,)"
+            )
+        if not torch.allclose(A, A.T) or torch.linalg.cholesky_ex(A.double()).info:
+            raise UserError("LatticeGaussian: precision must be symmetric and positive definite")
+        self.domain = Ordinal(len(b), num_values)
+        self.register_buffer("precision", (A + A.T) / 2)
+        self.register_buffer("mean", b)
+
+    @classmethod
+    def rotated(cls, size: int = 100, num_values: int = 21, condition: float = 10.0, seed: int = 0) -> LatticeGaussian:
+        """A = P L P' with P a random rotation, the mean in the middle of the domain.
+
+        The spectrum is missing from the paper's text. Here the eigenvalues L are spaced geometrically, largest over
+        smallest is `condition`, and the widest axis has standard deviation S / 5 (4.2 of 21 integers).
+        """
+        generator = torch.Generator().manual_seed(seed)
+        P, _ = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64, generator=generator))
+        L = condition ** torch.linspace(0, 1, size, dtype=torch.float64)
+        return cls._centred((P * L) @ P.T, num_values)
+
+    @classmethod
+    def sparse(cls, size: int = 100, num_values: int = 21, condition: float = 10.0, seed: int = 0) -> LatticeGaussian:
+        """A = S M S, a Markov random field on a cycle; M_ii = 1, neighbours N(0, 0.04), the mean in the middle.
+
+        The scales are missing from the paper's text. Here S_ii^2 = A_ii, the precision of one coordinate given the
+        others, is spaced geometrically along the cycle, largest over smallest is `condition`, and the widest coordinate
+        has conditional standard deviation S / 5. The condition number of A is at most `condition` times that of M.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        i = torch.arange(size)
+        j = (i + 1) % size
+        M = torch.zeros(size, size, dtype=torch.float64)
+        M[i, j] = M[j, i] = 0.2 * torch.randn(size, dtype=torch.float64, generator=generator)
+        M.fill_diagonal_(1)
+        S = condition ** torch.linspace(0, 0.5, size, dtype=torch.float64)
+        return cls._centred(S[:, None] * M * S, num_values)
+
+    @classmethod
+    def _centred(cls, precision: Tensor, num_values: int) -> LatticeGaussian:
+        """With the mean in the middle, and precision 1 scaled to standard deviation num_values / 5."""
+        precision = ((precision + precision.T) / 2 * (5 / num_values) ** 2).to(torch.get_default_dtype())
+        return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = x - self.mean
+        return 0.5 * (z * (z @ self.precision)).sum(1)
+
+    @torch.no_grad()
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x - self.mean
+        grad = z @ self.precision
+        return 0.5 * (z * grad).sum(1), grad
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """As in `Energy`: moving coordinate i by m changes E by m (A (x - b))_i + m^2 A_ii / 2."""
+        grad, curvature = (x - self.mean) @ self.precision, self.precision.diagonal().expand_as(x)
+        if index is not None:
+            x, grad, curvature = x.gather(1, index), grad.gather(1, index), curvature.gather(1, index)
+        move = self.domain.values.to(x) - x.unsqueeze(2)
+        return move * (grad.unsqueeze(2) + 0.5 * move * curvature.unsqueeze(2))

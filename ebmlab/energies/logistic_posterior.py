@@ -1,0 +1,80 @@
+"""Posterior of a logistic regression with 0/1 coefficients (Sun et al., 2023, Any-scale Balanced Samplers, 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Binary
+from ebmlab.energies.base import Energy
+from ebmlab.errors import UserError
+
+
+class LogisticPosterior(Energy):
+    """E(beta) = sum over i of y_i log(1 + exp(-v_i)) + (1 - y_i) log(1 + exp(v_i)), v = X beta (Eq. 22).
+
+    Minus the log-likelihood of y_i ~ Bernoulli(sigmoid(v_i)), the prior on {0, 1}^d being uniform; in Eq. 22, where the
+    brackets are missing, the minus sign applies to both terms.
+
+    Args:
+        features: X, `(m, d)`.
+        targets: y, 0 or 1, `(m,)`.
+    """
+
+    domains = (Binary,)
+    features: Tensor
+    targets: Tensor
+
+    def __init__(self, features: Sequence[Sequence[float]] | Tensor, targets: Sequence[float] | Tensor) -> None:
+        super().__init__()
+        X = 1.0 * torch.as_tensor(features)
+        y = torch.as_tensor(targets).to(X)
+        if X.dim() != 2 or y.shape != X.shape[:1]:
+            raise UserError(
+                f"LogisticPosterior: features have shape {tuple(X.shape)} and targets {tuple(y.shape)}; "
+                "they must be (m, d) and (m,)"
+            )
+        if not ((y == 0) | (y == 1)).all():
+            raise UserError("LogisticPosterior: targets must be 0 or 1")
+        self.domain = Binary(X.shape[1])
+        self.register_buffer("features", X)
+        self.register_buffer("targets", y)
+
+    @classmethod
+    def synthetic(cls, size: int = 100, num_rows: int = 50, seed: int = 0) -> LogisticPosterior:
+        """The paper's data (App. B.4).
+
+        Rows of X are N(0, 0.25 S C S): C_ii = 1.25, C_ij = 0.25, diagonal S with S_ii = exp(-0.25 + (i - 1) / (d - 1)).
+        The true beta, from which y is drawn, is 1 for the first seven coefficients and 0 for the others.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        own = torch.randn(num_rows, size, dtype=torch.float64, generator=generator)
+        common = torch.randn(num_rows, 1, dtype=torch.float64, generator=generator)
+        S = torch.linspace(-0.25, 0.75, size, dtype=torch.float64).exp()
+        X = 0.5 * (own + 0.5 * common) * S
+        y = torch.rand(num_rows, dtype=torch.float64, generator=generator) < X[:, :7].sum(1).sigmoid()
+        return cls(X.to(torch.get_default_dtype()), y)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._losses(x @ self.features.T).sum(1)
+
+    @torch.no_grad()
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        v = x @ self.features.T
+        return self._losses(v).sum(1), (v.sigmoid() - self.targets) @ self.features
+
+    def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """As in `Energy`; a flip adds or takes one column of X from X beta: O(k m) instead of O(k m d)."""
+        if index is None:
+            index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
+        signs = 1 - 2 * x.gather(1, index.expand(len(x), -1))
+        here = (x @ self.features.T).unsqueeze(1)
+        there = here + signs.unsqueeze(2) * self.features.T[index]
+        return (self._losses(there) - self._losses(here)).sum(2)
+
+    def _losses(self, v: Tensor) -> Tensor:
+        """-log p(y_i | v_i), in the shape of v `(..., m)`."""
+        return softplus(torch.where(self.targets == 1, -v, v))

@@ -1,0 +1,62 @@
+"""Multi-layer perceptron on bits (Liu et al., 2023, Gradient-guided Importance Sampling for Learning Binary EBMs)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from ebmlab.domains import Binary
+from ebmlab.energies.base import Energy
+from ebmlab.errors import UserError
+
+CHUNK_BYTES = 64 * 2**20  # of first-layer pre-activations that `flip_differences` holds at a time
+
+
+class MLP(Energy):
+    """E(x) = a perceptron with swish activations and one output, x binary (Sec. 5.1).
+
+    The paper gives the activation and the 256 hidden units; it does not say how many layers of them, three are ours.
+
+    Args:
+        num_inputs: d, the length of x.
+        hidden: units in each hidden layer.
+        num_layers: how many hidden layers.
+    """
+
+    domains = (Binary,)
+
+    def __init__(self, num_inputs: int, hidden: int = 256, num_layers: int = 3) -> None:
+        super().__init__()
+        if min(num_inputs, hidden, num_layers) < 1:
+            raise UserError(
+                f"MLP: num_inputs is {num_inputs}, hidden {hidden} and num_layers {num_layers}; all must be at least 1"
+            )
+        self.domain = Binary(num_inputs)
+        self.first = nn.Linear(num_inputs, hidden)
+        layers: list[nn.Module] = [nn.SiLU()]
+        for _ in range(num_layers - 1):
+            layers += [nn.Linear(hidden, hidden), nn.SiLU()]
+        self.rest = nn.Sequential(*layers, nn.Linear(hidden, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        energy: Tensor = self.rest(self.first(x))
+        return energy.squeeze(1)
+
+    def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """As in `Energy`; a flip adds one column of the first weight matrix to the pre-activations that x has.
+
+        The first layer of k neighbours costs O(k hidden) instead of O(k d hidden).
+        """
+        if index is None:
+            index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
+        signs = 1 - 2 * x.gather(1, index.expand(len(x), -1))
+        columns = self.first.weight.T
+        here = self.first(x)
+        chunk = max(1, CHUNK_BYTES // max(1, here.numel() * here.element_size()))
+        energies = [
+            self.rest(torch.addcmul(here.unsqueeze(1), s.unsqueeze(2), embedding(i, columns))).squeeze(2)
+            for i, s in zip(torch.split(index, chunk, 1), torch.split(signs, chunk, 1), strict=True)
+        ]
+        difference: Tensor = torch.cat(energies, 1) - self.rest(here)
+        return difference

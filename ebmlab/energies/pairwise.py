@@ -1,0 +1,120 @@
+"""Energies of pairs: what the Ising and the Potts model share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from ebmlab.energies.base import Energy
+from ebmlab.energies.graphs import colour
+from ebmlab.errors import UserError
+
+SPARSE = 0.015  # share of non-zero couplings below which summing over neighbours beats a matrix product (on CPU)
+
+Matrix = Tensor | Sequence[Sequence[float]]
+
+
+class Pairwise(Energy):
+    """E(x) = -1/2 sum_ij J_ij x_i . x_j - sum_i h_i . x_i, where x_i is a number or a one-hot vector.
+
+    Args:
+        coupling: J, `(d, d)`, symmetric with a zero diagonal, so that every edge counts once.
+        field: h, whatever broadcasts to one number per entry of x.
+
+    Attributes:
+        coupling: J, `(d, d)`.
+        field: h, in the shape of an event.
+    """
+
+    coupling: Tensor
+    field: Tensor
+    sparse: bool
+    _columns: Tensor
+    _weights: Tensor
+    _offsets: Tensor
+    _colours: list[Tensor] | None
+
+    def __init__(self, coupling: Matrix, field: Any, event: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        name = type(self).__name__
+        coupling = _coupling(name, coupling)
+        self.register_buffer("coupling", coupling)
+        self.register_buffer("field", _field(name, field, (len(coupling), *event), coupling.dtype))
+        _find_edges(self)
+        self.register_load_state_dict_post_hook(_find_edges)  # type: ignore[no-untyped-call]
+
+    @property
+    def colours(self) -> list[Tensor]:
+        """Site numbers, int64, one tensor per colour: given the rest, the sites of one colour are independent."""
+        if self._colours is None or self._colours[0].device != self.coupling.device:
+            self._colours = [sites.to(self.coupling.device) for sites in colour(self.coupling)]
+        return self._colours
+
+    def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        """(J x + h)_i, which is minus dE/dx_i, of all sites or of those given: `(B, d, ...)` or `(B, k, ...)`."""
+        if not self.sparse:
+            coupling = self.coupling.to(x.dtype)
+            rows = coupling if sites is None else coupling[sites]
+            pull = (x.transpose(1, -1) @ rows.T).transpose(1, -1)
+        else:  # of every site even so: looking up the neighbours of a few takes longer
+            table, weights = x.transpose(0, 1).reshape(x.shape[1], -1), self._weights.to(x.dtype)
+            sums = embedding_bag(self._columns, table, self._offsets, mode="sum", per_sample_weights=weights)
+            sums = sums.view(x.shape[1], len(x), *x.shape[2:])
+            pull = (sums if sites is None else sums[sites]).transpose(0, 1)
+        field = self.field.to(x.dtype)
+        return pull.contiguous() + (field if sites is None else field[sites])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._energy(x, self.local_field(x))
+
+    @torch.no_grad()
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        local = self.local_field(x)
+        return self._energy(x, local), -local
+
+    def _energy(self, x: Tensor, local: Tensor) -> Tensor:
+        return -0.5 * (x * (local + self.field.to(x.dtype))).flatten(1).sum(1)
+
+
+def _find_edges(energy: Pairwise, *_: Any) -> None:
+    """Lists every site's neighbours, and forgets the colouring, when J is new."""
+    rows, columns = energy.coupling.nonzero(as_tuple=True)
+    size = len(energy.coupling)
+    degree = torch.bincount(rows, minlength=size)
+    energy.sparse = 0 < len(rows) < SPARSE * size**2
+    energy.register_buffer("_columns", columns, persistent=False)
+    energy.register_buffer("_weights", energy.coupling[rows, columns], persistent=False)
+    energy.register_buffer("_offsets", degree.cumsum(0) - degree, persistent=False)
+    energy._colours = None
+
+
+def _coupling(name: str, coupling: Matrix) -> Tensor:
+    try:
+        matrix = torch.as_tensor(coupling).detach().clone()
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: coupling must be a square matrix of numbers ({error})") from error
+    matrix = matrix if matrix.is_floating_point() else matrix.to(torch.get_default_dtype())
+    if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
+        raise UserError(f"{name}: coupling has shape {tuple(matrix.shape)}, but must be a square matrix (d, d)")
+    if not matrix.isfinite().all():
+        raise UserError(f"{name}: coupling has entries that are not finite")
+    if (matrix.diagonal() != 0).any():
+        raise UserError(f"{name}: coupling has a non-zero diagonal; no site interacts with itself")
+    if not torch.equal(matrix, matrix.T):
+        raise UserError(f"{name}: coupling is not symmetric; (J + J') / 2 gives the same energy")
+    return matrix
+
+
+def _field(name: str, field: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    try:
+        values = torch.as_tensor(field, dtype=dtype).detach().expand(shape).clone()
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{name}: field must be a number or an array that broadcasts to {shape} ({reason})") from error
+    if not values.isfinite().all():
+        raise UserError(f"{name}: field has entries that are not finite")
+    return values

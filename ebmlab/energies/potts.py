@@ -1,0 +1,60 @@
+"""The Potts model: sites of several classes that like, or shun, their own class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ebmlab.domains import Categorical
+from ebmlab.energies import graphs
+from ebmlab.energies.pairwise import Matrix, Pairwise
+from ebmlab.errors import UserError
+
+Field = Sequence[float] | Sequence[Sequence[float]] | Tensor | None
+
+
+class Potts(Pairwise):
+    """E(x) = -1/2 sum_ij J_ij [x_i = x_j] - sum_i h_i(x_i), x_i one of K classes.
+
+    States are one-hot, `(B, d, K)`, and [x_i = x_j] is the inner product of x_i and x_j; gradients are those of that
+    extension.
+
+    Args:
+        coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once.
+        field: h, `(K,)` for all sites or `(d, K)`; none by default.
+        num_classes: K.
+    """
+
+    domains = (Categorical,)
+
+    def __init__(self, coupling: Matrix, field: Field = None, num_classes: int = 3) -> None:
+        if num_classes < 1:
+            raise UserError(f"Potts: num_classes is {num_classes}, but must be at least 1")
+        super().__init__(coupling, 0.0 if field is None else field, (num_classes,))
+        self.domain = Categorical(len(self.coupling), num_classes)
+
+    @classmethod
+    def lattice(cls, side: int, num_classes: int, coupling: float, field: Field = None, periodic: bool = True) -> Potts:
+        """A square grid of side * side sites, each joined to its nearest neighbours (`graphs.lattice`).
+
+        Args:
+            side: sites in a row; they are numbered row by row.
+            num_classes: K.
+            coupling: J of every edge; an edge counts once, on a periodic lattice of side 2 too.
+            field: h, `(K,)` for all sites or `(side * side, K)`; none by default.
+            periodic: joins opposite borders.
+        """
+        return cls(graphs.lattice(side, coupling, periodic), field, num_classes)
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """(J x + h)_i . (x_i - s) for every class s, `(B, k, K)`: exact, since E is linear in each x_i."""
+        local = self.local_field(x)
+        differences = (local * x).sum(-1, keepdim=True) - local
+        if index is None:
+            return differences
+        return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Logits of p(x_i = s) given the rest, for the sites of one colour; `(B, k, K)`."""
+        return self.local_field(x, sites)

@@ -1,0 +1,122 @@
+"""Restricted Boltzmann machine: binary visible and hidden units (Smolensky, 1986; Hinton, 2002)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Binary
+from ebmlab.energies.average import AverageEnergy
+from ebmlab.energies.base import Evaluation
+from ebmlab.energies.bipartite import Bipartite
+from ebmlab.errors import UserError
+from ebmlab.noise import bernoulli
+
+CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
+
+
+class RBM(Bipartite):
+    """E(v, h) = -v'W h - b_v'v - b_h'h, v and h binary.
+
+    As an energy of x = v it is the marginal one, -b_v'v - sum of softplus(W'v + b_h).
+
+    Args:
+        num_visible: V, the length of v.
+        num_hidden: H, the length of h.
+
+    Attributes:
+        W: weights `(V, H)`, drawn from N(0, 0.01^2).
+        b_v: visible bias `(V,)`, zero at first.
+        b_h: hidden bias `(H,)`, zero at first.
+    """
+
+    domains = (Binary,)
+
+    def __init__(self, num_visible: int, num_hidden: int) -> None:
+        super().__init__()
+        if num_visible < 1 or num_hidden < 1:
+            raise UserError(f"RBM: num_visible is {num_visible} and num_hidden {num_hidden}; both must be at least 1")
+        self.domain = Binary(num_visible)
+        self.num_hidden = num_hidden
+        self.W = nn.Parameter(0.01 * torch.randn(num_visible, num_hidden))
+        self.b_v = nn.Parameter(torch.zeros(num_visible))
+        self.b_h = nn.Parameter(torch.zeros(num_hidden))
+
+    def hidden_given_visible(self, v: Tensor) -> Tensor:
+        """Logits W'v + b_h of p(h_j = 1 | v), `(B, H)`."""
+        return torch.addmm(self.b_h, v, self.W)
+
+    def visible_given_hidden(self, h: Tensor) -> Tensor:
+        """Logits W h + b_v of p(v_i = 1 | h), `(B, V)`."""
+        return torch.addmm(self.b_v, h, self.W.T)
+
+    def sample_visible(self, h: Tensor) -> Tensor:
+        return bernoulli(self.visible_given_hidden(h))
+
+    def mean_visible(self, h: Tensor) -> Tensor:
+        return torch.sigmoid(self.visible_given_hidden(h))
+
+    def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
+        return -(v @ self.b_v) - (h * self.hidden_given_visible(v)).sum(1)
+
+    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+        """-b_v'v - sum of softplus(logits), both terms in units of the temperature."""
+        return -(v @ self.b_v) / temperature - softplus(logits / temperature).sum(1)
+
+    @torch.no_grad()
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Marginal energy and its gradient -b_v - W sigmoid(logits), of the extension to real x."""
+        logits = self.hidden_given_visible(x)
+        grad = -self.visible_given_hidden(torch.sigmoid(logits))
+        return Evaluation(self.marginal_energy(x, logits), grad, logits)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        result = self.evaluate(x)
+        return result.energy, result.grad
+
+    def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        """As in `Energy`, from hidden pre-activations that differ by one row of W: O(k H) a chain."""
+        logits = self.hidden_given_visible(x)
+        here = softplus(logits).sum(1, keepdim=True)
+        change = 1 - 2 * x
+        if index is None:
+            index = torch.arange(x.shape[1], device=x.device).expand_as(x)
+        parts = []
+        for i in torch.split(index, max(1, CHUNK // max(1, logits.numel())), 1):
+            sign = change.gather(1, i)
+            there = softplus(logits.unsqueeze(1) + sign.unsqueeze(2) * self.W[i]).sum(2)
+            parts.append(here - there - sign * self.b_v[i])
+        return torch.cat(parts, 1)
+
+    def average(self) -> AverageEnergy:
+        return AveragePairs(self)
+
+
+class AveragePairs(AverageEnergy):
+    """Mean of E(v, h), from the sufficient statistics v, h and v h' alone.
+
+    Given E[h | v] in place of h, its gradient is that of the marginal energy.
+    """
+
+    def __init__(self, energy: RBM) -> None:
+        self._rbm = energy
+        self._v = torch.zeros_like(energy.b_v)
+        self._h = torch.zeros_like(energy.b_h)
+        self._vh = torch.zeros_like(energy.W)
+        self._count = 0
+
+    @torch.no_grad()
+    def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
+        """Adds pairs of v `(B, V)` and h or E[h | v] `(B, H)`; the latter is computed where it is not given."""
+        if hidden is None:
+            hidden = torch.sigmoid(self._rbm.hidden_given_visible(x))
+        x, hidden = x.to(self._vh), hidden.to(self._vh)  # under mixed precision they come in half
+        self._v += x.sum(0)
+        self._h += hidden.sum(0)
+        self._vh.addmm_(x.T, hidden)
+        self._count += len(x)
+
+    def value(self) -> Tensor:
+        r = self._rbm
+        return -((r.W * self._vh).sum() + r.b_v @ self._v + r.b_h @ self._h) / self._count

@@ -1,0 +1,127 @@
+"""Energies at other temperatures."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ebmlab.energies.base import Energy
+from ebmlab.energies.bipartite import Bipartite
+from ebmlab.noise import bernoulli
+
+
+def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
+    """The energy at inverse temperature `beta`; a bipartite one is tempered jointly, so that block Gibbs serves it too.
+
+    Args:
+        energy: held, not copied.
+        beta: a positive number, or one per chain, `(B,)`.
+    """
+    return TemperedBipartite(energy, beta) if isinstance(energy, Bipartite) else TemperedEnergy(energy, beta)
+
+
+class Tempering(Energy):
+    """What both kinds share: the inner energy, and beta lined up with the chains.
+
+    With one beta per chain, a batch of n * B states holds n states of each chain, chain by chain (as the neighbours in
+    `flip_differences` do).
+    """
+
+    beta: Tensor
+
+    def __init__(self, energy: Energy, beta: float | Tensor) -> None:
+        super().__init__()
+        self.domain = energy.domain
+        self.energy = energy
+        self.register_buffer("beta", torch.as_tensor(beta), persistent=False)
+
+    def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
+        """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy."""
+        raise NotImplementedError
+
+    def step_unit(self) -> Tensor | float:
+        return self.energy.step_unit()
+
+    def beta_of(self, value: Tensor) -> Tensor:
+        """Beta in a shape that broadcasts against `value`, whose first axis is the batch."""
+        beta = self.beta.to(value)
+        if beta.dim() == 0:
+            return beta
+        return beta.repeat_interleave(len(value) // len(beta)).view(-1, *[1] * (value.dim() - 1))
+
+
+class TemperedEnergy(Tempering):
+    """beta E(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._scale(self.energy(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = self.energy.value_and_grad(x)
+        return self._scale(value), self._scale(grad)
+
+    def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        return self._scale(self.energy.flip_differences(x, index))
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        return self._scale(self.energy.value_differences(x, index))
+
+    def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
+        here: Tensor = self.energy(x)
+        return betas * here.unsqueeze(1)
+
+    def _scale(self, value: Tensor) -> Tensor:
+        return self.beta_of(value) * value
+
+
+class TemperedBipartite(Tempering, Bipartite):
+    """The joint energy beta E(v, h), and with it E(v) = -log of the sum over h of exp(-beta E(v, h)).
+
+    Both conditionals keep their form: the logits of h are scaled by beta, v is drawn at temperature 1 / beta.
+    """
+
+    energy: Bipartite
+
+    def __init__(self, energy: Bipartite, beta: float | Tensor) -> None:
+        super().__init__(energy, beta)
+        self.num_hidden = energy.num_hidden
+
+    def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
+        value = self.energy.joint_energy(v, h)
+        return self.beta_of(value) * value
+
+    def hidden_given_visible(self, v: Tensor) -> Tensor:
+        logits = self.energy.hidden_given_visible(v)
+        return self.beta_of(logits) * logits
+
+    def visible_given_hidden(self, h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        parameters = self.energy.visible_given_hidden(h)
+        if isinstance(parameters, tuple):
+            mean, variance = parameters
+            return mean, variance / self.beta_of(mean)
+        return self.beta_of(parameters) * parameters
+
+    def sample_visible(self, h: Tensor) -> Tensor:
+        parameters = self.visible_given_hidden(h)
+        if isinstance(parameters, tuple):
+            mean, variance = parameters
+            return mean + variance.sqrt() * torch.randn_like(mean)
+        return bernoulli(parameters)
+
+    def mean_visible(self, h: Tensor) -> Tensor:
+        parameters = self.visible_given_hidden(h)
+        return parameters[0] if isinstance(parameters, tuple) else torch.sigmoid(parameters)
+
+    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+        without = self._without_hidden(v, logits / self.beta_of(logits))
+        return self.beta_of(without) * without / temperature - softplus(logits / temperature).sum(1)
+
+    def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
+        logits = self.energy.hidden_given_visible(x)
+        without = self._without_hidden(x, logits)
+        return betas * without.unsqueeze(1) - softplus(betas.unsqueeze(2) * logits.unsqueeze(1)).sum(2)
+
+    def _without_hidden(self, v: Tensor, logits: Tensor) -> Tensor:
+        """E(v, h = 0), `(B,)`, from the inner energy's logits: E(v, h) is linear in h."""
+        return self.energy.marginal_energy(v, logits) + softplus(logits).sum(1)

@@ -1,0 +1,80 @@
+"""How many independent draws a mean over chains is worth."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ebmlab.evaluation.r_hat import split_halves
+
+
+@torch.no_grad()
+def effective_sample_size(chains: Tensor, per_chain: bool = False) -> Tensor:
+    """Effective sample size of the mean, by Geyer's initial monotone sequence over split chains.
+
+    The estimator of Vehtari et al. (2021, Rank-Normalization, Folding, and Localization, Section 3.2) without ranks, as
+    in Stan and in ArviZ's `ess(method="mean")`, with which it agrees to rounding. Chains are split into halves, so
+    that a chain that drifts counts as two that disagree; an odd draw in the middle is left out. With V the variance of
+    the means of the m half chains, c_t the mean of their autocovariances (divided by their length n at every lag) and
+    W = c_0 n / (n - 1),
+
+        rho_t = 1 - (W - c_t) / (c_0 + V),    ESS = m n / (1 + 2 sum over t > 0 of rho_t).
+
+    The sum runs over pairs rho_2k + rho_2k+1 up to the first that is not positive, none of them taken for larger than
+    the one before (Geyer, 1992), and half of the even term after that. The ESS is at most m n log10(m n), which
+    strongly antithetic chains reach. Chains that are frozen at different numbers are worth about one draw each.
+
+    Args:
+        chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.
+        per_chain: treat each chain as the only one. A chain that is stuck then looks perfect, see below.
+
+    Returns:
+        `statistics`, or `(num_chains, *statistics)` if `per_chain`; float64. Where all draws are the same number
+        this is, as in ArviZ, the number of draws: look at the acceptance or R-hat before trusting it. NaN where draws
+        are not finite.
+    """
+    sizes = [
+        _ess((halves.flatten(2) if per_chain else halves.flatten(1, 2)).permute(2, 1, 0).contiguous())
+        for halves in split_halves(chains)
+    ]
+    if not per_chain:
+        return torch.cat(sizes).view(chains.shape[2:])
+    return torch.cat([size.view(chains.shape[1], -1) for size in sizes], 1).view(chains.shape[1:])
+
+
+def _ess(x: Tensor) -> Tensor:
+    """Of `(k, m, n)`: k statistics of m sequences of n draws; `(k,)`."""
+    _, m, n = x.shape
+    constant = x.amax((1, 2)) == x.amin((1, 2))
+    means = x.mean(2)
+    autocovariance = _mean_autocovariance(x - means.unsqueeze(2))
+    variance = autocovariance[:, :1] + means.var(1, keepdim=True)
+    rho = 1 - (autocovariance[:, :1] * n / (n - 1) - autocovariance) / variance
+    rho[:, :1] = variance / variance  # 1, unless draws are not finite
+    tau = _integrated_time(rho).clamp(min=1 / math.log10(m * n))
+    return torch.where(constant, m * n, m * n / tau)
+
+
+def _mean_autocovariance(x: Tensor) -> Tensor:
+    """Of centred `(k, m, n)` at every lag, `(k, n)`: one transform back for the mean over the m sequences."""
+    n = x.shape[2]
+    padded = 1 << (2 * n - 1).bit_length()  # so that no lag wraps around
+    spectrum = torch.view_as_real(torch.fft.rfft(x, padded)).square().sum(-1).mean(1)
+    autocovariance: Tensor = torch.fft.irfft(spectrum, padded)[:, :n] / n
+    return autocovariance
+
+
+def _integrated_time(rho: Tensor) -> Tensor:
+    """1 + 2 sum over t > 0 of rho_t `(k, n)`, cut off and made monotone; `(k,)`."""
+    num_pairs = max(1, (rho.shape[1] - 1) // 2)  # the last lags are left out
+    even = rho[:, : 2 * num_pairs : 2]
+    pairs = even + rho[:, 1 : 2 * num_pairs : 2]
+    positive = (~(pairs <= 0)).long().cumprod(1)
+    cut = positive.sum(1, keepdim=True).clamp(max=num_pairs - 1)
+    before = torch.arange(num_pairs, device=rho.device) < cut
+    total = torch.where(before, pairs.cummin(1).values, 0).sum(1)
+    last = even.gather(1, cut)
+    last = torch.where(pairs.gather(1, cut) < 0, last.clamp(min=0), last)
+    return 2 * total - 1 + last.squeeze(1)

@@ -1,0 +1,94 @@
+"""Sums over every state, for energies small enough."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Binary, Finite, Real
+from ebmlab.energies.base import Energy
+from ebmlab.energies.bipartite import Bipartite
+from ebmlab.errors import UserError
+
+MAX_TERMS = 2**26
+
+
+@torch.no_grad()
+def exact_log_z(energy: Energy, batch_size: int = 2**14) -> Tensor:
+    """Log of the sum over all x of exp(-E(x)); a scalar, float64.
+
+    The terms are the states of a finite domain, or the 2^H hidden configurations of a bipartite energy where these are
+    fewer or its visible units real; x is then summed or integrated out in closed form. There may be 2^26 of them, and
+    no more than `batch_size` exist at a time. Energies are computed in the precision of the energy's own parameters.
+
+    Args:
+        energy: on a finite domain, or bipartite.
+        batch_size: states per evaluation of the energy, at most.
+    """
+    return torch.stack([log_weights.logsumexp(0) for log_weights, _ in _terms(energy, batch_size)]).logsumexp(0)
+
+
+@torch.no_grad()
+def exact_mean(energy: Energy, batch_size: int = 2**14) -> Tensor:
+    """The mean of x under exp(-E(x)) / Z, `event_shape`, float64. Arguments as in `exact_log_z`."""
+    log_totals, means = [], []
+    for log_weights, x in _terms(energy, batch_size):
+        log_total = log_weights.logsumexp(0)
+        finite = log_total.clamp(min=torch.finfo(torch.float64).min)  # a batch of forbidden states has no weight
+        log_totals.append(log_total)
+        means.append((log_weights - finite).exp() @ x.flatten(1).double())
+    return (torch.stack(log_totals).softmax(0) @ torch.stack(means)).view(energy.domain.event_shape)
+
+
+def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """A partition of the space: the log weight of each part, float64 `(B,)`, and the mean of x in it `(B, *event)`."""
+    like = next((t for t in itertools.chain(energy.parameters(), energy.buffers()) if t.is_floating_point()), None)
+    like = torch.empty(0) if like is None else like
+    if _hidden_are_fewer(energy):
+        assert isinstance(energy, Bipartite)
+        for h in _states(Binary(energy.num_hidden), batch_size, energy):
+            h = h.to(like)
+            yield _log_sum_visible(energy, h).double(), energy.mean_visible(h)
+    elif isinstance(energy.domain, Finite):
+        for x in _states(energy.domain, batch_size, energy):
+            x = x.to(like)
+            yield -energy(x).double(), x
+    else:
+        raise UserError(
+            f"exact sums need a finite domain or a bipartite energy, {type(energy).__name__} lives on {energy.domain}"
+        )
+
+
+def _hidden_are_fewer(energy: Energy) -> bool:
+    if not isinstance(energy, Bipartite) or not isinstance(energy.domain, Binary | Real):
+        return False
+    return isinstance(energy.domain, Real) or energy.num_hidden < energy.domain.size
+
+
+def _states(domain: Finite, batch_size: int, energy: Energy) -> Iterator[Tensor]:
+    """All states in the order of `domain.enumerate()`: the last coordinates run through their values within a batch."""
+    size, base = domain.size, domain.num_values
+    if base**size > MAX_TERMS:
+        raise UserError(
+            f"the exact sum over {type(energy).__name__} has {base}^{size} terms, too many (at most {MAX_TERMS})"
+        )
+    inner = max(k for k in range(size + 1) if base**k <= max(1, batch_size))
+    tail = torch.arange(base**inner).unsqueeze(1) // base ** torch.arange(inner - 1, -1, -1) % base
+    for head in itertools.product(range(base), repeat=size - inner):
+        index = torch.cat([torch.tensor(head, dtype=torch.long).expand(len(tail), -1), tail], 1)
+        yield domain.from_index(index.view(-1, *domain.shape))
+
+
+def _log_sum_visible(energy: Bipartite, h: Tensor) -> Tensor:
+    """Log of the sum over v of exp(-E(v, h)), `(B,)`: -E(v, h) - log p(v | h), which is the same at every v."""
+    law = energy.visible_given_hidden(h)
+    if isinstance(law, Tensor):  # logits; v = 0
+        return softplus(law).flatten(1).sum(1) - energy.joint_energy(torch.zeros_like(law), h)
+    mean, variance = law  # v = the mean
+    log_density = -(2 * math.pi * variance).log().expand_as(mean).flatten(1).sum(1) / 2
+    return -energy.joint_energy(mean, h) - log_density

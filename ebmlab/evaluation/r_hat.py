@@ -1,0 +1,57 @@
+"""Whether chains have mixed: split R-hat (Gelman et al., 2013, Bayesian Data Analysis, 3rd ed., Section 11.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ebmlab.errors import UserError
+
+MIN_STEPS = 4
+CHUNK = 2**22  # numbers that are worked on in float64 at a time
+
+
+@torch.no_grad()
+def split_r_hat(chains: Tensor) -> Tensor:
+    """The factor by which the spread between half chains exceeds that within them; 1 where they have mixed.
+
+    sqrt((n - 1) / n + V / W), with V the variance of the means of the half chains, W the mean of their variances and
+    n their length. Half chains, so that a chain that drifts disagrees with itself, and one chain will do. No ranks are
+    taken: ArviZ's `rhat(method="split")`.
+
+    Args:
+        chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.
+
+    Returns:
+        `statistics`, float64. Infinite where every half chain is constant but they differ, NaN where all draws are
+        the same number: then nothing can be said.
+    """
+    factors = [_r_hat(halves.flatten(1, 2)) for halves in split_halves(chains)]
+    return torch.cat(factors).view(chains.shape[2:])
+
+
+def split_halves(chains: Tensor) -> Iterator[Tensor]:
+    """First and second halves, a few statistics at a time: float64 `(num_steps // 2, 2, num_chains, k)`.
+
+    The middle draw of an odd number is left out.
+    """
+    if chains.dim() < 2 or len(chains) < MIN_STEPS:
+        raise UserError(
+            f"chains have shape (num_steps, num_chains, *statistics) with at least {MIN_STEPS} steps, "
+            f"got {tuple(chains.shape)}"
+        )
+    num_steps, num_chains = chains.shape[:2]
+    half, k = num_steps // 2, max(1, CHUNK // (num_steps * num_chains))
+    for part in torch.split(chains.reshape(num_steps, num_chains, -1), k, dim=2):
+        yield torch.stack([part[:half], part[num_steps - half :]], 1).double()
+
+
+def _r_hat(x: Tensor) -> Tensor:
+    """Of `(n, m, k)`: m sequences of n draws of k statistics; `(k,)`."""
+    n = len(x)
+    moves = x - x[0]  # exactly zero in a sequence that is constant
+    within = moves.var(0).mean(0)
+    between = (x[0] + moves.mean(0)).var(0)
+    return ((n - 1) / n + between / within).sqrt()

@@ -1,0 +1,90 @@
+"""ACS, the automatic cyclical sampler: DMALA whose step size and balance repeat a cycle (Pynadath et al. 2024)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ebmlab.errors import UserError
+from ebmlab.samplers.discrete_langevin import DMALA
+
+
+def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
+    """max(high / 2 (cos(pi k / s) + 1), low) for k = 0, ..., s - 1 (Eq. 8), `(cycle_length,)`.
+
+    The paper prints Eq. 8 without the half and with the 1 outside the product; only so does it start at `high`.
+    """
+    values = [high / 2 * (math.cos(math.pi * k / cycle_length) + 1) for k in range(cycle_length)]
+    return torch.tensor([max(value, low) for value in values])
+
+
+class ACS(DMALA):
+    """Large steps that find modes, then smaller ones that explore them, each with its own balance (Alg. 1).
+
+    Step k has alpha and beta number k mod s, in both directions of its Metropolis ratio, so that every step of the
+    cycle leaves p invariant. The tunable buffers are `step_sizes` and `balances`, both `(s,)`; `ACSTuner` finds them.
+
+    Args:
+        alpha_max: step size of the first step of a cycle.
+        alpha_min: no step size is below it.
+        cycle_length: s; 8 or 20 in the paper.
+        beta_max: balance of the first step; 0.95 on RBMs, 0.8 to 0.9 elsewhere.
+        beta_min: no balance is below it. Before tuning the balances follow Eq. 8 as the step sizes do (Alg. 3).
+        step_sizes: all alpha of a cycle, in place of Eq. 8.
+        balances: all beta of a cycle, in place of Eq. 8.
+        precondition: as in `DMALA`.
+        window: as in `DMALA`.
+        stochastic: as in `DMALA`.
+    """
+
+    step_sizes: Tensor
+    balances: Tensor
+
+    def __init__(
+        self,
+        alpha_max: float = 60.0,
+        alpha_min: float = 0.05,
+        cycle_length: int = 20,
+        beta_max: float = 0.95,
+        beta_min: float = 0.5,
+        step_sizes: Sequence[float] | Tensor | None = None,
+        balances: Sequence[float] | Tensor | None = None,
+        precondition: Sequence[float] | Tensor | None = None,
+        window: int | None = None,
+        stochastic: bool = False,
+    ) -> None:
+        if cycle_length < 1:
+            raise UserError(f"ACS: cycle_length is {cycle_length}, but must be at least 1")
+        if not 0 < alpha_min <= alpha_max:
+            raise UserError(f"ACS: alpha_min is {alpha_min} and alpha_max {alpha_max}; need 0 < alpha_min <= alpha_max")
+        if not 0 <= beta_min <= beta_max <= 1:
+            raise UserError(f"ACS: beta_min is {beta_min} and beta_max {beta_max}; need 0 <= beta_min <= beta_max <= 1")
+        super().__init__(alpha_max, beta_max, precondition, window, stochastic)
+        del self.step_size, self.balance  # a cycle has one of each for every step
+        alphas = cyclical(alpha_max, alpha_min, cycle_length) if step_sizes is None else step_sizes
+        betas = cyclical(beta_max, beta_min, cycle_length) if balances is None else balances
+        dtype = torch.get_default_dtype()
+        alphas, betas = torch.as_tensor(alphas, dtype=dtype), torch.as_tensor(betas, dtype=dtype)
+        if alphas.dim() != 1 or alphas.shape != betas.shape or not len(alphas):
+            raise UserError(
+                f"ACS: step_sizes {tuple(alphas.shape)} and balances {tuple(betas.shape)} must be two lists of one "
+                f"length; give both, or one and a cycle_length that fits"
+            )
+        if not (alphas > 0).all() or not ((betas >= 0) & (betas <= 1)).all():
+            raise UserError("ACS: step_sizes must all be positive and balances all between 0 and 1")
+        self.register_buffer("step_sizes", alphas, persistent=False)
+        self.register_buffer("balances", betas, persistent=False)
+
+    def settings(self, k: int) -> tuple[Tensor, Tensor]:
+        k %= len(self.step_sizes)
+        return self.step_sizes[k], self.balances[k]
+
+    def with_schedule(self, step_sizes: Tensor, balances: Tensor) -> ACS:
+        """A copy of this sampler with another cycle; both `(s,)`, of any length s."""
+        new = copy.deepcopy(self)
+        new.step_sizes, new.balances = step_sizes.to(self.step_sizes), balances.to(self.balances)
+        return new

@@ -1,0 +1,182 @@
+"""The any-scale balanced sampler: a free balance, a quadratic model of f, and a Gaussian auxiliary variable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Categorical, Finite
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.base import Info
+from ebmlab.samplers.discrete_langevin import DMALA, GuidedState
+from ebmlab.samplers.factorised import Factorised, factorised
+
+Variant = Literal["first", "shift", "max", "trace", "diagonal"]
+VARIANTS = ("first", "shift", "max", "trace", "diagonal")
+
+
+@dataclass(kw_only=True)
+class AnyScaleState(GuidedState):
+    """x with the energy, the gradient and the auxiliary variable there.
+
+    Attributes:
+        noise: xi = u - A x, standard normal given x, `(B, d)`; drawn anew at every step.
+    """
+
+    noise: Tensor | None = None
+
+
+class AnyScale(DMALA):
+    """The AB samplers (Sun et al. 2023, Sec. 3): Metropolis proposals from a quadratic model of f = -E.
+
+    The model (Eq. 11)
+
+        q(y) = exp(alpha [(y - x)' grad f(x) + (y - x)' W (y - x) / 2] - |y - x|^2 / (2 sigma)) / normaliser
+
+    couples all coordinates, but not given u = A x + xi, with xi standard normal and A'A = alpha (W + D):
+    q(y | x, u) has drift alpha grad f(x) + A' xi and stiffness alpha D_ii + 1 / sigma (Eq. 14, whose printed form drops
+    terms). The pair (u, y) is proposed and accepted as one; the reverse move has xi' = xi + A (x - y). Exact whatever
+    W, D, sigma and alpha are; where f is quadratic with Hessian W, sigma infinite and alpha 1, it is Gibbs sampling of
+    (u, x), and no proposal is rejected.
+
+    Variants: `first` has W = 0: DMALA with a free alpha (AB-1st). `diagonal` has a diagonal W and needs no u. `shift`,
+    `max` and `trace` (AB-shift, AB-max, AB-trace) differ in the rule for D, which `AnyScaleTuner` applies (Alg. 1);
+    as long as W is unknown they act as `first`, like the paper's burn-in.
+
+    Args:
+        variant: one of the five.
+        step_size: sigma; tunable.
+        balance: alpha, in [0, 1]; tunable.
+        curvature: W, symmetric `(d, d)`, or its diagonal `(d,)` for `diagonal`.
+        diagonal: D, `(d,)`, such that W + D has no negative eigenvalue; for `shift`, `max` and `trace` only.
+    """
+
+    curvature: Tensor | None
+    diagonal: Tensor | None
+    root: Tensor | None  # (W + D)^(1/2); A is sqrt(alpha) times it
+
+    def __init__(
+        self,
+        variant: Variant = "trace",
+        step_size: float = 0.1,
+        balance: float = 0.5,
+        curvature: Sequence[float] | Sequence[Sequence[float]] | Tensor | None = None,
+        diagonal: Sequence[float] | Tensor | None = None,
+    ) -> None:
+        super().__init__(step_size, balance)
+        if variant not in VARIANTS:
+            raise UserError(f"AnyScale: variant is {variant!r}, but must be one of {', '.join(VARIANTS)}")
+        self.variant = variant
+        for name in ("curvature", "diagonal", "root"):
+            self.register_buffer(name, None, persistent=False)
+        self.set_curvature(_floats(curvature), _floats(diagonal))
+
+    def set_curvature(self, curvature: Tensor | None, diagonal: Tensor | None = None) -> None:
+        """Takes W and D as in the class's arguments; None forgets them."""
+        if curvature is None and diagonal is not None:
+            raise UserError("AnyScale: a diagonal needs the curvature that it belongs to")
+        if curvature is not None and self.variant == "first":
+            raise UserError("AnyScale: variant first has no curvature; name another variant, or leave curvature out")
+        if curvature is not None and (diagonal is None) != (self.variant == "diagonal"):
+            wrong = "no diagonal" if self.variant == "diagonal" else "a diagonal too (AnyScaleTuner finds both)"
+            raise UserError(f"AnyScale: variant {self.variant} with curvature takes {wrong}")
+        dims = 1 if self.variant == "diagonal" else 2
+        if curvature is not None and (curvature.dim() != dims or len(set(curvature.shape)) != 1):
+            right = "a vector" if dims == 1 else "a square matrix"
+            raise UserError(f"AnyScale: curvature has shape {tuple(curvature.shape)}, but must be {right}")
+        if curvature is not None and not torch.allclose(curvature, curvature.T if dims == 2 else curvature):
+            raise UserError("AnyScale: curvature must be finite, and symmetric where it is a matrix")
+        root = None
+        if curvature is not None and diagonal is not None:
+            if diagonal.shape != curvature.shape[:1]:
+                raise UserError(
+                    f"AnyScale: diagonal has shape {tuple(diagonal.shape)}, but curvature needs ({len(curvature)},)"
+                )
+            root = _square_root(curvature, diagonal)
+        self.curvature, self.diagonal, self.root = curvature, diagonal, root
+
+    def check(self, energy: Energy) -> None:
+        super().check(energy)
+        domain = energy.domain
+        assert isinstance(domain, Finite)
+        if isinstance(domain, Categorical) and self.variant != "first":
+            raise UserError(
+                f"AnyScale: variant {self.variant} samples Binary, Spin or Ordinal domains, but "
+                f"{type(energy).__name__} lives on {domain}; variant first samples it"
+            )
+        if self.curvature is not None and len(self.curvature) != domain.size:
+            raise UserError(
+                f"AnyScale: curvature has {len(self.curvature)} coordinates, but {domain} has {domain.size}"
+            )
+
+    @torch.no_grad()
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> AnyScaleState:
+        value, grad = energy.value_and_grad(x)
+        return AnyScaleState(x=x, energy=value, grad=grad)
+
+    def proposal(self, energy: Energy, state: Any) -> Factorised:
+        """q(. | x, u) at the state."""
+        if self.curvature is None:
+            return super().proposal(energy, state)
+        sigma, alpha = self.settings(state.num_steps)
+        assert isinstance(energy.domain, Finite)
+        drift = -alpha * state.grad
+        if self.root is None or self.diagonal is None:
+            stiffness = 1 / sigma - alpha * self.curvature.to(state.x)
+        else:
+            drift = drift + self._pull(state.noise).view_as(drift)
+            stiffness = 1 / sigma + alpha * self.diagonal.to(state.x)
+        return factorised(energy.domain, state.x, drift, stiffness.view(energy.domain.shape))
+
+    def propose(self, energy: Energy, state: Any) -> tuple[Tensor, Tensor]:
+        y, log_q = super().propose(energy, state)
+        return y, log_q + _log_normal(state.noise)
+
+    def log_proposal(self, energy: Energy, state: Any, y: Tensor) -> Tensor:
+        """Log q(u, y | x), up to a constant."""
+        return super().log_proposal(energy, state, y) + _log_normal(state.noise)
+
+    def arrive(self, energy: Energy, state: Any, y: Tensor) -> Any:
+        """The state at y with the same u."""
+        new: Any = super().arrive(energy, state, y)
+        if state.noise is None:
+            return new
+        return replace(new, noise=state.noise + self._pull((state.x - y).flatten(1)))
+
+    def step(self, energy: Energy, state: Any) -> tuple[Any, Info]:
+        noise = None if self.root is None else torch.randn_like(state.x.flatten(1))
+        return super().step(energy, replace(state, noise=noise))
+
+    def _pull(self, z: Tensor) -> Tensor:
+        """A z, which is A' z too: `(B, d)`."""
+        assert self.root is not None
+        pulled: Tensor = self.balance.sqrt() * (z @ self.root.to(z))
+        return pulled
+
+
+def _floats(values: Sequence[float] | Sequence[Sequence[float]] | Tensor | None) -> Tensor | None:
+    if values is None or (isinstance(values, Tensor) and values.is_floating_point()):
+        return values
+    return torch.as_tensor(values, dtype=torch.get_default_dtype())
+
+
+def _square_root(W: Tensor, D: Tensor) -> Tensor:
+    """(W + D)^(1/2), symmetric `(d, d)`, by eigendecomposition in float64."""
+    values, vectors = torch.linalg.eigh(W.double() + D.double().diag())
+    if not bool(values.min() >= -1e-5 * W.abs().max()):  # rounding aside; NaN fails too
+        raise UserError(
+            f"AnyScale: curvature plus diagonal must have no negative eigenvalue, but has {float(values.min()):.3g}; "
+            "enlarge diagonal"
+        )
+    root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    return root.to(W)
+
+
+def _log_normal(noise: Tensor | None) -> Tensor | float:
+    """Log density of the noise, `(B,)`, up to a constant."""
+    return 0.0 if noise is None else -noise.square().sum(1) / 2

@@ -1,0 +1,144 @@
+"""Blocks of coordinates: which to change, what they hold, and how to redraw them among the settings near a centre.
+
+On every finite domain a setting is a shift from another: what is added, modulo `num_values`, to a block's index form.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Binary, Finite, Spin
+from ebmlab.energies import Energy
+from ebmlab.noise import bernoulli, categorical
+from ebmlab.samplers.base import Info
+
+MAX_SETTINGS = 2**16
+_CHUNK = 2**22  # numbers held in materialised neighbours at a time
+_MANY = 1000  # coordinates per member above which a block is drawn member by member on CPU
+
+
+def ball_size(num_values: int, width: int, radius: int) -> int:
+    """How many settings of `width` coordinates differ from one of them in at most `radius` places."""
+    return sum(math.comb(width, k) * (num_values - 1) ** k for k in range(min(radius, width) + 1))
+
+
+@cache
+def ball(num_values: int, width: int, radius: int, device: torch.device) -> Tensor:
+    """The shifts `(K, width)` that change at most `radius` of `width` coordinates, the fewest changes first."""
+    shifts = []
+    for distance in range(min(radius, width) + 1):
+        for places in itertools.combinations(range(width), distance):
+            for values in itertools.product(range(1, num_values), repeat=distance):
+                at = dict(zip(places, values, strict=True))
+                shifts.append([at.get(i, 0) for i in range(width)])
+    with torch.inference_mode(False):
+        return torch.tensor(shifts, device=device)
+
+
+def uniform_index(like: Tensor, n: int | Tensor) -> Tensor:
+    """Uniform draws from 0, ..., n - 1 (0 where n is 0), int64, in the shape of `like`."""
+    return torch.rand_like(like).mul_(n).long()
+
+
+def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
+    """`width` different coordinates for each chain, uniformly, `(B, width)`."""
+    if width == 1:
+        return uniform_index(x.new_empty(len(x), 1), domain.size)
+    if x.device.type != "cpu" or len(x) * domain.size < _MANY * width:
+        return torch.rand_like(x.new_empty(len(x), domain.size)).topk(width, sorted=False).indices
+    tops = range(domain.size - width, domain.size)  # Floyd's way: a number for each member, not for each coordinate
+    uniform = torch.rand_like(x.new_empty(len(x), width))
+    block = torch.empty_like(uniform, dtype=torch.int64)
+    for k, top in enumerate(tops):
+        member = uniform[:, k].mul(top + 1).long()
+        taken = (block[:, :k] == member.unsqueeze(1)).any(1)
+        block[:, k] = member.masked_fill_(taken, top)
+    return block
+
+
+def values_at(domain: Finite, x: Tensor, block: Tensor) -> Tensor:
+    """Index form of the coordinates `block` `(B, X)` of x, `(B, X)`."""
+    flat = domain.flat(x)
+    return domain.to_index(torch.take_along_dim(flat, block.view(*block.shape, *[1] * (flat.dim() - 2)), 1))
+
+
+def place(domain: Finite, x: Tensor, block: Tensor, settings: Tensor) -> Tensor:
+    """Copies of x with the coordinates `block` `(B, X)` at the values numbered `settings` `(B, K, X)`.
+
+    Returns:
+        `(B * K, *event)`, the settings of a chain one after the other.
+    """
+    flat = domain.flat(x).unsqueeze(1)
+    values = domain.from_index(settings).to(x.dtype)
+    index = block.view(len(x), 1, -1, *[1] * (values.dim() - 3)).expand_as(values)
+    copies = flat.repeat(1, settings.shape[1], *[1] * (flat.dim() - 2))
+    return copies.scatter_(2, index, values).view(-1, *x.shape[1:])
+
+
+def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -> Tensor:
+    """E(x with one coordinate changed) - E(x), for every other value of that coordinate.
+
+    Args:
+        energy: an energy on a finite domain.
+        x: states, `(B, *event)`.
+        index: which coordinates, `(B, k)`; all of them when None.
+
+    Returns:
+        `(B, k, num_values - 1)`: of the shifts 1, ..., num_values - 1.
+    """
+    domain = energy.domain
+    if isinstance(domain, Binary | Spin):
+        return energy.flip_differences(x, index).unsqueeze(-1)
+    assert isinstance(domain, Finite)
+    values = domain.to_index(x).flatten(1) if index is None else values_at(domain, x, index)
+    others = (values.unsqueeze(-1) + torch.arange(1, domain.num_values, device=x.device)) % domain.num_values
+    return energy.value_differences(x, index).gather(-1, others)
+
+
+def draw(energies: Tensor) -> Tensor:
+    """An index of the last axis with probability proportional to exp(-energies), int64."""
+    if energies.shape[-1] == 2:
+        return bernoulli(energies[..., 0] - energies[..., 1]).long()
+    return categorical((-energies).log_softmax(-1))
+
+
+def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tensor | None = None) -> tuple[Tensor, Info]:
+    """Draws the coordinates `block` from p( . | all others), restricted to the given shifts from a centre.
+
+    Shifts that change one coordinate at most go by the energy's own differences; others are materialised.
+
+    Args:
+        energy: an energy on a finite domain.
+        x: states, `(B, *event)`.
+        block: coordinates, `(B, X)`.
+        shifts: a `ball`, `(K, X)`.
+        away: of the centre from x_block, `(B, X)`; x_block itself when None.
+
+    Returns:
+        The new x, and its `Info`. Acceptances are 1; they are NaN where an energy is NaN, and there x stays.
+    """
+    domain = energy.domain
+    assert isinstance(domain, Finite)
+    centre = old = values_at(domain, x, block)
+    at = x
+    if away is not None:
+        centre = (old + away) % domain.num_values
+        at = place(domain, x, block, centre.unsqueeze(1))
+    settings = (centre.unsqueeze(1) + shifts) % domain.num_values
+    if len(shifts) == ball_size(domain.num_values, block.shape[1], 1):
+        changes = change_differences(energy, at, block).flatten(1)
+        energies = torch.cat([changes.new_zeros(len(x), 1), changes], 1)
+    else:
+        chunks = settings.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
+        energies = torch.cat([energy(place(domain, x, block, part)).view(len(x), -1) for part in chunks], 1)
+    chosen = torch.take_along_dim(settings, draw(energies).view(-1, 1, 1), 1)
+    broken = energies.isnan().any(1, keepdim=True)
+    new = torch.where(broken, old, chosen.squeeze(1))
+    acceptance = x.new_ones(len(x)).masked_fill_(broken.squeeze(1), torch.nan)
+    hops = (new != old).sum(1).to(x.dtype)
+    return place(domain, x, block, new.unsqueeze(1)), Info(acceptance, hops, float(len(shifts)))

@@ -1,0 +1,93 @@
+"""Stein variational gradient descent on a continuous relaxation of a two-valued domain (Han et al. 2020)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Binary, Spin
+from ebmlab.energies import Energy
+from ebmlab.samplers.base import Info, Sampler, State
+from ebmlab.samplers.relaxed_mala import check_relaxation, harden, lift, soften
+
+
+@dataclass(kw_only=True)
+class ParticleState(State):
+    """x = `harden`(z).
+
+    Attributes:
+        z: `(B, *event)`.
+    """
+
+    z: Tensor
+
+
+class DiscreteSVGD(Sampler):
+    """Particles that approximate p together: a baseline, not a Markov chain.
+
+    The batch is one set of B particles: this is the one sampler whose chains interact, so that what it returns for a
+    chain depends on which and how many others share the batch. After the start it is deterministic. It is not
+    exact, not even in the limit of many steps: B particles minimise a discrepancy to the law N(z; 0, I) 2^d p(sign z).
+    One particle alone climbs to a mode of the smooth stand-in.
+
+    Gradient-free SVGD: the score s(z) is that of the stand-in rho(z) = N(z; 0, I) exp(-E(tanh(z / T))), and particles
+    weigh w_j = rho / p, normalised, that is softmax of E(sign z_j) - E(tanh(z_j / T)):
+
+        z_i += step_size * sum over j of w_j (k(z_j, z_i) s(z_j) + grad_(z_j) k(z_j, z_i))
+
+    with k(z, z') = exp(-|z - z'|^2 / h), h = median of |z_i - z_j|^2 / log(B + 1). No coordinate moves by more than
+    one unit a step, whatever the energy's scale. A step costs two evaluations, one of them off the domain. The
+    tunable buffer is `step_size`.
+
+    Args:
+        step_size: of the update.
+        temperature: T of the relaxation.
+    """
+
+    domains = (Binary, Spin)
+    step_size: Tensor
+
+    def __init__(self, step_size: float, temperature: float = 1.0) -> None:
+        super().__init__()
+        check_relaxation("DiscreteSVGD", step_size, temperature)
+        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
+        self.temperature = temperature
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    @torch.no_grad()
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> ParticleState:
+        return ParticleState(x=x, z=lift(x))
+
+    @torch.no_grad()
+    def step(self, energy: Energy, state: ParticleState) -> tuple[ParticleState, Info]:
+        soft, slope = soften(energy.domain, state.z, self.temperature)
+        smooth, grad = energy.value_and_grad(soft)
+        weights = (energy(state.x) - smooth).softmax(0)
+        score = -state.z - grad * slope
+        move = stein_direction(state.z.flatten(1), score.flatten(1), weights).view_as(state.z)
+        z = state.z + (self.step_size * move).clamp(-1, 1)
+        x = harden(energy.domain, z)
+        new = replace(state, x=x, z=z, num_steps=state.num_steps + 1)
+        return new, Info(x.new_ones(len(x)), energy.domain.hops(x, state.x), 2.0)
+
+
+def stein_direction(z: Tensor, score: Tensor, weights: Tensor) -> Tensor:
+    """Sum over j of w_j (k(z_j, z_i) s_j + grad_(z_j) k(z_j, z_i)), `(B, d)`.
+
+    Args:
+        z: particles, `(B, d)`.
+        score: s, `(B, d)`.
+        weights: w, `(B,)`, summing to 1.
+    """
+    distances = torch.cdist(z, z).square()
+    width = distances.median() / math.log(len(z) + 1)
+    width = width.where(width > 0, 1.0)  # one particle, or most of them in one place
+    kernel = (-distances / width).exp() * weights
+    repulsion = z * kernel.sum(1, keepdim=True) - kernel @ z
+    return kernel @ score + 2 / width * repulsion

@@ -1,0 +1,113 @@
+"""Metropolis with blind proposals: the random-walk baseline of the discrete samplers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.base import EnergyState
+from ebmlab.samplers.blocks import place, random_block, uniform_index, values_at
+from ebmlab.samplers.metropolis import MetropolisSampler
+
+
+class RandomWalk(MetropolisSampler):
+    """Random-walk Metropolis (Metropolis et al. 1953; RWM in Sun et al. 2023): the gradient is never evaluated.
+
+    Some coordinates change to other values, each uniformly chosen. With an even fixed number of flips on a two-valued
+    domain the number of ones keeps its parity, so that half of the space is never seen; an odd number changes the
+    parity with every acceptance, so that a nearly flat law is reached only in the average over steps.
+
+    Args:
+        num_flips: how many coordinates change, chosen uniformly.
+        probability: with which each coordinate changes, independently, instead of a fixed number (tunable buffer).
+        window: change only to values within this distance; Ordinal domains only.
+    """
+
+    domains = (Binary, Spin, Ordinal, Categorical)
+    probability: Tensor | None
+
+    def __init__(self, num_flips: int = 1, probability: float | None = None, window: int | None = None) -> None:
+        super().__init__()
+        if num_flips < 1:
+            raise UserError(f"RandomWalk: num_flips is {num_flips}, but must be at least 1")
+        if probability is not None and not 0 < probability <= 1:
+            raise UserError(f"RandomWalk: probability is {probability}, but must be above 0 and at most 1")
+        if window is not None and window < 1:
+            raise UserError(f"RandomWalk: window is {window}, but must be at least 1, or null for all values")
+        setting = None if probability is None else torch.tensor(float(probability))
+        self.register_buffer("probability", setting, persistent=False)
+        self.num_flips = num_flips
+        self.window = window
+
+    def check(self, energy: Energy) -> None:
+        super().check(energy)
+        domain = energy.domain
+        assert isinstance(domain, Finite)
+        if self.probability is None and self.num_flips > domain.size:
+            raise UserError(f"RandomWalk: num_flips is {self.num_flips}, but {domain} has {domain.size} coordinates")
+        if self.window is not None and not isinstance(domain, Ordinal):
+            raise UserError(f"RandomWalk: a window needs an Ordinal domain, but {type(energy).__name__} is on {domain}")
+
+    @torch.no_grad()
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> EnergyState:
+        return EnergyState(x=x, energy=energy(x))
+
+    def propose(self, energy: Energy, state: EnergyState) -> tuple[Tensor, Tensor]:
+        domain, x = energy.domain, state.x
+        assert isinstance(domain, Finite)
+        if self.probability is None or domain.num_values == 1:
+            block = random_block(domain, x, self._fixed_number(domain))
+            y = place(domain, x, block, self._other(domain, values_at(domain, x, block), x).unsqueeze(1))
+            number = x.new_full((len(x),), block.shape[1])
+        else:
+            old = domain.to_index(x).flatten(1)
+            changes = torch.rand_like(x.new_empty(old.shape)) < self.probability
+            y = domain.from_index(torch.where(changes, self._other(domain, old, x), old)).to(x.dtype).view_as(x)
+            number = changes.sum(1).to(x.dtype)
+        return y, self._log_density(domain, x, y, number)
+
+    def log_proposal(self, energy: Energy, state: EnergyState, y: Tensor) -> Tensor:
+        assert isinstance(energy.domain, Finite)
+        return self._log_density(energy.domain, state.x, y, energy.domain.hops(y, state.x))
+
+    def _log_density(self, domain: Finite, x: Tensor, y: Tensor, number: Tensor) -> Tensor:
+        """Log q(y | x) `(B,)`: of the choice of the `number` `(B,)` coordinates that change, and of their values."""
+        if self.probability is None or domain.num_values == 1:
+            fixed = self._fixed_number(domain)
+            log_q = torch.full_like(number, -math.log(math.comb(domain.size, fixed)))
+            log_q = log_q.masked_fill(number != fixed, -torch.inf)
+        else:
+            p = self.probability.to(x.dtype)
+            log_q = torch.xlogy(number, p) + torch.xlogy(domain.size - number, 1 - p)
+        if self.window is None:
+            return log_q - number * math.log(max(domain.num_values - 1, 1))
+        moved = (y - x).flatten(1)
+        low, high = self._reach(domain, x.flatten(1))
+        log_q = log_q - (high - low).log().where(moved != 0, 0).sum(1)
+        return log_q.masked_fill((moved.abs() > self.window).any(1), -torch.inf)
+
+    def arrive(self, energy: Energy, state: EnergyState, y: Tensor) -> EnergyState:
+        return replace(state, x=y, energy=energy(y))
+
+    def _fixed_number(self, domain: Finite) -> int:
+        """How many coordinates change; none can where there is but one value."""
+        return self.num_flips if domain.num_values > 1 else 0
+
+    def _reach(self, domain: Finite, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The lowest and the highest number that each value can change to."""
+        reach = domain.num_values - 1 if self.window is None else self.window
+        return (values - reach).clamp(min=0), (values + reach).clamp(max=domain.num_values - 1)
+
+    def _other(self, domain: Finite, values: Tensor, x: Tensor) -> Tensor:
+        """A uniformly chosen other value in reach of each, in index form."""
+        if domain.num_values == 2:
+            return 1 - values
+        low, high = self._reach(domain, values)
+        drawn = low + uniform_index(x.new_empty(values.shape), high - low)
+        return drawn + (drawn >= values)

@@ -1,0 +1,139 @@
+"""Parallel tempering around any kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Domain
+from ebmlab.energies import Energy
+from ebmlab.energies.tempered import Tempering, tempered
+from ebmlab.errors import UserError
+from ebmlab.samplers.base import Info, Sampler, State
+from ebmlab.samplers.metropolis import metropolis
+
+
+@dataclass(kw_only=True)
+class TemperedState(State):
+    """The chains and all their replicas; x is where the replicas at beta = 1 are.
+
+    Attributes:
+        replicas: the kernel's state over B * K rows, chain by chain, coldest replica first.
+        swap_rates: acceptance of swaps between neighbours on the ladder, `(K - 1,)`, over chains and `rounds`.
+        rounds: how many rounds of swaps these averages span.
+        num_steps_planned: the length of the chain, where it was given.
+    """
+
+    replicas: State
+    swap_rates: Tensor
+    rounds: int = 0
+    num_steps_planned: int | None = None
+
+
+class Tempered(Sampler):
+    """Replica exchange (Hukushima & Nemoto 1996): K replicas of every chain, one at each rung of a temperature ladder.
+
+    All replicas step together, as one batch of the kernel. Then neighbours on the ladder, alternately (1, 2), (3, 4),
+    ... and (2, 3), (4, 5), ..., swap states with probability min(1, exp((b_i - b_j) (E(x_i) - E(x_j)))). A bipartite
+    energy is tempered jointly: F_b(v) = -log of the sum over h of exp(-b E(v, h)) takes the place of b E(v).
+
+    Args:
+        kernel: the sampler that moves each replica.
+        betas: the ladder, from 1 down; geometric from 1 to 0.1 where it is not given. Tunable (`SwapRate`).
+        num_temperatures: K, where `betas` is not given.
+        swap_every: steps from one round of swaps to the next.
+    """
+
+    domains = (Domain,)
+    betas: Tensor
+
+    def __init__(
+        self, kernel: Sampler, betas: Sequence[float] | None = None, num_temperatures: int = 8, swap_every: int = 1
+    ) -> None:
+        super().__init__()
+        if num_temperatures < 1 or swap_every < 1:
+            raise UserError(
+                f"Tempered: num_temperatures is {num_temperatures} and swap_every {swap_every}; both must be at least 1"
+            )
+        ladder = torch.logspace(0, -1, num_temperatures) if betas is None else torch.tensor([float(b) for b in betas])
+        if len(ladder) == 0 or ladder[0] != 1 or not (ladder > 0).all() or not (ladder.diff() < 0).all():
+            raise UserError(f"Tempered: betas are {betas}, but must start at 1 and fall, all of them positive")
+        self.kernel = kernel
+        self.swap_every = swap_every
+        self.register_buffer("betas", ladder, persistent=False)
+
+    @property
+    def exact(self) -> bool:
+        return self.kernel.exact
+
+    def check(self, energy: Energy) -> None:
+        self.kernel.check(energy)
+        self.kernel.check(tempered(energy, self.betas))  # what the kernel will meet
+
+    @torch.no_grad()
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> TemperedState:
+        """All replicas of a chain start at its x."""
+        return self.start(energy, x.unsqueeze(1).expand(-1, len(self.betas), *x.shape[1:]), num_steps)
+
+    @torch.no_grad()
+    def start(self, energy: Energy, replicas: Tensor, num_steps: int | None = None) -> TemperedState:
+        """The state whose replicas are at `(B, K, *event)`."""
+        rows = replicas.flatten(0, 1)
+        state = self.kernel.init(self.ladder(energy, rows), rows, num_steps)
+        return TemperedState(
+            x=replicas[:, 0],
+            replicas=state,
+            swap_rates=self.betas.new_zeros(len(self.betas) - 1),
+            num_steps_planned=num_steps,
+        )
+
+    @torch.no_grad()
+    def step(self, energy: Energy, state: TemperedState) -> tuple[TemperedState, Info]:
+        chains, k = len(state.x), state.num_steps + 1
+        replicas, info = self.kernel.step(self.ladder(energy, state.replicas.x), state.replicas)
+        new = replace(state, replicas=replicas)
+        evaluations = info.evaluations
+        if k % self.swap_every == 0 and len(self.betas) > 1:
+            new = self._swap(energy, new)
+            evaluations += 2  # the energies that decide, and what the kernel caches at the new places
+        x = new.replicas.x.view(chains, -1, *state.x.shape[1:])[:, 0]
+        acceptance = info.acceptance.view(chains, -1)[:, 0]
+        new = replace(new, x=x, num_steps=k)
+        return new, Info(acceptance, energy.domain.hops(x, state.x), evaluations * len(self.betas))
+
+    def ladder(self, energy: Energy, rows: Tensor) -> Tempering:
+        """The energy of B * K replicas, each at its own temperature."""
+        return tempered(energy, self.betas.to(rows).repeat(len(rows) // len(self.betas)))
+
+    def refresh(self, energy: Energy, state: TemperedState, rows: Tensor) -> TemperedState:
+        """The state with its replicas at `rows` `(B * K, *event)`, and what the kernel caches computed anew."""
+        replicas = self.kernel.init(self.ladder(energy, rows), rows, state.num_steps_planned)
+        return replace(state, replicas=replace(replicas, num_steps=state.replicas.num_steps))
+
+    def _swap(self, energy: Energy, state: TemperedState) -> TemperedState:
+        """One round: every other pair of neighbours on the ladder."""
+        rows, chains, rungs = state.replicas.x, len(state.x), len(self.betas)
+        upper = torch.arange(state.rounds % min(2, rungs - 1), rungs - 1, 2, device=rows.device)
+        lower = upper + 1
+        partner = torch.arange(rungs, device=rows.device)
+        partner[upper], partner[lower] = lower, upper
+
+        betas = self.betas.to(rows)
+        own_and_other = torch.stack([betas, betas[partner]], 1).repeat(chains, 1)
+        own, other = self.ladder(energy, rows).energies_at(rows, own_and_other).view(chains, rungs, 2).unbind(2)
+        gain = own - other
+        accepted, probability = metropolis(gain[:, upper] + gain[:, lower])
+
+        source = torch.arange(rungs, device=rows.device).repeat(chains, 1)
+        source[:, upper] = torch.where(accepted, lower, upper)
+        source[:, lower] = torch.where(accepted, upper, lower)
+        source = source + rungs * torch.arange(chains, device=rows.device).unsqueeze(1)
+
+        rates = state.swap_rates.clone()
+        turn = state.rounds // min(2, rungs - 1) + 1  # each pair's turn comes every other round
+        rates[upper] += (probability.mean(0).to(rates) - rates[upper]) / turn
+        state = replace(state, swap_rates=rates, rounds=state.rounds + 1)
+        return self.refresh(energy, state, rows[source.flatten()])

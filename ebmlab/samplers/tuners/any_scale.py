@@ -1,0 +1,63 @@
+"""The tuner of the any-scale balanced samplers: sigma and alpha, then the curvature, then sigma and alpha again."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Finite
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.any_scale import AnyScale
+from ebmlab.samplers.base import Sampler
+from ebmlab.samplers.tuners.base import Tuner
+from ebmlab.samplers.tuners.curvature import GradientDifferences, diagonal_max, diagonal_shift, diagonal_trace
+from ebmlab.samplers.tuners.jump_distance import JumpDistance
+
+DIAGONALS = {"shift": diagonal_shift, "max": diagonal_max, "trace": diagonal_trace}
+
+
+class AnyScaleTuner(Tuner):
+    """The whole adaptation of an `AnyScale` sampler (Sun et al. 2023, Alg. 1).
+
+    Half of the steps search sigma and alpha with W = D = 0, while the chains' moves are collected; W follows from them
+    by least squares and D by the sampler's variant; the other half searches again. Variant `first` has no W: all steps
+    search.
+
+    Args:
+        search: how sigma and alpha are searched; `JumpDistance()` when None.
+    """
+
+    def __init__(self, search: JumpDistance | None = None) -> None:
+        self.search = JumpDistance() if search is None else search
+
+    def check(self, sampler: Sampler) -> None:
+        if not isinstance(sampler, AnyScale):
+            raise UserError(f"AnyScaleTuner tunes AnyScale samplers, not {type(sampler).__name__}; JumpDistance may")
+        self.search.check(sampler)
+
+    @torch.no_grad()
+    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
+        self.check(sampler)
+        assert isinstance(sampler, AnyScale) and isinstance(energy.domain, Finite)
+        if sampler.variant == "first":
+            return self.search.tune(sampler, energy, x, num_steps)
+        sampler = copy.deepcopy(sampler)
+        sampler.set_curvature(None)
+        sampler.check(energy)
+        pairs = GradientDifferences(energy.domain.size, x.device)
+
+        def observe(before: Any, after: Any) -> None:
+            pairs.add(after.x - before.x, before.grad - after.grad)  # f = -E
+
+        state = self.search.search(sampler, energy, sampler.init(energy, x), num_steps // 2, observe)
+        W = pairs.curvature().to(x)
+        if sampler.variant == "diagonal":
+            sampler.set_curvature(W.diagonal().clone())
+        else:
+            sampler.set_curvature(W, DIAGONALS[sampler.variant](W))
+        state = self.search.search(sampler, energy, state, num_steps - num_steps // 2)
+        return sampler, state.x

@@ -1,0 +1,119 @@
+"""Coordinate search for the settings that make chains jump furthest."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Categorical, Domain
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.base import Sampler
+from ebmlab.samplers.tuners.base import Tuner
+
+LARGEST = {"balance": 1.0}  # beyond its range no probe goes
+
+Observer = Callable[[Any, Any], None]
+
+
+class JumpDistance(Tuner):
+    """Moves one setting p at a time to whichever of p, p (1 + rate) and p (1 - rate) jumps furthest.
+
+    That is the mean L1 distance of a step (hops on a Categorical domain) over the chains and `window` steps (Sun et al.
+    2023, Alg. 3 and 4). A tie goes upwards, as in the paper: chains that stand still need a larger step. Unlike Alg. 3,
+    a setting is probed with the others as just updated. A budget too short for one round of all settings shortens the
+    window; steps that no whole probe fits into are run with the settings found.
+
+    Args:
+        rate: gamma, the relative change that is probed.
+        decay: beta; a round that moves nothing multiplies the rate by it.
+        window: N, steps a probe; one chain needs about 100, many chains fewer.
+        parameters: the sampler's scalar buffers to tune, in this order.
+    """
+
+    def __init__(
+        self,
+        rate: float = 0.2,
+        decay: float = 0.9,
+        window: int = 100,
+        parameters: Sequence[str] = ("step_size", "balance"),
+    ) -> None:
+        if not 0 < rate < 1:
+            raise UserError(f"JumpDistance: rate is {rate}, but must be between 0 and 1")
+        if not 0 < decay <= 1:
+            raise UserError(f"JumpDistance: decay is {decay}, but must be in (0, 1]")
+        if window < 1:
+            raise UserError(f"JumpDistance: window is {window}, but must be at least 1 step")
+        if not parameters:
+            raise UserError("JumpDistance: parameters is empty, but must name what to tune")
+        self.rate, self.decay, self.window, self.parameters = rate, decay, window, tuple(parameters)
+
+    def check(self, sampler: Sampler) -> None:
+        scalars = {name for name, value in sampler.named_buffers(recurse=False) if value.dim() == 0}
+        for name in self.parameters:
+            if name not in scalars:
+                known = ", ".join(sorted(scalars)) or "none"
+                raise UserError(f"JumpDistance cannot tune {name} of {type(sampler).__name__}; its settings: {known}")
+
+    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
+        self.check(sampler)
+        sampler.check(energy)
+        sampler = copy.deepcopy(sampler)
+        state = self.search(sampler, energy, sampler.init(energy, x), num_steps)
+        return sampler, state.x
+
+    def search(
+        self, sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None = None
+    ) -> Any:
+        """Tunes `sampler` in place from `state`; `observe(before, after)` sees every step. Returns the last state."""
+        window = max(1, min(self.window, num_steps // (3 * len(self.parameters))))
+        rate, moved = self.rate, False
+        num_blocks, rest = divmod(num_steps, 3 * window)
+        for block in range(num_blocks):
+            name = self.parameters[block % len(self.parameters)]
+            here = getattr(sampler, name)
+            probes = [here, here * (1 + rate), here * (1 - rate)]
+            probes = [p.clamp(max=LARGEST[name]) for p in probes] if name in LARGEST else probes
+            jumps = []
+            for value in probes:
+                setattr(sampler, name, value)
+                state, jump = _run(sampler, energy, state, window, observe)
+                jumps.append(jump)
+            best = probes[_furthest(jumps)]
+            setattr(sampler, name, best)
+            moved = moved or bool(best != here)
+            if name == self.parameters[-1]:
+                rate, moved = (rate if moved else rate * self.decay), False
+        state, _ = _run(sampler, energy, state, rest, observe)
+        return state
+
+
+def _furthest(jumps: Sequence[float]) -> int:
+    """Which of (stay, up, down) to take."""
+    stay, up, down = jumps
+    if up >= max(stay, down):
+        return 1
+    return 2 if down > stay else 0
+
+
+def _run(sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None) -> tuple[Any, float]:
+    """The state after `num_steps`, and the distance that a step jumped on average over steps and chains."""
+    total = torch.zeros((), dtype=torch.float64, device=state.x.device)
+    for _ in range(num_steps):
+        before = state
+        state, _ = sampler.step(energy, before)
+        total += jump_distance(energy.domain, state.x, before.x).mean(dtype=torch.float64)
+        if observe is not None:
+            observe(before, state)
+    return state, float(total)
+
+
+def jump_distance(domain: Domain, new: Tensor, old: Tensor) -> Tensor:
+    """L1 distance between states, `(B,)`; on a Categorical domain the number of coordinates that differ."""
+    if isinstance(domain, Categorical):
+        return domain.hops(new, old)
+    return (new - old).abs().flatten(1).sum(1)

@@ -1,0 +1,59 @@
+"""A ladder of temperatures on which all neighbours swap equally often."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.base import Sampler
+from ebmlab.samplers.tempered import Tempered
+from ebmlab.samplers.tuners.base import Tuner
+
+NARROWEST, WIDEST = 1e-4, 20.0  # of a gap, and of all together: betas differ in float32, and the last is no zero
+
+
+class SwapRate(Tuner):
+    """Moves the rungs of `Tempered` until neighbours swap at the target rate (Miasojedow et al. 2013).
+
+    Robbins-Monro on the log of the gaps log b_k - log b_(k+1): a pair that swaps too often moves apart. The first rung
+    stays at 1. Gaps stop growing where their sum could exceed 20.
+
+    Args:
+        target: the wanted acceptance of swaps.
+    """
+
+    def __init__(self, target: float = 0.234) -> None:
+        if not 0 < target < 1:
+            raise UserError(f"SwapRate: target is {target}, but must be between 0 and 1")
+        self.target = target
+
+    def check(self, sampler: Sampler) -> None:
+        if not isinstance(sampler, Tempered):
+            raise UserError(f"SwapRate tunes the ladder of Tempered, but {type(sampler).__name__} has none")
+        if len(sampler.betas) < 2:
+            raise UserError("SwapRate: Tempered has one temperature; swaps need at least two")
+
+    @torch.no_grad()
+    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
+        self.check(sampler)
+        tuned = copy.deepcopy(sampler)
+        assert isinstance(tuned, Tempered)
+        tuned.check(energy)
+        pairs = len(tuned.betas) - 1
+        gaps = -tuned.betas.log().diff()
+        state = tuned.init(energy, x, num_steps)
+        every = tuned.swap_every * min(2, pairs)  # by then every pair has had its turn
+        for k in range(1, num_steps + 1):
+            state, _ = tuned.step(energy, state)
+            if k % every == 0:
+                gain = (k // every) ** -0.6
+                gaps = (gaps * (gain * (state.swap_rates - self.target)).exp()).clamp(NARROWEST, WIDEST / pairs)
+                tuned.betas[1:] = (-gaps.cumsum(0)).exp()
+                state = replace(state, swap_rates=torch.zeros_like(gaps), rounds=0)
+                state = tuned.refresh(energy, state, state.replicas.x)
+        return tuned, state.x

@@ -1,0 +1,78 @@
+"""A step size that is accepted as often as one wants."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.base import Sampler
+from ebmlab.samplers.tuners.base import Tuner
+
+_LIMITS = {"probability": (1e-6, 1 - 1e-6)}
+_WIDE = (1e-8, 1e8)
+
+
+@dataclass(frozen=True)
+class TargetAcceptance(Tuner):
+    """Robbins and Monro's (1951) search on log(parameter): after window t it moves by gain t^-0.6 times the excess.
+
+    The excess is (acceptance - rate) / (rate (1 - rate)), acceptance the mean over chains and the steps of a window.
+    The frozen value is the mean of the logarithm over the later half of the windows (Polyak and Juditsky 1992). A
+    parameter with several entries is scaled as a whole. Each window calls the sampler's `init`, which may cache the
+    parameter, and costs what that costs.
+
+    Args:
+        rate: the acceptance wanted: 0.574 is best for locally balanced proposals, 0.234 for random walks (Sun et al.
+            2022).
+        parameter: the sampler's buffer to tune; acceptance must fall as it grows. A `probability` stays below 1.
+        window: steps between two changes; a window starts a sampler's schedule anew, so give ACS whole cycles.
+        gain: of the first change.
+    """
+
+    rate: float = 0.574
+    parameter: str = "step_size"
+    window: int = 5
+    gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < 1:
+            raise UserError(f"TargetAcceptance: rate is {self.rate}, but must be an acceptance between 0 and 1")
+        if self.window < 1 or not self.gain > 0:
+            raise UserError(
+                f"TargetAcceptance: window is {self.window} and gain {self.gain}; need a window of at least 1 step and "
+                f"a positive gain"
+            )
+
+    def check(self, sampler: Sampler) -> None:
+        name, buffers = type(sampler).__name__, dict(sampler.named_buffers())
+        if self.parameter not in buffers:
+            known = ", ".join(buffers) or "nothing"
+            raise UserError(f"TargetAcceptance: {name} has no {self.parameter} to tune; it has {known}")
+        if not sampler.exact:
+            raise UserError(f"TargetAcceptance: this {name} takes proposals without a Metropolis decision")
+
+    @torch.no_grad()
+    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
+        self.check(sampler)
+        if num_steps < 1:
+            raise UserError(f"TargetAcceptance: num_steps is {num_steps}, but tuning takes at least 1")
+        sampler = copy.deepcopy(sampler)
+        low, high = (math.log(limit) for limit in _LIMITS.get(self.parameter, _WIDE))
+        log = getattr(sampler, self.parameter).log().clamp(low, high)
+        total, num_windows = torch.zeros_like(log), math.ceil(num_steps / self.window)
+        for t in range(num_windows):
+            x, info = sampler.sample(energy, x, min(self.window, num_steps - t * self.window))
+            acceptance = info.acceptance.nan_to_num(0.0).mean()  # a NaN energy was rejected
+            excess = (acceptance - self.rate) / (self.rate * (1 - self.rate))
+            log = (log + self.gain * (t + 1) ** -0.6 * excess.to(log)).clamp(low, high)
+            setattr(sampler, self.parameter, log.exp())
+            if t >= num_windows // 2:
+                total = total + log
+        setattr(sampler, self.parameter, (total / (num_windows - num_windows // 2)).exp())
+        return sampler, x

@@ -1,0 +1,31 @@
+"""Studies of samplers on a target: what `python -m ebmlab sample` runs."""
+
+from ebmlab.studies.bayesian_net import Prediction
+from ebmlab.studies.histogram import Histogram2D
+from ebmlab.studies.images import Images
+from ebmlab.studies.law import LawDistance
+from ebmlab.studies.means import MeanError
+from ebmlab.studies.measures import Measure
+from ebmlab.studies.mmd import LogMMD
+from ebmlab.studies.starts import FromMode, FromPoint, FromReference, Start
+from ebmlab.studies.study import Contender, Study
+from ebmlab.studies.text import Sentences
+from ebmlab.studies.trained import trained_energy
+
+__all__ = [
+    "Contender",
+    "FromMode",
+    "FromPoint",
+    "FromReference",
+    "Histogram2D",
+    "Images",
+    "LawDistance",
+    "LogMMD",
+    "MeanError",
+    "Measure",
+    "Prediction",
+    "Sentences",
+    "Start",
+    "Study",
+    "trained_energy",
+]

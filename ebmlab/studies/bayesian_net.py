@@ -1,0 +1,34 @@
+"""What a binary Bayesian network predicts while its weights are sampled."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ebmlab.energies import BinaryNetPosterior, Energy
+from ebmlab.errors import UserError
+from ebmlab.studies.measures import Measure
+
+
+class Prediction(Measure):
+    """Training log-likelihood and test RMSE of a `BinaryNetPosterior`'s networks (Zhang et al. 2022, Table 2)."""
+
+    label = "training log-likelihood"
+
+    def prepare(self, energy: Energy) -> None:
+        if not isinstance(energy, BinaryNetPosterior):
+            raise UserError(f"Prediction needs a BinaryNetPosterior, not a {type(energy).__name__}")
+        self._energy = energy
+
+    def update(self, x: Tensor) -> None:
+        self._x = x
+
+    def value(self) -> float:
+        return float(self._energy.log_likelihood(self._x).mean())
+
+    def summary(self) -> dict[str, float]:
+        likelihood = self._energy.log_likelihood(self._x)
+        return {
+            "train_log_likelihood": float(likelihood.mean()),
+            "train_log_likelihood_std": float(likelihood.std()),
+            "test_rmse": float(self._energy.test_rmse(self._x)),
+        }

@@ -1,0 +1,96 @@
+"""`python -m ebmlab sample`: runs a study from a config, and writes its table and pictures."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ActionConfigFile, Namespace
+from lightning_fabric import Fabric
+from pytorch_lightning.loggers import WandbLogger
+
+from ebmlab.errors import UserError
+from ebmlab.loggers import WandbMode, git_commit, make_loggers
+from ebmlab.run_folder import CONFIG, RUNS, config_name, new_run
+from ebmlab.studies.plots import write_pictures
+from ebmlab.studies.race import Result
+from ebmlab.studies.report import write_tables
+from ebmlab.studies.study import Study
+
+
+def sample(args: list[str], parser: Any) -> None:
+    """Runs the study that `args` describe.
+
+    Args:
+        args: the command line without the word `sample`.
+        parser: an empty one that says errors in one line.
+
+    Raises:
+        UserError: bad settings, or a run folder in use.
+    """
+    parser.add_argument("-c", "--config", action=ActionConfigFile, help="A config: configs/sampling/NAME.yaml.")
+    parser.add_class_arguments(Study)
+    parser.add_argument("--name", type=str | None, default=None, help="Name of the run's folder. Default: the time.")
+    parser.add_argument("--resume", type=bool, default=False, help="Go on with the run of that name.")
+    parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu, ...: see Lightning Fabric.")
+    parser.add_argument("--devices", type=int, default=1, help="How many devices to spread the chains over.")
+    parser.add_argument("--wandb", type=WandbMode, default="offline", help="Weights & Biases mode.")
+    parser.add_argument("--wandb_project", type=str, default="ebmlab", help="W&B project.")
+    config = parser.parse_args(args)
+    fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
+    experiment = config_name(args)
+    folder = _folder(experiment, config)
+    fabric.launch()
+    objects = parser.instantiate_classes(config)
+    study = Study(**{f.name: objects[f.name] for f in fields(Study)})
+    study.check()
+    if fabric.is_global_zero:
+        folder.mkdir(parents=True, exist_ok=True)
+        parser.save(_portable(config), folder / CONFIG, overwrite=True, skip_check=True)
+    log_curves = {m.label for m in (study.measures or {}).values() if m.log_scale}
+
+    def report(results: list[Result]) -> list[Path]:
+        write_tables(results, folder)
+        for r in results:
+            for measure, text in r.texts.items():
+                (folder / f"{measure}-{r.target}-{r.sampler}.txt".replace(" ", "_")).write_text(text + "\n")
+        return write_pictures(results, folder, log_curves, study.sweep)
+
+    results = study.run(fabric, folder, report)
+    if fabric.is_global_zero:
+        pictures = report(results)
+        print("", write_tables(results, folder), f"  table      {folder / 'table.csv'}", sep="\n")
+        print(*(f"  picture    {path}" for path in pictures), sep="\n")
+        _to_wandb(config, folder, experiment, results, pictures)
+
+
+def _portable(config: Namespace) -> Namespace:
+    config = config.clone()
+    config["name"], config["resume"] = None, False  # they belong to this start of the run
+    return config
+
+
+def _folder(experiment: str, config: Namespace) -> Path:
+    if not config.resume:
+        return new_run(experiment, config.name)
+    folder = RUNS / experiment / str(config.name)
+    if config.name is None or not folder.is_dir():
+        raise UserError(f"--resume true: no run {folder} to go on with; name one with --name")
+    return folder
+
+
+def _to_wandb(config: Namespace, folder: Path, experiment: str, results: list[Result], pictures: list[Path]) -> None:
+    for logger in make_loggers(folder, experiment, config.wandb, config.wandb_project):
+        if not isinstance(logger, WandbLogger):
+            continue
+        columns = list(dict.fromkeys(key for r in results for key in r.row))
+        rows = [[r.target, r.sampler, *(r.row.get(c) for c in columns)] for r in results]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # W&B's own deprecations
+            logger.log_hyperparams({**config.as_dict(), "git_commit": git_commit()})
+            logger.log_table("table", columns=["target", "sampler", *columns], data=rows)
+            for path in pictures:
+                logger.log_image(path.stem, [str(path)])
+            logger.experiment.finish()

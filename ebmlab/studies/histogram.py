@@ -1,0 +1,71 @@
+"""Histograms of two-dimensional ordinal targets beside their ground truth."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Ordinal
+from ebmlab.energies import Energy, ModeGrid
+from ebmlab.errors import UserError
+from ebmlab.studies.measures import Measure
+
+
+class Histogram2D(Measure):
+    """How often each state of a `ModeGrid` was visited, and how many of its modes (Pynadath et al. 2024, Fig. 1)."""
+
+    label = "modes visited by a chain"
+    _counts: Tensor
+    _visited: Tensor | None
+
+    def prepare(self, energy: Energy) -> None:
+        if not isinstance(energy, ModeGrid) or not isinstance(energy.domain, Ordinal):
+            raise UserError(f"Histogram2D shows a ModeGrid, not a {type(energy).__name__}")
+        self._energy = energy
+        self._law = energy.density().double().cpu()
+
+    def fresh(self) -> Self:
+        new = super().fresh()
+        new._counts = torch.zeros_like(self._law)
+        new._visited = None
+        return new
+
+    def update(self, x: Tensor) -> None:
+        index = x.long().cpu()
+        side = self._law.shape[0]
+        self._counts += torch.bincount(index[:, 0] * side + index[:, 1], minlength=side * side).view(side, side)
+        mode = self._energy.nearest_mode(x).cpu()
+        if self._visited is None:
+            self._visited = torch.zeros(len(x), len(self._energy.modes) + 1, dtype=torch.bool)
+        self._visited[torch.arange(len(x)), mode] = True  # the last column takes -1: no mode
+
+    def value(self) -> float:
+        assert self._visited is not None
+        return float(self._visited[:, :-1].sum(1).double().mean())
+
+    def summary(self) -> dict[str, float]:
+        assert self._visited is not None
+        together = float(self._visited[:, :-1].any(0).sum())
+        coarse = [_coarse(table / table.sum()) for table in (self._counts, self._law)]
+        distance = float((coarse[0] - coarse[1]).abs().sum()) / 2
+        return {"modes_per_chain": self.value(), "modes_together": together, "tv_blocks": distance}
+
+    def picture(self) -> Tensor:
+        return _image(self._counts)
+
+    def truth(self) -> Tensor:
+        return _image(self._law)
+
+
+def _coarse(table: Tensor, block: int = 11) -> Tensor:
+    """Sums over blocks of `block` by `block` states: a histogram that thousands of samples can fill."""
+    side = table.shape[0] // block * block
+    return table[:side, :side].view(side // block, block, side // block, block).sum((1, 3))
+
+
+def _image(table: Tensor) -> Tensor:
+    """Counts as an image: smoothed over 3x3 states, dark where there are many."""
+    smooth = torch.nn.functional.avg_pool2d(table[None], 3, stride=1, padding=1)
+    return (1 - smooth / smooth.max().clamp(min=1e-300)).float()

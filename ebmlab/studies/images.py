@@ -1,0 +1,41 @@
+"""States as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from callbacks.images import tile
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.studies.measures import Measure
+
+
+class Images(Measure):
+    """The chains' last states in a grid.
+
+    Args:
+        shape: height and width of a state, or channels, height and width.
+        count: how many chains to show.
+    """
+
+    def __init__(self, shape: Sequence[int], count: int = 25) -> None:
+        self.shape = tuple(shape)
+        self.count = count
+
+    def prepare(self, energy: Energy) -> None:
+        size, wanted = torch.Size(energy.domain.event_shape).numel(), torch.Size(self.shape).numel()
+        if size != wanted:
+            raise UserError(
+                f"Images: a state of {energy.domain} has {size} numbers, an image {self.shape} has {wanted}"
+            )
+
+    def update(self, x: Tensor) -> None:
+        self._x = x
+
+    def picture(self) -> Tensor:
+        x = self._x[: self.count].cpu().float()
+        x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-6)
+        return tile(x.reshape(len(x), -1, *self.shape[-2:]), fill=0.5)

@@ -1,0 +1,45 @@
+"""The distance of the chains' states from a reference sampler's."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Finite
+from ebmlab.energies import Energy
+from ebmlab.evaluation import log_mmd
+from ebmlab.samplers import Sampler
+from ebmlab.studies.measures import Measure
+
+
+class LogMMD(Measure):
+    """log MMD between the chains' current states and states of a reference sampler (Zhang et al. 2022, Fig. 4).
+
+    Args:
+        sampler: the reference sampler; BlockGibbs for an RBM.
+        num_chains: how many reference states, one a chain.
+        num_steps: steps of each reference chain from the domain's reference law.
+        seed: of the reference chains.
+    """
+
+    label = "log MMD"
+
+    def __init__(self, sampler: Sampler, num_chains: int = 500, num_steps: int = 5000, seed: int = 1) -> None:
+        self.sampler = sampler
+        self.num_chains = num_chains
+        self.num_steps = num_steps
+        self.seed = seed
+
+    def prepare(self, energy: Energy) -> None:
+        torch.manual_seed(self.seed)
+        self._reference, _ = self.sampler.sample(energy, energy.domain.random(self.num_chains), self.num_steps)
+        self._domain = energy.domain if isinstance(energy.domain, Finite) else None
+
+    def update(self, x: Tensor) -> None:
+        self._x = x
+
+    def value(self) -> float:
+        return float(log_mmd(self._x, self._reference.to(self._x), domain=self._domain))
+
+    def summary(self) -> dict[str, float]:
+        return {"log_mmd": self.value()}

@@ -1,0 +1,115 @@
+"""A study's results as pictures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from callbacks.images import panels
+from ebmlab.files import whole
+from ebmlab.studies.race import Result
+
+COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#e377c2", "#7f7f7f", "#bcbd22")
+LINES = ("-", "--", ":")
+
+
+def write_pictures(results: list[Result], folder: Path, log_curves: set[str], sweep: str | None) -> list[Path]:
+    """Writes the curves of every measure, the efficiency bars and the samplers' pictures; returns the files."""
+    style = {
+        name: {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
+        for i, name in enumerate(dict.fromkeys(r.sampler for r in results))
+    }
+    figures: dict[str, Figure] = {}
+    targets = list(dict.fromkeys(r.target for r in results))
+    for label in dict.fromkeys(label for r in results for label in r.curves):
+        for target in targets:
+            mine = [r for r in results if r.target == target and r.curves.get(label)]
+            if mine:
+                key = f"{_slug(label)}-{_slug(target)}"
+                figures[key] = _curves(mine, label, target, label in log_curves, style)
+        if sweep:
+            figures[f"{_slug(label)}-sweep"] = _sweep(results, label, label in log_curves, sweep)
+    if any("ess_per_second" in r.row for r in results):
+        figures["efficiency"] = _bars(results, targets, style)
+    for target in targets:
+        mine = [r for r in results if r.target == target]
+        for measure in dict.fromkeys(m for r in mine for m in r.pictures):
+            pictures: dict[str, Tensor] = {}
+            for r in mine:
+                if measure in r.truths:
+                    pictures.setdefault("ground truth", r.truths[measure])
+            pictures |= {r.sampler: r.pictures[measure] for r in mine if measure in r.pictures}
+            figures[f"{_slug(measure)}-{_slug(target)}"] = panels(pictures, min_width=300 * len(pictures))
+    files = []
+    for key, figure in figures.items():
+        path = folder / "images" / f"{key}.png"
+        with whole(path) as temporary:
+            figure.savefig(temporary, format="png", dpi=figure.dpi)
+        files.append(path)
+    return files
+
+
+def _curves(results: list[Result], label: str, target: str, log: bool, style: dict[str, dict[str, str]]) -> Figure:
+    """One measure against steps and against seconds."""
+    figure = Figure(figsize=(12, 4.8), dpi=100, layout="constrained")
+    for axes, across in zip(figure.subplots(1, 2), ("steps", "seconds"), strict=True):
+        assert isinstance(axes, Axes)
+        for r in results:
+            axes.plot(getattr(r, across), r.curves[label], label=r.sampler, linewidth=1.6, **style[r.sampler])  # type: ignore[arg-type]
+        axes.set_xlabel({"steps": "steps", "seconds": "seconds of sampling"}[across])
+        axes.set_ylabel(label)
+        axes.set_xscale("log")
+        if log:
+            axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+        if across == "steps":
+            axes.legend(fontsize=8)
+    figure.suptitle(target)
+    return figure
+
+
+def _sweep(results: list[Result], label: str, log: bool, sweep: str) -> Figure:
+    """The last value of a curve against a setting, a line for each target."""
+    figure = Figure(figsize=(6, 4.5), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    families = dict.fromkeys((r.target, r.sampler.split(" ")[0]) for r in results)
+    for target, family in families:
+        mine = [
+            r
+            for r in results
+            if r.target == target and r.sampler.split(" ")[0] == family and sweep in r.row and r.curves.get(label)
+        ]
+        points = sorted((r.row[sweep], r.curves[label][-1]) for r in mine)
+        if points:
+            axes.plot(*zip(*points, strict=True), marker="o", label=f"{family}, {target}")
+    axes.set_xlabel(sweep.replace("_", " "))
+    axes.set_ylabel(label)
+    if log:
+        axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _bars(results: list[Result], targets: list[str], style: dict[str, dict[str, str]]) -> Figure:
+    """ESS per second and per evaluation of the exact samplers, a row of panels for each target."""
+    figure = Figure(figsize=(12, max(2.2, 0.32 * len(style) + 1.0) * len(targets)), dpi=100, layout="constrained")
+    grid = figure.subplots(len(targets), 2, squeeze=False)
+    columns = (("ess_per_second", "ESS per second"), ("ess_per_10k_evaluations", "ESS per 10,000 evaluations"))
+    for row, target in zip(grid, targets, strict=True):
+        mine = [r for r in results if r.target == target and r.exact][::-1]
+        for axes, (key, title) in zip(row, columns, strict=True):
+            values = [v if math.isfinite(v := r.row.get(key, math.nan)) else 0.0 for r in mine]
+            axes.barh([r.sampler for r in mine], values, color=[style[r.sampler]["color"] for r in mine])
+            axes.set_xlabel(title)
+            axes.set_title(target, fontsize=10)
+            axes.grid(alpha=0.3, axis="x")
+    return figure
+
+
+def _slug(text: str) -> str:
+    return "_".join("".join(c if c.isalnum() or c in ".=-" else " " for c in text).split())

@@ -1,0 +1,198 @@
+"""One sampler on one target: the chains, the clock, and what was seen."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ebmlab.energies import Energy
+from ebmlab.evaluation import effective_sample_size, split_r_hat
+from ebmlab.samplers import Sampler
+from ebmlab.studies.measures import Measure
+
+STATISTICS = ("energy", "distance", "mean")
+
+
+@dataclass
+class Result:
+    """What one sampler did on one target.
+
+    Attributes:
+        target, sampler: their names in the study.
+        row: the table's columns.
+        steps, seconds: where the curves' points lie, per point: steps taken and seconds of sampling.
+        curves: values of each curve at these points, by its label.
+        pictures: the sampler's pictures `(C, H, W)`, by measure.
+        truths: what they should look like, by measure.
+        texts: lines of each measure that has any.
+        exact: whether the sampler leaves the law invariant.
+    """
+
+    target: str
+    sampler: str
+    exact: bool
+    row: dict[str, float] = field(default_factory=dict)
+    steps: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    curves: dict[str, list[float]] = field(default_factory=dict)
+    pictures: dict[str, Tensor] = field(default_factory=dict)
+    truths: dict[str, Tensor] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data and tensors, to save."""
+        return asdict(self)
+
+
+@dataclass
+class Limits:
+    """How long a race goes.
+
+    Attributes:
+        num_steps: steps that count.
+        burn_in: steps before them.
+        record_every: steps between recorded states.
+        num_points: points of each curve.
+        max_seconds: stop counting steps after so many seconds of sampling, whatever their number.
+    """
+
+    num_steps: int
+    burn_in: int
+    record_every: int
+    num_points: int
+    max_seconds: float | None
+
+
+def race(
+    fabric: Fabric,
+    energy: Energy,
+    sampler: Sampler,
+    x: Tensor,
+    limits: Limits,
+    measures: dict[str, Measure],
+    result: Result,
+    description: str,
+) -> Result:
+    """Runs the chains from x `(B, *event)` of this process and fills `result`."""
+    torch.set_grad_enabled(False)
+    clock = _Clock(fabric)
+    reference = energy.domain.random(1, device=x.device).to(x)
+    state = sampler.init(energy, x)
+    bar = tqdm(
+        total=limits.burn_in + limits.num_steps,
+        desc=description,
+        unit="step",
+        mininterval=1.0,
+        disable=None if fabric.is_global_zero else True,
+    )
+    for _ in range(limits.burn_in):
+        state, _ = sampler.step(energy, state)
+        bar.update()
+    points = _points(limits.num_steps // limits.record_every, limits.num_points)
+    traces: list[Tensor] = []
+    total, jump, steps = None, torch.zeros((), dtype=torch.float64, device=x.device), 0
+    result.curves = {label: [] for label in [*(m.label for m in measures.values() if m.label), "mean energy"]}
+    for k in range(1, limits.num_steps // limits.record_every + 1):
+        for _ in range(limits.record_every):
+            before = state.x
+            clock.start()
+            state, info = sampler.step(energy, state)
+            clock.stop()
+            total = info if total is None else total + info
+            jump += (state.x - before).abs().flatten(1).sum(1).double().mean()
+            steps += 1
+        bar.update(limits.record_every)
+        everyone = _gather(fabric, state.x)
+        traces.append(_statistics(energy, state, everyone, reference, fabric))
+        for measure in measures.values():
+            measure.update(everyone)
+        late = limits.max_seconds is not None and fabric.broadcast(clock.seconds) > limits.max_seconds
+        if k in points or late:
+            result.steps.append(steps)
+            result.seconds.append(clock.seconds)
+            result.curves["mean energy"].append(float(traces[-1][:, 0].mean()))
+            for measure in measures.values():
+                if measure.label:
+                    result.curves[measure.label].append(measure.value())
+        if late:
+            break
+    bar.close()
+    assert total is not None
+    info = total / steps
+    result.row |= {
+        "steps": steps,
+        "evaluations_per_step": info.evaluations,
+        "seconds": clock.seconds,
+        "acceptance": float(_gather(fabric, info.acceptance).mean()),
+        "hops": float(_gather(fabric, info.hops).mean()),
+        "jump": float(_gather(fabric, jump.view(1)).mean()) / steps,
+    }
+    result.row |= _efficiency(torch.stack(traces), info.evaluations * steps, clock.seconds)
+    for name, measure in measures.items():
+        result.row |= measure.summary()
+        picture, truth, text = measure.picture(), measure.truth(), measure.text()
+        if picture is not None:
+            result.pictures[name] = picture
+        if truth is not None:
+            result.truths[name] = truth
+        if text:
+            result.texts[name] = text
+    return result
+
+
+def _points(num_records: int, num_points: int) -> set[int]:
+    """Records at which the curves are read: spread evenly in the logarithm, the first and the last among them."""
+    exponents = torch.linspace(0, 1, num_points, dtype=torch.float64)
+    return {round(float(p)) for p in torch.tensor(float(num_records), dtype=torch.float64) ** exponents}
+
+
+def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:
+    """Numbers whose autocorrelations say how fast the chains mix, `(B, 3)`: see `STATISTICS`."""
+    energies = getattr(state, "energy", None)
+    energies = energy(x) if energies is None else _gather(fabric, energies)
+    distance = (x - reference).abs().flatten(1).sum(1)
+    return torch.stack([energies.to(x), distance, x.flatten(1).mean(1)], 1).cpu()
+
+
+def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str, float]:
+    """ESS and R-hat of traces `(steps, B, 3)`."""
+    if len(traces) < 4:
+        return {}
+    ess = effective_sample_size(traces)
+    r_hat = split_r_hat(traces)
+    row = {f"ess_{name}": float(value) for name, value in zip(STATISTICS, ess, strict=True)}
+    row["ess_per_second"] = row["ess_distance"] / seconds
+    row["ess_per_10k_evaluations"] = row["ess_distance"] / (evaluations * traces.shape[1]) * 1e4
+    row["r_hat"] = float(r_hat.max())
+    return row
+
+
+def _gather(fabric: Fabric, x: Tensor) -> Tensor:
+    """The tensors `(B, ...)` of all processes as one."""
+    if fabric.world_size == 1:
+        return x
+    gathered = fabric.all_gather(x)
+    assert isinstance(gathered, Tensor)
+    return gathered.flatten(0, 1)
+
+
+class _Clock:
+    """Seconds spent between `start` and `stop`, the device's work included."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.seconds = 0.0
+        self._cuda = fabric.device.type == "cuda"
+
+    def start(self) -> None:
+        self._begin = time.perf_counter()
+
+    def stop(self) -> None:
+        if self._cuda:
+            torch.cuda.synchronize()
+        self.seconds += time.perf_counter() - self._begin

@@ -1,0 +1,63 @@
+"""A study's results as a table."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+from ebmlab.files import whole
+from ebmlab.studies.race import Result
+
+SHOWN = (
+    *("steps", "evaluations_per_step", "step_size", "balance", "seconds", "acceptance", "hops", "jump"),
+    *("ess_distance", "ess_per_second", "ess_per_10k_evaluations", "r_hat"),
+)
+TITLES = {
+    "evaluations_per_step": "evals/step",
+    "ess_distance": "ESS",
+    "ess_per_second": "ESS/s",
+    "ess_per_10k_evaluations": "ESS/10k evals",
+    "r_hat": "R-hat",
+}
+
+
+def write_tables(results: list[Result], folder: Path) -> str:
+    """Writes `table.csv` with every column and `table.md` with the main ones; returns the latter's text."""
+    columns = list(dict.fromkeys(key for result in results for key in result.row))
+    with whole(folder / "table.csv") as path, path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["target", "sampler", "exact", *columns])
+        writer.writeheader()
+        for r in results:
+            writer.writerow({"target": r.target, "sampler": r.sampler, "exact": r.exact, **r.row})
+    own = [c for c in columns if c not in SHOWN and not c.startswith(("ess_", "tuning")) and c not in ("temperature",)]
+    shown = [c for c in (*SHOWN, *own) if c in columns]
+    text = markdown(
+        ["target", "sampler", *(TITLES.get(c, c.replace("_", " ")) for c in shown)],
+        [[r.target, r.sampler, *(number(r.row.get(c)) for c in shown)] for r in results],
+    )
+    with whole(folder / "table.md") as path:
+        path.write_text(text)
+    return text
+
+
+def number(value: float | None) -> str:
+    """Three significant digits; a dash where there is no value."""
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    """A table that reads well as it is and as Markdown."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = [header, ["-" * (w - 1) + (":" if i > 1 else "-") for i, w in enumerate(widths)], *rows]
+    justified = [
+        " | ".join(
+            cell.ljust(w) if i < 2 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    return "\n".join(f"| {line} |" for line in justified) + "\n"

@@ -1,0 +1,159 @@
+"""A study: samplers against each other on one or more targets, from the same starts, with the same budget."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from ebmlab.domains import Finite
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.files import whole
+from ebmlab.samplers import Sampler
+from ebmlab.samplers.tuners import Tuner
+from ebmlab.studies.measures import Measure
+from ebmlab.studies.race import Limits, Result, race
+from ebmlab.studies.starts import FromReference, Start
+
+
+@dataclass
+class Contender:
+    """A sampler in a study.
+
+    Attributes:
+        sampler: the sampler.
+        tuner: finds its settings first, from the common start; the settings are then frozen.
+        tune_steps: steps that the tuner may spend.
+        length: how many times the study's steps it takes: more for samplers whose steps are cheap.
+        record_every: in place of the study's.
+    """
+
+    sampler: Sampler
+    tuner: Tuner | None = None
+    tune_steps: int = 1000
+    length: float = 1.0
+    record_every: int | None = None
+
+
+@dataclass
+class Study:
+    """What `python -m ebmlab sample` runs.
+
+    Attributes:
+        targets: the energies, by name.
+        samplers: the samplers, by name.
+        start: where all chains start; `FromReference()` when None.
+        num_chains: chains of each sampler, spread over the devices.
+        num_steps: steps that count, for each sampler.
+        burn_in: steps before them.
+        record_every: steps between recorded states.
+        num_points: points of each curve.
+        max_seconds: seconds of sampling after which a sampler stops even if steps are left.
+        measures: what else to watch, by name.
+        sweep: draws the last values of the curves against this setting of the samplers, such as `step_size`.
+        seed: of the random numbers, the same for every sampler.
+    """
+
+    targets: dict[str, Energy]
+    samplers: dict[str, Contender]
+    start: Start | None = None
+    num_chains: int = 100
+    num_steps: int = 10_000
+    burn_in: int = 0
+    record_every: int = 1
+    num_points: int = 40
+    max_seconds: float | None = None
+    measures: dict[str, Measure] | None = None
+    sweep: str | None = None
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises `UserError` unless every sampler can serve every target."""
+        for name in ("num_chains", "num_steps", "record_every", "num_points"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}, but must be at least 1")
+        if self.burn_in < 0:
+            raise UserError(f"burn_in is {self.burn_in}, but must be at least 0")
+        if not self.targets or not self.samplers:
+            raise UserError("a study needs at least one entry under targets and one under samplers")
+        for target, energy in self.targets.items():
+            for name, contender in self.samplers.items():
+                try:
+                    contender.sampler.check(energy)
+                    if contender.tuner is not None:
+                        contender.tuner.check(contender.sampler)
+                except UserError as error:
+                    raise UserError(f"samplers.{name} on targets.{target}: {error}") from error
+
+    def run(self, fabric: Fabric, folder: Path, report: Callable[[list[Result]], object]) -> list[Result]:
+        """Runs every sampler on every target; calls `report` with all results so far after each.
+
+        Results are kept in `folder`/results/: those found there are not computed again.
+        """
+        results: list[Result] = []
+        if self.num_chains % fabric.world_size:
+            raise UserError(f"num_chains is {self.num_chains}, which {fabric.world_size} processes cannot share evenly")
+        for target, energy in self.targets.items():
+            todo = [name for name in self.samplers if not _file(folder, target, name).exists()]
+            results += [_load(_file(folder, target, name)) for name in self.samplers if name not in todo]
+            if not todo:
+                continue
+            energy = energy.to(fabric.device)
+            torch.manual_seed(self.seed)
+            x = (self.start or FromReference()).draw(energy, self.num_chains).to(fabric.device)
+            if isinstance(energy.domain, Finite):
+                energy.domain.validate(x)
+            measures = self.measures or {}
+            for measure in measures.values():
+                measure.prepare(energy)
+            for name in todo:
+                result = self._one(fabric, target, name, energy, x, measures)
+                if fabric.is_global_zero:
+                    with whole(_file(folder, target, name)) as path:
+                        torch.save(result.as_dict(), path)
+                results.append(result)
+                if fabric.is_global_zero:
+                    report(results)
+        return results
+
+    def _one(
+        self, fabric: Fabric, target: str, name: str, energy: Energy, x: Tensor, measures: dict[str, Measure]
+    ) -> Result:
+        contender = self.samplers[name]
+        share = len(x) // fabric.world_size
+        x = x[fabric.global_rank * share :][:share].clone()
+        torch.manual_seed(self.seed + 1 + fabric.global_rank)
+        sampler = copy.deepcopy(contender.sampler).to(fabric.device)
+        result = Result(target, name, sampler.exact)
+        if contender.tuner is not None:
+            begin = time.perf_counter()
+            tuned, _ = contender.tuner.tune(sampler, energy, x, contender.tune_steps)
+            result.row["tuning_seconds"] = time.perf_counter() - begin
+            sampler = fabric.broadcast(tuned)
+            sampler.to(fabric.device)
+        result.row |= {k: float(v) for k, v in sampler.named_buffers() if v.dim() == 0}
+        limits = Limits(
+            round(contender.length * self.num_steps),
+            self.burn_in,
+            contender.record_every or self.record_every,
+            self.num_points,
+            self.max_seconds,
+        )
+        fresh = {key: measure.fresh() for key, measure in measures.items()}
+        return race(fabric, energy, sampler, x, limits, fresh, result, f"{target}: {name}")
+
+
+def _file(folder: Path, target: str, sampler: str) -> Path:
+    name = f"{target}--{sampler}".replace("/", "-").replace(" ", "_")
+    return folder / "results" / f"{name}.pt"
+
+
+def _load(path: Path) -> Result:
+    return Result(**torch.load(path, weights_only=True))

@@ -1,0 +1,36 @@
+"""Energies that a run has trained, as targets of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ebmlab.checkpoints import load_checkpoint
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence
+
+
+def trained_energy(checkpoint: str) -> Energy:
+    """The energy in a checkpoint, frozen.
+
+    Args:
+        checkpoint: a .ckpt file that `python -m ebmlab fit` wrote.
+
+    Raises:
+        UserError: there is no such file, or it does not hold a learner.
+    """
+    path = Path(checkpoint)
+    if not path.is_file():
+        experiment = path.parts[1] if len(path.parts) > 2 and path.parts[0] == "runs" else "NAME"
+        name = f" --name {path.parts[2]}" if len(path.parts) > 3 and path.parts[0] == "runs" else ""
+        raise UserError(
+            f"no checkpoint {path}: train the energy first: "
+            f"python -m ebmlab fit --config configs/{experiment}.yaml{name}"
+        )
+    load_checkpoint(path)
+    try:
+        learner = ContrastiveDivergence.load_from_checkpoint(path, map_location="cpu", weights_only=True)
+    except (TypeError, KeyError, RuntimeError) as error:
+        raise UserError(f"{path} cannot be rebuilt as a learner ({str(error).splitlines()[0][:120]})") from error
+    energy: Energy = learner.energy.eval()
+    return energy.requires_grad_(False)

@@ -1,0 +1,169 @@
+"""`python -m ebmlab sample`: every config of configs/sampling through the real command line, and what goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from helpers_data import make_bert, make_compas, make_mnist
+from helpers_grbm import PASS
+
+from ebmlab.cli import main
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
+SHORT = ["--num_steps=6", "--num_chains=4", "--burn_in=1", "--record_every=1", "--wandb=disabled", "--accelerator=cpu"]
+TRAINED = {"rbm_random": "rbm_mnist_cd", "rbm_mode": "rbm_mnist_cd", "deep_ebm": "ebm_digits_cd"}
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Runs a study in an empty working directory and returns its folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.argv", ["ebmlab"])
+    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+
+    def call(config: str | Path, *args: str, name: str = "test") -> Path:
+        path = config if isinstance(config, Path) else CONFIGS / "sampling" / f"{config}.yaml"
+        main(["sample", "--config", str(path), *SHORT, f"--name={name}", *args])
+        return Path("runs", path.stem, name)
+
+    return call
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "table.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def tiny(tmp_path: Path, samplers: str, extra: str = "") -> Path:
+    """A study of samplers on a 2x2 Ising model."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(
+        "targets: {ising: {class_path: ebmlab.energies.Ising.lattice,"
+        " init_args: {side: 2, coupling: 0.2, field: 0.2}}}\n"
+        f"samplers: {samplers}\n{extra}"
+    )
+    return path
+
+
+@pytest.mark.parametrize("config", STUDIES)
+def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))
+    options = []
+    if config in TRAINED:
+        make_mnist(tmp_path / "data", "MNIST")
+        fit = ["fit", "--config", str(CONFIGS / f"{TRAINED[config]}.yaml"), "--name=trained", "--wandb=disabled"]
+        short = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--model.init_args.num_steps=1"]
+        main([*fit, *short, "--data.init_args.batch_size=8", "--trainer.accelerator=cpu"])
+        monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
+    if config.startswith("rbm"):
+        options += ["--measures.mmd.init_args.num_steps=2", "--measures.mmd.init_args.num_chains=8"]
+    if config == "compas_bnn":
+        make_compas(tmp_path / "data")
+        options += ["--targets.COMPAS.init_args.hidden=4"]
+    if config == "text_infilling":
+        pytest.importorskip("transformers")
+        options += [f"--targets.dodgers.init_args.model={make_bert(tmp_path / 'bert')}"]
+    if config in ("ising_5x5", "ising_connectivity"):
+        options += ["--measures=null"]  # 2^25 states: see the slow test
+    folder = study(config, *options)
+    table = rows(folder)
+    assert table and all(math.isfinite(float(row["acceptance"])) for row in table)
+    assert list((folder / "images").glob("*.png")) and (folder / "table.md").read_text().startswith("| target")
+
+
+def test_a_study_measures_what_it_says(study: Callable[..., Path], tmp_path: Path) -> None:
+    """DMALA follows the law, DULA with a large step does not, and the counts are right."""
+    path = tiny(
+        tmp_path,
+        "{DMALA: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.5}}},"
+        " DULA: {sampler: {class_path: ebmlab.samplers.DULA, init_args: {step_size: 3.0}}}}",
+        "measures: {law: {class_path: ebmlab.studies.LawDistance}, mean: {class_path: ebmlab.studies.MeanError}}\n",
+    )
+    folder = study(path, "--num_steps=400", "--num_chains=200", "--burn_in=20")
+    table = {row["sampler"]: row for row in rows(folder)}
+    assert float(table["DMALA"]["l1_law"]) < 0.03 < 0.1 < float(table["DULA"]["l1_law"])
+    assert float(table["DMALA"]["evaluations_per_step"]) == 1
+    assert float(table["DMALA"]["ess_distance"]) < 400 * 200 * 1.5
+    assert float(table["DMALA"]["r_hat"]) < 1.02
+    assert PASS < float(table["DMALA"]["rmse_mean"]) < float(table["DULA"]["rmse_mean"])
+
+
+def test_resume_computes_only_what_is_missing(study: Callable[..., Path], tmp_path: Path) -> None:
+    path = tiny(
+        tmp_path,
+        "{A: {sampler: ebmlab.samplers.Gibbs}, B: {sampler: ebmlab.samplers.GWG}}",
+    )
+    folder = study(path)
+    first = rows(folder)
+    kept = (folder / "results" / "ising--A.pt").stat().st_mtime_ns
+    (folder / "results" / "ising--B.pt").unlink()
+    study(path, "--resume=true")
+    again = rows(folder)
+    assert (folder / "results" / "ising--A.pt").stat().st_mtime_ns == kept
+    assert [r["hops"] for r in again] == [r["hops"] for r in first], "the same seed gives the same chains"
+
+
+def test_same_start_and_same_noise_for_every_sampler(study: Callable[..., Path], tmp_path: Path) -> None:
+    same = "{class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.4}}"
+    folder = study(tiny(tmp_path, f"{{A: {{sampler: {same}}}, B: {{sampler: {same}}}}}"))
+    a, b = rows(folder)
+    assert all(a[k] == b[k] for k in ("hops", "acceptance", "jump", "ess_energy"))
+
+
+@pytest.mark.parametrize(
+    ("samplers", "args", "message"),
+    [
+        ("{A: {sampler: ebmlab.samplers.Nope}}", [], "Nope"),
+        (
+            "{A: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {stepsize: 1.0}}}}",
+            [],
+            "did you mean step_size",
+        ),
+        ("{A: {sampler: ebmlab.samplers.BlockGibbs}}", [], "samplers.A on targets.ising: BlockGibbs needs a bipartite"),
+        ("{A: {sampler: ebmlab.samplers.Gibbs}}", ["--num_chains=0"], "num_chains is 0, but must be at least 1"),
+        ("{A: {sampler: ebmlab.samplers.Gibbs}}", ["--resume=true", "--name=gone"], "no run runs/tiny/gone"),
+        (
+            "{A: {sampler: ebmlab.samplers.Gibbs}}",
+            ["--start.class_path=ebmlab.studies.FromPoint", "--start.init_args.x=5"],
+            "outside Spin",
+        ),
+        (
+            "{A: {sampler: ebmlab.samplers.Gibbs, tuner: ebmlab.samplers.tuners.TargetAcceptance}}",
+            [],
+            "samplers.A on targets.ising",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(
+    samplers: str,
+    args: list[str],
+    message: str,
+    study: Callable[..., Path],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as error:
+        study(tiny(tmp_path, samplers), *args)
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
+    assert error.value.code == 2 and len(lines) == 1 and message in lines[0]
+    assert not list(Path(".").glob("runs/*/*/results/*"))
+
+
+def test_missing_checkpoint_says_how_to_train_it(study: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        study("rbm_mode")
+    assert "python -m ebmlab fit --config configs/rbm_mnist_cd.yaml --name trained" in capfd.readouterr().err
+
+
+def test_results_load_safely(study: Callable[..., Path], tmp_path: Path) -> None:
+    folder = study(tiny(tmp_path, "{A: {sampler: ebmlab.samplers.Gibbs}}"))
+    result = torch.load(folder / "results" / "ising--A.pt", weights_only=True)
+    assert result["exact"] is True and result["row"]["steps"] == 6

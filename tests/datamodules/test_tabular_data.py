@@ -1,0 +1,173 @@
+"""Tables: the four layouts on tiny files, the real COMPAS where it is present, splits, and files that are not right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers_data import COMPAS_HEAD, make_compas
+
+from datamodules.tabular import COMPAS, Adult, Blog, News, Table, TabularData
+from ebmlab.errors import UserError
+
+PLACES = [os.environ.get("EBMLAB_DATA"), "data"]
+REAL = next((Path(p) for p in PLACES if p and (Path(p) / "compas" / "compas-scores-two-years.csv").is_file()), None)
+
+
+def write_adult(root: Path) -> None:
+    def line(i: int, end: str, work: str = "Private") -> str:
+        race, sex, income = "Black" if i % 3 else "White", "Male" if i % 2 else "Female", ">50K" if i % 2 else "<=50K"
+        person = f"{30 + i}, {work}, {1000 + i}, Bachelors, {i % 5}, Divorced, Sales, Wife, {race}, {sex}"
+        return f"{person}, 0, {i}, {40 + i % 4}, Cuba, {income}{end}"
+
+    _write(root / "adult" / "adult.data", "\n".join([*(line(i, "") for i in range(7)), line(60, "", "?")]) + "\n\n")
+    _write(
+        root / "adult" / "adult.test", "|1x3 Cross validator\n" + "\n".join(line(i, ".") for i in range(7, 10)) + "\n\n"
+    )
+
+
+def write_news(root: Path) -> None:
+    names = ", ".join(["url", "timedelta", *(f"column_{i}" for i in range(58)), "shares"])
+    rng = np.random.default_rng(0)
+    lines = [
+        ", ".join([f"http://site/{i}/", "731.0", *map(str, rng.normal(size=58)), str(2**i)]) for i in range(11)
+    ]  # the logarithms of 1, 2, 4, ... are evenly spaced
+    _write(root / "OnlineNewsPopularity" / "OnlineNewsPopularity.csv", "\n".join([names, *lines]) + "\n")
+
+
+def write_blog(root: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(20, 281))
+    table[:, [3, 7, 11, 13]] = 0.1
+    table[:, -1] = np.arange(20.0)
+    for name, rows in (("train", table[:14]), ("test-2012.02.01.00_00", table[14:17]), ("test-2012.03.01", table[17:])):
+        _write(root / "BlogFeedback" / f"blogData_{name}.csv", "\n".join(",".join(map(str, r)) for r in rows) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+SETS: dict[type[TabularData], tuple[Callable[[Path], None], int, int]] = {  # writer, usable rows, features
+    COMPAS: (make_compas, 10, 5 + 2 + 2),
+    Adult: (write_adult, 10, 5 + 2 + 2),
+    News: (write_news, 11, 58),
+    Blog: (write_blog, 18, 276),
+}
+
+
+def everything(table: Table) -> torch.Tensor:
+    x, y = torch.cat([table.train_x, table.test_x]), torch.cat([table.train_y, table.test_y])
+    return torch.cat([x, y.unsqueeze(1)], 1)
+
+
+@pytest.mark.parametrize("cls", SETS)
+def test_layouts_splits_and_scales(cls: type[TabularData], tmp_path: Path) -> None:
+    write, rows, features = SETS[cls]
+    write(tmp_path)
+    before = torch.get_rng_state()
+    table = cls(root=str(tmp_path), standardize=False).load()
+    assert torch.equal(before, torch.get_rng_state())
+    train = int(0.8 * rows)
+    assert table.train_x.shape == (train, features) and table.train_y.shape == (train,)
+    assert table.test_x.shape == (rows - train, features) and table.test_y.shape == (rows - train,)
+    data = everything(table)
+    assert data.dtype == torch.float32
+    assert torch.equal(data.amin(0), torch.zeros(features + 1)) and torch.equal(data.amax(0), torch.ones(features + 1))
+
+    again, other = (cls(root=str(tmp_path), seed=seed, standardize=False).load() for seed in (0, 1))
+    assert torch.equal(again.train_x, table.train_x) and torch.equal(again.test_y, table.test_y)
+    assert not torch.equal(everything(other), data)
+    torch.testing.assert_close(sorted(map(tuple, everything(other).tolist())), sorted(map(tuple, data.tolist())))
+
+    standard = cls(root=str(tmp_path)).load()
+    varies = table.train_x.amax(0) > table.train_x.amin(0)
+    x, raw = standard.train_x[:, varies].double(), table.train_x[:, varies].double()
+    torch.testing.assert_close(x.mean(0), torch.zeros_like(x[0]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(x.square().mean(0), torch.ones_like(x[0]), atol=1e-5, rtol=0)
+    scaled = (table.test_x[:, varies].double() - raw.mean(0)) / raw.std(0, unbiased=False)
+    torch.testing.assert_close(standard.test_x[:, varies].double(), scaled, atol=1e-5, rtol=1e-5)
+    assert torch.equal(standard.train_y, table.train_y) and standard.test_x.isfinite().all()
+
+
+def test_columns_and_targets_stay_together(tmp_path: Path) -> None:
+    make_compas(tmp_path)
+    data = everything(COMPAS(root=str(tmp_path), standardize=False).load())
+    data = data[data[:, 4].argsort()]  # by age: the order of the file
+    i = torch.arange(10)
+    odd = (i % 2).float()
+    expected = [(i % 4) / 3, odd, odd, 1 - odd, i / 9, odd, 1 - odd, odd, 1 - odd, odd]
+    torch.testing.assert_close(data, torch.stack(expected, 1))
+
+    write_adult(tmp_path)
+    data = everything(Adult(root=str(tmp_path), standardize=False).load())
+    data = data[data[:, 0].argsort()]
+    assert data[:, -1].tolist() == [i % 2 for i in range(10)]  # both with and without the full stop
+    assert data[:, 5].tolist() == [float(i % 3 > 0) for i in range(10)]
+
+    write_news(tmp_path)
+    targets = everything(News(root=str(tmp_path)).load())[:, -1].sort().values
+    torch.testing.assert_close(targets, torch.arange(11) / 10)
+
+    write_blog(tmp_path)
+    targets = everything(Blog(root=str(tmp_path)).load())[:, -1].sort().values
+    torch.testing.assert_close(targets, torch.arange(18) / 17)  # without the two most commented of twenty
+
+
+@pytest.mark.parametrize("cls", SETS)
+def test_missing_files_are_named_with_their_publisher(cls: type[TabularData], tmp_path: Path) -> None:
+    data = cls(root=str(tmp_path))  # nothing is read before load
+    with pytest.raises(UserError) as error:
+        data.load()
+    message = str(error.value)
+    assert str(tmp_path / cls.folder) in message and cls.source in message and "\n" not in message
+    SETS[cls][0](tmp_path)
+    data.load()
+    max((tmp_path / cls.folder).iterdir()).unlink()  # one of several, or the only one
+    if cls is not Blog:
+        with pytest.raises(UserError, match="no file"):
+            data.load()
+
+
+@pytest.mark.parametrize(
+    ("cls", "file", "text"),
+    [
+        (COMPAS, "compas-scores-two-years.csv", "age,sex\n3,Male\n"),
+        (COMPAS, "compas-scores-two-years.csv", COMPAS_HEAD),
+        (COMPAS, "compas-scores-two-years.csv", COMPAS_HEAD + "old,Male,Other,0,0,0,0,-1,F,0,Low,1,0\n" * 3),
+        (COMPAS, "compas-scores-two-years.csv", COMPAS_HEAD + "34,Male\n"),
+        (Adult, "adult.test", "30, Private\n"),
+        (News, "OnlineNewsPopularity.csv", "url, shares\nhttp://site/, 3\n"),
+        (Blog, "blogData_train.csv", "<html>\n"),
+    ],
+)
+def test_other_layouts_are_refused_in_one_line(cls: type[TabularData], file: str, text: str, tmp_path: Path) -> None:
+    SETS[cls][0](tmp_path)
+    _write(tmp_path / cls.folder / file, text)
+    with pytest.raises(UserError, match=f"{cls.__name__}: the files in .* do not have the layout of") as error:
+        cls(root=str(tmp_path)).load()
+    assert "\n" not in str(error.value)
+
+
+def test_infinite_targets_are_refused(tmp_path: Path) -> None:
+    write_news(tmp_path)
+    path = tmp_path / News.folder / "OnlineNewsPopularity.csv"
+    path.write_text(path.read_text().replace(", 16\n", ", 0\n"))
+    with pytest.raises(UserError, match="not all numbers are finite"):
+        News(root=str(tmp_path)).load()
+
+
+@pytest.mark.skipif(REAL is None, reason="compas/compas-scores-two-years.csv is not in the data root")
+def test_the_real_compas() -> None:
+    table = COMPAS(root=str(REAL), standardize=False).load()
+    assert table.train_x.shape == (4937, 13) and table.test_x.shape == (1235, 13)
+    data = everything(table)
+    assert set(data[:, -1].tolist()) == {0.0, 1.0}
+    assert int(data[:, -1].sum()) == 2809
+    assert torch.equal(data[:, 5:11].sum(1), torch.ones(6172)) and torch.equal(data[:, 11:13].sum(1), torch.ones(6172))
+    assert data.amin() == 0 and data.amax() == 1

@@ -1,0 +1,231 @@
+"""The binary network's posterior: by hand, by autograd, in chunks, by minibatches, and sampled exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import Exact, bias, convergence_distance, invariance_p
+from helpers_grbm import FAIL, PASS
+from helpers_mutants import mutant
+from jsonargparse import ArgumentParser
+from torch import Tensor
+
+from ebmlab.domains import Spin
+from ebmlab.energies import Energy, binary_net_posterior
+from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows
+from ebmlab.errors import UserError
+from ebmlab.samplers import DMALA, DULA
+
+
+def table(n: int = 6, features: int = 1, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    x = 1.5 * torch.randn(n, features, dtype=torch.float64, generator=generator)
+    return Rows(
+        x, torch.rand(n, dtype=torch.float64, generator=generator), x.flip(0) + 0.3, 1 - 0.7 * torch.arange(n) / n
+    )
+
+
+def tiny(**options: Any) -> BinaryNetPosterior:
+    """Seven weights, whose law is neither flat nor a point."""
+    return BinaryNetPosterior(table(), **{"hidden": 2, "sharpness": 20.0, "batch_size": 2, **options})
+
+
+def by_hand(w: list[float], x: list[float], hidden: int) -> float:
+    """The output of one network on one row, in plain Python."""
+    f = len(x)
+    logit = w[-1]
+    for h in range(hidden):
+        inner = w[f * hidden + h] + sum(x[i] * w[i * hidden + h] for i in range(f))
+        logit += w[(f + 1) * hidden + h] * math.tanh(inner)
+    return 1 / (1 + math.exp(-logit))
+
+
+def test_energy_prediction_and_scores_by_hand() -> None:
+    data = table(5, 3)
+    energy = BinaryNetPosterior(data, hidden=4, sharpness=30.0)
+    assert energy.domain.event_shape == ((3 + 2) * 4 + 1,)
+    w = energy.domain.random(3).double()
+    assert data.test_x is not None and data.test_y is not None
+    train, test = (
+        torch.tensor(
+            [[by_hand(row, features, 4) for features in x.tolist()] for row in w.tolist()], dtype=torch.float64
+        )
+        for x in (data.train_x, data.test_x)
+    )
+    errors = (train - data.train_y).square().mean(1)
+    torch.testing.assert_close(energy(w), 30 * errors)
+    torch.testing.assert_close(energy.log_likelihood(w), -errors)
+    torch.testing.assert_close(energy.predict(w, data.test_x), test)
+    torch.testing.assert_close(energy.test_rmse(w), (test.mean(0) - data.test_y).square().mean().sqrt())
+    torch.testing.assert_close(
+        energy.rmse(w, data.train_x, data.train_y), (train.mean(0) - data.train_y).norm() / 5**0.5
+    )
+
+
+@pytest.mark.parametrize("chunk", [2**24, 3 * 4 * 2, 1])
+@pytest.mark.parametrize("inference", [False, True])
+def test_gradient_is_autograd_s_in_whatever_chunks(
+    chunk: int, inference: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energy = BinaryNetPosterior(table(7, 3), hidden=4)
+    w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # off the domain as well
+    expected = Energy.value_and_grad(energy, w)  # the base class differentiates `forward`
+    monkeypatch.setattr(binary_net_posterior, "_CHUNK", chunk)
+    with torch.inference_mode(inference):
+        value, grad = energy.value_and_grad(w)
+        torch.testing.assert_close(energy(w), value)
+    torch.testing.assert_close((value, grad), expected)
+    one = energy.value_and_grad(w[1:2])
+    torch.testing.assert_close((one[0][0], one[1][0]), (value[1], grad[1]))
+    single = energy.value_and_grad(w.float())
+    assert single[0].dtype == single[1].dtype == torch.float32
+    torch.testing.assert_close(single[1].double(), grad, rtol=1e-3, atol=1e-4)
+
+
+def test_hidden_units_are_never_all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk, sizes = 600, []
+    monkeypatch.setattr(binary_net_posterior, "_CHUNK", chunk)
+    own = torch.Tensor.tanh_
+    monkeypatch.setattr(torch.Tensor, "tanh_", lambda x: (sizes.append(x.numel()), own(x))[1])
+    energy = BinaryNetPosterior(table(50, 2), hidden=10)
+    energy.value_and_grad(energy.domain.random(6))
+    assert sum(sizes) == 6 * 50 * 10 and max(sizes) <= chunk
+
+
+def test_saturated_networks_have_finite_energies_and_gradients() -> None:
+    data = table(5, 3)
+    energy = BinaryNetPosterior(Rows(1e4 * data.train_x, data.train_y), hidden=300, sharpness=1e4)
+    value, grad = energy.value_and_grad(torch.ones(2, energy.domain.size))
+    assert value.isfinite().all() and grad.isfinite().all()
+    assert (grad == 0).all()
+    after, info = DMALA(0.4).sample(energy, torch.ones(2, energy.domain.size), 3)
+    energy.domain.validate(after)
+    assert info.acceptance.isfinite().all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 6])
+def test_the_mean_over_all_minibatches_is_the_energy_and_its_gradient(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energy = tiny(batch_size=size)
+    w = energy.domain.enumerate().double()
+    means = [torch.zeros(len(w)), torch.zeros_like(w)]
+    orders = [
+        torch.tensor(rows) for rows in itertools.combinations(range(6), size)
+    ]  # equally likely as what comes first
+    for order in orders:
+        monkeypatch.setattr(torch, "randperm", lambda n, device=None, order=order: order)
+        for mean, part in zip(means, energy.minibatch().value_and_grad(w), strict=True):
+            mean += part / len(orders)
+    torch.testing.assert_close(tuple(means), energy.value_and_grad(w), check_dtype=False, rtol=1e-5, atol=1e-5)
+
+
+def test_minibatches_are_fresh_and_of_the_size_asked_for() -> None:
+    torch.manual_seed(0)
+    energy = BinaryNetPosterior(table(50, 2), hidden=10, sharpness=7.0)
+    w = energy.domain.random(2).double()
+    assert len(energy.minibatch().targets) == 50  # the default is more than there are
+    torch.testing.assert_close(energy.minibatch()(w), energy(w))
+    draws = torch.stack([energy.minibatch(10)(w) for _ in range(1000)])
+    assert len(draws[:, 0].unique()) == 1000
+    deviation = (draws.mean(0) - energy(w)) / (draws.std(0) / 1000**0.5)
+    assert deviation.abs().max() < 4
+    assert (
+        len(energy.minibatch(10).targets) == 10 and energy.minibatch(10).domain.event_shape == energy.domain.event_shape
+    )
+
+
+@pytest.mark.parametrize("step_size", [0.4, 2.0])
+def test_dmala_is_exact_on_seven_weights(step_size: float) -> None:
+    energy = tiny()
+    assert bias(DMALA(step_size), energy) < 1e-10
+    law = Exact(energy).probabilities
+    assert law.max() > 20 * law.min() and law.max() < 0.2  # worth sampling
+
+
+def test_dmala_guided_by_minibatches_is_exact() -> None:
+    sampler, energy = DMALA(2.0, stochastic=True), tiny()
+    assert invariance_p(sampler, energy) > PASS
+    assert convergence_distance(sampler, energy, 40, num_chains=10_000) < 0.06
+
+
+MUTANTS = {
+    "energy of the minibatch": ("energy=energy(y), grad", "energy=state.guide(y), grad"),
+    "another minibatch for the way back": ("state.guide.value_and_grad(y)", "energy.minibatch().value_and_grad(y)"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_wrong_guides_are_caught(old: str, new: str) -> None:
+    assert invariance_p(mutant(DMALA, old, new)(2.0, stochastic=True), tiny()) < FAIL
+
+
+def test_dula_by_minibatches_runs_and_learns() -> None:
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 3, generator=generator)
+    y = (x[:, 0] > 0).float()
+    energy = BinaryNetPosterior(Rows(x[:300], y[:300], x[300:], y[300:]), hidden=20, batch_size=50)
+    w = energy.domain.random(8)
+    before = energy.log_likelihood(w).mean()
+    after, info = DULA(0.4, stochastic=True).sample(energy, w, 200)
+    energy.domain.validate(after)
+    assert before < -0.3 and energy.log_likelihood(after).mean() > -0.15
+    assert energy.test_rmse(after) < 0.35
+    assert info.evaluations == 1
+
+
+class FromYAML:
+    """A source of data as a file names it."""
+
+    def __init__(self, rows: int = 5) -> None:
+        self.rows = rows
+
+    def load(self) -> Rows:
+        return table(self.rows)
+
+
+def test_named_in_a_file() -> None:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--energy", type=Energy)
+    here = f"{__name__}.FromYAML"
+    spec = {
+        "class_path": "ebmlab.energies.binary_net_posterior.BinaryNetPosterior",
+        "init_args": {"data": {"class_path": here, "init_args": {"rows": 9}}, "hidden": 3},
+    }
+    energy = parser.instantiate(parser.parse_object({"energy": spec})).energy
+    assert isinstance(energy, BinaryNetPosterior) and len(energy.targets) == 9 and energy.domain.event_shape == (10,)
+    assert energy.state_dict() == {}  # the data are no part of a checkpoint
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: BinaryNetPosterior(Rows(torch.ones(3), torch.ones(3))), r"features have shape \(3,\)"),
+        (lambda: BinaryNetPosterior(Rows(torch.ones(3, 2), torch.ones(3, 1))), r"targets \(3, 1\)"),
+        (lambda: BinaryNetPosterior(Rows(torch.ones(0, 2), torch.ones(0))), "N at least 1"),
+        (lambda: tiny(hidden=0), "hidden is 0"),
+        (lambda: tiny(batch_size=0), "batch_size 0"),
+        (lambda: tiny(sharpness=0.0), "sharpness 0.0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(build: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build()
+
+
+def test_scores_without_test_rows_are_refused() -> None:
+    energy = BinaryNetPosterior(Rows(torch.ones(3, 2), torch.ones(3)), hidden=2)
+    assert isinstance(energy.domain, Spin)
+    with pytest.raises(UserError, match="no test rows"):
+        energy.test_rmse(energy.domain.random(2))
+
+
+def test_moves_and_casts_with_the_module() -> None:
+    energy = tiny().float()
+    w: Tensor = energy.domain.random(3)
+    torch.testing.assert_close(energy(w).double(), tiny()(w.double()), rtol=1e-5, atol=1e-5)

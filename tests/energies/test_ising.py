@@ -1,0 +1,225 @@
+"""The Ising model against the printed sum over edges, enumeration and autograd; the graphs it comes on."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Spin
+from ebmlab.energies import Energy, graphs
+from ebmlab.energies.ising import Ising
+from ebmlab.errors import UserError
+
+TIGHT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def symmetric(d: int, seed: int = 0) -> Tensor:
+    a = torch.randn(d, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return (a + a.T).fill_diagonal_(0)
+
+
+def spins(n: int, d: int) -> Tensor:
+    return 2 * torch.randint(2, (n, d), generator=torch.Generator().manual_seed(1)).double() - 1
+
+
+def lopsided(sparse: bool) -> Ising:
+    """Unequal couplings and fields: on 8 spins all joined, or on a ring of 300 with an isolated one."""
+    if not sparse:
+        return Ising(symmetric(8), symmetric(8, 1)[0])
+    ring, d = torch.zeros(300, 300, dtype=torch.float64), 299
+    sites = torch.arange(d)
+    ring[sites, (sites + 1) % d] = symmetric(300)[0, :d] + 3
+    return Ising(ring + ring.T, symmetric(300, 1)[0])
+
+
+both_paths = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+
+
+@both_paths
+def test_energy_is_the_sum_over_edges(sparse: bool) -> None:
+    energy = lopsided(sparse)
+    assert energy.sparse is sparse
+    x, d = spins(5, len(energy.coupling)), len(energy.coupling)
+    expected = torch.zeros(5, dtype=torch.float64)
+    for i in range(d):
+        expected -= energy.field[i] * x[:, i]
+        for j in energy.coupling[i].nonzero().flatten().tolist():
+            expected -= energy.coupling[i, j] * x[:, i] * x[:, j] * (j > i)
+    torch.testing.assert_close(energy(x), expected, **TIGHT)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@both_paths
+def test_closed_forms(sparse: bool, inference: bool) -> None:
+    energy = lopsided(sparse)
+    with torch.inference_mode(inference):
+        x = spins(7, len(energy.coupling))
+        value, grad = energy.value_and_grad(x)
+        torch.testing.assert_close((value, grad), Energy.value_and_grad(energy, x), **TIGHT)
+        assert grad.is_contiguous() and not grad.requires_grad
+        at = energy.evaluate(x)
+        assert torch.equal(at.energy, value) and torch.equal(at.grad, grad)
+        flips = energy.flip_differences(x)
+        torch.testing.assert_close(flips, Energy.flip_differences(energy, x), rtol=1e-10, atol=1e-10)
+        index = torch.randint(len(energy.coupling), (7, 3))
+        torch.testing.assert_close(energy.flip_differences(x, index), flips.gather(1, index), **TIGHT)
+        table = energy.value_differences(x, index)
+        torch.testing.assert_close(table, Energy.value_differences(energy, x, index), **TIGHT)
+
+
+@both_paths
+def test_float32_input_gives_float32_and_one_chain_does_not_know_the_others(sparse: bool) -> None:
+    energy = lopsided(sparse)
+    x = spins(6, len(energy.coupling))
+    for value, reference in zip(energy.value_and_grad(x.float()), energy.value_and_grad(x), strict=True):
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), reference, rtol=1e-4, atol=1e-4)
+    assert energy.float().flip_differences(x).dtype == torch.float64
+    torch.testing.assert_close(energy(x[2:3]), energy(x)[2:3], **TIGHT)
+
+
+@both_paths
+def test_conditional_is_the_ratio_of_the_energies(sparse: bool) -> None:
+    energy = lopsided(sparse)
+    x = spins(4, len(energy.coupling))
+    for sites in energy.colours:
+        differences = energy.value_differences(x, sites.expand(4, -1))
+        logits = energy.conditional(x, sites)
+        assert logits.shape == (4, len(sites), 2)
+        torch.testing.assert_close(logits.log_softmax(-1), (-differences).log_softmax(-1), rtol=1e-10, atol=1e-10)
+
+
+def test_conditional_of_an_enumerated_law() -> None:
+    """p(all sites of a colour | rest) is the product of what `conditional` says."""
+    energy = Ising.lattice(3, 0.4, symmetric(9)[0].tolist(), periodic=False).double()
+    states = Spin(9).enumerate().double()
+    p = (-energy(states)).softmax(0)
+    for sites in energy.colours:
+        x = states[[37]]
+        rest = [i for i in range(9) if i not in sites.tolist()]
+        same = (states[:, rest] == x[:, rest]).all(1)
+        logs = energy.conditional(x, sites)[0].log_softmax(-1)
+        block = ((states[same][:, sites] + 1) / 2).long()
+        product = logs.gather(1, block.T).sum(0).exp()
+        torch.testing.assert_close(product, p[same] / p[same].sum(), **TIGHT)
+
+
+def num_edges(coupling: Tensor) -> int:
+    return int((coupling != 0).sum()) // 2
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("periodic", [False, True])
+def test_lattice_edges(side: int, periodic: bool) -> None:
+    coupling = graphs.lattice(side, 0.3, periodic)
+    expected = 2 * side**2 if periodic and side > 2 else 2 * side * (side - 1)
+    assert num_edges(coupling) == expected
+    edges = {(min(i, j), max(i, j)) for i, j in coupling.nonzero().tolist()}
+    brute = set()
+    for row in range(side):
+        for column in range(side):
+            for r, c in ((row + 1, column), (row, column + 1)):
+                if periodic or (r < side and c < side):
+                    a, b = row * side + column, r % side * side + c % side
+                    brute |= {(min(a, b), max(a, b))} - {(a, a)}
+    assert edges == brute
+    assert set(coupling.unique().tolist()) <= {0.0, coupling.max().item()}
+
+
+def test_an_edge_counts_once_on_the_2_x_2_lattice() -> None:
+    energy = Ising.lattice(2, 0.5, field=0.25)
+    x = torch.tensor([[1.0, 1, 1, 1], [1, -1, -1, 1], [1, 1, -1, -1]])
+    torch.testing.assert_close(energy(x), torch.tensor([-4 * 0.5 - 1, 4 * 0.5, 0.0]))
+
+
+@pytest.mark.parametrize("side", [2, 4, 20])
+def test_even_lattices_have_two_colours(side: int) -> None:
+    colours = Ising.lattice(side, 0.3).colours
+    assert [len(sites) for sites in colours] == [side**2 // 2] * 2
+
+
+def random_bipartite() -> Tensor:
+    mask = torch.rand(12, 15, generator=torch.Generator().manual_seed(0)) < 0.2
+    matrix = torch.zeros(27, 27)
+    matrix[:12, 12:] = mask.float()
+    order = torch.randperm(27, generator=torch.Generator().manual_seed(1))
+    return (matrix + matrix.T)[order][:, order]
+
+
+GRAPHS = {
+    "odd lattice": (graphs.lattice(5, -0.3), 3),
+    "scale-free": (graphs.barabasi_albert(100, 4, 0.3), 5),
+    "complete": (symmetric(6), 6),
+    "no edges": (torch.zeros(4, 4), 1),
+    "bipartite in random order": (random_bipartite(), 2),
+}
+
+
+@pytest.mark.parametrize(("coupling", "most"), GRAPHS.values(), ids=GRAPHS)
+def test_colours_are_proper_and_few(coupling: Tensor, most: int) -> None:
+    energy = Ising(coupling)
+    assert len(energy.colours) <= most
+    assert sorted(torch.cat(energy.colours).tolist()) == list(range(len(coupling)))
+    for sites in energy.colours:
+        assert sites.dtype == torch.long and not coupling[sites][:, sites].any()
+    assert energy.colours is energy.colours, "computed once"
+
+
+@pytest.mark.parametrize(("n", "m"), [(400, 4), (10, 1), (5, 4), (2, 1)])
+def test_barabasi_albert(n: int, m: int) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    coupling = Ising.barabasi_albert(n, m, 0.7, field=0.1, seed=3).coupling
+    assert torch.equal(torch.get_rng_state(), before), "the global generator was used"
+    assert num_edges(coupling) == m * (n - m)
+    degree = (coupling != 0).sum(1)
+    assert (degree[m + 1 :] >= m).all()
+    assert torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=3))
+    if n == 400:
+        assert not torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=4))
+        assert degree.max() > 30, "hubs: uniform attachment would have none"
+
+
+def test_saves_loads_and_copies_with_its_graph() -> None:
+    """A lattice that loads another graph of its size follows it, colours and neighbour lists too."""
+    ring = torch.zeros(400, 400)
+    sites = torch.arange(400)
+    ring[sites, (sites + 7) % 400] = 0.2
+    saved = Ising(ring + ring.T, 0.4)
+    energy, x = Ising.lattice(20, 0.3), spins(3, 400).float()
+    assert energy.colours and energy.sparse
+    assert set(energy.state_dict()) == {"coupling", "field"}
+    energy.load_state_dict(saved.state_dict())
+    for model in (energy, copy.deepcopy(energy), copy.deepcopy(energy).double()):
+        torch.testing.assert_close(model(x), saved(x))
+        assert all(not ring[s][:, s].any() for s in model.colours)
+
+
+def test_extreme_and_single() -> None:
+    energy = Ising([[0.0]], 1e4)
+    value, grad = energy.value_and_grad(torch.ones(1, 1))
+    assert value.tolist() == [-1e4] and grad.tolist() == [[-1e4]]
+    assert energy.conditional(torch.ones(1, 1), energy.colours[0]).log_softmax(-1).exp().tolist() == [[[0.0, 1.0]]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Ising([[0.0, 1.0]]), r"shape \(1, 2\).*square matrix"),
+        (lambda: Ising([[0.0, 1.0], [0.5, 0.0]]), r"not symmetric; \(J \+ J'\) / 2"),
+        (lambda: Ising([[1.0, 0.5], [0.5, 0.0]]), "non-zero diagonal"),
+        (lambda: Ising([[0.0, float("nan")], [float("nan"), 0.0]]), "not finite"),
+        (lambda: Ising([[0.0, 1.0], [1.0]]), "coupling must be a square matrix"),
+        (lambda: Ising.lattice(3, 0.3, field=[1.0, 2.0]), r"field must be a number or .* \(9,\)"),
+        (lambda: Ising.lattice(3, 0.3, field=float("inf")), "field has entries that are not finite"),
+        (lambda: Ising.lattice(0, 0.3), "side is 0"),
+        (lambda: Ising.barabasi_albert(4, 4, 0.3), "num_edges is 4, but must be from 1 to num_nodes - 1 = 3"),
+    ],
+)
+def test_errors(make: object, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        make()  # type: ignore[operator]
+    assert "\n" not in str(error.value)

@@ -1,0 +1,63 @@
+"""The MLP energy: its layers, and its cheap neighbours in chunks and under autograd."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import silu
+
+from ebmlab.energies import MLP, Energy, mlp
+from ebmlab.errors import UserError
+
+
+def make() -> MLP:
+    torch.manual_seed(0)
+    return MLP(6, hidden=5).double()
+
+
+def test_three_swish_layers_and_a_linear_one() -> None:
+    energy = make()
+    x = energy.domain.enumerate().double()
+    h = x
+    weights = list(energy.parameters())
+    for W, b in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+        h = silu(h @ W.T + b)
+    torch.testing.assert_close(energy(x), (h @ weights[-2].T + weights[-1])[:, 0])
+    assert [tuple(w.shape) for w in weights[::2]] == [(5, 6), (5, 5), (5, 5), (1, 5)]
+    assert sum(p.numel() for p in MLP(32).parameters()) == 33 * 256 + 2 * 257 * 256 + 257
+
+
+@pytest.mark.parametrize("chunk", [1, 400, 10**6])
+def test_chunks_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    energy = make()
+    x = energy.domain.enumerate()[:9].double()
+    sizes = []
+    energy.rest.register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel() * args[0].element_size()))
+    monkeypatch.setattr(mlp, "CHUNK_BYTES", chunk)
+    actual = energy.flip_differences(x)
+    assert max(sizes) <= max(chunk, 9 * 5 * 8), "one neighbour a row at least, else no more than a chunk"
+    torch.testing.assert_close(actual, Energy.flip_differences(energy, x), rtol=1e-12, atol=1e-12)
+
+
+def test_flip_differences_have_the_gradient_of_the_neighbours() -> None:
+    """Ratio matching differentiates them in the parameters."""
+    energy = make()
+    x = energy.domain.enumerate()[20:30].double()
+    index = torch.randint(6, (10, 3))
+    for chosen in (None, index):
+        actual = torch.autograd.grad(energy.flip_differences(x, chosen).exp().sum(), list(energy.parameters())[:-1])
+        expected = Energy.flip_differences(energy, x, chosen).exp().sum()
+        torch.testing.assert_close(actual, torch.autograd.grad(expected, list(energy.parameters())[:-1]))
+
+
+def test_first_layer_runs_once() -> None:
+    energy = make()
+    calls = []
+    energy.first.register_forward_hook(lambda _, args, __: calls.append(args[0].shape))
+    energy.flip_differences(torch.zeros(4, 6, dtype=torch.float64))
+    assert calls == [(4, 6)]
+
+
+def test_bad_sizes() -> None:
+    with pytest.raises(UserError, match="must be at least 1"):
+        MLP(6, hidden=0)

@@ -1,0 +1,205 @@
+"""The RBM against sums over its hidden units, Bayes' rule, enumeration and autograd, and what learning asks of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+
+import pytest
+import torch
+from helpers_finite import Exact, convergence_distance, invariance_p
+from helpers_grbm import FAIL, PASS, chi_square_p
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.energies import Energy
+from ebmlab.energies import rbm as module
+from ebmlab.energies.rbm import RBM
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, FromData
+from ebmlab.samplers import BlockGibbs
+
+TIGHT = {"rtol": 1e-11, "atol": 1e-11}
+V, H = 4, 3
+
+
+def make_rbm(cls: type[RBM] = RBM) -> RBM:
+    rbm, generator = cls(V, H).double(), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in rbm.parameters():
+            p.copy_(torch.randn(p.shape, dtype=torch.float64, generator=generator))
+    return rbm
+
+
+def hidden_states() -> Tensor:
+    return torch.tensor(list(itertools.product([0.0, 1.0], repeat=H)), dtype=torch.float64)
+
+
+def joint_table(rbm: RBM, v: Tensor) -> Tensor:
+    """E(v, h) as printed, `(B, 8)`, from the parameters alone."""
+    h = hidden_states()
+    return -(v @ rbm.W @ h.T) - (v @ rbm.b_v)[:, None] - h @ rbm.b_h
+
+
+def visible_states() -> Tensor:
+    return make_rbm().domain.enumerate().double()
+
+
+def test_joint_energy() -> None:
+    rbm, v = make_rbm(), visible_states()
+    for k, h in enumerate(hidden_states()):
+        torch.testing.assert_close(rbm.joint_energy(v, h.expand(16, H)), joint_table(rbm, v)[:, k], **TIGHT)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_marginal_energy_sums_the_hidden_units_out(temperature: float) -> None:
+    rbm, v = make_rbm(), visible_states()
+    expected = -(-joint_table(rbm, v) / temperature).logsumexp(1)
+    logits = rbm.hidden_given_visible(v)
+    torch.testing.assert_close(rbm.marginal_energy(v, logits, temperature), expected, **TIGHT)
+    if temperature == 1:
+        torch.testing.assert_close(rbm(v), expected, **TIGHT)
+
+
+def test_conditionals_follow_from_the_joint_energy() -> None:
+    rbm, v, h = make_rbm(), visible_states(), hidden_states()
+    table = -joint_table(rbm, v)
+    torch.testing.assert_close(torch.sigmoid(rbm.hidden_given_visible(v)), table.softmax(1) @ h, **TIGHT)
+    expected = table.softmax(0).T @ v
+    torch.testing.assert_close(torch.sigmoid(rbm.visible_given_hidden(h)), expected, **TIGHT)
+    torch.testing.assert_close(rbm.mean_visible(h), expected, **TIGHT)
+
+
+def test_sample_visible_draws_from_the_conditional() -> None:
+    torch.manual_seed(0)
+    rbm, v, h = make_rbm(), visible_states(), hidden_states()[5]
+    with torch.no_grad():
+        draws = rbm.sample_visible(h.expand(200_000, H))
+        law = (-joint_table(rbm, v))[:, 5].softmax(0)
+    number = (draws @ torch.tensor([8.0, 4, 2, 1], dtype=torch.float64)).long()
+    assert chi_square_p(torch.bincount(number, minlength=16), law) > PASS
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_closed_form_gradient_is_the_autograd_one(inference: bool) -> None:
+    rbm = make_rbm()
+    with torch.inference_mode(inference):
+        v = visible_states()
+        energy, grad = rbm.value_and_grad(v)
+        at = rbm.evaluate(v)
+        by_autograd = Energy.value_and_grad(rbm, v)
+    torch.testing.assert_close((energy, grad), by_autograd, **TIGHT)
+    torch.testing.assert_close((at.energy, at.grad), by_autograd, **TIGHT)
+    torch.testing.assert_close(at.logits, rbm.hidden_given_visible(visible_states()).detach(), **TIGHT)
+    assert not energy.requires_grad and not grad.requires_grad
+
+
+@pytest.mark.parametrize("chunk", [1, 100, 2**22], ids=["one by one", "pairs", "at once"])
+@pytest.mark.parametrize("inference", [False, True])
+def test_flip_differences(inference: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    rbm, index = make_rbm(), torch.randint(V, (16, 3), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode(inference):
+        v = visible_states()
+        for i in (None, index):
+            torch.testing.assert_close(rbm.flip_differences(v, i), Energy.flip_differences(rbm, v, i), **TIGHT)
+            torch.testing.assert_close(rbm.value_differences(v, i), Energy.value_differences(rbm, v, i), **TIGHT)
+
+
+def test_flip_differences_can_be_learnt_from() -> None:
+    """Ratio matching differentiates them with respect to the parameters."""
+    rbm, v = make_rbm(), visible_states()
+    parameters = list(rbm.parameters())
+    ours = torch.autograd.grad(rbm.flip_differences(v).exp().sum(), parameters)
+    torch.testing.assert_close(
+        ours, torch.autograd.grad(Energy.flip_differences(rbm, v).exp().sum(), parameters), **TIGHT
+    )
+
+
+def test_float32_and_extreme_parameters() -> None:
+    rbm = make_rbm()
+    v = visible_states()
+    single = make_rbm().float()
+    torch.testing.assert_close(single(v.float()).double(), rbm(v), rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        single.W.mul_(1e4)
+        for value in (*single.value_and_grad(v.float()), single.flip_differences(v.float())):
+            assert value.dtype == torch.float32 and value.isfinite().all()
+
+
+def test_block_gibbs_leaves_the_law_invariant() -> None:
+    assert invariance_p(BlockGibbs(), make_rbm()) > PASS
+    assert convergence_distance(BlockGibbs(), make_rbm(), 20) < 0.02
+
+
+def test_block_gibbs_leaves_the_joint_law_invariant() -> None:
+    torch.manual_seed(0)
+    rbm = make_rbm()
+    state = deque(BlockGibbs().chain(rbm, Exact(rbm).sample(200_000), 2), maxlen=1).pop()[0]
+    assert state.hidden is not None
+    bits = torch.cat([state.x, state.hidden], 1) @ 2.0 ** torch.arange(V + H - 1, -1, -1, dtype=torch.float64)
+    law = (-joint_table(rbm, visible_states())).flatten().softmax(0).detach()
+    assert chi_square_p(torch.bincount(bits.long(), minlength=2 ** (V + H)), law) > PASS
+
+
+MUTANTS = {
+    "no visible bias": ("torch.addmm(self.b_v, h, self.W.T)", "h @ self.W.T"),
+    "no hidden bias": ("torch.addmm(self.b_h, v, self.W)", "v @ self.W - self.b_h"),
+    "means for draws": ("return bernoulli(self.visible_given_hidden(h))", "return (self.mean_visible(h) > 0.5).to(h)"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_caught(old: str, new: str) -> None:
+    """Draws from the right law, moved by the wrong conditionals."""
+    torch.manual_seed(0)
+    right, wrong = Exact(make_rbm()), make_rbm(mutant(RBM, old, new))
+    x, _ = BlockGibbs().sample(wrong, right.sample(50_000), 1)
+    assert right.p_value(x) < FAIL
+
+
+@pytest.mark.parametrize("hidden", ["drawn", "mean", "default"])
+def test_average_has_the_value_and_gradient_of_the_mean(hidden: str) -> None:
+    """With drawn h the joint energy's; with E[h | v], given or computed, the gradient is the marginal energy's."""
+    rbm, v = make_rbm(), visible_states()[:11]
+    torch.manual_seed(0)
+    posterior = torch.sigmoid(rbm.hidden_given_visible(v)).detach()
+    h = torch.randint(2, (11, H)).double() if hidden == "drawn" else posterior
+    average = rbm.average()
+    for part in (slice(0, 3), slice(3, 4), slice(4, 11)):
+        average.add(v[part], None if hidden == "default" else h[part])
+    value, joint = average.value(), rbm.joint_energy(v, h).mean()
+    torch.testing.assert_close(value, joint, **TIGHT)
+    reference = joint if hidden == "drawn" else rbm(v).mean()
+    parameters = list(rbm.parameters())
+    actual = torch.autograd.grad(value, parameters)
+    torch.testing.assert_close(actual, torch.autograd.grad(reference, parameters), **TIGHT)
+
+
+@pytest.mark.parametrize("density", ["joint", "marginal"])
+def test_contrastive_divergence_has_the_likelihood_gradient(density: str) -> None:
+    """At equilibrium the gradient is that of -log p(data), which enumeration gives; z-tests over 40 batches."""
+    torch.manual_seed(0)
+    rbm, states = make_rbm(), visible_states()
+    data = states[[3, 3, 7, 12]]
+    parameters = list(rbm.parameters())
+    loss = rbm(data).mean() + (-rbm(states)).logsumexp(0)
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
+    learner = ContrastiveDivergence(rbm, BlockGibbs(), FromData(), 1, density=density)  # type: ignore[arg-type]
+    exact, grads = Exact(rbm), []
+    for _ in range(40):
+        positive, _ = learner._positive_phase(data.repeat(500, 1))
+        negative, _, _ = learner._negative_phase(exact.sample(2000))
+        grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(positive - negative, parameters)]))
+    grad = torch.stack(grads)
+    z = (grad.mean(0) - expected) / (grad.std(0) / 40**0.5 + 1e-12)
+    assert z.abs().max() < 5
+
+
+def test_first_parameters() -> None:
+    torch.manual_seed(0)
+    rbm = RBM(100, 200)
+    assert abs(float(rbm.W.detach().std()) - 0.01) < 2e-4 and rbm.W.shape == (100, 200)
+    assert not rbm.b_v.any() and not rbm.b_h.any() and rbm.domain.event_shape == (100,)
+    with pytest.raises(UserError, match="num_hidden 0; both must be at least 1"):
+        RBM(3, 0)

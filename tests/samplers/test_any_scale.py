@@ -1,0 +1,336 @@
+"""The any-scale balanced samplers: exactness of every variant, the paper's claims, mutants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, convergence_distance, invariance_p
+from helpers_grbm import FAIL, PASS
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.domains import Binary, Finite, Ordinal, Real, Spin
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.any_scale import VARIANTS, AnyScale
+from ebmlab.samplers.discrete_langevin import DMALA
+from ebmlab.samplers.tuners.any_scale import DIAGONALS, AnyScaleTuner
+from ebmlab.samplers.tuners.curvature import diagonal_trace
+
+NUMERIC = {name: DOMAINS[name] for name in ("binary", "spin", "ordinal")}
+AUXILIARY = tuple(DIAGONALS)
+
+
+def indefinite(d: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    a = torch.randn(d, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return scale * (a + a.T) / 2
+
+
+def auxiliary(domain: Finite, variant: Any = "trace", cls: Any = AnyScale, seed: int = 0, **settings: Any) -> AnyScale:
+    W = indefinite(domain.size, seed, 0.25 if isinstance(domain, Spin) else 1.0)  # a spin's jump is 2
+    sampler = cls(variant, curvature=W, diagonal=DIAGONALS[variant](W), **settings)
+    assert isinstance(sampler, torch.nn.Module)
+    return sampler  # type: ignore[return-value]
+
+
+class Table(Energy):
+    """Another energy, evaluated once at every state: for the many chains of a chi-square test."""
+
+    def __init__(self, energy: Target) -> None:
+        super().__init__()
+        self.domain, self.exact = energy.domain, Exact(energy)
+        self.values, self.grads = energy.value_and_grad(self.exact.states)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.values[self.exact.number(x)].to(x.dtype)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        number = self.exact.number(x)
+        return self.values[number].to(x.dtype), self.grads[number].to(x.dtype)
+
+
+class Quadratic(Energy):
+    """-f, with f(x) = (x - c)' W (x - c) / 2."""
+
+    def __init__(self, domain: Finite, W: Tensor, centre: Tensor | float) -> None:
+        super().__init__()
+        self.domain, self.W, self.centre = domain, W, centre
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.value_and_grad(x)[0]
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x.flatten(1) - self.centre
+        grad = -z @ self.W.to(z)
+        return (grad * z).sum(1) / 2, grad
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_first_with_balance_one_half_is_dmala(domain: Finite) -> None:
+    energy = Target(domain, "cubic")
+    chains = []
+    for sampler in (DMALA(0.8), AnyScale("first", 0.8, 0.5)):
+        torch.manual_seed(0)
+        chains.append(sampler.sample(energy, energy.domain.random(64).double(), 20))
+    assert torch.equal(chains[0][0], chains[1][0])
+    assert torch.equal(chains[0][1].acceptance, chains[1][1].acceptance)
+
+
+@pytest.mark.parametrize(("alpha", "sigma"), [(0.5, 0.3), (0.5, 1e6), (0.8, 1e6), (1.0, 1e6)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_without_auxiliary_variable_the_matrix_is_exact(domain: Finite, kind: str, alpha: float, sigma: float) -> None:
+    energy = Target(domain, kind)
+    samplers = [AnyScale("first", sigma, alpha)]
+    if domain in NUMERIC.values():
+        W = torch.linspace(-3, 2, domain.size)  # either sign, and negative stiffness at large sigma
+        samplers += [AnyScale("diagonal", sigma, alpha, curvature=W), AnyScale("trace", sigma, alpha)]
+    for sampler in samplers:
+        assert sampler.exact and bias(sampler, energy) < 1e-10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
+def test_with_auxiliary_variable_exact_draws_stay_exact(domain: Finite, kind: str) -> None:
+    energy = Table(Target(domain, kind))
+    settings = [("shift", 0.5, 1e6), ("trace", 1.0, 2.0), ("max", 0.8, 0.3)][: 3 if kind == "cubic" else 2]
+    for seed, (variant, alpha, sigma) in enumerate(settings):
+        sampler = auxiliary(domain, variant, seed=seed, step_size=sigma, balance=alpha)
+        assert sampler.exact and invariance_p(sampler, energy, seed=seed) > PASS
+    if kind != "cubic":
+        return
+    positive = indefinite(domain.size) @ indefinite(domain.size)
+    singular = -torch.ones(domain.size, dtype=torch.float64).diag()
+    for W, D in ((positive, 0 * positive[0]), (singular, -singular.diag())):
+        assert invariance_p(AnyScale("trace", 2.0, 0.8, W, D), energy) > PASS
+
+
+@pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
+def test_the_chain_forgets_its_start(domain: Finite) -> None:
+    sampler = auxiliary(domain, step_size=5.0, balance=0.8)
+    assert convergence_distance(sampler, Table(Target(domain, "cubic")), 100, num_chains=5_000) < 0.04
+
+
+def log_conditional(energy: Energy, x: Tensor, y: Tensor, u: Tensor, sampler: AnyScale) -> Tensor:
+    """Log q(y | x, u) as the reading notes on Eq. 14 have it, by enumerating the values of each coordinate."""
+    assert sampler.curvature is not None and sampler.diagonal is not None and sampler.root is not None
+    assert isinstance(energy.domain, Finite)
+    sigma, alpha = sampler.step_size.double(), sampler.balance.double()
+    R = alpha.sqrt() * sampler.root
+    f_grad = -energy.value_and_grad(x)[1]
+    b = alpha * (f_grad - x @ sampler.curvature) + u @ R + x / sigma
+    values = energy.domain.values.double()
+    logits = b.unsqueeze(-1) * values - (alpha * sampler.diagonal + 1 / sigma).unsqueeze(-1) * values**2 / 2
+    return logits.log_softmax(-1).gather(-1, energy.domain.to_index(y).unsqueeze(-1)).sum((1, 2))
+
+
+@pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
+def test_density_and_ratio_are_those_of_the_paper(domain: Finite) -> None:
+    """With u, W and the square root written out, where the sampler has xi and D alone."""
+    torch.manual_seed(0)
+    energy, sampler = Target(domain, "cubic"), auxiliary(domain, step_size=3.0, balance=0.7)
+    assert sampler.root is not None
+    x, y = (domain.random(500).double() for _ in range(2))
+    R = sampler.balance.double().sqrt() * sampler.root
+    u = x @ R + torch.randn_like(x)
+    state = replace(sampler.init(energy, x), noise=u - x @ R)
+    new = sampler.arrive(energy, state, y)
+    torch.testing.assert_close(new.noise, u - y @ R, rtol=1e-6, atol=1e-6)
+    for here, there in ((state, new), (new, state)):
+        normal = -(u - here.x @ R).square().sum(1) / 2
+        log_q = sampler.log_proposal(energy, here, there.x) - normal
+        torch.testing.assert_close(log_q, log_conditional(energy, here.x, there.x, u, sampler), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", AUXILIARY)
+@pytest.mark.parametrize("domain", [*NUMERIC.values(), Ordinal(3, 41)], ids=[*NUMERIC, "lattice"])
+def test_a_quadratic_target_accepts_everything(domain: Finite, variant: Any) -> None:
+    """Sec. 3.2: with sigma infinite and alpha 1 acceptance is always 1; plain Langevin's is not."""
+    torch.manual_seed(0)
+    d = domain.size
+    W = -(indefinite(d) @ indefinite(d) + 0.5 * torch.eye(d)) / 10 if domain.num_values > 3 else indefinite(d) / 4
+    energy = Quadratic(domain, W, centre=(domain.num_values - 1) / 2)
+    sampler = AnyScale(variant, 1e30, 1.0, W, DIAGONALS[variant](W))
+    x, info = sampler.sample(energy, domain.random(300).double(), 20)
+    assert info.acceptance.min() > 1 - 1e-5 and info.hops.mean() > 0.1 * d
+    if domain.num_values > 3:  # a fine lattice; large steps along the gradient alone overshoot
+        for alpha in (0.5, 1.0):
+            assert AnyScale("first", 1e30, alpha).sample(energy, x, 20)[1].acceptance.mean() < 0.5
+
+
+MUTANTS = {
+    "no density of u": ("-noise.square().sum(1) / 2", "0 * noise.sum(1)"),
+    "half its density": ("-noise.square().sum(1) / 2", "-noise.square().sum(1) / 4"),
+    "density of u forth alone": ("state, y) + _log_normal(state.noise)", "state, y)"),
+    "stale noise, density of the new": (
+        "log_q + _log_normal(state.noise)",
+        "log_q + _log_normal(state.noise + self._pull((y - state.x).flatten(1)))",
+    ),
+    "stale gradient": (
+        "new: Any = super().arrive(energy, state, y)",
+        "new: Any = replace(super().arrive(energy, state, y), grad=state.grad)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_caught(old: str, new: str) -> None:
+    domain = DOMAINS["binary"]
+    sampler = auxiliary(domain, "shift", mutant(AnyScale, old, new), step_size=2.0, balance=0.8)
+    assert invariance_p(sampler, Table(Target(domain, "cubic"))) < FAIL
+
+
+WEAKER = {
+    "noise kept": ("replace(new, noise=state.noise + self._pull((state.x - y).flatten(1)))", "new"),
+    "noise moved the wrong way": ("self._pull((state.x - y)", "self._pull((y - state.x)"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), WEAKER.values(), ids=WEAKER)
+def test_reverse_noise_matters_to_acceptance_alone(old: str, new: str) -> None:
+    """Any involution of the noise leaves the law invariant, but only that which keeps u accepts all on a quadratic."""
+    domain, W, wrong = DOMAINS["binary"], indefinite(4), mutant(AnyScale, old, new)
+    torch.manual_seed(0)
+    _, info = wrong("trace", 1e30, 1.0, W, diagonal_trace(W)).sample(Quadratic(domain, W, 0.5), domain.random(300), 20)
+    assert info.acceptance.mean() < 0.9
+    assert invariance_p(auxiliary(domain, "shift", wrong, step_size=2.0), Table(Target(domain, "cubic"))) > PASS
+
+
+def test_noise_is_drawn_at_every_step() -> None:
+    energy = Target(DOMAINS["binary"], "cubic")
+    noises = [s.noise for s, _ in auxiliary(energy.domain).chain(energy, torch.zeros(5, 4, dtype=torch.float64), 2)]
+    assert not torch.isclose(*noises).any()
+
+
+def test_the_root_follows_the_balance() -> None:
+    domain = DOMAINS["binary"]
+    moved, made = auxiliary(domain, step_size=2.0), auxiliary(domain, step_size=2.0, balance=0.9)
+    moved.balance = torch.tensor(0.9)
+    chains = []
+    for sampler in (moved, made):
+        torch.manual_seed(0)
+        chains.append(sampler.sample(Target(domain, "cubic"), torch.zeros(50, 4, dtype=torch.float64), 5)[0])
+    assert torch.equal(*chains)
+
+
+class Counting(Target):
+    """Counts evaluations, and is asked for nothing but energies with gradients."""
+
+    calls = 0
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.calls += 1
+        return super().value_and_grad(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_evaluation_a_step_whatever_dtype_shape_and_mode(dtype: torch.dtype) -> None:
+    energy = Counting(Binary((2, 3)), "cubic")
+    W = indefinite(6)
+    x = energy.domain.random(7).to(dtype)
+    for variant in VARIANTS:
+        given = {"curvature": W, "diagonal": DIAGONALS[variant](W)} if variant in AUXILIARY else {}
+        given |= {"curvature": W.diagonal().tolist()} if variant == "diagonal" else {}
+        sampler = AnyScale(variant, 2.0, 0.8, **given)  # type: ignore[arg-type]
+        runs = []
+        for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+            torch.manual_seed(0)
+            energy.calls = 0
+            with mode():
+                for k, (state, info) in enumerate(sampler.chain(energy, x, 4)):
+                    assert energy.calls == k + 2 and info.evaluations == 1 and state.num_steps == k + 1
+                    values, grad = Target.value_and_grad(energy, state.x)
+                    torch.testing.assert_close((state.energy, state.grad), (values, grad))
+                    tensors = [v for v in vars(state).values() if isinstance(v, Tensor)]
+                    assert {t.dtype for t in [*tensors, info.acceptance, info.hops]} == {dtype}
+            runs.append(state.x.clone())
+        assert torch.equal(runs[0], runs[1]) and torch.equal(runs[0], runs[2])
+        assert not sampler.state_dict() and not list(sampler.parameters())
+
+
+def test_a_chain_does_not_know_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise: dict[str, Any] = {"calls": 0, "rows": slice(None)}
+
+    def feed(draw: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+        def draw_like(x: Tensor) -> Tensor:
+            generator = torch.Generator().manual_seed(noise["calls"])
+            noise["calls"] += 1
+            return draw(64, *x.shape[1:], dtype=x.dtype, generator=generator)[noise["rows"]]
+
+        return draw_like
+
+    monkeypatch.setattr(torch, "randn_like", feed(torch.randn))
+    monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
+    domain = DOMAINS["ordinal"]
+    sampler, energy = auxiliary(domain, step_size=5.0, balance=0.9), Target(domain, "cubic")
+    start = domain.enumerate().double().repeat(8, 1)[:64]
+
+    def run(rows: slice) -> Tensor:
+        noise.update(calls=0, rows=rows)
+        steps = [
+            torch.cat([state.x, info.acceptance[:, None]], 1) for state, info in sampler.chain(energy, start[rows], 8)
+        ]
+        assert noise["calls"] == 24  # u, y and the decision
+        return torch.stack(steps)
+
+    together = run(slice(None))
+    for i in (0, 40):
+        torch.testing.assert_close(together[:, i : i + 1], run(slice(i, i + 1)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("variant", ["first", "diagonal", "trace"])
+def test_extremes(variant: Any) -> None:
+    """One state, one chain, energies of 1e4: no NaN, no freeze."""
+    W = indefinite(4).float()
+    given: dict[str, Any] = {"first": {}, "diagonal": {"curvature": W.diagonal()}}.get(
+        variant, {"curvature": W, "diagonal": diagonal_trace(W)}
+    )
+    sampler = AnyScale(variant, 1.0, **given)
+    _, info = sampler.sample(Quadratic(Ordinal(4, 1), W, 0.5), torch.zeros(1, 4), 3)
+    assert info.acceptance.item() == 1 and info.hops.item() == 0
+    energy = Target(Binary(4), "cubic", scale=1e4)
+    torch.manual_seed(0)
+    start = energy.domain.random(200)
+    x, info = sampler.sample(energy, start, 100)
+    assert not info.acceptance.isnan().any() and energy(x).mean() < energy(start).mean() / 2
+    _, info = sampler.sample(Target(Binary(4), "flat"), torch.zeros(100, 4), 20)
+    assert info.hops.min() > 0
+
+
+W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AnyScale("second"), "variant is 'second', but must be one of first, shift"),  # type: ignore[arg-type]
+        (lambda: AnyScale("first", curvature=W4), "variant first has no curvature"),
+        (lambda: AnyScale("trace", curvature=W4), "takes a diagonal too"),
+        (lambda: AnyScale("diagonal", curvature=D4, diagonal=D4), "takes no diagonal"),
+        (lambda: AnyScale("diagonal", curvature=W4), r"shape \(4, 4\), but must be a vector"),
+        (lambda: AnyScale("trace", curvature=D4, diagonal=D4), r"shape \(4,\), but must be a square matrix"),
+        (lambda: AnyScale("trace", curvature=W4, diagonal=D4[:3]), r"shape \(3,\), but curvature needs \(4,\)"),
+        (lambda: AnyScale("trace", curvature=W4.triu(), diagonal=D4), "symmetric"),
+        (lambda: AnyScale("trace", curvature=W4 * torch.nan, diagonal=D4), "finite"),
+        (lambda: AnyScale("trace", diagonal=D4), "needs the curvature"),
+        (
+            lambda: AnyScale("trace", curvature=-torch.eye(4), diagonal=torch.zeros(4)),
+            "no negative eigenvalue, but has -1",
+        ),
+        (lambda: AnyScale("trace").check(Target(DOMAINS["categorical"], "flat")), "variant first samples it"),
+        (
+            lambda: AnyScale("trace", 1, 1, W4, D4).check(Target(Binary(5), "flat")),
+            r"4 coordinates, but Binary\(5\) has 5",
+        ),
+        (lambda: AnyScaleTuner().check(DMALA(0.1)), "tunes AnyScale samplers, not DMALA"),
+        (lambda: AnyScale().check(type("T", (Energy,), {"domain": Real(2)})()), "samples Binary or Spin"),
+    ],
+)
+def test_errors_say_what_would_be_right(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)

@@ -1,0 +1,178 @@
+"""ChromaticGibbs: a sweep's exact transition matrix on small graphs, by every outcome and as a product, mutants."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pytest
+import torch
+from helpers_blocks import Table, block_matrix
+from helpers_finite import Exact, Target, convergence_distance, invariance_p
+from helpers_grbm import FAIL, PASS
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
+from ebmlab.samplers.gibbs import Gibbs
+
+
+class Pairwise(Energy):
+    """E = the sum over edges (i, j) of T_ij[x_i, x_j] plus the sum over sites of U_i[x_i], with tables at random."""
+
+    def __init__(
+        self, domain: Finite, edges: list[tuple[int, int]], colours: list[list[int]], scale: float = 1
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        n, s = domain.size, domain.num_values
+        self.domain = domain
+        self.colours = [torch.tensor(sites) for sites in colours]
+        self.edges = {e: scale * torch.randn(s, s, dtype=torch.float64, generator=generator) for e in edges}
+        self.sites = scale * torch.randn(n, s, dtype=torch.float64, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        value = self.domain.to_index(x).flatten(1)
+        energy = sum(u[value[:, i]] for i, u in enumerate(self.sites))
+        energy = energy + sum(table[value[:, i], value[:, j]] for (i, j), table in self.edges.items())
+        return energy.to(x.dtype)
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        value = self.domain.to_index(x).flatten(1)
+        field = self.sites.expand(len(x), -1, -1).clone()
+        for (i, j), table in self.edges.items():
+            field[:, i] += table[:, value[:, j]].T
+            field[:, j] += table[value[:, i]]
+        return -field[:, sites].to(x.dtype)
+
+
+CYCLE = [(0, 1), (1, 2), (2, 3), (0, 3)]
+GRAPHS = {
+    "lattice of spins": (
+        Spin((2, 3)),
+        [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)],
+        [[0, 2, 4], [1, 3, 5]],
+    ),
+    "cycle of bits": (Binary(4), CYCLE, [[0, 2], [1, 3]]),
+    "cycle of classes": (Categorical((2, 2), 3), CYCLE, [[2, 0], [1, 3]]),
+    "kite of integers": (Ordinal(4, 3), [(0, 1), (1, 2), (0, 2), (2, 3)], [[0, 3], [1], [2]]),
+}
+every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+Graph = tuple[Finite, list[tuple[int, int]], list[list[int]]]
+
+
+@every_graph
+def test_a_sweep_is_its_sites_gibbs_steps_one_after_another(graph: Graph) -> None:
+    """P of the sweep = the product of the single sites' P, in the order of the colours; and pi P = pi."""
+    energy = Pairwise(*graph)
+    sweep, pi = block_matrix(ChromaticGibbs(), energy), Exact(energy).probabilities
+    single = [block_matrix(Gibbs(), energy, at=int(i)) for sites in energy.colours for i in sites]
+    torch.testing.assert_close(sweep, reduce(torch.matmul, single), rtol=1e-9, atol=1e-14)
+    assert float((pi @ sweep - pi).abs().max()) < 1e-12
+
+
+@every_graph
+def test_exact_draws_stay_exact(graph: Graph) -> None:
+    energy = Pairwise(*graph)
+    assert invariance_p(ChromaticGibbs(), energy) > PASS
+    assert convergence_distance(ChromaticGibbs(), energy, num_steps=20, num_chains=20_000) < 0.04
+
+
+@every_graph
+def test_one_step_is_one_sweep(graph: Graph) -> None:
+    domain, edges, colours = graph
+    energy = Pairwise(domain, edges, colours, scale=0)
+    torch.manual_seed(0)
+    x = domain.random(500).double()
+    before = x.clone()
+    state, info = ChromaticGibbs().step(energy, ChromaticGibbs().init(energy, x))
+    assert torch.equal(x, before), "the start was changed in place"
+    moved = (domain.to_index(state.x) != domain.to_index(x)).flatten(1).double().mean(0)
+    assert (moved - (1 - 1 / domain.num_values)).abs().max() < 0.1, "every coordinate is redrawn"
+    assert info.evaluations == 1 and state.num_steps == 1 and (info.acceptance == 1).all()
+
+
+def test_states_of_any_memory_layout() -> None:
+    energy = Pairwise(*GRAPHS["cycle of classes"])
+    torch.manual_seed(0)
+    x = energy.domain.random(50).double()
+    ends = []
+    for start in (x, x.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2), x[:1].expand(50, -1, -1, -1)):
+        torch.manual_seed(1)
+        ends.append(ChromaticGibbs().sample(energy, start, 3)[0])
+        energy.domain.validate(ends[-1])
+    assert torch.equal(ends[0], ends[1])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_chain_does_not_know_its_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    energy = Pairwise(*GRAPHS[name])
+    start, runs = energy.domain.random(8).double(), []
+    for rows in (slice(None), slice(3, 4)):
+        calls: list[int] = []
+
+        def fed(x: Tensor, rows: slice = rows, calls: list[int] = calls) -> Tensor:
+            calls.append(0)
+            generator = torch.Generator().manual_seed(len(calls))
+            return torch.rand(8, *x.shape[1:], dtype=x.dtype, generator=generator)[rows]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "rand_like", fed)
+            runs.append(ChromaticGibbs().sample(energy, start[rows], 10)[0])
+    assert torch.equal(runs[0][3:4], runs[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@every_graph
+def test_extreme_energies_of_one_chain(graph: Graph, dtype: torch.dtype) -> None:
+    """It goes downhill until nothing but the ground state of each site is left."""
+    torch.manual_seed(0)
+    energy = Pairwise(*graph, scale=1e4)
+    x, info = ChromaticGibbs().sample(energy, energy.domain.random(1).to(dtype), 20)
+    energy.domain.validate(x)
+    assert x.dtype == info.acceptance.dtype == dtype and (info.acceptance == 1).all()
+    assert energy.value_differences(x).min() >= 0
+
+
+def test_one_state() -> None:
+    energy = Pairwise(Ordinal(3, 1), [(0, 1)], [[0, 2], [1]])
+    x, info = ChromaticGibbs().sample(energy, torch.zeros(2, 3), 4)
+    assert not x.any() and not info.hops.any() and (info.acceptance == 1).all()
+
+
+def test_nan_stays_visible() -> None:
+    energy = Pairwise(*GRAPHS["cycle of bits"])
+    energy.edges[0, 1][1, 0] = torch.nan
+    torch.manual_seed(0)
+    x = energy.domain.random(100).double()
+    last, info = ChromaticGibbs().sample(energy, x, 1)
+    broken = info.acceptance.isnan()
+    assert broken.any() and not broken.all() and torch.equal(last[broken], x[broken])
+    energy.domain.validate(last)
+
+
+MUTANTS = {
+    "wrong sign": ("draw(-logits)", "draw(logits)"),
+    "stale fields": ("graph.conditional(x, sites)", "graph.conditional(state.x, sites)"),
+    "all sites of one colour": ("in graph.colours:", "in [torch.cat(graph.colours)]:"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+@every_graph
+def test_mutants_are_caught(graph: Graph, old: str, new: str) -> None:
+    assert invariance_p(mutant(ChromaticGibbs, old, new)(), Pairwise(*graph)) < FAIL
+
+
+def test_check_names_what_is_wrong() -> None:
+    ChromaticGibbs().check(Pairwise(*GRAPHS["cycle of bits"]))
+    target = Table(Target(Spin(4), "cubic"))
+    with pytest.raises(UserError, match=r"ChromaticGibbs .* \(Ising or Potts\), but Table has no colours") as error:
+        ChromaticGibbs().check(target)
+    assert "\n" not in str(error.value)
+    target.domain = Real(4)
+    with pytest.raises(UserError, match=r"ChromaticGibbs samples Binary or Spin or .* Real\(4\)"):
+        ChromaticGibbs().check(target)

@@ -1,0 +1,292 @@
+"""What every sampler of finite domains promises. A new one without a case here fails the first test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, KINDS, Target, bias, convergence_distance, invariance_p, proposal_matches_density
+from helpers_grbm import PASS
+from torch import Tensor
+
+import ebmlab.samplers
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
+from ebmlab.energies import RBM, Energy, Ising, Potts
+from ebmlab.errors import UserError
+from ebmlab.samplers import (
+    ACS,
+    DMALA,
+    DULA,
+    GWG,
+    AnyScale,
+    BlockGibbs,
+    ChromaticGibbs,
+    DiscreteSVGD,
+    Gibbs,
+    HammingBall,
+    LocallyBalanced,
+    MetropolisSampler,
+    PathAuxiliary,
+    RandomWalk,
+    RelaxedMALA,
+    Sampler,
+    Tempered,
+)
+
+ALL = tuple(DOMAINS)
+TWO = ("binary", "spin")
+
+
+@dataclass
+class Case:
+    """A sampler with settings.
+
+    Attributes:
+        make: builds it for a domain.
+        domains: names of the domains in `DOMAINS` that it serves.
+        density: whether the transition matrix can be built; otherwise one step from exact draws is tested.
+        exact: whether the law is invariant.
+        gradients: energy-and-gradient evaluations a step, where the promise is a number.
+    """
+
+    make: Callable[[Finite], Sampler]
+    domains: tuple[str, ...] = ALL
+    density: bool = False
+    exact: bool = True
+    gradients: int | None = None
+
+
+def any_scale(variant: Any) -> Callable[[Finite], Sampler]:
+    """An any-scale sampler with a curvature that has nothing to do with the target."""
+
+    def make(domain: Finite) -> Sampler:
+        n = domain.size
+        a = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        w = 0.5 * (a + a.T)
+        if variant == "diagonal":
+            return AnyScale(variant, step_size=0.8, balance=0.7, curvature=w.diagonal())
+        shift = float(-torch.linalg.eigvalsh(w)[0]) + 0.1
+        extra = torch.linspace(0, 0.5, n, dtype=torch.float64)
+        return AnyScale(variant, step_size=2.0, balance=0.8, curvature=w, diagonal=shift + extra)
+
+    return make
+
+
+CASES: dict[str, Case] = {
+    "Gibbs": Case(lambda d: Gibbs()),
+    "Gibbs random 2": Case(lambda d: Gibbs(2, scan="random")),
+    "HammingBall": Case(lambda d: HammingBall(2, 1)),
+    "RandomWalk 1": Case(lambda d: RandomWalk(), density=True),
+    "RandomWalk p": Case(lambda d: RandomWalk(probability=0.4), density=True),
+    "LB sqrt": Case(lambda d: LocallyBalanced(), density=True),
+    "LB barker": Case(lambda d: LocallyBalanced("barker"), density=True),
+    "LB min": Case(lambda d: LocallyBalanced("min"), density=True),
+    "LB max": Case(lambda d: LocallyBalanced("max"), density=True),
+    "GWG": Case(lambda d: GWG(), gradients=1),
+    "GWG 3": Case(lambda d: GWG(3), gradients=1),
+    "PAS": Case(lambda d: PathAuxiliary(2), gradients=1),
+    "DMALA": Case(lambda d: DMALA(0.8), density=True, gradients=1),
+    "DMALA balance": Case(lambda d: DMALA(0.8, balance=0.8), density=True, gradients=1),
+    "DMALA precondition": Case(lambda d: DMALA(0.8, precondition=torch.linspace(0.3, 3, d.size)), density=True),
+    "DMALA window": Case(lambda d: DMALA(3.0, window=1), ("ordinal",), density=True, gradients=1),
+    "DULA": Case(lambda d: DULA(0.8), exact=False, gradients=1),
+    "AB-1st": Case(lambda d: AnyScale("first", 0.8, 0.8), density=True, gradients=1),
+    "AB-diagonal": Case(any_scale("diagonal"), ("binary", "spin", "ordinal"), density=True, gradients=1),
+    "AB-shift": Case(any_scale("shift"), ("binary", "spin", "ordinal"), gradients=1),
+    "AB-max": Case(any_scale("max"), ("binary", "spin", "ordinal"), gradients=1),
+    "AB-trace": Case(any_scale("trace"), ("binary", "spin", "ordinal"), gradients=1),
+    "ACS": Case(lambda d: ACS(5.0, 0.2, cycle_length=3), density=True, gradients=1),
+    "RelaxedMALA": Case(lambda d: RelaxedMALA(0.3), TWO),
+    "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, exact=False),
+    "Tempered": Case(lambda d: Tempered(DMALA(0.8), betas=[1.0])),
+}
+# samplers that need a structure which `Target` has not; their exactness is proven in their own files
+STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {
+    BlockGibbs: lambda: (BlockGibbs(), RBM(4, 3)),
+    ChromaticGibbs: lambda: (ChromaticGibbs(), Ising.lattice(4, 0.3)),
+}
+PAIRS = [(c, d) for c, case in CASES.items() for d in case.domains]
+EXACT = [(c, d) for c, d in PAIRS if CASES[c].exact]
+
+
+def test_every_finite_sampler_has_a_case() -> None:
+    public = {getattr(ebmlab.samplers, name) for name in ebmlab.samplers.__all__}
+    finite = {
+        c
+        for c in public
+        if isinstance(c, type) and issubclass(c, Sampler) and c.domains and not {Real} >= set(c.domains)
+    }
+    assert finite - {MetropolisSampler} == {type(CASES[c].make(DOMAINS[d])) for c, d in PAIRS} | STRUCTURED.keys()
+
+
+@pytest.mark.parametrize(("name", "domain"), PAIRS)
+def test_exact_says_whether_the_law_is_invariant(name: str, domain: str) -> None:
+    assert CASES[name].make(DOMAINS[domain]).exact is CASES[name].exact
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("name", "domain"), EXACT)
+def test_the_law_is_invariant(name: str, domain: str, kind: str) -> None:
+    """max |pi P - pi| < 1e-6 by the exact transition matrix, or chi-square of one step from 200,000 exact draws."""
+    case, target = CASES[name], Target(DOMAINS[domain], kind)
+    sampler = case.make(DOMAINS[domain])
+    if case.density:
+        assert isinstance(sampler, MetropolisSampler)
+        for k in range(getattr(sampler, "cycle_length", 1)):
+            assert bias(sampler, target, at=k) < 1e-6
+    else:
+        assert invariance_p(sampler, target) > PASS
+
+
+@pytest.mark.parametrize(("name", "domain"), [p for p in EXACT if CASES[p[0]].density])
+def test_proposals_follow_the_density_that_the_matrix_is_built_from(name: str, domain: str) -> None:
+    sampler = CASES[name].make(DOMAINS[domain])
+    assert isinstance(sampler, MetropolisSampler)
+    assert proposal_matches_density(sampler, Target(DOMAINS[domain], "cubic"), n=50_000) > PASS
+
+
+@pytest.mark.parametrize(("name", "domain"), EXACT)
+def test_the_law_is_reached(name: str, domain: str) -> None:
+    """From the least likely state: what leaves the law invariant may also stand still."""
+    sampler = CASES[name].make(DOMAINS[domain])
+    assert convergence_distance(sampler, Target(DOMAINS[domain], "cubic"), num_steps=100, num_chains=4000) < 0.06
+
+
+@pytest.mark.parametrize(("name", "domain"), [p for p in PAIRS if CASES[p[0]].gradients is not None])
+def test_cost_of_a_step(name: str, domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    own = Target.value_and_grad
+    monkeypatch.setattr(Target, "value_and_grad", lambda self, x: (calls.append(len(x)), own(self, x))[1])
+    case, target = CASES[name], Target(DOMAINS[domain], "cubic")
+    sampler = case.make(DOMAINS[domain])
+    state = sampler.init(target, DOMAINS[domain].random(8).double())
+    for _ in range(4):
+        calls.clear()
+        state, info = sampler.step(target, state)
+        assert calls == [8] * (case.gradients or 0) and info.evaluations == case.gradients
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("name", "domain"), PAIRS)
+def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dtype) -> None:
+    """Energies of 1e4 give no NaN, and chains go downhill in place of freezing where they are."""
+    space = DOMAINS[domain]
+    for kind in KINDS:
+        target = Target(space, kind, scale=1e4)
+        torch.manual_seed(0)
+        x = space.random(1).to(dtype)
+        last, info = CASES[name].make(space).sample(target, x, 40)
+        space.validate(last)
+        assert last.dtype == dtype and info.acceptance.isfinite().all() and info.hops.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "domain"), PAIRS)
+def test_zero_gradients_do_not_freeze(name: str, domain: str) -> None:
+    space = DOMAINS[domain]
+    torch.manual_seed(0)
+    _, info = CASES[name].make(space).sample(Target(space, "flat", scale=0.0), space.random(50), 40)
+    assert info.acceptance.isfinite().all()
+    assert name == "DiscreteSVGD" or info.hops.min() > 0
+
+
+@pytest.mark.parametrize("name", [c for c in CASES if "ordinal" in CASES[c].domains])
+def test_one_state_domains(name: str) -> None:
+    space = Ordinal(2, 1)
+    if name.startswith("AB-") or "precondition" in name:
+        sampler = CASES[name].make(space)
+    else:
+        sampler = CASES[name].make(Ordinal(2, 3))
+    last, info = sampler.sample(Target(space, "cubic"), space.random(3).double(), 3)
+    assert not last.any() and not info.hops.any() and info.acceptance.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "domain"), PAIRS)
+def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
+    space, chains = DOMAINS[domain], []
+    x = space.random(6).double()
+    for mode in (torch.no_grad, torch.inference_mode):
+        torch.manual_seed(0)
+        with mode():
+            chains.append(CASES[name].make(space).sample(Target(space, "cubic"), x, 5)[0].clone())
+    assert torch.equal(*chains)
+
+
+@pytest.mark.parametrize(("name", "domain"), [p for p in PAIRS if p[0] not in ("DiscreteSVGD", "Tempered")])
+def test_a_chain_does_not_know_its_batch(name: str, domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same noise, chain 3 of 8 moves as it does alone."""
+    space, target = DOMAINS[domain], Target(DOMAINS[domain], "cubic")
+    torch.manual_seed(0)
+    start = space.random(8).double()
+    noise: dict[str, Any] = {}
+
+    def feed(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def draw_like(x: Tensor) -> Tensor:
+            generator = torch.Generator().manual_seed(noise["calls"])
+            noise["calls"] += 1
+            return draw(8, *x.shape[1:], dtype=x.dtype, generator=generator)[noise["rows"]]
+
+        return draw_like
+
+    monkeypatch.setattr(torch, "randn_like", feed(torch.randn))
+    monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
+
+    def run(rows: slice) -> Tensor:
+        noise.update(calls=0, rows=rows)
+        sampler = CASES[name].make(space)
+        return torch.stack([state.x for state, _ in sampler.chain(target, start[rows], 10)])
+
+    assert torch.equal(run(slice(None))[:, 3:4], run(slice(3, 4)))
+
+
+@pytest.mark.parametrize(("name", "domain"), PAIRS)
+def test_settings_do_not_change_and_are_not_saved(name: str, domain: str) -> None:
+    space = DOMAINS[domain]
+    sampler = CASES[name].make(space)
+    before = {k: v.clone() for k, v in sampler.named_buffers()}
+    x = space.random(4).double()
+    kept = x.clone()
+    _, info = sampler.sample(Target(space, "cubic"), x, 3)
+    assert torch.equal(x, kept), "the start was changed in place"
+    assert all(torch.equal(v, before[k]) for k, v in sampler.named_buffers()) and not sampler.state_dict()
+    assert not any(isinstance(m, Energy) for m in sampler.modules()), "a sampler holds no model"
+    assert info.acceptance.shape == info.hops.shape == (4,)
+
+
+@pytest.mark.parametrize("make", STRUCTURED.values(), ids=lambda make: type(make()[0]).__name__)
+def test_structured_samplers_run(make: Callable[[], tuple[Sampler, Energy]]) -> None:
+    sampler, energy = make()
+    torch.manual_seed(0)
+    x, info = sampler.sample(energy, energy.domain.random(50), 20)
+    energy.domain.validate(x)
+    assert info.hops.min() > 0 and (info.acceptance == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("sampler", "energy", "message"),
+    [
+        (DMALA(0.1), Target(Binary(4), "cubic"), r"state number 1 is not in Binary\(4\): its values must be 0 or 1"),
+        (GWG(), Target(Ordinal(4, 3), "cubic"), r"GWG samples .* domains, but Target lives on Ordinal\(4\)"),
+        (RelaxedMALA(0.1), Target(Categorical(4, 3), "cubic"), r"RelaxedMALA samples Binary or Spin domains"),
+        (DMALA(0.1, window=1), Target(Spin(4), "cubic"), r"DMALA: a window needs an Ordinal domain"),
+        (ChromaticGibbs(), Target(Spin(4), "cubic"), r"ChromaticGibbs .*Ising.*Potts"),
+        (BlockGibbs(), Ising.lattice(2, 0.1), r"BlockGibbs needs a bipartite energy"),
+        (AnyScale("trace"), Potts.lattice(2, 3, 0.5), r"AnyScale"),
+        (DULA(0.1, stochastic=True), Target(Spin(4), "cubic"), r"stochastic gradients need an energy"),
+        (Gibbs(20), Target(Ordinal(40, 5), "cubic"), r"block_size"),
+    ],
+    ids=lambda v: type(v).__name__ if isinstance(v, Sampler) else None,
+)
+def test_one_clear_line(sampler: Sampler, energy: Energy, message: str) -> None:
+    x = energy.domain.random(2)
+    x[1] = 7.0
+    with pytest.raises(UserError, match=message) as error:
+        sampler.sample(energy, x, 1)
+    assert "\n" not in str(error.value)
+
+
+def test_a_wrong_shape_is_named() -> None:
+    with pytest.raises(UserError, match=r"have shape \(B, 4\), got \(2, 3\)"):
+        DMALA(0.1).sample(Target(Binary(4), "cubic"), torch.zeros(2, 3), 1)

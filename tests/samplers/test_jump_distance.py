@@ -1,0 +1,174 @@
+"""The search by jump distance: the paper's rule step by step, and what it finds on a target with a known best."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Binary, Categorical, Ordinal, Spin
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.any_scale import AnyScale
+from ebmlab.samplers.base import Info, Sampler, State
+from ebmlab.samplers.tuners.jump_distance import JumpDistance, jump_distance
+
+
+class Bernoulli(Energy):
+    """Independent coordinates, p(x_i = 1) = sigmoid(logits_i)."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.domain, self.logits = Binary(len(logits)), logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -x @ self.logits
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), -self.logits.expand_as(x)
+
+
+class Walker(Sampler):
+    """Moves by a known function of its settings, and writes down what it was run with."""
+
+    domains = (Ordinal,)
+    step_size: Tensor
+    balance: Tensor
+
+    def __init__(self, length: Any, step_size: float = 1.0, balance: float = 0.5) -> None:
+        super().__init__()
+        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)
+        self.register_buffer("balance", torch.tensor(balance), persistent=False)
+        self.length, self.log = length, []
+
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
+        return State(x=x)
+
+    def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
+        settings = float(self.step_size), float(self.balance)
+        self.log.append(settings)
+        ones = state.x.new_ones(len(state.x))
+        return replace(state, x=state.x + self.length(*settings)), Info(ones, ones)
+
+
+class Nothing(Energy):
+    domain = Ordinal(1, 2)
+
+
+def run(length: Any, num_steps: int, window: int = 2, **settings: Any) -> Any:
+    walker = Walker(length, **{k: settings.pop(k) for k in ("step_size", "balance") if k in settings})
+    tuner = JumpDistance(window=window, **settings)
+    state = tuner.search(walker, Nothing(), walker.init(Nothing(), torch.zeros(3, 1)), num_steps)
+    assert len(walker.log) == num_steps
+    return walker, state
+
+
+def test_a_block_probes_p_then_more_then_less() -> None:
+    walker, _ = run(lambda s, a: s, 12)
+    expected = [(1, 0.5), (1.2, 0.5), (0.8, 0.5), (1.2, 0.5), (1.2, 0.6), (1.2, 0.4)]
+    assert walker.log == [pytest.approx(e) for e in expected for _ in range(2)]
+    assert float(walker.step_size) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("length", "found"),
+    [
+        (lambda s, a: s + a, (1.2, 0.6)),
+        (lambda s, a: -s - a, (1.2, 0.6)),  # a distance has no sign
+        (lambda s, a: 9 - s - a, (0.8, 0.4)),
+        (lambda s, a: 9 - abs(s - 1) - abs(a - 0.5), (1.0, 0.5)),
+        (lambda s, a: 0.0, (1.2, 0.6)),  # as printed, a tie goes upwards: chains that stand still need larger steps
+        (lambda s, a: float("nan"), (1.0, 0.5)),
+    ],
+)
+def test_the_longest_jump_wins(length: Any, found: tuple[float, float]) -> None:
+    walker, _ = run(length, 12)
+    assert (float(walker.step_size), float(walker.balance)) == pytest.approx(found)
+
+
+def test_the_rate_decays_when_a_round_moves_nothing() -> None:
+    walker, _ = run(lambda s, a: 9 - abs(s - 1) - abs(a - 0.5), 36, decay=0.5)
+    assert sorted({s for s, _ in walker.log}) == pytest.approx([0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2])
+    walker, _ = run(lambda s, a: s, 36, decay=0.5)  # sigma moves: the rate stays
+    assert float(walker.step_size) == pytest.approx(1.2**3)
+
+
+def test_balance_stays_at_most_one() -> None:
+    walker, _ = run(lambda s, a: a, 120)
+    assert max(a for _, a in walker.log) == float(walker.balance) == 1
+
+
+def test_any_setting_and_any_budget() -> None:
+    walker, _ = run(lambda s, a: s + a, 13, parameters=["balance"])
+    assert {s for s, _ in walker.log} == {1.0} and float(walker.balance) == pytest.approx(0.72)
+    assert walker.log[-1][1] == pytest.approx(0.72), "the step that fits no probe runs with what was found"
+    walker, _ = run(lambda s, a: s + a, 8, window=100)
+    assert float(walker.step_size) == pytest.approx(1.2), "a short budget shortens the window"
+    walker, _ = run(lambda s, a: s + a, 2)
+    assert float(walker.step_size) == 1
+
+
+def test_the_distance_is_l1_and_hops_for_classes() -> None:
+    new, old = torch.tensor([[0.0, 5.0], [2.0, 2.0]]), torch.tensor([[3.0, 1.0], [2.0, 2.0]])
+    assert jump_distance(Ordinal(2, 6), new, old).tolist() == [7, 0]
+    assert jump_distance(Spin(2), torch.ones(1, 2), -torch.ones(1, 2)).tolist() == [4]
+    domain = Categorical((3,), 4)
+    a, b = (domain.from_index(torch.tensor([i])) for i in ([0, 1, 2], [0, 3, 1]))
+    assert jump_distance(domain, a, b).tolist() == [2]
+
+
+def test_tuning_leaves_the_argument_alone_and_goes_on_with_the_chains() -> None:
+    torch.manual_seed(0)
+    energy, sampler = Bernoulli(torch.randn(100)), AnyScale("first")
+    before = copy.deepcopy(dict(sampler.named_buffers()))
+    x = energy.domain.random(16)
+    tuned, last = JumpDistance(window=5).tune(sampler, energy, x, 300)
+    assert all(torch.equal(v, before[k]) for k, v in sampler.named_buffers())
+    assert isinstance(tuned, AnyScale) and tuned.step_size > 3 * sampler.step_size
+    energy.domain.validate(last)
+    assert not torch.equal(last, x) and not last.requires_grad
+    with torch.inference_mode():
+        tuned, _ = JumpDistance(window=5).tune(sampler, energy, x, 60)
+    tuned, _ = JumpDistance(window=5).tune(tuned, energy, x, 60)
+    _, none = JumpDistance().tune(sampler, energy, x, 0)
+    assert torch.equal(none, x)
+
+
+def test_it_finds_nearly_the_best_of_a_grid() -> None:
+    """Figure 1's target, 100 independent bits, whose best is sigma infinite and alpha 1: independent draws."""
+    torch.manual_seed(0)
+    energy = Bernoulli(2 * torch.randn(100))
+    x = torch.bernoulli(energy.logits.sigmoid().expand(64, -1))
+
+    def distance(sampler: Sampler) -> float:
+        return float(sampler.sample(energy, x, 30)[1].hops.mean())
+
+    grid = {
+        (s, a): distance(AnyScale("first", s, a)) for s in (0.1, 0.3, 1, 3, 10, 100) for a in (0.5, 0.6, 0.8, 0.9, 1)
+    }
+    tuned, _ = JumpDistance(window=8).tune(AnyScale("first"), energy, x, 2400)
+    assert isinstance(tuned, AnyScale)
+    best = max(grid.values())
+    assert distance(tuned) > 0.8 * best
+    assert max(v for (_, a), v in grid.items() if a == 0.5) < 0.3 * best, "a free alpha is what it takes"
+    assert tuned.balance > 0.6 and tuned.step_size > 0.5
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rate": 1.0}, "rate is 1.0, but must be between 0 and 1"),
+        ({"decay": 0.0}, "decay is 0.0"),
+        ({"window": 0}, "window is 0, but must be at least 1 step"),
+        ({"parameters": ()}, "parameters is empty"),
+        ({"parameters": ("speed",)}, "cannot tune speed of AnyScale; its settings: balance, step_size"),
+    ],
+)
+def test_errors_say_what_would_be_right(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        JumpDistance(**settings).check(AnyScale())
+    assert "\n" not in str(error.value)

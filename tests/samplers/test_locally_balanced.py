@@ -1,0 +1,226 @@
+"""LocallyBalanced: exact transition matrices, the proposal by enumeration, what is cached, mutants."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+import torch
+from helpers_blocks import Sum, Table
+from helpers_finite import (
+    DOMAINS,
+    KINDS,
+    Exact,
+    Target,
+    bias,
+    convergence_distance,
+    invariance_p,
+    proposal_matches_density,
+)
+from helpers_grbm import PASS, last_state
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.domains import Categorical, Finite, Ordinal, Real, Spin
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers import MetropolisSampler
+from ebmlab.samplers.locally_balanced import LocallyBalanced
+
+Weight = Literal["sqrt", "barker", "min", "max"]
+G = {
+    "sqrt": lambda t: t.sqrt(),
+    "barker": lambda t: t / (1 + t),
+    "min": lambda t: t.clamp(max=1),
+    "max": lambda t: t.clamp(min=1),
+}
+every_weight = pytest.mark.parametrize("weight", G)
+every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+
+
+@every_weight
+@pytest.mark.parametrize("kind", KINDS)
+@every_domain
+def test_the_law_is_invariant(domain: Finite, kind: str, weight: Weight) -> None:
+    assert bias(LocallyBalanced(weight), Target(domain, kind)) < 1e-12
+
+
+@every_weight
+@every_domain
+def test_the_proposal_is_the_papers(domain: Finite, weight: Weight) -> None:
+    """q(y | x) = g(p(y) / p(x)) / Z(x) where y differs in one coordinate."""
+    energy = Target(domain, "cubic")
+    exact = Exact(energy)
+    digits = domain.to_index(exact.states).flatten(1)
+    near = (digits.unsqueeze(1) != digits).sum(2) == 1
+    expected = torch.where(near, G[weight](exact.probabilities / exact.probabilities.unsqueeze(1)), 0)
+    expected = expected / expected.sum(1, keepdim=True)
+    sampler = LocallyBalanced(weight)
+    for start, row in zip(exact.states, expected, strict=True):
+        state = sampler.init(energy, start.expand_as(exact.states))
+        torch.testing.assert_close(sampler.log_proposal(energy, state, exact.states).exp(), row, rtol=1e-9, atol=1e-14)
+
+
+@every_weight
+@every_domain
+def test_draws(domain: Finite, weight: Weight) -> None:
+    energy, sampler = Table(Target(domain, "cubic")), LocallyBalanced(weight)
+    assert proposal_matches_density(sampler, energy, n=20_000) > PASS
+    assert convergence_distance(sampler, energy, num_steps=60, num_chains=2_000) < 0.08
+
+
+@every_domain
+def test_exact_draws_stay_exact(domain: Finite) -> None:
+    assert invariance_p(LocallyBalanced(), Table(Target(domain, "cubic"))) > PASS
+
+
+@every_domain
+def test_the_differences_at_y_serve_the_next_step(domain: Finite) -> None:
+    """One evaluation of all neighbours a step, and what is cached belongs to x."""
+    calls: list[int] = []
+
+    class Counting(Target):
+        def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+            calls.append(len(x))
+            return super().value_differences(x, index)
+
+        def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+            calls.append(len(x))
+            return super().flip_differences(x, index)
+
+    energy, sampler = Counting(domain, "cubic"), LocallyBalanced()
+    torch.manual_seed(0)
+    state = last_state(sampler, energy, domain.random(9).double(), 7)
+    assert calls == [9] * 8
+    fresh = sampler.init(energy, state.x)
+    torch.testing.assert_close(state.energy, fresh.energy, rtol=1e-12, atol=1e-12)  # type: ignore[attr-defined]
+    torch.testing.assert_close(state.log_probs, fresh.log_probs, rtol=1e-12, atol=1e-12)  # type: ignore[attr-defined]
+    _, info = sampler.step(energy, fresh)
+    assert info.evaluations == domain.size * (domain.num_values - 1) + 1
+
+
+@every_weight
+def test_a_chain_does_not_know_its_batch(weight: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    energy, start = Table(Target(Categorical(3, 4), "cubic")), Categorical(3, 4).random(8).double()
+    runs = []
+    for rows in (slice(None), slice(3, 4)):
+        calls: list[int] = []
+
+        def fed(x: Tensor, rows: slice = rows, calls: list[int] = calls) -> Tensor:
+            calls.append(0)
+            generator = torch.Generator().manual_seed(len(calls))
+            return torch.rand(8, *x.shape[1:], dtype=x.dtype, generator=generator)[rows]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "rand_like", fed)
+            runs.append(LocallyBalanced(weight).sample(energy, start[rows], 20)[0])
+    assert torch.equal(runs[0][3:4], runs[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@every_weight
+@every_domain
+def test_extreme_energies_of_one_chain(domain: Finite, weight: Weight, dtype: torch.dtype) -> None:
+    """Bounded weights end where no change of one coordinate lowers the energy.
+
+    With the others a descent is refused, rightly, that leads to where a steeper one begins: Z(x) / Z(y) is 0 there.
+    """
+    torch.manual_seed(0)
+    energy = Target(domain, "cubic", scale=1e4)
+    x, info = LocallyBalanced(weight).sample(energy, domain.random(1).to(dtype), 60)
+    domain.validate(x)
+    assert x.dtype == info.acceptance.dtype == dtype and info.acceptance.isfinite().all()
+    assert weight in ("sqrt", "max") or energy.value_differences(x).min() >= 0
+
+
+@every_weight
+def test_one_state(weight: Weight) -> None:
+    x, info = LocallyBalanced(weight).sample(Sum(Ordinal(3, 1)), torch.zeros(2, 3), 4)
+    assert not x.any() and not info.hops.any() and (info.acceptance == 1).all() and info.evaluations == 1
+
+
+class Walled(Target):
+    """States whose first coordinate is +1 have the energy `bad`; so have all others but one where `island` is set."""
+
+    bad, island = float("inf"), False
+
+    def forward(self, x: Tensor) -> Tensor:
+        wall = (x[:, 0] > 0) | (self.island & (x > 0).any(1))
+        return torch.where(wall, self.bad, super().forward(x))
+
+
+@every_weight
+def test_infinite_energies_are_not_entered(weight: Weight) -> None:
+    torch.manual_seed(0)
+    energy, x = Walled(Spin(4), "cubic"), -torch.ones(50, 4, dtype=torch.float64)
+    for state, info in LocallyBalanced(weight).chain(energy, x, 30):
+        assert (state.x[:, 0] < 0).all() and info.acceptance.isfinite().all()
+    assert not torch.equal(state.x, x)
+    energy.island = True
+    last, info = LocallyBalanced(weight).sample(energy, x, 3)
+    assert torch.equal(last, x) and (info.acceptance == 1).all()
+
+
+def test_nan_is_not_entered_and_stays_visible() -> None:
+    torch.manual_seed(0)
+    energy, x = Walled(Spin(4), "cubic"), -torch.ones(50, 4, dtype=torch.float64)
+    energy.bad = float("nan")
+    last, info = LocallyBalanced().sample(energy, x, 3)
+    assert torch.equal(last, x) and info.acceptance.isnan().all()
+
+
+MUTANTS = {
+    "stale differences": ("energy=energy(y), log_probs=self._log_probs(energy, y)", "energy=energy(y)"),
+    "not balanced": ("lambda log_t: log_t / 2", "lambda log_t: log_t"),
+    "other direction": ("log_t = -change_differences", "log_t = change_differences"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_caught(name: str) -> None:
+    """Metropolis makes any positive weight exact: the proposal, or the acceptance's mean, gives the wrong ones away."""
+    old, new = MUTANTS[name]
+    energy, right, wrong = Target(Spin(4), "cubic"), LocallyBalanced(), mutant(LocallyBalanced, old, new)()
+    if name == "stale differences":
+        assert bias(wrong, energy) > 1e-3
+        return
+    states = Exact(energy).states
+    one = states[:1].expand_as(states)
+    densities = [s.log_proposal(energy, s.init(energy, one), states).exp() for s in (right, wrong)]
+    assert (densities[0] - densities[1]).abs().max() > 1e-2
+
+
+def test_no_reverse_term_is_caught() -> None:
+    wrong = mutant(MetropolisSampler, "state.energy - new.energy + back - forth", "state.energy - new.energy")
+    sampler = type("Wrong", (LocallyBalanced,), {"step": wrong.step})()
+    assert bias(sampler, Target(Spin(4), "cubic")) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LocallyBalanced("root"), r"LocallyBalanced: weight is 'root', but must be one of sqrt, barker"),  # type: ignore[arg-type]
+        (lambda: LocallyBalanced().check(Sum(Real(4))), r"LocallyBalanced samples Binary or Spin or"),
+    ],
+)
+def test_errors_name_what_is_wrong(make: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_structured_energies_are_asked_for_flips_alone() -> None:
+    class Independent(Energy):
+        domain = Spin(6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            assert len(x) == 7, "materialised"
+            return x.sum(1)
+
+        def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+            assert index is None
+            return -2 * x
+
+    _, info = LocallyBalanced().sample(Independent(), Spin(6).random(7), 5)
+    assert info.hops.min() > 0

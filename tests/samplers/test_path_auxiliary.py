@@ -1,0 +1,165 @@
+"""The path auxiliary sampler: exact transition matrices over every path, chi-square, mutants, awkward inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, KINDS, Exact, Target, convergence_distance, invariance_p
+from helpers_grbm import FAIL, PASS
+from helpers_mutants import mutant
+from helpers_paths import alone_and_together, path_bias, path_law_p
+
+from ebmlab.domains import Binary, Finite, Ordinal
+from ebmlab.errors import UserError
+from ebmlab.samplers.path_auxiliary import PathAuxiliary
+from ebmlab.samplers.paths import PathSampler, log_moves
+
+every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+@every_domain
+def test_the_law_is_invariant(domain: Finite, kind: str, max_length: int) -> None:
+    assert path_bias(PathAuxiliary(max_length), Target(domain, kind)) < 1e-10
+
+
+@every_domain
+def test_draws_follow_their_density(domain: Finite) -> None:
+    assert path_law_p(PathAuxiliary(2), Target(domain, "cubic")) > PASS
+
+
+@every_domain
+def test_exact_draws_stay_exact(domain: Finite) -> None:
+    kind = "quadratic" if domain.num_values**domain.size < 16 else "cubic"  # the matrices above have cubic ones
+    assert invariance_p(PathAuxiliary(2), Target(domain, kind)) > PASS
+
+
+@every_domain
+def test_chains_converge(domain: Finite) -> None:
+    energy = Target(domain, "cubic")
+    assert convergence_distance(PathAuxiliary(2), energy, 50, num_chains=3_000) < 0.06
+    assert convergence_distance(PathAuxiliary(), energy, 0, num_chains=3_000) > 0.9
+
+
+@every_domain
+def test_a_path_is_undone_by_its_reverse(domain: Finite) -> None:
+    torch.manual_seed(0)
+    energy, sampler = Target(domain, "cubic", scale=0.2), PathAuxiliary(2)
+    x = domain.random(3_000).double()
+    index = domain.to_index(x).flatten(1)
+    path = sampler.draw(log_moves(domain, x, energy.value_and_grad(x)[1]))
+    y, reverse = sampler.follow(index, path)
+    back, again = sampler.follow(y, reverse)
+    assert torch.equal(back, index)
+    assert path.taken is not None and again.taken is not None
+    for one, two in zip(path, again, strict=True):
+        assert one is not None and two is not None and torch.equal(one, two)
+    length = path.taken.sum(1)
+    assert torch.equal((y != index).sum(1), length), "every move of a path goes somewhere else"
+    assert torch.equal(reverse.coordinates[:, 0], path.coordinates.gather(1, length.unsqueeze(1) - 1).squeeze(1))
+
+
+def test_path_lengths_are_uniform_with_the_stated_mean() -> None:
+    torch.manual_seed(0)
+    path = PathAuxiliary(5).draw(torch.zeros(100_000, 12, 2))
+    assert path.taken is not None and path.coordinates.shape == (100_000, 9)
+    counts = torch.bincount(path.taken.sum(1), minlength=10)
+    assert counts[0] == 0 and (counts[1:] - 100_000 / 9).abs().max() < 500  # five standard deviations
+
+
+DECISION, PATH = (PathSampler, "step"), (PathAuxiliary, "log_path")
+MUTANTS = {
+    "no reverse term": (*DECISION, "energy_y + back - forth", "energy_y"),
+    "stale gradient in the reverse": (*DECISION, "log_moves(domain, y, grad_y)", "log_moves(domain, y, state.grad)"),
+    "no Metropolis": (*DECISION, "metropolis(state.energy - energy_y + back - forth)", "metropolis(0 * forth)"),
+    "no masks on the way back": (
+        *DECISION,
+        "self.log_path(at_y, reverse)",
+        "reverse.gather(at_y).where(reverse.taken, 0).sum(1)",
+    ),
+    "no masks at all": (*PATH, "path.gather(log_moves) - unvisited", "path.gather(log_moves)"),
+    "masks one move ahead": (*PATH, "[:, 1:].flip(1)", "[:, :-1].flip(1)"),
+}
+
+
+@pytest.mark.parametrize(("cls", "method", "old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_caught(cls: type, method: str, old: str, new: str) -> None:
+    wrong = type("Wrong", (PathAuxiliary,), {method: vars(mutant(cls, old, new))[method]})(2)
+    energy = Target(DOMAINS["spin"], "cubic")
+    if method == "step":
+        assert path_bias(wrong, energy) > 1e-3
+    else:  # no density of paths any more
+        assert invariance_p(wrong, energy) < FAIL
+
+
+def test_one_evaluation_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy, calls = Target(DOMAINS["spin"], "cubic"), []
+    own = energy.value_and_grad
+    monkeypatch.setattr(energy, "value_and_grad", lambda x: calls.append(len(x)) or own(x))
+    monkeypatch.setattr(energy, "flip_differences", None)
+    _, info = PathAuxiliary(3).sample(energy, energy.domain.random(7), 5)
+    assert calls == [7] * 6 and info.evaluations == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@every_domain
+def test_extreme_energies(domain: Finite, dtype: torch.dtype) -> None:
+    energy, sampler = Target(domain, "cubic", scale=1e4), PathAuxiliary(3)
+    x = Exact(energy).states.to(dtype)
+    torch.manual_seed(0)
+    state = sampler.init(energy, x)
+    for _ in range(40):
+        state, info = sampler.step(energy, state)
+        assert info.acceptance.isfinite().all()
+        domain.validate(state.x)
+        assert {state.x.dtype, state.energy.dtype, state.grad.dtype, info.acceptance.dtype, info.hops.dtype} == {dtype}
+    assert (state.energy <= energy(x)).all() and (state.x != x).any()
+    assert torch.equal(state.energy, energy(state.x))
+
+
+def test_float32_says_what_float64_says() -> None:
+    """Long paths in 300 dimensions: the density of a path in single precision against the naive one in double."""
+    torch.manual_seed(0)
+    sampler = PathAuxiliary(20)
+    table = log_moves(Binary(300), torch.zeros(50, 300), 4 * torch.randn(50, 300))
+    path = sampler.draw(table)
+    assert path.taken is not None
+    expected = torch.zeros(50, dtype=torch.float64)
+    for row in range(50):
+        weights = table[row, :, 1].double().exp()
+        for i in path.coordinates[row, path.taken[row]]:
+            expected[row] += (weights[i] / weights.sum()).log()
+            weights[i] = 0
+    torch.testing.assert_close(sampler.log_path(table, path).double(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_one_coordinate_and_one_state() -> None:
+    energy = Target(Binary(1), "quadratic")
+    assert path_bias(PathAuxiliary(5), energy) < 1e-10
+    energy.domain = Ordinal(1, 1)
+    x, info = PathAuxiliary().sample(energy, torch.zeros(4, 1), 3)
+    assert torch.equal(x, torch.zeros(4, 1)) and torch.equal(info.acceptance, torch.ones(4)) and (info.hops == 0).all()
+
+
+@every_domain
+def test_a_chain_does_not_know_its_batch(domain: Finite, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone_and_together(PathAuxiliary(2), Target(domain, "cubic"), monkeypatch)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.enable_grad])
+def test_same_chain_in_every_autograd_mode(mode: Callable[[], object]) -> None:
+    energy, chains = Target(DOMAINS["categorical"], "cubic"), []
+    start = energy.domain.random(8)
+    for context in (torch.no_grad, mode):
+        torch.manual_seed(0)
+        with context():
+            chains.append(PathAuxiliary(2).sample(energy, start, 6)[0].clone())
+    assert torch.equal(*chains) and not chains[1].requires_grad
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(UserError, match="max_length is 0"):
+        PathAuxiliary(0)

@@ -1,0 +1,183 @@
+"""MALA on the relaxation: chi-square tests of one step from exact draws, mutants, robustness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, KINDS, Exact, Target, convergence_distance, invariance_p
+from helpers_grbm import FAIL, PASS
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.domains import Binary, Finite, Ordinal, Spin
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.relaxed_mala import RelaxedMALA, harden, lift, soften
+
+TWO_VALUED = {name: DOMAINS[name] for name in ("binary", "spin")}
+two_valued = pytest.mark.parametrize("domain", TWO_VALUED.values(), ids=TWO_VALUED)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@two_valued
+def test_leaves_the_law_invariant(domain: Finite, kind: str) -> None:
+    energy = Target(domain, kind)
+    assert invariance_p(RelaxedMALA(0.4), energy) > PASS
+    assert invariance_p(RelaxedMALA(0.1, temperature=0.3), energy, num_chains=50_000) > PASS
+
+
+@two_valued
+def test_converges_from_the_worst_start(domain: Finite) -> None:
+    assert convergence_distance(RelaxedMALA(0.4), Target(domain, "quadratic"), 60, num_chains=5000) < 0.04
+
+
+@two_valued
+def test_z_stays_standard_normal_in_size(domain: Finite) -> None:
+    """|z_i| is half normal whatever x: 10 % of 200,000 draws, within 0.3, in each of ten equally likely bins."""
+    torch.manual_seed(0)
+    energy = Target(domain, "quadratic")
+    state = RelaxedMALA(0.4).init(energy, Exact(energy).sample(200_000))
+    for _ in range(3):
+        state, _ = RelaxedMALA(0.4).step(energy, state)
+    level = 2 * torch.special.ndtr(state.z.abs()) - 1
+    for i in range(4):
+        share = torch.histc(level[:, i], 10, 0, 1) / len(level)
+        torch.testing.assert_close(share, torch.full_like(share, 0.1), atol=0.003, rtol=0)
+    assert torch.equal(state.x, harden(domain, state.z))
+
+
+MUTANTS = {
+    "the stand-in's energy decides": (
+        "new = replace(state, x=x, energy=energy(x),",
+        "new = replace(state, x=x, energy=energy(soften(energy.domain, z, self.temperature)[0]),",
+    ),
+    "no base law": ("+ (state.z.square() - z.square()).flatten(1).sum(1) / 2", ""),
+    "no reverse term": ("gain - back + forth", "gain"),
+    "reverse from the old mean": ("(state.z - new.mean)", "(state.z - state.mean)"),
+    "noise of half the variance": ("state.mean + (2 * self.step_size).sqrt()", "state.mean + self.step_size.sqrt()"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_caught(old: str, new: str) -> None:
+    energy = Target(DOMAINS["spin"], "quadratic")
+    assert invariance_p(mutant(RelaxedMALA, old, new)(0.4), energy, num_steps=3, num_chains=100_000) < FAIL
+
+
+def test_the_mutants_original_passes() -> None:
+    energy = Target(DOMAINS["spin"], "quadratic")
+    assert invariance_p(RelaxedMALA(0.4), energy, num_steps=3, num_chains=100_000) > PASS
+
+
+@two_valued
+def test_relaxation(domain: Finite) -> None:
+    torch.manual_seed(0)
+    x = domain.random(1000).double()
+    z = lift(x)
+    assert torch.equal(harden(domain, z), x)
+    z.requires_grad_()
+    soft, slope = soften(domain, z, 0.7)
+    torch.testing.assert_close(torch.autograd.grad(soft.sum(), z)[0], slope)
+    torch.testing.assert_close(soften(domain, z, 1e-4)[0].detach(), x, atol=0.3, rtol=0)
+    assert soft.min() > domain.values.min() and soft.max() < domain.values.max()
+
+
+class Counting(Target):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+def test_two_evaluations_a_step() -> None:
+    energy = Counting(Spin(4), "cubic")
+    state = RelaxedMALA(0.3).init(energy, energy.domain.random(5).double())
+    energy.calls = 0
+    for k in range(4):
+        state, info = RelaxedMALA(0.3).step(energy, state)
+        assert info.evaluations == 2 and energy.calls == 2 * (k + 1) and state.num_steps == k + 1
+        torch.testing.assert_close(state.energy, energy(state.x))
+        torch.testing.assert_close(state.mean, RelaxedMALA(0.3)._mean(energy, state.z))
+        energy.calls -= 2
+
+
+def test_a_chain_does_not_know_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, rows = [0], [slice(None)]
+
+    def feed(draw: Any) -> Any:
+        def draw_like(x: Tensor) -> Tensor:
+            generator = torch.Generator().manual_seed(calls[0])
+            calls[0] += 1
+            return draw(16, *x.shape[1:], dtype=x.dtype, generator=generator)[rows[0]]
+
+        return draw_like
+
+    monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
+    monkeypatch.setattr(torch, "randn_like", feed(torch.randn))
+    energy = Target(Spin(4), "cubic")
+    x = energy.domain.random(16).double()
+
+    def run(take: slice) -> Tensor:
+        calls[0], rows[0] = 0, take
+        return torch.stack([s.z for s, _ in RelaxedMALA(0.4).chain(energy, x[take], 10)])
+
+    together = run(slice(None))
+    for i in (0, 9):
+        torch.testing.assert_close(together[:, i : i + 1], run(slice(i, i + 1)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@two_valued
+def test_flat_and_steep_energies(domain: Finite, dtype: torch.dtype, scale: float) -> None:
+    """From the least likely state, one chain reaches the most likely one of a steep energy."""
+    torch.manual_seed(0)
+    energy = Target(domain, "quadratic", scale)
+    exact = Exact(energy)
+    values = energy(exact.states)
+    worst = exact.states[values.argmax()][None].to(dtype)
+    with torch.inference_mode():
+        x, info = RelaxedMALA(0.4).sample(energy, worst, 400)
+    assert x.dtype == info.acceptance.dtype == dtype and info.acceptance.isfinite().all() and info.hops > 0
+    assert scale == 0 or torch.equal(x[0].double(), exact.states[values.argmin()])
+
+
+def test_infinite_and_nan_energies_are_not_entered() -> None:
+    class Walled(Target):
+        bad = float("nan")
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(x[:, 0] == 1, self.bad, super().forward(x))
+
+    energy = Walled(Spin(4), "cubic")
+    for Walled.bad in (float("nan"), float("inf")):
+        torch.manual_seed(0)
+        start = torch.tensor([[-1.0, 1, -1, 1]]).expand(64, 4)
+        x, info = RelaxedMALA(0.4).sample(energy, start, 30)
+        assert (x[:, 0] == -1).all() and info.hops.min() > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: RelaxedMALA(0.0), "step_size is 0.0"),
+        (lambda: RelaxedMALA(0.1, temperature=-1.0), "temperature is -1.0"),
+        (lambda: RelaxedMALA(0.1).check(Target(Ordinal(2, 3), "cubic")), "Binary or Spin domains, but Target lives on"),
+    ],
+)
+def test_wrong_use(call: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+def test_contract() -> None:
+    sampler: Any = RelaxedMALA(0.1)
+    assert sampler.exact and not sampler.state_dict() and set(dict(sampler.named_buffers())) == {"step_size"}
+    energy: Energy = Target(Binary(4), "cubic")
+    sampler.check(energy)
+    start = energy.domain.random(3).double()
+    x, info = sampler.sample(energy, start, 0)
+    assert torch.equal(x, start) and info.evaluations == 0

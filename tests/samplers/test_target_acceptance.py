@@ -1,0 +1,160 @@
+"""The search for a step size with a given acceptance."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, Exact, Target
+from helpers_grbm import Banana
+from torch import Tensor
+
+from ebmlab.domains import Finite, Spin
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.noise import bernoulli
+from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin, MetropolisSampler
+from ebmlab.samplers.acs import ACS
+from ebmlab.samplers.base import EnergyState
+from ebmlab.samplers.relaxed_mala import RelaxedMALA
+from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
+
+
+class Product(Energy):
+    """50 independent spins, E(x) = sum of h_i x_i + 0.4 sin(2 x_i): the Taylor difference is off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Spin(50)
+        self.register_buffer("h", torch.linspace(-1.5, 1.5, 50))
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return (self.h * x + 0.4 * torch.sin(2 * x)).sum(1)
+
+
+class Flips(MetropolisSampler):
+    """Flips each spin with a given probability, as a random walk does."""
+
+    domains = (Spin,)
+    probability: Tensor
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.register_buffer("probability", torch.tensor(probability), persistent=False)
+
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> EnergyState:
+        return EnergyState(x=x, energy=energy(x))
+
+    def propose(self, energy: Energy, state: Any) -> tuple[Tensor, Tensor]:
+        y = state.x * (1 - 2 * bernoulli(torch.logit(self.probability).expand_as(state.x)))
+        return y, self.log_proposal(energy, state, y)
+
+    def log_proposal(self, energy: Energy, state: Any, y: Tensor) -> Tensor:
+        return torch.zeros(len(y), dtype=y.dtype)  # symmetric
+
+    def arrive(self, energy: Energy, state: Any, y: Tensor) -> EnergyState:
+        return EnergyState(x=y, energy=energy(y))
+
+
+CASES: dict[str, tuple[Any, TargetAcceptance]] = {
+    "DMALA, far too large": (DMALA(1000.0), TargetAcceptance()),
+    "DMALA, far too small": (DMALA(0.01), TargetAcceptance()),
+    "DMALA, another rate": (DMALA(1.0), TargetAcceptance(0.8)),
+    "RelaxedMALA": (RelaxedMALA(0.5), TargetAcceptance()),
+    "random walk": (Flips(0.3), TargetAcceptance(0.234, "probability")),
+    "a whole cycle": (ACS(0.5, 0.1, 5, 0.6), TargetAcceptance(parameter="step_sizes", window=5)),
+}
+
+
+@pytest.mark.parametrize(("sampler", "tuner"), CASES.values(), ids=CASES)
+def test_the_frozen_sampler_has_the_wanted_acceptance(sampler: Any, tuner: TargetAcceptance) -> None:
+    """Within 0.03 of the rate, over 64 chains and 200 steps that tuning has not seen; the start is not near it."""
+    torch.manual_seed(0)
+    energy = Product()
+    frozen, x = tuner.tune(sampler, energy, energy.domain.random(64), 400)
+    torch.manual_seed(1)
+    assert frozen.sample(energy, x, 200)[1].acceptance.mean() == pytest.approx(tuner.rate, abs=0.03)
+    assert abs(sampler.sample(energy, x, 50)[1].acceptance.mean() - tuner.rate) > 0.1
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_on_every_domain(domain: Finite) -> None:
+    torch.manual_seed(0)
+    energy = Target(domain, "cubic", scale=2.0)
+    frozen, x = TargetAcceptance(0.8).tune(DMALA(0.1), energy, Exact(energy).sample(128), 300)
+    assert frozen.sample(energy, x, 150)[1].acceptance.mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_samplers_that_copy_the_step_size_into_their_state() -> None:
+    torch.manual_seed(0)
+    energy = Banana(2)
+    frozen, x = TargetAcceptance().tune(Langevin(1e-3, adjust_from=0), energy, energy.sample(128), 400)
+    assert frozen.sample(energy, x, 150)[1].acceptance.mean() == pytest.approx(0.574, abs=0.03)
+
+
+@pytest.mark.parametrize("num_steps", [1, 7, 40])
+def test_budget_and_argument(num_steps: int) -> None:
+    """One evaluation a step and one for each window; the sampler handed over is left alone."""
+    torch.manual_seed(0)
+    energy, sampler = Product(), DMALA(3.0)
+    start, before = energy.domain.random(4), copy.deepcopy(sampler)
+    given = start.clone()
+    frozen, x = TargetAcceptance(window=4).tune(sampler, energy, start, num_steps)
+    assert energy.calls == num_steps + -(-num_steps // 4)
+    assert sampler.step_size == before.step_size != frozen.step_size
+    assert torch.equal(start, given) and not frozen.state_dict() and x.shape == start.shape
+    again = frozen.step_size.clone()
+    frozen.sample(energy, x, 5)
+    assert frozen.step_size == again
+
+
+@pytest.mark.parametrize(
+    ("sampler", "parameter", "top"), [(DMALA(1.0), "step_size", 1e8), (Flips(0.5), "probability", 1)]
+)
+def test_hopeless_targets_leave_the_parameter_in_bounds(sampler: Any, parameter: str, top: float) -> None:
+    """Flat and NaN energies, one chain."""
+
+    class Constant(Product):
+        value = 0.0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.value + 0 * x.sum(1)
+
+    for Constant.value, bound in ((0.0, top), (float("nan"), 0.0)):
+        torch.manual_seed(0)
+        energy = Constant()
+        with torch.inference_mode():
+            frozen, x = TargetAcceptance(parameter=parameter, gain=50.0).tune(
+                sampler, energy, energy.domain.random(1), 100
+            )
+        found = getattr(frozen, parameter)
+        assert found > 0 and (found < 1 or parameter != "probability") and found.isfinite()
+        assert found == pytest.approx(bound, rel=0.01, abs=1e-5)
+        energy.domain.validate(x)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: TargetAcceptance(parameter="probability").check(DMALA(0.1)),
+            "DMALA has no probability to tune; it has step_",
+        ),
+        (lambda: TargetAcceptance().check(ACS()), "ACS has no step_size to tune; it has step_sizes, balances"),
+        (lambda: TargetAcceptance().check(BlockGibbs()), "BlockGibbs has no step_size to tune; it has nothing"),
+        (lambda: TargetAcceptance().check(DULA(0.1)), "this DULA takes proposals without a Metropolis decision"),
+        (lambda: TargetAcceptance().check(Langevin(0.1)), "this Langevin takes proposals without"),
+        (lambda: TargetAcceptance().tune(DMALA(1.0), Product(), torch.ones(1, 50), 0), "num_steps is 0"),
+        (lambda: TargetAcceptance(1.0), "rate is 1.0"),
+        (lambda: TargetAcceptance(window=0), "window is 0"),
+        (lambda: TargetAcceptance(gain=0.0), "gain 0.0"),
+    ],
+)
+def test_wrong_use(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call()
