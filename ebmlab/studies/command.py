@@ -14,9 +14,9 @@ from pytorch_lightning.loggers import WandbLogger
 from ebmlab.errors import UserError
 from ebmlab.loggers import WandbMode, git_commit, make_loggers
 from ebmlab.run_folder import CONFIG, RUNS, config_name, new_run
-from ebmlab.studies.plots import write_pictures
+from ebmlab.studies.plots import write_overview, write_target
 from ebmlab.studies.race import Result
-from ebmlab.studies.report import write_tables
+from ebmlab.studies.report import write_tables, write_texts
 from ebmlab.studies.study import Study
 
 
@@ -51,16 +51,17 @@ def sample(args: list[str], parser: Any) -> None:
         parser.save(_portable(config), folder / CONFIG, overwrite=True, skip_check=True)
     log_curves = {m.label for m in (study.measures or {}).values() if m.log_scale}
 
-    def report(results: list[Result]) -> list[Path]:
+    pictures: list[Path] = []
+
+    def report(results: list[Result]) -> None:
         write_tables(results, folder)
-        for r in results:
-            for measure, text in r.texts.items():
-                (folder / f"{measure}-{r.target}-{r.sampler}.txt".replace(" ", "_")).write_text(text + "\n")
-        return write_pictures(results, folder, log_curves, study.sweep)
+        write_texts(results[-1:], folder)
+        if len(results) % len(study.samplers) == 0:  # a target is done
+            pictures.extend(write_target(results[-len(study.samplers) :], folder, log_curves))
 
     results = study.run(fabric, folder, report)
     if fabric.is_global_zero:
-        pictures = report(results)
+        pictures += write_overview(results, folder, log_curves, study.sweep)
         print("", write_tables(results, folder), f"  table      {folder / 'table.csv'}", sep="\n")
         print(*(f"  picture    {path}" for path in pictures), sep="\n")
         _to_wandb(config, folder, experiment, results, pictures)

@@ -17,33 +17,37 @@ COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#1
 LINES = ("-", "--", ":")
 
 
-def write_pictures(results: list[Result], folder: Path, log_curves: set[str], sweep: str | None) -> list[Path]:
-    """Writes the curves of every measure, the efficiency bars and the samplers' pictures; returns the files."""
-    style = {
-        name: {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
-        for i, name in enumerate(dict.fromkeys(r.sampler for r in results))
-    }
-    figures: dict[str, Figure] = {}
-    targets = list(dict.fromkeys(r.target for r in results))
+Style = dict[str, dict[str, str]]
+
+
+def write_target(results: list[Result], folder: Path, log_curves: set[str]) -> list[Path]:
+    """Writes the curves and the samplers' pictures of one target's results; returns the files."""
+    target, style, figures = results[0].target, _style(results), {}
     for label in dict.fromkeys(label for r in results for label in r.curves):
-        for target in targets:
-            mine = [r for r in results if r.target == target and r.curves.get(label)]
-            if mine:
-                key = f"{_slug(label)}-{_slug(target)}"
-                figures[key] = _curves(mine, label, target, label in log_curves, style)
-        if sweep:
-            figures[f"{_slug(label)}-sweep"] = _sweep(results, label, label in log_curves, sweep)
+        mine = [r for r in results if r.curves.get(label)]
+        if mine:
+            figures[f"{_slug(label)}-{_slug(target)}"] = _curves(mine, label, target, label in log_curves, style)
+    for measure in dict.fromkeys(m for r in results for m in r.pictures):
+        pictures: dict[str, Tensor] = {}
+        for r in results:
+            if measure in r.truths:
+                pictures.setdefault("ground truth", r.truths[measure])
+        pictures |= {r.sampler: r.pictures[measure] for r in results if measure in r.pictures}
+        figures[f"{_slug(measure)}-{_slug(target)}"] = panels(pictures, min_width=300 * len(pictures))
+    return _save(figures, folder)
+
+
+def write_overview(results: list[Result], folder: Path, log_curves: set[str], sweep: str | None) -> list[Path]:
+    """Writes what spans the targets: efficiency bars, and curves' ends against the setting `sweep`."""
+    figures = {}
     if any("ess_per_second" in r.row for r in results):
-        figures["efficiency"] = _bars(results, targets, style)
-    for target in targets:
-        mine = [r for r in results if r.target == target]
-        for measure in dict.fromkeys(m for r in mine for m in r.pictures):
-            pictures: dict[str, Tensor] = {}
-            for r in mine:
-                if measure in r.truths:
-                    pictures.setdefault("ground truth", r.truths[measure])
-            pictures |= {r.sampler: r.pictures[measure] for r in mine if measure in r.pictures}
-            figures[f"{_slug(measure)}-{_slug(target)}"] = panels(pictures, min_width=300 * len(pictures))
+        figures["efficiency"] = _bars(results, list(dict.fromkeys(r.target for r in results)), _style(results))
+    for label in dict.fromkeys(label for r in results for label in r.curves) if sweep else ():
+        figures[f"{_slug(label)}-sweep"] = _sweep(results, label, label in log_curves, str(sweep))
+    return _save(figures, folder)
+
+
+def _save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     files = []
     for key, figure in figures.items():
         path = folder / "images" / f"{key}.png"
@@ -53,7 +57,15 @@ def write_pictures(results: list[Result], folder: Path, log_curves: set[str], sw
     return files
 
 
-def _curves(results: list[Result], label: str, target: str, log: bool, style: dict[str, dict[str, str]]) -> Figure:
+def _style(results: list[Result]) -> Style:
+    """A colour and a line for each sampler."""
+    return {
+        name: {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
+        for i, name in enumerate(dict.fromkeys(r.sampler for r in results))
+    }
+
+
+def _curves(results: list[Result], label: str, target: str, log: bool, style: Style) -> Figure:
     """One measure against steps and against seconds."""
     figure = Figure(figsize=(12, 4.8), dpi=100, layout="constrained")
     for axes, across in zip(figure.subplots(1, 2), ("steps", "seconds"), strict=True):
@@ -95,7 +107,7 @@ def _sweep(results: list[Result], label: str, log: bool, sweep: str) -> Figure:
     return figure
 
 
-def _bars(results: list[Result], targets: list[str], style: dict[str, dict[str, str]]) -> Figure:
+def _bars(results: list[Result], targets: list[str], style: Style) -> Figure:
     """ESS per second and per evaluation of the exact samplers, a row of panels for each target."""
     figure = Figure(figsize=(12, max(2.2, 0.32 * len(style) + 1.0) * len(targets)), dpi=100, layout="constrained")
     grid = figure.subplots(len(targets), 2, squeeze=False)

@@ -69,6 +69,7 @@ class Limits:
     max_seconds: float | None
 
 
+@torch.no_grad()
 def race(
     fabric: Fabric,
     energy: Energy,
@@ -80,7 +81,6 @@ def race(
     description: str,
 ) -> Result:
     """Runs the chains from x `(B, *event)` of this process and fills `result`."""
-    torch.set_grad_enabled(False)
     clock = _Clock(fabric)
     reference = energy.domain.random(1, device=x.device).to(x)
     state = sampler.init(energy, x)

@@ -1,4 +1,4 @@
-"""A study's results as a table."""
+"""A study's results as a table and as texts."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def write_tables(results: list[Result], folder: Path) -> str:
     with whole(folder / "table.md") as path:
         path.write_text(text)
     return text
+
+
+def write_texts(results: list[Result], folder: Path) -> None:
+    """Writes what the measures had to say in words, a file for each measure, target and sampler."""
+    for r in results:
+        for measure, text in r.texts.items():
+            with whole(folder / f"{measure}-{r.target}-{r.sampler}.txt".replace(" ", "_")) as path:
+                path.write_text(text + "\n")
 
 
 def number(value: float | None) -> str:

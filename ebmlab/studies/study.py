@@ -95,7 +95,7 @@ class Study:
     def run(self, fabric: Fabric, folder: Path, report: Callable[[list[Result]], object]) -> list[Result]:
         """Runs every sampler on every target; calls `report` with all results so far after each.
 
-        Results are kept in `folder`/results/: those found there are not computed again.
+        Results are kept in `folder`/results/: those found there are not computed again, and reported together.
         """
         results: list[Result] = []
         if self.num_chains % fabric.world_size:
@@ -104,6 +104,8 @@ class Study:
             todo = [name for name in self.samplers if not _file(folder, target, name).exists()]
             results += [_load(_file(folder, target, name)) for name in self.samplers if name not in todo]
             if not todo:
+                if fabric.is_global_zero:
+                    report(results)
                 continue
             energy = energy.to(fabric.device)
             torch.manual_seed(self.seed)

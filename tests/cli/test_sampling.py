@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +54,16 @@ def tiny(tmp_path: Path, samplers: str, extra: str = "") -> Path:
     return path
 
 
+def short_tuning(config: str, tmp_path: Path) -> Path:
+    """A copy of the config with little tuning and small lattices."""
+    text = (CONFIGS / "sampling" / f"{config}.yaml").read_text()
+    for key, value in (("tune_steps", 100), ("side", 4), ("num_nodes", 30)):
+        text = re.sub(rf"\b{key}: \d+", f"{key}: {value}", text)
+    path = tmp_path / f"{config}.yaml"
+    path.write_text(text)
+    return path
+
+
 @pytest.mark.parametrize("config", STUDIES)
 def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))
@@ -65,15 +76,15 @@ def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, mo
         monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
     if config.startswith("rbm"):
         options += ["--measures.mmd.init_args.num_steps=2", "--measures.mmd.init_args.num_chains=8"]
+    if config == "rbm_mode":
+        options += ["--start.init_args.num_starts=1"]
     if config == "compas_bnn":
         make_compas(tmp_path / "data")
         options += ["--targets.COMPAS.init_args.hidden=4"]
     if config == "text_infilling":
         pytest.importorskip("transformers")
         options += [f"--targets.dodgers.init_args.model={make_bert(tmp_path / 'bert')}"]
-    if config in ("ising_5x5", "ising_connectivity"):
-        options += ["--measures=null"]  # 2^25 states: see the slow test
-    folder = study(config, *options)
+    folder = study(short_tuning(config, tmp_path), *options)
     table = rows(folder)
     assert table and all(math.isfinite(float(row["acceptance"])) for row in table)
     assert list((folder / "images").glob("*.png")) and (folder / "table.md").read_text().startswith("| target")
@@ -83,7 +94,7 @@ def test_a_study_measures_what_it_says(study: Callable[..., Path], tmp_path: Pat
     """DMALA follows the law, DULA with a large step does not, and the counts are right."""
     path = tiny(
         tmp_path,
-        "{DMALA: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.5}}},"
+        "{DMALA: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {step_size: 2.0}}},"
         " DULA: {sampler: {class_path: ebmlab.samplers.DULA, init_args: {step_size: 3.0}}}}",
         "measures: {law: {class_path: ebmlab.studies.LawDistance}, mean: {class_path: ebmlab.studies.MeanError}}\n",
     )

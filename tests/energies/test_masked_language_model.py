@@ -120,8 +120,8 @@ def test_user_errors(
 ) -> None:
     with pytest.raises(UserError, match=r"no \[MASK\] in the text 'the cat'"):
         MaskedLanguageModel("the cat", str(folder))
-    with pytest.raises(UserError, match="14 tokens, the model reads at most 12"):
-        MaskedLanguageModel("[MASK] " * 12, str(folder))
+    with pytest.raises(UserError, match="42 tokens, the model reads at most 40"):
+        MaskedLanguageModel("[MASK] " * 40, str(folder))
     with pytest.raises(UserError, match="needs its tokenizer"):
         MaskedLanguageModel(TEXT, energy.model)
     with pytest.raises(UserError, match=r"no masked language model '.*' here") as error:

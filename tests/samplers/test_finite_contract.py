@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Target, bias, convergence_distance, invariance_p, proposal_matches_density
+from helpers_finite import DOMAINS, KINDS, Target, bias, convergence_distance, invariance_p, limit_distance, proposal_matches_density
 from helpers_grbm import PASS
 from torch import Tensor
 
@@ -145,14 +145,19 @@ def test_the_law_is_invariant(name: str, domain: str, kind: str) -> None:
 def test_proposals_follow_the_density_that_the_matrix_is_built_from(name: str, domain: str) -> None:
     sampler = CASES[name].make(DOMAINS[domain])
     assert isinstance(sampler, MetropolisSampler)
-    assert proposal_matches_density(sampler, Target(DOMAINS[domain], "cubic"), n=50_000) > PASS
+    assert proposal_matches_density(sampler, Target(DOMAINS[domain], "cubic"), n=20_000) > PASS
 
 
 @pytest.mark.parametrize(("name", "domain"), EXACT)
 def test_the_law_is_reached(name: str, domain: str) -> None:
     """From the least likely state: what leaves the law invariant may also stand still."""
-    sampler = CASES[name].make(DOMAINS[domain])
-    assert convergence_distance(sampler, Target(DOMAINS[domain], "cubic"), num_steps=100, num_chains=4000) < 0.06
+    case, target = CASES[name], Target(DOMAINS[domain], "cubic")
+    sampler = case.make(DOMAINS[domain])
+    if case.density:
+        assert isinstance(sampler, MetropolisSampler)
+        assert limit_distance(sampler, target) < 1e-6
+    else:
+        assert convergence_distance(sampler, target, num_steps=100, num_chains=4000) < 0.06
 
 
 @pytest.mark.parametrize(("name", "domain"), [p for p in PAIRS if CASES[p[0]].gradients is not None])
@@ -205,12 +210,12 @@ def test_one_state_domains(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "domain"), PAIRS)
 def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
-    space, chains = DOMAINS[domain], []
+    space, target, chains = DOMAINS[domain], Target(DOMAINS[domain], "cubic"), []
     x = space.random(6).double()
     for mode in (torch.no_grad, torch.inference_mode):
         torch.manual_seed(0)
         with mode():
-            chains.append(CASES[name].make(space).sample(Target(space, "cubic"), x, 5)[0].clone())
+            chains.append(CASES[name].make(space).sample(target, x, 5)[0].clone())
     assert torch.equal(*chains)
 
 
@@ -268,7 +273,6 @@ def test_structured_samplers_run(make: Callable[[], tuple[Sampler, Energy]]) -> 
     ("sampler", "energy", "message"),
     [
         (DMALA(0.1), Target(Binary(4), "cubic"), r"state number 1 is not in Binary\(4\): its values must be 0 or 1"),
-        (GWG(), Target(Ordinal(4, 3), "cubic"), r"GWG samples .* domains, but Target lives on Ordinal\(4\)"),
         (RelaxedMALA(0.1), Target(Categorical(4, 3), "cubic"), r"RelaxedMALA samples Binary or Spin domains"),
         (DMALA(0.1, window=1), Target(Spin(4), "cubic"), r"DMALA: a window needs an Ordinal domain"),
         (ChromaticGibbs(), Target(Spin(4), "cubic"), r"ChromaticGibbs .*Ising.*Potts"),

@@ -39,11 +39,11 @@ class Walker(Sampler):
     step_size: Tensor
     balance: Tensor
 
-    def __init__(self, length: Any, step_size: float = 1.0, balance: float = 0.5) -> None:
+    def __init__(self, length: Any, step_size: float = 1.0, balance: float = 0.5, acceptance: float = 1.0) -> None:
         super().__init__()
         self.register_buffer("step_size", torch.tensor(step_size), persistent=False)
         self.register_buffer("balance", torch.tensor(balance), persistent=False)
-        self.length, self.log = length, []
+        self.length, self.acceptance, self.log = length, acceptance, []
 
     def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
         return State(x=x)
@@ -52,7 +52,7 @@ class Walker(Sampler):
         settings = float(self.step_size), float(self.balance)
         self.log.append(settings)
         ones = state.x.new_ones(len(state.x))
-        return replace(state, x=state.x + self.length(*settings)), Info(ones, ones)
+        return replace(state, x=state.x + self.length(*settings)), Info(self.acceptance * ones, ones)
 
 
 class Nothing(Energy):
@@ -60,7 +60,7 @@ class Nothing(Energy):
 
 
 def run(length: Any, num_steps: int, window: int = 2, **settings: Any) -> Any:
-    walker = Walker(length, **{k: settings.pop(k) for k in ("step_size", "balance") if k in settings})
+    walker = Walker(length, **{k: settings.pop(k) for k in ("step_size", "balance", "acceptance") if k in settings})
     tuner = JumpDistance(window=window, **settings)
     state = tuner.search(walker, Nothing(), walker.init(Nothing(), torch.zeros(3, 1)), num_steps)
     assert len(walker.log) == num_steps
@@ -88,6 +88,11 @@ def test_a_block_probes_p_then_more_then_less() -> None:
 def test_the_longest_jump_wins(length: Any, found: tuple[float, float]) -> None:
     walker, _ = run(length, 12)
     assert (float(walker.step_size), float(walker.balance)) == pytest.approx(found)
+
+
+def test_chains_frozen_by_rejections_get_smaller_steps() -> None:
+    walker, _ = run(lambda s, a: 0.0, 12, acceptance=0.01)
+    assert (float(walker.step_size), float(walker.balance)) == pytest.approx((0.8, 0.4))
 
 
 def test_the_rate_decays_when_a_round_moves_nothing() -> None:

@@ -25,8 +25,10 @@ class JumpDistance(Tuner):
 
     That is the mean L1 distance of a step (hops on a Categorical domain) over the chains and `window` steps (Sun et al.
     2023, Alg. 3 and 4). A tie goes upwards, as in the paper: chains that stand still need a larger step. Unlike Alg. 3,
-    a setting is probed with the others as just updated. A budget too short for one round of all settings shortens the
-    window; steps that no whole probe fits into are run with the settings found.
+    it goes downwards where they stand still because less than half of their proposals are accepted (upwards, settings
+    that froze the chains would run away), and a setting is probed with the others as just updated. A budget too short
+    for one round of all settings shortens the window; steps that no whole probe fits into are run with the settings
+    found.
 
     Args:
         rate: gamma, the relative change that is probed.
@@ -78,38 +80,44 @@ class JumpDistance(Tuner):
             here = getattr(sampler, name)
             probes = [here, here * (1 + rate), here * (1 - rate)]
             probes = [p.clamp(max=LARGEST[name]) for p in probes] if name in LARGEST else probes
-            jumps = []
+            jumps, accepted = [], 0.0
             for value in probes:
                 setattr(sampler, name, value)
-                state, jump = _run(sampler, energy, state, window, observe)
+                state, jump, acceptance = _run(sampler, energy, state, window, observe)
                 jumps.append(jump)
-            best = probes[_furthest(jumps)]
+                accepted += acceptance / len(probes)
+            best = probes[_furthest(jumps, accepted)]
             setattr(sampler, name, best)
             moved = moved or bool(best != here)
             if name == self.parameters[-1]:
                 rate, moved = (rate if moved else rate * self.decay), False
-        state, _ = _run(sampler, energy, state, rest, observe)
+        state, *_ = _run(sampler, energy, state, rest, observe)
         return state
 
 
-def _furthest(jumps: Sequence[float]) -> int:
+def _furthest(jumps: Sequence[float], accepted: float) -> int:
     """Which of (stay, up, down) to take."""
     stay, up, down = jumps
+    if up == stay == down and accepted < 0.5:
+        return 2
     if up >= max(stay, down):
         return 1
     return 2 if down > stay else 0
 
 
-def _run(sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None) -> tuple[Any, float]:
-    """The state after `num_steps`, and the distance that a step jumped on average over steps and chains."""
-    total = torch.zeros((), dtype=torch.float64, device=state.x.device)
+def _run(
+    sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None
+) -> tuple[Any, float, float]:
+    """The state after `num_steps`, how far they jumped together, mean over chains, and their mean acceptance."""
+    jump, acceptance = torch.zeros(2, dtype=torch.float64, device=state.x.device)
     for _ in range(num_steps):
         before = state
-        state, _ = sampler.step(energy, before)
-        total += jump_distance(energy.domain, state.x, before.x).mean(dtype=torch.float64)
+        state, info = sampler.step(energy, before)
+        jump += jump_distance(energy.domain, state.x, before.x).mean(dtype=torch.float64)
+        acceptance += info.acceptance.mean(dtype=torch.float64) / num_steps
         if observe is not None:
             observe(before, state)
-    return state, float(total)
+    return state, float(jump), float(acceptance)
 
 
 def jump_distance(domain: Domain, new: Tensor, old: Tensor) -> Tensor:
