@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from dataclasses import fields
 from pathlib import Path
@@ -42,10 +43,10 @@ def sample(args: list[str], parser: Any) -> None:
     fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
     experiment = config_name(args)
     folder = _folder(experiment, config)
-    fabric.launch()
     objects = parser.instantiate_classes(config)
     study = Study(**{f.name: objects[f.name] for f in fields(Study)})
-    study.check()
+    study.check(fabric.world_size)
+    fabric.launch()
     if fabric.is_global_zero:
         folder.mkdir(parents=True, exist_ok=True)
         parser.save(_portable(config), folder / CONFIG, overwrite=True, skip_check=True)
@@ -59,7 +60,12 @@ def sample(args: list[str], parser: Any) -> None:
         if len(results) % len(study.samplers) == 0:  # a target is done
             pictures.extend(write_target(results[-len(study.samplers) :], folder, log_curves))
 
-    results = study.run(fabric, folder, report)
+    try:
+        results = study.run(fabric, folder, report)
+    except UserError:
+        if fabric.is_global_zero and not (folder / "results").exists():
+            shutil.rmtree(folder)  # a start or a measure that does not suit the target: no run has begun
+        raise
     if fabric.is_global_zero:
         pictures += write_overview(results, folder, log_curves, study.sweep)
         print("", write_tables(results, folder), f"  table      {folder / 'table.csv'}", sep="\n")

@@ -75,14 +75,17 @@ def race(
     energy: Energy,
     sampler: Sampler,
     x: Tensor,
+    reference: Tensor,
     limits: Limits,
     measures: dict[str, Measure],
     result: Result,
     description: str,
 ) -> Result:
-    """Runs the chains from x `(B, *event)` of this process and fills `result`."""
+    """Runs the chains from x `(B, *event)` of this process and fills `result`.
+
+    The mixing of their distance to the state `reference` `(1, *event)` counts as the sampler's ESS.
+    """
     clock = _Clock(fabric)
-    reference = energy.domain.random(1, device=x.device).to(x)
     state = sampler.init(energy, x)
     bar = tqdm(
         total=limits.burn_in + limits.num_steps,

@@ -74,11 +74,13 @@ class Study:
     sweep: str | None = None
     seed: int = 0
 
-    def check(self) -> None:
-        """Raises `UserError` unless every sampler can serve every target."""
+    def check(self, num_devices: int = 1) -> None:
+        """Raises `UserError` unless every sampler can serve every target, and the devices can share the chains."""
         for name in ("num_chains", "num_steps", "record_every", "num_points"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}, but must be at least 1")
+        if self.num_chains % num_devices:
+            raise UserError(f"num_chains is {self.num_chains}, which {num_devices} devices cannot share evenly")
         if self.burn_in < 0:
             raise UserError(f"burn_in is {self.burn_in}, but must be at least 0")
         if not self.targets or not self.samplers:
@@ -98,8 +100,6 @@ class Study:
         Results are kept in `folder`/results/: those found there are not computed again, and reported together.
         """
         results: list[Result] = []
-        if self.num_chains % fabric.world_size:
-            raise UserError(f"num_chains is {self.num_chains}, which {fabric.world_size} processes cannot share evenly")
         for target, energy in self.targets.items():
             todo = [name for name in self.samplers if not _file(folder, target, name).exists()]
             results += [_load(_file(folder, target, name)) for name in self.samplers if name not in todo]
@@ -109,6 +109,7 @@ class Study:
                 continue
             energy = energy.to(fabric.device)
             torch.manual_seed(self.seed)
+            reference = energy.domain.random(1).to(fabric.device)
             x = (self.start or FromReference()).draw(energy, self.num_chains).to(fabric.device)
             if isinstance(energy.domain, Finite):
                 energy.domain.validate(x)
@@ -116,7 +117,7 @@ class Study:
             for measure in measures.values():
                 measure.prepare(energy)
             for name in todo:
-                result = self._one(fabric, target, name, energy, x, measures)
+                result = self._one(fabric, target, name, energy, x, reference, measures)
                 if fabric.is_global_zero:
                     with whole(_file(folder, target, name)) as path:
                         torch.save(result.as_dict(), path)
@@ -126,7 +127,14 @@ class Study:
         return results
 
     def _one(
-        self, fabric: Fabric, target: str, name: str, energy: Energy, x: Tensor, measures: dict[str, Measure]
+        self,
+        fabric: Fabric,
+        target: str,
+        name: str,
+        energy: Energy,
+        x: Tensor,
+        reference: Tensor,
+        measures: dict[str, Measure],
     ) -> Result:
         contender = self.samplers[name]
         share = len(x) // fabric.world_size
@@ -149,7 +157,7 @@ class Study:
             self.max_seconds,
         )
         fresh = {key: measure.fresh() for key, measure in measures.items()}
-        return race(fabric, energy, sampler, x, limits, fresh, result, f"{target}: {name}")
+        return race(fabric, energy, sampler, x, reference, limits, fresh, result, f"{target}: {name}")
 
 
 def _file(folder: Path, target: str, sampler: str) -> Path:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +15,12 @@ import pytest
 import torch
 from helpers_data import make_bert, make_compas, make_mnist
 from helpers_grbm import PASS
+from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.cli import main
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
 SHORT = ["--num_steps=6", "--num_chains=4", "--burn_in=1", "--record_every=1", "--wandb=disabled", "--accelerator=cpu"]
 TRAINED = {"rbm_random": "rbm_mnist_cd", "rbm_mode": "rbm_mnist_cd", "deep_ebm": "ebm_digits_cd"}
@@ -28,7 +33,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("sys.argv", ["ebmlab"])
-    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    monkeypatch.setattr("sys.path", list(sys.path))
 
     def call(config: str | Path, *args: str, name: str = "test") -> Path:
         path = config if isinstance(config, Path) else CONFIGS / "sampling" / f"{config}.yaml"
@@ -122,6 +127,39 @@ def test_resume_computes_only_what_is_missing(study: Callable[..., Path], tmp_pa
     assert [r["hops"] for r in again] == [r["hops"] for r in first], "the same seed gives the same chains"
 
 
+def test_chains_spread_over_two_processes(study: Callable[..., Path], tmp_path: Path) -> None:
+    """As a user starts it: the same law, one table, one W&B run, and chains that are not copies of each other."""
+    path = tiny(
+        tmp_path,
+        "{A: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.5}},"
+        " tuner: ebmlab.samplers.tuners.TargetAcceptance, tune_steps: 100}}",
+        "measures: {law: {class_path: ebmlab.studies.LawDistance}}\n",
+    )
+    command = [sys.executable, "-m", "ebmlab", "sample", f"--config={path}", "--accelerator=cpu", "--devices=2"]
+    sizes = ["--num_chains=60", "--num_steps=300", "--name=two", "--wandb=offline"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WANDB_SILENT": "true"}
+    environment.pop("EBMLAB_RUN_FOLDER", None)
+    done = subprocess.run([*command, *sizes], env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    folder = Path("runs/tiny/two")
+    (row,) = rows(folder)
+    assert float(row["l1_law"]) < 0.05 and int(float(row["steps"])) == 300
+    assert done.stdout.count("table.csv") == 1 and len(list(folder.glob("wandb/offline-run-*"))) == 1
+
+
+def test_weights_and_biases_gets_the_table_and_the_pictures(
+    study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: dict[str, list[str]] = {"table": [], "image": []}
+    monkeypatch.setattr(
+        WandbLogger, "log_table", lambda self, key, columns, data: sent["table"].append(f"{key} {columns} {len(data)}")
+    )
+    monkeypatch.setattr(WandbLogger, "log_image", lambda self, key, images: sent["image"].append(key))
+    folder = study(tiny(tmp_path, "{A: {sampler: ebmlab.samplers.Gibbs}}"), "--wandb=offline")
+    assert len(sent["table"]) == 1 and "'sampler'" in sent["table"][0] and sent["table"][0].endswith(" 1")
+    assert sorted(sent["image"]) == sorted(path.stem for path in (folder / "images").glob("*.png"))
+
+
 def test_same_start_and_same_noise_for_every_sampler(study: Callable[..., Path], tmp_path: Path) -> None:
     same = "{class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.4}}"
     folder = study(tiny(tmp_path, f"{{A: {{sampler: {same}}}, B: {{sampler: {same}}}}}"))
@@ -140,6 +178,7 @@ def test_same_start_and_same_noise_for_every_sampler(study: Callable[..., Path],
         ),
         ("{A: {sampler: ebmlab.samplers.BlockGibbs}}", [], "samplers.A on targets.ising: BlockGibbs needs a bipartite"),
         ("{A: {sampler: ebmlab.samplers.Gibbs}}", ["--num_chains=0"], "num_chains is 0, but must be at least 1"),
+        ("{A: {sampler: ebmlab.samplers.Gibbs}}", ["--num_chains=3", "--devices=2"], "2 devices cannot share evenly"),
         ("{A: {sampler: ebmlab.samplers.Gibbs}}", ["--resume=true", "--name=gone"], "no run runs/tiny/gone"),
         (
             "{A: {sampler: ebmlab.samplers.Gibbs}}",
@@ -165,7 +204,7 @@ def test_bad_input_is_one_line(
         study(tiny(tmp_path, samplers), *args)
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
     assert error.value.code == 2 and len(lines) == 1 and message in lines[0]
-    assert not list(Path(".").glob("runs/*/*/results/*"))
+    assert not list(Path(".").glob("runs/*/*/*"))
 
 
 def test_missing_checkpoint_says_how_to_train_it(study: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:

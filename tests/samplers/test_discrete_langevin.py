@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Target, bias, proposal_matches_density
+from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, proposal_matches_density
 from helpers_grbm import PASS
 from helpers_mutants import mutant
+from torch import Tensor
 
-from ebmlab.domains import Finite, Ordinal
-from ebmlab.samplers import DMALA, MetropolisSampler
+from ebmlab.domains import Finite, Ordinal, Spin
+from ebmlab.energies import Energy, Ising
+from ebmlab.samplers import DMALA, DULA, MetropolisSampler
 
 SETTINGS = {
     "plain": {},
@@ -47,6 +52,10 @@ def test_proposals_follow_their_density(domain: Finite) -> None:
 
 
 MUTANTS = {
+    "stale gradient": (
+        "self.log_proposal(energy, new, state.x)",
+        "self.log_proposal(energy, _stale(state, new), state.x)",
+    ),
     "no reverse term": ("state.energy - new.energy + back - forth", "state.energy - new.energy"),
     "no Metropolis": ("metropolis(state.energy - new.energy + back - forth)", "metropolis(0 * forth)"),
     "one acceptance per batch": (
@@ -58,6 +67,58 @@ MUTANTS = {
 
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_caught(old: str, new: str) -> None:
-    wrong = mutant(MetropolisSampler, old, new)
+    wrong = mutant(MetropolisSampler, old, new, _stale=lambda state, new: replace(new, grad=state.grad))
     sampler = type("Wrong", (DMALA,), {"step": wrong.step})(0.8)
     assert bias(sampler, Target(DOMAINS["binary"], "cubic")) > 1e-3
+
+
+class Diagonal(Energy):
+    """U = theta' W theta with a diagonal W on spins (Zhang et al. 2022, App. H)."""
+
+    def __init__(self, diagonal: list[float]) -> None:
+        super().__init__()
+        self.domain, self.diagonal = Spin(len(diagonal)), torch.tensor(diagonal, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -(x * x) @ self.diagonal
+
+
+def test_a_preconditioner_makes_both_flips_of_appendix_h_fair() -> None:
+    """No step size serves curvatures of 0.001 and 1000; with c = (1000, 0.001) both flip with probability 1/2."""
+    energy = Diagonal([-0.001, -1000.0])
+    x = energy.domain.enumerate().double()
+
+    def flips(sampler: DMALA) -> Tensor:
+        proposal = sampler.proposal(energy, sampler.init(energy, x))
+        both = [x * torch.tensor([-1.0, 1.0]), x * torch.tensor([1.0, -1.0])]
+        other = proposal.log_prob(-x).exp()
+        return torch.stack([proposal.log_prob(y).exp() + other for y in both], 1)
+
+    scale = torch.tensor([1000.0, 0.001], dtype=torch.float64)
+    torch.testing.assert_close(flips(DMALA(1.0, precondition=scale)), torch.full_like(x, 0.5), rtol=0, atol=1e-6)
+    assert flips(DMALA(1.0))[:, 0].max() < 0.13 and flips(DMALA(1.0))[:, 1].min() > 0.999
+
+
+def stationary_bias(step_size: float, energy: Energy) -> float:
+    """L1 distance of DULA's own stationary law, by its transition matrix, from exp(-E) / Z."""
+    exact, sampler = Exact(energy), DULA(step_size)
+    n = len(exact.states)
+    rows = exact.states.repeat_interleave(n, 0)
+    proposal = sampler.proposal(energy, sampler.init(energy, rows))
+    matrix = proposal.log_prob(exact.states.repeat(n, 1)).exp().view(n, n)
+    law = torch.linalg.lstsq(
+        torch.cat([matrix.T - torch.eye(n, dtype=torch.float64), torch.ones(1, n, dtype=torch.float64)]),
+        torch.cat([torch.zeros(n, dtype=torch.float64), torch.ones(1, dtype=torch.float64)])[:, None],
+    ).solution[:, 0]
+    return float((law - exact.probabilities).abs().sum())
+
+
+def test_dulas_bias_falls_as_theorem_5_1_says() -> None:
+    """Like exp(-2 / step size) on spins, which are 2 apart, that is exp(-1 / (2 step size)) on bits."""
+    ising = Ising.lattice(2, 0.2, 0.2).double()
+    bias = {a: stationary_bias(a, ising) for a in (0.12, 0.15, 0.2, 0.4, 0.8, 1.2, 1.6)}
+    assert list(bias.values()) == sorted(bias.values())
+    for small, large in ((0.12, 0.15), (0.15, 0.2)):
+        slope = math.log(bias[small] / bias[large]) / (1 / small - 1 / large)
+        assert abs(slope + 2) < 0.06
+    assert bias[0.12] < 1e-6 and bias[1.6] > 0.1

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Target, bias, convergence_distance, invariance_p, limit_distance, proposal_matches_density
+from helpers_finite import (
+    DOMAINS,
+    KINDS,
+    Target,
+    bias,
+    convergence_distance,
+    invariance_p,
+    limit_distance,
+    proposal_matches_density,
+)
 from helpers_grbm import PASS
 from torch import Tensor
 

@@ -1,0 +1,117 @@
+"""What a study watches: each measure against a value that can be worked out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import Exact
+from torch import Tensor
+
+from ebmlab.domains import Binary, Spin
+from ebmlab.energies import RBM, Energy, Ising, ModeGrid
+from ebmlab.errors import UserError
+from ebmlab.evaluation import log_mmd
+from ebmlab.samplers import BlockGibbs
+from ebmlab.studies import Histogram2D, Images, LawDistance, LogMMD, MeanError
+from ebmlab.studies.measures import Measure
+
+
+def ising() -> Ising:
+    return Ising.lattice(2, 0.3, 0.2).double()
+
+
+def feed(measure: Measure, energy: Energy, batches: list[Tensor]) -> Any:
+    measure.prepare(energy)
+    fresh = measure.fresh()
+    for x in batches:
+        fresh.update(x)
+    return fresh
+
+
+def test_law_distance_counts_every_state_of_every_chain() -> None:
+    energy = ising()
+    exact = Exact(energy)
+    here = exact.states[:1]  # one state, always
+    measure = feed(LawDistance(), energy, [here.expand(5, 4), here.expand(5, 4)])
+    assert measure.value() == pytest.approx(2 * (1 - float(exact.probabilities[0])))
+    counts = (exact.probabilities * 1e5).round().long()
+    measure = feed(LawDistance(), energy, [exact.states.repeat_interleave(counts, 0)])
+    assert measure.summary()["l1_law"] < 1e-3
+
+
+def test_mean_error_is_the_root_mean_square_over_coordinates_of_each_chain() -> None:
+    energy = ising()
+    truth = Exact(energy).mean()
+    a, b = torch.ones(1, 4, dtype=torch.float64), -torch.ones(1, 4, dtype=torch.float64)
+    measure = feed(MeanError(), energy, [torch.cat([a, a]), torch.cat([a, b])])
+    expected = [(mean - truth).square().mean().sqrt() for mean in (torch.ones(4), torch.zeros(4))]
+    assert measure.value() == pytest.approx(float(sum(expected)) / 2)
+
+
+def test_log_mmd_is_that_of_the_last_states_to_the_reference() -> None:
+    torch.manual_seed(0)
+    energy = RBM(6, 4)
+    measure = LogMMD(BlockGibbs(), num_chains=100, num_steps=5)
+    measure.prepare(energy)
+    torch.manual_seed(measure.seed)
+    reference, _ = BlockGibbs().sample(energy, energy.domain.random(100), 5)
+    fresh = measure.fresh()
+    fresh.update(torch.zeros(10, 6))
+    x = energy.domain.random(40)
+    fresh.update(x)
+    assert fresh.value() == float(log_mmd(x, reference, domain=energy.domain))
+
+
+def test_histogram_counts_modes_by_chain_and_together() -> None:
+    energy = ModeGrid()
+    modes = energy.modes
+    between = (modes[0] + modes[6]) / 2  # diagonal neighbours
+    first, second = torch.stack([modes[0], modes[1]]), torch.stack([modes[2], between])
+    measure = feed(Histogram2D(), energy, [first, second])
+    assert measure.value() == 1.5  # chain 0: two modes; chain 1: one, and no-man's-land
+    assert measure.summary()["modes_together"] == 3 and measure.summary()["tv_blocks"] > 0.8
+    n = 200_000
+    density = energy.density().double()
+    cells = torch.multinomial(density.flatten(), n, replacement=True)
+    exact = torch.stack([cells // density.shape[0], cells % density.shape[0]], 1).float()
+    good = feed(Histogram2D(), energy, [exact])
+    assert good.summary()["modes_together"] == 25 and good.summary()["tv_blocks"] < 0.05
+    assert good.picture().shape == good.truth().shape and float(good.picture().max()) <= 1
+
+
+def test_images_show_the_last_states_of_either_alphabet() -> None:
+    class Free(Energy):
+        domain = Spin(6)
+
+    x = torch.tensor([[-1.0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, -1]])
+    measure = feed(Images((2, 3)), Free(), [x.flip(0), x])
+    picture = measure.picture()
+    assert picture.shape[0] in (1, 3) and {0.0, 0.5, 1.0} >= set(picture.unique().tolist())
+    assert measure.value is not None and measure.label == ""
+
+
+def test_copies_see_only_their_own_states() -> None:
+    energy = ising()
+    measure = MeanError()
+    measure.prepare(energy)
+    a, b = measure.fresh(), measure.fresh()
+    a.update(torch.ones(3, 4))
+    b.update(-torch.ones(3, 4))
+    assert a.value() != b.value() and math.isfinite(a.value())
+
+
+@pytest.mark.parametrize(
+    ("measure", "energy", "message"),
+    [
+        (Histogram2D(), Ising.lattice(2, 0.1), "Histogram2D shows a ModeGrid, not a Ising"),
+        (Images((2, 2)), RBM(6, 2), r"a state of Binary\(6\) has 6 numbers, an image \(2, 2\) has 4"),
+        (MeanError(), RBM(40, 40), r"2\^40 terms, too many"),
+    ],
+)
+def test_unsuitable_targets_are_one_line(measure: Measure, energy: Energy, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        measure.prepare(energy)
+    assert "\n" not in str(error.value) and isinstance(energy.domain, Spin | Binary)
