@@ -71,7 +71,7 @@ class Energy(nn.Module):
         """
         if not isinstance(self.domain, Binary | Spin):
             raise UserError(
-                f"flip_energies needs a Binary or Spin domain, {type(self).__name__} lives on {self.domain}"
+                f"flip_differences needs a Binary or Spin domain, {type(self).__name__} lives on {self.domain}"
             )
         flat = x.flatten(1)
         batch, size = flat.shape
