@@ -60,7 +60,7 @@ def test_a_whole_block_forgets_where_it_was(domain: Finite) -> None:
     assert convergence_distance(Gibbs(domain.size), Table(energy), num_steps=1) < 0.05
 
 
-@pytest.mark.parametrize("name", ["1", "1 random", "2", "3 random"])
+@pytest.mark.parametrize("name", ["1 random", "2"])
 @every_domain
 def test_exact_draws_stay_exact(domain: Finite, name: str) -> None:
     energy, sampler = Table(Target(domain, "cubic")), Gibbs(**SETTINGS[name])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target, convergence_distance, invariance_p
+from helpers_finite import DOMAINS, KINDS, Exact, Target, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from helpers_paths import alone_and_together, path_bias, path_law_p
@@ -30,19 +30,6 @@ def test_the_law_is_invariant(domain: Finite, kind: str, num_flips: int) -> None
 @every_domain
 def test_draws_follow_their_density(domain: Finite) -> None:
     assert path_law_p(GWG(2), Target(domain, "cubic")) > PASS
-
-
-@every_domain
-def test_exact_draws_stay_exact(domain: Finite) -> None:
-    kind = "quadratic" if domain.num_values**domain.size < 16 else "cubic"  # the matrices above have cubic ones
-    assert invariance_p(GWG(3), Target(domain, kind)) > PASS
-
-
-@every_domain
-def test_chains_converge(domain: Finite) -> None:
-    energy = Target(domain, "cubic")
-    assert convergence_distance(GWG(3), energy, 50, num_chains=3_000) < 0.06
-    assert convergence_distance(GWG(), energy, 0, num_chains=3_000) > 0.9
 
 
 @every_domain
