@@ -29,7 +29,8 @@ class Contender:
 
     Attributes:
         sampler: the sampler.
-        tuner: finds its settings first, from the common start; the settings are then frozen.
+        tuner: finds its settings first, from the common start; the settings are then frozen, and the chains start again
+            (see `Study.restart`).
         tune_steps: steps that the tuner may spend.
         length: how many times the study's steps it takes: more for samplers whose steps are cheap.
         record_every: in place of the study's.
@@ -53,6 +54,9 @@ class Study:
         num_chains: chains of each sampler, spread over the devices.
         num_steps: steps that count, for each sampler.
         burn_in: steps before them.
+        restart: whether a tuned sampler starts again from the common start, as a study of convergence needs. Settings
+            tuned to typical states can be useless far from them: a study of the stationary regime lets the chains go
+            on from where tuning left them.
         record_every: steps between recorded states.
         num_points: points of each curve.
         max_seconds: seconds of sampling after which a sampler stops even if steps are left.
@@ -67,6 +71,7 @@ class Study:
     num_chains: int = 100
     num_steps: int = 10_000
     burn_in: int = 0
+    restart: bool = True
     record_every: int = 1
     num_points: int = 40
     max_seconds: float | None = None
@@ -144,7 +149,8 @@ class Study:
         result = Result(target, name, sampler.exact)
         if contender.tuner is not None:
             begin = time.perf_counter()
-            tuned, _ = contender.tuner.tune(sampler, energy, x, contender.tune_steps)
+            tuned, last = contender.tuner.tune(sampler, energy, x, contender.tune_steps)
+            x = x if self.restart else last
             result.row["tuning_seconds"] = time.perf_counter() - begin
             sampler = fabric.broadcast(tuned)
             sampler.to(fabric.device)
