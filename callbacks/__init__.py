@@ -1,5 +1,6 @@
 """What happens beside training: pictures, scores, guards, exact resume."""
 
+from callbacks.data_mean import DataMean
 from callbacks.density2d import Density2D
 from callbacks.divergence_guard import DivergenceGuard
 from callbacks.fid import FID
@@ -13,6 +14,7 @@ from callbacks.sampler_monitor import SamplerMonitor
 
 __all__ = [
     "FID",
+    "DataMean",
     "Density2D",
     "DivergenceGuard",
     "ParameterImages",

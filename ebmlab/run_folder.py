@@ -33,8 +33,11 @@ def new_run(experiment: str, name: str | None) -> Path:
     """A folder for a new run; processes that a distributed strategy launches get their parent's.
 
     Raises:
-        UserError: a run of that name exists, or processes that someone else launched cannot agree on a name.
+        UserError: a run of that name exists, the name is a path, or processes that someone else launched cannot agree
+            on one.
     """
+    if name is not None and Path(name).name != name:
+        raise UserError(f"--name is {name!r}, but must be the name of a folder, without slashes")
     if handed_down := os.environ.get(_HANDED_DOWN, "") if "LOCAL_RANK" in os.environ else "":
         return Path(handed_down)
     rank = _get_rank()  # of torchrun or SLURM; None in a process that launches its own

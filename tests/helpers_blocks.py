@@ -88,6 +88,8 @@ def block_matrix(sampler: Sampler, energy: Energy, at: int = 0) -> Tensor:
     matrix = torch.zeros(len(rows), len(rows), dtype=torch.float64)
     state = sampler.init(energy, exact.states)
     state.num_steps = at
+    if isinstance(state, gibbs.GibbsState):
+        state.first = 0
     with ExitStack() as patches:
         for module in (blocks, chromatic_gibbs, gibbs, hamming_ball):
             for name in ("draw", "random_block", "uniform_index"):

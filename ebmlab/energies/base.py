@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from ebmlab.domains import Binary, Domain, Finite, Spin
 from ebmlab.energies.average import AverageEnergy
 from ebmlab.errors import UserError
+
+MANY = 2048  # states of one evaluation
 
 
 @dataclass
@@ -81,9 +84,8 @@ class Energy(nn.Module):
         new = 1 - old if isinstance(self.domain, Binary) else -old
         neighbours = flat.unsqueeze(1).repeat(1, index.shape[1], 1)
         neighbours.scatter_(2, index.unsqueeze(2), new.unsqueeze(2))
-        energies: Tensor = self(neighbours.view(-1, *x.shape[1:]))
         here: Tensor = self(x)
-        return energies.view(batch, -1) - here.unsqueeze(1)
+        return self._many(neighbours.view(-1, *x.shape[1:])).view(batch, -1) - here.unsqueeze(1)
 
     def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """Energies of the one-flip neighbours of x, `(B, k)`; arguments as in `flip_differences`."""
@@ -117,9 +119,18 @@ class Energy(nn.Module):
         rows, columns = torch.arange(batch, device=x.device).unsqueeze(1), torch.arange(k, device=x.device)
         for s, value in enumerate(values):
             neighbours[rows, columns, s, index] = value
-        energies: Tensor = self(neighbours.view(-1, *x.shape[1:]))
         here: Tensor = self(x)
-        return energies.view(batch, k, -1) - here.view(-1, 1, 1)
+        return self._many(neighbours.view(-1, *x.shape[1:])).view(batch, k, -1) - here.view(-1, 1, 1)
+
+    def _many(self, x: Tensor) -> Tensor:
+        """Energies of many states, `(n,)`, a part of them at a time: a network's activations outgrow its inputs."""
+        return torch.cat([self(part) for part in torch.split(x, MANY)])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters and buffers are; the CPU for an energy without any."""
+        tensors = itertools.chain(self.parameters(), self.buffers())
+        return next((t.device for t in tensors), torch.device("cpu"))
 
     def step_unit(self) -> Tensor | float:
         """The unit in which samplers state step sizes: 1, unless the energy has a natural squared length."""

@@ -78,18 +78,19 @@ class LatticeGaussian(Energy):
         return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values)
 
     def forward(self, x: Tensor) -> Tensor:
-        z = x - self.mean
-        return 0.5 * (z * (z @ self.precision)).sum(1)
+        z = x - self.mean.to(x)
+        return 0.5 * (z * (z @ self.precision.to(x))).sum(1)
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        z = x - self.mean
-        grad = z @ self.precision
+        z = x - self.mean.to(x)
+        grad = z @ self.precision.to(x)
         return 0.5 * (z * grad).sum(1), grad
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """As in `Energy`: moving coordinate i by m changes E by m (A (x - b))_i + m^2 A_ii / 2."""
-        grad, curvature = (x - self.mean) @ self.precision, self.precision.diagonal().expand_as(x)
+        precision = self.precision.to(x)
+        grad, curvature = (x - self.mean.to(x)) @ precision, precision.diagonal().expand_as(x)
         if index is not None:
             x, grad, curvature = x.gather(1, index), grad.gather(1, index), curvature.gather(1, index)
         move = self.domain.values.to(x) - x.unsqueeze(2)

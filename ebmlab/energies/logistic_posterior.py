@@ -59,20 +59,22 @@ class LogisticPosterior(Energy):
         return cls(X.to(torch.get_default_dtype()), y)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._losses(x @ self.features.T).sum(1)
+        return self._losses(x @ self.features.T.to(x)).sum(1)
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        v = x @ self.features.T
-        return self._losses(v).sum(1), (v.sigmoid() - self.targets) @ self.features
+        features = self.features.to(x)
+        v = x @ features.T
+        return self._losses(v).sum(1), (v.sigmoid() - self.targets.to(x)) @ features
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """As in `Energy`; a flip adds or takes one column of X from X beta: O(k m) instead of O(k m d)."""
         if index is None:
             index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
         signs = 1 - 2 * x.gather(1, index.expand(len(x), -1))
-        here = (x @ self.features.T).unsqueeze(1)
-        there = here + signs.unsqueeze(2) * self.features.T[index]
+        columns = self.features.T.to(x)
+        here = (x @ columns).unsqueeze(1)
+        there = here + signs.unsqueeze(2) * columns[index]
         return (self._losses(there) - self._losses(here)).sum(2)
 
     def _losses(self, v: Tensor) -> Tensor:

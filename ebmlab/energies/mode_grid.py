@@ -54,7 +54,7 @@ class ModeGrid(Energy):
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         exponents = self._exponents(x)
-        attraction = exponents.softmax(-1) @ self.centres
+        attraction = exponents.softmax(-1) @ self.centres.to(x)
         return -exponents.logsumexp(-1).sum(1), (x - attraction) / self.variance
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
@@ -65,7 +65,7 @@ class ModeGrid(Energy):
 
     def nearest_mode(self, x: Tensor) -> Tensor:
         """Index into `modes` of the mode within half a spacing of x, -1 where there is none; int64, `(B,)`."""
-        distance, nearest = torch.cdist(x, self.modes).min(1)
+        distance, nearest = torch.cdist(x, self.modes.to(x)).min(1)
         return nearest.where(distance <= self.spacing / 2, -1)
 
     def density(self) -> Tensor:
@@ -76,4 +76,4 @@ class ModeGrid(Energy):
 
     def _exponents(self, v: Tensor) -> Tensor:
         """-(v - c_a)^2 / (2 s), `(*v.shape, side)`."""
-        return -(v.unsqueeze(-1) - self.centres).square() / (2 * self.variance)
+        return -(v.unsqueeze(-1) - self.centres.to(v)).square() / (2 * self.variance)

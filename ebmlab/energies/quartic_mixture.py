@@ -62,16 +62,16 @@ class QuarticMixture(Energy):
         z = self._rotate(x)
         polynomials = self._polynomials(z)
         weights = (-polynomials).softmax(1)
-        _, c1, c2, c3, c4 = (weights @ self.coefficients.T).unsqueeze(2).unbind(1)
+        _, c1, c2, c3, c4 = (weights @ self.coefficients.T.to(x)).unsqueeze(2).unbind(1)
         slope = c1 + z * (2 * c2 + z * (3 * c3 + z * 4 * c4))
-        return -(-polynomials).logsumexp(1), slope @ self.axes.T
+        return -(-polynomials).logsumexp(1), slope @ self.axes.T.to(x)
 
     def _rotate(self, x: Tensor) -> Tensor:
         """The z of x, `(B, d)`."""
-        return (x - self.middle) @ self.axes
+        return (x - self.middle) @ self.axes.to(x)
 
     def _polynomials(self, z: Tensor) -> Tensor:
         """poly4_k of every component, `(B, K)`: they share z, so the sums over i of z_i^0 to z_i^4 give them all."""
         square = z.square()
         powers = [torch.ones_like(z), z, square, square * z, square.square()]
-        return torch.stack([p.sum(1) for p in powers], 1) @ self.coefficients
+        return torch.stack([p.sum(1) for p in powers], 1) @ self.coefficients.to(z)

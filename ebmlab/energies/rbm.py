@@ -43,6 +43,13 @@ class RBM(Bipartite):
         self.b_v = nn.Parameter(torch.zeros(num_visible))
         self.b_h = nn.Parameter(torch.zeros(num_hidden))
 
+    @torch.no_grad()
+    def set_base(self, mean: Tensor) -> None:
+        """Makes b_v the logits of `mean` `(V,)`, squeezed to [0.01, 0.99]: where W is 0, p(v) is Bernoulli(mean)."""
+        if mean.numel() != self.b_v.numel():
+            raise UserError(f"RBM: a mean of {mean.numel()} numbers given, but it has {self.b_v.numel()} visible units")
+        self.b_v.copy_(mean.to(self.b_v).view_as(self.b_v).clamp(0.01, 0.99).logit())
+
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Logits W'v + b_h of p(h_j = 1 | v), `(B, H)`."""
         return torch.addmm(self.b_h, v, self.W)

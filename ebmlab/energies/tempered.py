@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from ebmlab.domains import Binary
 from ebmlab.energies.base import Energy
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.noise import bernoulli
@@ -71,6 +74,21 @@ class TemperedEnergy(Tempering):
         here: Tensor = self.energy(x)
         return betas * here.unsqueeze(1)
 
+    @property
+    def colours(self) -> list[Tensor]:
+        """The inner energy's, where it has any: `ChromaticGibbs` asks."""
+        return self.energy.colours  # type: ignore[return-value]
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Logits of p(x_i) given the rest, for the sites of one colour."""
+        return self._scale(self.energy.conditional(x, sites))  # type: ignore[operator]
+
+    @property
+    def minibatch(self) -> Callable[[], TemperedEnergy]:
+        """The inner energy's, where it has any, at the same temperature."""
+        inner = self.energy.minibatch
+        return lambda: TemperedEnergy(inner(), self.beta)  # type: ignore[operator]
+
     def _scale(self, value: Tensor) -> Tensor:
         return self.beta_of(value) * value
 
@@ -116,6 +134,16 @@ class TemperedBipartite(Tempering, Bipartite):
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         without = self._without_hidden(v, logits / self.beta_of(logits))
         return self.beta_of(without) * without / temperature - softplus(logits / temperature).sum(1)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Closed where v is binary: E is linear in v, so that -dE/dv at E[h | v] is the logits of v."""
+        if not isinstance(self.domain, Binary):
+            return super().value_and_grad(x)
+        with torch.no_grad():
+            logits = self.hidden_given_visible(x)
+            field = self.visible_given_hidden(torch.sigmoid(logits))
+            assert isinstance(field, Tensor)
+            return self.marginal_energy(x, logits), -field
 
     def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
         logits = self.energy.hidden_given_visible(x)

@@ -96,8 +96,13 @@ class Sampler(nn.Module):
 
     @property
     def exact(self) -> bool:
-        """Whether every step leaves p(x) = exp(-E(x)) / Z invariant."""
+        """Whether every step from `init` leaves p(x) = exp(-E(x)) / Z invariant."""
         raise NotImplementedError
+
+    @property
+    def converges(self) -> bool:
+        """Whether chains follow p after enough steps: exact samplers do, and some whose first steps are not exact."""
+        return self.exact
 
     def check(self, energy: Energy) -> None:
         """Raises `UserError` if this sampler cannot serve the energy."""

@@ -34,7 +34,10 @@ class BlockGibbs(Sampler):
     def step(self, energy: Bipartite, state: State) -> tuple[State, Info]:  # type: ignore[override]
         assert state.hidden is not None
         x = energy.sample_visible(state.hidden)
-        return self._state(energy, x, state.num_steps + 1), Info(x.new_ones(len(x)), energy.domain.hops(x, state.x))
+        new = self._state(energy, x, state.num_steps + 1)
+        assert new.logits is not None
+        acceptance = x.new_ones(len(x)).masked_fill_(new.logits.sum(1).isnan(), torch.nan)
+        return new, Info(acceptance, energy.domain.hops(x, state.x))
 
     @staticmethod
     def _state(energy: Bipartite, x: Tensor, k: int) -> State:

@@ -120,7 +120,8 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         away: of the centre from x_block, `(B, X)`; x_block itself when None.
 
     Returns:
-        The new x, and its `Info`. Acceptances are 1; they are NaN where an energy is NaN, and there x stays.
+        The new x, and its `Info`. Acceptances are 1; they are NaN where an energy is NaN or all are
+        infinite, and there x stays.
     """
     domain = energy.domain
     assert isinstance(domain, Finite)
@@ -137,7 +138,7 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         chunks = settings.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
         energies = torch.cat([energy(place(domain, x, block, part)).view(len(x), -1) for part in chunks], 1)
     chosen = torch.take_along_dim(settings, draw(energies).view(-1, 1, 1), 1)
-    broken = energies.isnan().any(1, keepdim=True)
+    broken = ~(energies > -torch.inf).all(1, keepdim=True) | (energies == torch.inf).all(1, keepdim=True)
     new = torch.where(broken, old, chosen.squeeze(1))
     acceptance = x.new_ones(len(x)).masked_fill_(broken.squeeze(1), torch.nan)
     hops = (new != old).sum(1).to(x.dtype)

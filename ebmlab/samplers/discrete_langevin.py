@@ -124,10 +124,13 @@ class DULA(DiscreteLangevin):
             value, grad = energy.minibatch().value_and_grad(state.x)  # type: ignore[operator]
             state = replace(state, energy=value, grad=grad)
         x, _ = self.proposal(energy, state).sample()
-        # a minibatch's gradient serves one step: the next draws its own
-        new = replace(state, x=x) if self.stochastic else self.arrive(energy, state, x)
+        acceptance = x.new_ones(len(x)).masked_fill_(state.energy.isnan(), torch.nan)
+        if self.stochastic:  # a minibatch's gradient serves one step, and says nothing about E at the new x
+            new = replace(state, x=x, energy=torch.full_like(state.energy, torch.nan))
+        else:
+            new = self.arrive(energy, state, x)
         new = replace(new, num_steps=state.num_steps + 1)
-        return new, Info(x.new_ones(len(x)), energy.domain.hops(x, state.x))
+        return new, Info(acceptance, energy.domain.hops(x, state.x))
 
 
 class DMALA(DiscreteLangevin, MetropolisSampler):

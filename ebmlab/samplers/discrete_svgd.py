@@ -74,7 +74,8 @@ class DiscreteSVGD(Sampler):
         z = state.z + (self.step_size * move).clamp(-1, 1)
         x = harden(energy.domain, z)
         new = replace(state, x=x, z=z, num_steps=state.num_steps + 1)
-        return new, Info(x.new_ones(len(x)), energy.domain.hops(x, state.x), 2.0)
+        acceptance = x.new_ones(len(x)).masked_fill_(z.flatten(1).sum(1).isnan(), torch.nan)
+        return new, Info(acceptance, energy.domain.hops(x, state.x), 2.0)
 
 
 def stein_direction(z: Tensor, score: Tensor, weights: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -15,6 +15,17 @@ from ebmlab.samplers.base import Info, Sampler, State
 from ebmlab.samplers.blocks import MAX_SETTINGS, ball, random_block, redraw
 
 
+@dataclass(kw_only=True)
+class GibbsState(State):
+    """Where the chains are.
+
+    Attributes:
+        first: the block that a systematic scan begins with.
+    """
+
+    first: int = 0
+
+
 class Gibbs(Sampler):
     """One step redraws one block of coordinates from p(x_block | all others) (Geman & Geman 1984).
 
@@ -23,8 +34,8 @@ class Gibbs(Sampler):
 
     Args:
         block_size: coordinates per step (the X of Gibbs-X); a domain with fewer is redrawn whole.
-        scan: `systematic` takes consecutive blocks in turn, all chains the same; `random` draws the coordinates anew
-            for each step and chain.
+        scan: `systematic` takes consecutive blocks in turn, all chains the same, from a block that `init` draws, so
+            that many short runs reach every coordinate; `random` draws coordinates anew for each step and chain.
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
@@ -54,11 +65,12 @@ class Gibbs(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
-        return State(x=x)
+    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> GibbsState:
+        assert isinstance(energy.domain, Finite)
+        return GibbsState(x=x, first=int(torch.randint(self._num_blocks(energy.domain), ())))
 
     @torch.no_grad()
-    def step(self, energy: Energy, state: State) -> tuple[State, Info]:
+    def step(self, energy: Energy, state: GibbsState) -> tuple[GibbsState, Info]:
         domain, x = energy.domain, state.x
         assert isinstance(domain, Finite)
         block = self._block(domain, state)
@@ -66,11 +78,14 @@ class Gibbs(Sampler):
         y, info = redraw(energy, x, block, ball(domain.num_values, width, width, x.device))
         return replace(state, x=y, num_steps=state.num_steps + 1), info
 
-    def _block(self, domain: Finite, state: State) -> Tensor:
+    def _num_blocks(self, domain: Finite) -> int:
+        return -(-domain.size // min(self.block_size, domain.size))
+
+    def _block(self, domain: Finite, state: GibbsState) -> Tensor:
         """The coordinates that this step redraws, `(B, X)`."""
         size, width = domain.size, min(self.block_size, domain.size)
         if self.scan == "random":
             return random_block(domain, state.x, width)
-        first = state.num_steps % -(-size // width) * width
+        first = (state.first + state.num_steps) % self._num_blocks(domain) * width
         coordinates = torch.arange(first, min(first + width, size), device=state.x.device)
         return coordinates.expand(len(state.x), -1)

@@ -36,6 +36,9 @@ class TemperedState(State):
 class Tempered(Sampler):
     """Replica exchange (Hukushima & Nemoto 1996): K replicas of every chain, one at each rung of a temperature ladder.
 
+    The law of all replicas together is invariant. `init` knows only the coldest and puts all at its x, so that short
+    runs from exact draws are not exact: give the ladder time.
+
     All replicas step together, as one batch of the kernel. Then neighbours on the ladder, alternately (1, 2), (3, 4),
     ... and (2, 3), (4, 5), ..., swap states with probability min(1, exp((b_i - b_j) (E(x_i) - E(x_j)))). A bipartite
     energy is tempered jointly: F_b(v) = -log of the sum over h of exp(-b E(v, h)) takes the place of b E(v).
@@ -67,11 +70,20 @@ class Tempered(Sampler):
 
     @property
     def exact(self) -> bool:
+        """Only without hot replicas: those that `init` puts at x do not follow their own laws yet."""
+        return self.kernel.exact and len(self.betas) == 1
+
+    @property
+    def converges(self) -> bool:
         return self.kernel.exact
 
     def check(self, energy: Energy) -> None:
         self.kernel.check(energy)
-        self.kernel.check(tempered(energy, self.betas))  # what the kernel will meet
+        try:
+            self.kernel.check(tempered(energy, self.betas))
+        except UserError as error:
+            name = type(self.kernel).__name__
+            raise UserError(f"Tempered: {name} cannot move replicas of {type(energy).__name__}: {error}") from error
 
     @torch.no_grad()
     def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> TemperedState:
@@ -86,7 +98,7 @@ class Tempered(Sampler):
         return TemperedState(
             x=replicas[:, 0],
             replicas=state,
-            swap_rates=self.betas.new_zeros(len(self.betas) - 1),
+            swap_rates=replicas.new_zeros(len(self.betas) - 1),
             num_steps_planned=num_steps,
         )
 
@@ -134,6 +146,6 @@ class Tempered(Sampler):
 
         rates = state.swap_rates.clone()
         turn = state.rounds // min(2, rungs - 1) + 1  # each pair's turn comes every other round
-        rates[upper] += (probability.mean(0).to(rates) - rates[upper]) / turn
+        rates[upper] += (probability.nan_to_num(0.0).mean(0) - rates[upper]) / turn  # NaN was rejected
         state = replace(state, swap_rates=rates, rounds=state.rounds + 1)
         return self.refresh(energy, state, rows[source.flatten()])

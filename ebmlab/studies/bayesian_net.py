@@ -17,6 +17,8 @@ class Prediction(Measure):
     def prepare(self, energy: Energy) -> None:
         if not isinstance(energy, BinaryNetPosterior):
             raise UserError(f"Prediction needs a BinaryNetPosterior, not a {type(energy).__name__}")
+        if energy.test_y is None or not len(energy.test_y):
+            raise UserError("Prediction needs test rows, but the target's data have none")
         self._energy = energy
 
     def update(self, x: Tensor) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from jsonargparse import ActionConfigFile, Namespace
 from lightning_fabric import Fabric
+from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.errors import UserError
@@ -19,6 +22,8 @@ from ebmlab.studies.plots import write_overview, write_target
 from ebmlab.studies.race import Result
 from ebmlab.studies.report import write_tables, write_texts
 from ebmlab.studies.study import Study
+
+RUNTIME = {"config", "name", "resume", "accelerator", "devices", "wandb", "wandb_project"}  # no result depends on these
 
 
 def sample(args: list[str], parser: Any) -> None:
@@ -40,12 +45,18 @@ def sample(args: list[str], parser: Any) -> None:
     parser.add_argument("--wandb", type=WandbMode, default="offline", help="Weights & Biases mode.")
     parser.add_argument("--wandb_project", type=str, default="ebmlab", help="W&B project.")
     config = parser.parse_args(args)
-    fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
+    try:
+        fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise UserError(f"--accelerator {config.accelerator} --devices {config.devices}: {error}") from error
     experiment = config_name(args)
     folder = _folder(experiment, config)
+    torch.manual_seed(config.seed)  # targets with random weights
     objects = parser.instantiate_classes(config)
     study = Study(**{f.name: objects[f.name] for f in fields(Study)})
     study.check(fabric.world_size)
+    if config.resume:
+        _same(parser, config, folder / CONFIG)
     fabric.launch()
     if fabric.is_global_zero:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,6 +77,8 @@ def sample(args: list[str], parser: Any) -> None:
         if fabric.is_global_zero and not (folder / "results").exists():
             shutil.rmtree(folder)  # a start or a measure that does not suit the target: no run has begun
         raise
+    except KeyboardInterrupt:
+        raise UserError(f"stopped; go on with the same command and --resume true --name {folder.name}") from None
     if fabric.is_global_zero:
         pictures += write_overview(results, folder, log_curves, study.sweep)
         print("", write_tables(results, folder), f"  table      {folder / 'table.csv'}", sep="\n")
@@ -79,11 +92,25 @@ def _portable(config: Namespace) -> Namespace:
     return config
 
 
+def _same(parser: Any, config: Namespace, path: Path) -> None:
+    """Raises `UserError` unless the run that goes on has the settings of the run that began."""
+    texts = parser.dump(_portable(config), skip_check=True), path.read_text()
+    now, then = (dict(OmegaConf.create(text)) for text in texts)
+    for key in now.keys() | then.keys():
+        if key not in RUNTIME and now.get(key) != then.get(key):
+            raise UserError(f"--resume true: {key} differs from the run's own in {path}; give this run another --name")
+
+
 def _folder(experiment: str, config: Namespace) -> Path:
     if not config.resume:
+        folder = RUNS / experiment / str(config.name)
+        if config.name is not None and (folder / CONFIG).exists() and "LOCAL_RANK" not in os.environ:
+            raise UserError(f"{folder} exists already: go on with it by --resume true, or choose another --name")
         return new_run(experiment, config.name)
     folder = RUNS / experiment / str(config.name)
-    if config.name is None or not folder.is_dir():
+    if config.name is None:
+        raise UserError("--resume true: say which run to go on with by --name")
+    if not folder.is_dir():
         raise UserError(f"--resume true: no run {folder} to go on with; name one with --name")
     return folder
 

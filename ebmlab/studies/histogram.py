@@ -66,6 +66,6 @@ def _coarse(table: Tensor, block: int = 11) -> Tensor:
 
 
 def _image(table: Tensor) -> Tensor:
-    """Counts as an image: smoothed over 3x3 states, dark where there are many."""
+    """Counts as an image, dark where there are many: over 3x3 states, as square roots, so that faint modes show."""
     smooth = torch.nn.functional.avg_pool2d(table[None], 3, stride=1, padding=1)
-    return (1 - smooth / smooth.max().clamp(min=1e-300)).float()
+    return (1 - (smooth / smooth.max().clamp(min=1e-300)).sqrt()).float()

@@ -22,6 +22,8 @@ class Images(Measure):
     """
 
     def __init__(self, shape: Sequence[int], count: int = 25) -> None:
+        if len(shape) not in (2, 3):
+            raise UserError(f"Images: shape is {list(shape)}, but must be height and width, or channels too")
         self.shape = tuple(shape)
         self.count = count
 

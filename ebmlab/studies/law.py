@@ -25,7 +25,7 @@ class LawDistance(Measure):
             raise UserError(f"LawDistance needs a finite domain, {type(energy).__name__} lives on {energy.domain}")
         self._domain = energy.domain
         with torch.no_grad():
-            self._law = (-energy(energy.domain.enumerate()).double()).softmax(0)
+            self._law = (-energy(energy.domain.enumerate().to(energy.device)).double()).softmax(0).cpu()
 
     def fresh(self) -> Self:
         new = super().fresh()

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
+from ebmlab.errors import UserError
 from ebmlab.evaluation import log_mmd
 from ebmlab.samplers import Sampler
 from ebmlab.studies.measures import Measure
@@ -25,6 +26,8 @@ class LogMMD(Measure):
     label = "log MMD"
 
     def __init__(self, sampler: Sampler, num_chains: int = 500, num_steps: int = 5000, seed: int = 1) -> None:
+        if num_chains < 2 or num_steps < 1:
+            raise UserError(f"LogMMD: num_chains is {num_chains} and num_steps {num_steps}; need 2 and 1 or more")
         self.sampler = sampler
         self.num_chains = num_chains
         self.num_steps = num_steps
@@ -32,7 +35,9 @@ class LogMMD(Measure):
 
     def prepare(self, energy: Energy) -> None:
         torch.manual_seed(self.seed)
-        self._reference, _ = self.sampler.sample(energy, energy.domain.random(self.num_chains), self.num_steps)
+        self._reference, _ = self.sampler.sample(
+            energy, energy.domain.random(self.num_chains, device=energy.device), self.num_steps
+        )
         self._domain = energy.domain if isinstance(energy.domain, Finite) else None
 
     def update(self, x: Tensor) -> None:

@@ -67,7 +67,7 @@ def _style(results: list[Result]) -> Style:
 
 def _curves(results: list[Result], label: str, target: str, log: bool, style: Style) -> Figure:
     """One measure against steps and against seconds."""
-    figure = Figure(figsize=(12, 4.8), dpi=100, layout="constrained")
+    figure = Figure(figsize=(13, 4.8), dpi=100, layout="constrained")
     for axes, across in zip(figure.subplots(1, 2), ("steps", "seconds"), strict=True):
         assert isinstance(axes, Axes)
         for r in results:
@@ -78,8 +78,7 @@ def _curves(results: list[Result], label: str, target: str, log: bool, style: St
         if log:
             axes.set_yscale("log")
         axes.grid(alpha=0.3)
-        if across == "steps":
-            axes.legend(fontsize=8)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     figure.suptitle(target)
     return figure
 
@@ -118,7 +117,7 @@ def _bars(results: list[Result], targets: list[str], style: Style) -> Figure:
             values = [v if math.isfinite(v := r.row.get(key, math.nan)) else 0.0 for r in mine]
             axes.barh([r.sampler for r in mine], values, color=[style[r.sampler]["color"] for r in mine])
             axes.set_xlabel(title)
-            axes.set_title(target, fontsize=10)
+            axes.set_title(f"{target}, samplers that converge to the law", fontsize=10)
             axes.grid(alpha=0.3, axis="x")
     return figure
 

@@ -11,9 +11,12 @@ from lightning_fabric import Fabric
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ebmlab.domains import Categorical
 from ebmlab.energies import Energy
+from ebmlab.errors import UserError
 from ebmlab.evaluation import effective_sample_size, split_r_hat
 from ebmlab.samplers import Sampler
+from ebmlab.samplers.tuners.jump_distance import jump_distance
 from ebmlab.studies.measures import Measure
 
 STATISTICS = ("energy", "distance", "mean")
@@ -26,18 +29,20 @@ class Result:
     Attributes:
         target, sampler: their names in the study.
         row: the table's columns.
+        settings: the sampler's buffers, tuned where it was tuned.
         steps, seconds: where the curves' points lie, per point: steps taken and seconds of sampling.
         curves: values of each curve at these points, by its label.
         pictures: the sampler's pictures `(C, H, W)`, by measure.
         truths: what they should look like, by measure.
         texts: lines of each measure that has any.
-        exact: whether the sampler leaves the law invariant.
+        exact: whether the sampler's chains converge to the law.
     """
 
     target: str
     sampler: str
     exact: bool
     row: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, Tensor] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     curves: dict[str, list[float]] = field(default_factory=dict)
@@ -86,7 +91,7 @@ def race(
     The mixing of their distance to the state `reference` `(1, *event)` counts as the sampler's ESS.
     """
     clock = _Clock(fabric)
-    state = sampler.init(energy, x)
+    state = sampler.init(energy, x, limits.burn_in + limits.num_steps)
     bar = tqdm(
         total=limits.burn_in + limits.num_steps,
         desc=description,
@@ -108,7 +113,7 @@ def race(
             state, info = sampler.step(energy, state)
             clock.stop()
             total = info if total is None else total + info
-            jump += (state.x - before).abs().flatten(1).sum(1).double().mean()
+            jump += jump_distance(energy.domain, state.x, before).mean(dtype=torch.float64)
             steps += 1
         bar.update(limits.record_every)
         everyone = _gather(fabric, state.x)
@@ -120,6 +125,8 @@ def race(
             result.steps.append(steps)
             result.seconds.append(clock.seconds)
             result.curves["mean energy"].append(float(traces[-1][:, 0].mean()))
+            if traces[-1][:, 0].isnan().any():
+                raise UserError(f"{description}: an energy was NaN after {steps} steps: look at the target")
             for measure in measures.values():
                 if measure.label:
                     result.curves[measure.label].append(measure.value())
@@ -157,10 +164,12 @@ def _points(num_records: int, num_points: int) -> set[int]:
 
 def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:
     """Numbers whose autocorrelations say how fast the chains mix, `(B, 3)`: see `STATISTICS`."""
-    energies = getattr(state, "energy", None)
-    energies = energy(x) if energies is None else _gather(fabric, energies)
+    energies = _gather(fabric, state.energy) if hasattr(state, "energy") else energy(x)
+    if energies.isnan().all():  # a minibatch does not say what E(x) is
+        energies = energy(x)
     distance = (x - reference).abs().flatten(1).sum(1)
-    return torch.stack([energies.to(x), distance, x.flatten(1).mean(1)], 1).cpu()
+    values = x[..., 0] if isinstance(energy.domain, Categorical) else x  # the mean of all classes never changes
+    return torch.stack([energies.to(x), distance, values.flatten(1).mean(1)], 1).cpu()
 
 
 def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str, float]:
@@ -169,6 +178,7 @@ def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str,
         return {}
     ess = effective_sample_size(traces)
     r_hat = split_r_hat(traces)
+    ess = ess.where(r_hat.isfinite(), torch.nan)  # constant chains have no autocorrelation to judge by
     row = {f"ess_{name}": float(value) for name, value in zip(STATISTICS, ess, strict=True)}
     row["ess_per_second"] = row["ess_distance"] / seconds
     row["ess_per_10k_evaluations"] = row["ess_distance"] / (evaluations * traces.shape[1]) * 1e4
@@ -193,6 +203,8 @@ class _Clock:
         self._cuda = fabric.device.type == "cuda"
 
     def start(self) -> None:
+        if self._cuda:
+            torch.cuda.synchronize()
         self._begin = time.perf_counter()
 
     def stop(self) -> None:

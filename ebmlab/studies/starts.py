@@ -58,6 +58,8 @@ class FromMode(Start):
     """
 
     def __init__(self, num_starts: int = 16) -> None:
+        if num_starts < 1:
+            raise UserError(f"FromMode: num_starts is {num_starts}, but must be at least 1")
         self.num_starts = num_starts
 
     @torch.no_grad()
@@ -65,7 +67,7 @@ class FromMode(Start):
         domain = energy.domain
         if not isinstance(domain, Finite):
             raise UserError(f"FromMode starts on finite domains, {type(energy).__name__} lives on {domain}")
-        x = domain.random(self.num_starts)
+        x = domain.random(self.num_starts, device=energy.device)
         while True:
             differences = energy.value_differences(x).flatten(1)
             steepest, move = differences.min(1)

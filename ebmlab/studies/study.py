@@ -79,6 +79,10 @@ class Study:
     sweep: str | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        self.targets = {str(name): energy for name, energy in self.targets.items()}  # YAML reads 1: as a number
+        self.samplers = {str(name): contender for name, contender in self.samplers.items()}
+
     def check(self, num_devices: int = 1) -> None:
         """Raises `UserError` unless every sampler can serve every target, and the devices can share the chains."""
         for name in ("num_chains", "num_steps", "record_every", "num_points"):
@@ -86,16 +90,30 @@ class Study:
                 raise UserError(f"{name} is {getattr(self, name)}, but must be at least 1")
         if self.num_chains % num_devices:
             raise UserError(f"num_chains is {self.num_chains}, which {num_devices} devices cannot share evenly")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise UserError(f"max_seconds is {self.max_seconds}, but must be positive")
+        for name, contender in self.samplers.items():
+            every = self.record_every if contender.record_every is None else contender.record_every
+            if not every >= 1 or not contender.length * self.num_steps >= every:
+                raise UserError(
+                    f"samplers.{name}: {contender.length} times {self.num_steps} steps, recorded every {every}, leave "
+                    f"no record; give it more length or a record_every between 1 and its number of steps"
+                )
+            if contender.tuner is not None and contender.tune_steps < 1:
+                raise UserError(f"samplers.{name}: tune_steps is {contender.tune_steps}, but must be at least 1")
         if self.burn_in < 0:
             raise UserError(f"burn_in is {self.burn_in}, but must be at least 0")
         if not self.targets or not self.samplers:
             raise UserError("a study needs at least one entry under targets and one under samplers")
+        files = [_file(Path(), target, name) for target in self.targets for name in self.samplers]
+        if len(set(files)) < len(files):
+            raise UserError("two targets or samplers have names that differ in spaces or slashes only; rename one")
         for target, energy in self.targets.items():
             for name, contender in self.samplers.items():
                 try:
                     contender.sampler.check(energy)
                     if contender.tuner is not None:
-                        contender.tuner.check(contender.sampler)
+                        contender.tuner.check(contender.sampler, contender.tune_steps)
                 except UserError as error:
                     raise UserError(f"samplers.{name} on targets.{target}: {error}") from error
 
@@ -146,7 +164,7 @@ class Study:
         x = x[fabric.global_rank * share :][:share].clone()
         torch.manual_seed(self.seed + 1 + fabric.global_rank)
         sampler = copy.deepcopy(contender.sampler).to(fabric.device)
-        result = Result(target, name, sampler.exact)
+        result = Result(target, name, sampler.converges)
         if contender.tuner is not None:
             begin = time.perf_counter()
             tuned, last = contender.tuner.tune(sampler, energy, x, contender.tune_steps)
@@ -154,11 +172,12 @@ class Study:
             result.row["tuning_seconds"] = time.perf_counter() - begin
             sampler = fabric.broadcast(tuned)
             sampler.to(fabric.device)
-        result.row |= {k: float(v) for k, v in sampler.named_buffers() if v.dim() == 0}
+        result.settings = {k: v.cpu() for k, v in sampler.named_buffers()}
+        result.row |= {k: float(v) for k, v in result.settings.items() if v.dim() == 0}
         limits = Limits(
             round(contender.length * self.num_steps),
             self.burn_in,
-            contender.record_every or self.record_every,
+            self.record_every if contender.record_every is None else contender.record_every,
             self.num_points,
             self.max_seconds,
         )
@@ -172,4 +191,7 @@ def _file(folder: Path, target: str, sampler: str) -> Path:
 
 
 def _load(path: Path) -> Result:
-    return Result(**torch.load(path, weights_only=True))
+    try:
+        return Result(**torch.load(path, weights_only=True))
+    except Exception as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}): delete it, and it is computed anew") from error

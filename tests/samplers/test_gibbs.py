@@ -69,15 +69,28 @@ def test_exact_draws_stay_exact(domain: Finite, name: str) -> None:
 
 
 def test_systematic_blocks_are_consecutive_and_meet_no_coordinate_twice() -> None:
-    """Of 5 coordinates in blocks of 2 the third block has one."""
+    """Of 5 coordinates in blocks of 2 the third block has one; `init` draws where the scan begins."""
     energy, x = Target(Binary(5), "flat", scale=0.0), torch.zeros(500, 5)
     torch.manual_seed(0)
-    seen = []
+    seen, first = [], Gibbs(2).init(energy, x).first
+    torch.manual_seed(0)
     for state, info in Gibbs(2).chain(energy, x, 6):
         seen.append((state.x != x).any(0).nonzero().flatten().tolist())
-        assert info.evaluations == (2.0 if len(seen) % 3 == 0 else 4.0)
+        assert info.evaluations == (2.0 if seen[-1] == [4] else 4.0)
         x = state.x
-    assert seen == [[0, 1], [2, 3], [4]] * 2
+    blocks = [[0, 1], [2, 3], [4]] * 3
+    assert seen == blocks[first : first + 6]
+
+
+def test_many_short_runs_reach_every_coordinate() -> None:
+    """As in contrastive divergence, where every iteration calls `init` anew."""
+    torch.manual_seed(0)
+    energy, start = Target(Binary(4), "flat", scale=0.0), torch.zeros(200, 4)
+    x, moved = start, torch.zeros(4, dtype=torch.bool)
+    for _ in range(30):
+        x, _ = Gibbs().sample(energy, x, 1)
+        moved |= (x != start).any(0)
+    assert moved.all()
 
 
 @pytest.mark.parametrize("many", [0, 10**9], ids=["member by member", "at once"])

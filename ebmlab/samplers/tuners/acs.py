@@ -62,17 +62,20 @@ class ACSTuner(Tuner):
         if self.burn_in < 0 or self.proposals < 2 or self.balance_proposals < 2:
             raise UserError("ACSTuner: need burn_in >= 0, proposals >= 2 and balance_proposals >= 2")
 
-    def check(self, sampler: Sampler) -> None:
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         if not isinstance(sampler, ACS):
             raise UserError(f"ACSTuner tunes the cycle of ACS, but {type(sampler).__name__} has none")
         if len(sampler.step_sizes) < 2:
             raise UserError("ACSTuner: a cycle of 1 step has no schedule to tune; set cycle_length to 2 or more")
+        if num_steps is not None:
+            self._shares(num_steps, len(sampler.step_sizes))
 
     @torch.no_grad()
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[ACS, Tensor]:
         self.check(sampler)
         assert isinstance(sampler, ACS)
         sampler.check(energy)
+        energy.domain.validate(x)
         burn_in, each_alpha, each_beta = self._shares(num_steps, len(sampler.step_sizes))
         first, last = float(sampler.balances[0]), float(sampler.balances[-1])
 

@@ -34,7 +34,7 @@ class AnyScaleTuner(Tuner):
     def __init__(self, search: JumpDistance | None = None) -> None:
         self.search = JumpDistance() if search is None else search
 
-    def check(self, sampler: Sampler) -> None:
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         if not isinstance(sampler, AnyScale):
             raise UserError(f"AnyScaleTuner tunes AnyScale samplers, not {type(sampler).__name__}; JumpDistance may")
         self.search.check(sampler)
@@ -42,7 +42,10 @@ class AnyScaleTuner(Tuner):
     @torch.no_grad()
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         self.check(sampler)
-        assert isinstance(sampler, AnyScale) and isinstance(energy.domain, Finite)
+        assert isinstance(sampler, AnyScale)
+        sampler.check(energy)
+        energy.domain.validate(x)
+        assert isinstance(energy.domain, Finite)
         if sampler.variant == "first":
             return self.search.tune(sampler, energy, x, num_steps)
         sampler = copy.deepcopy(sampler)

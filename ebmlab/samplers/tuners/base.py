@@ -11,8 +11,8 @@ from ebmlab.samplers.base import Sampler
 class Tuner:
     """Finds settings. The law is that of the target only after tuning: samples count from then on."""
 
-    def check(self, sampler: Sampler) -> None:
-        """Raises `UserError` if the sampler has no such settings."""
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
+        """Raises `UserError` if the sampler has no such settings, or `num_steps` are too few to find them."""
         raise NotImplementedError
 
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:

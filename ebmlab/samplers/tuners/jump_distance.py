@@ -54,7 +54,7 @@ class JumpDistance(Tuner):
             raise UserError("JumpDistance: parameters is empty, but must name what to tune")
         self.rate, self.decay, self.window, self.parameters = rate, decay, window, tuple(parameters)
 
-    def check(self, sampler: Sampler) -> None:
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         scalars = {name for name, value in sampler.named_buffers(recurse=False) if value.dim() == 0}
         for name in self.parameters:
             if name not in scalars:
@@ -64,6 +64,7 @@ class JumpDistance(Tuner):
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         self.check(sampler)
         sampler.check(energy)
+        energy.domain.validate(x)
         sampler = copy.deepcopy(sampler)
         state = self.search(sampler, energy, sampler.init(energy, x), num_steps)
         return sampler, state.x
@@ -114,7 +115,7 @@ def _run(
         before = state
         state, info = sampler.step(energy, before)
         jump += jump_distance(energy.domain, state.x, before.x).mean(dtype=torch.float64)
-        acceptance += info.acceptance.mean(dtype=torch.float64) / num_steps
+        acceptance += info.acceptance.nan_to_num(0.0).mean(dtype=torch.float64) / num_steps  # NaN was rejected
         if observe is not None:
             observe(before, state)
     return state, float(jump), float(acceptance)

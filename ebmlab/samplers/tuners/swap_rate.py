@@ -32,7 +32,7 @@ class SwapRate(Tuner):
             raise UserError(f"SwapRate: target is {target}, but must be between 0 and 1")
         self.target = target
 
-    def check(self, sampler: Sampler) -> None:
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         if not isinstance(sampler, Tempered):
             raise UserError(f"SwapRate tunes the ladder of Tempered, but {type(sampler).__name__} has none")
         if len(sampler.betas) < 2:
@@ -44,6 +44,7 @@ class SwapRate(Tuner):
         tuned = copy.deepcopy(sampler)
         assert isinstance(tuned, Tempered)
         tuned.check(energy)
+        energy.domain.validate(x)
         pairs = len(tuned.betas) - 1
         gaps = -tuned.betas.log().diff()
         state = tuned.init(energy, x, num_steps)

@@ -14,7 +14,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.base import Sampler
 from ebmlab.samplers.tuners.base import Tuner
 
-_LIMITS = {"probability": (1e-6, 1 - 1e-6)}
+_LIMITS = {"probability": (1e-6, 0.5), "balance": (1e-6, 1.0)}  # beyond 1/2 a random walk jumps back and forth
 _WIDE = (1e-8, 1e8)
 
 
@@ -30,7 +30,8 @@ class TargetAcceptance(Tuner):
     Args:
         rate: the acceptance wanted: 0.574 is best for locally balanced proposals, 0.234 for random walks (Sun et al.
             2022).
-        parameter: the sampler's buffer to tune; acceptance must fall as it grows. A `probability` stays below 1.
+        parameter: the sampler's buffer to tune; acceptance must fall as it grows. A `probability` stays below 1/2 and
+            a `balance` below 1.
         window: steps between two changes; a window starts a sampler's schedule anew, so give ACS whole cycles.
         gain: of the first change.
     """
@@ -49,19 +50,19 @@ class TargetAcceptance(Tuner):
                 f"a positive gain"
             )
 
-    def check(self, sampler: Sampler) -> None:
-        name, buffers = type(sampler).__name__, dict(sampler.named_buffers())
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
+        name, buffers = type(sampler).__name__, dict(sampler.named_buffers(recurse=False))
         if self.parameter not in buffers:
             known = ", ".join(buffers) or "nothing"
             raise UserError(f"TargetAcceptance: {name} has no {self.parameter} to tune; it has {known}")
         if not sampler.exact:
             raise UserError(f"TargetAcceptance: this {name} takes proposals without a Metropolis decision")
+        if num_steps is not None and num_steps < 1:
+            raise UserError(f"TargetAcceptance: num_steps is {num_steps}, but tuning takes at least 1")
 
     @torch.no_grad()
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
-        self.check(sampler)
-        if num_steps < 1:
-            raise UserError(f"TargetAcceptance: num_steps is {num_steps}, but tuning takes at least 1")
+        self.check(sampler, num_steps)
         sampler = copy.deepcopy(sampler)
         low, high = (math.log(limit) for limit in _LIMITS.get(self.parameter, _WIDE))
         log = getattr(sampler, self.parameter).log().clamp(low, high)
