@@ -207,6 +207,70 @@ def test_bad_input_is_one_line(
     assert not list(Path(".").glob("runs/*/*/*"))
 
 
+GIBBS = "{A: {sampler: ebmlab.samplers.Gibbs}}"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--resume=true", "--num_steps=7"], "num_steps differs from the run's own"),
+        (["--resume=true", "--seed=5"], "seed differs"),
+        ([], "go on with it by --resume true, or choose another --name"),
+        (["--name=a/b"], "without slashes"),
+        (["--num_steps=5", "--record_every=6", "--name=x"], "leave no record"),
+        (["--max_seconds=-1", "--name=x"], "max_seconds is -1.0, but must be positive"),
+        (["--accelerator=foo", "--name=x"], "--accelerator foo"),
+        (["--devices=0", "--name=x"], "--devices 0"),
+    ],
+)
+def test_what_a_run_that_exists_refuses(
+    args: list[str], message: str, study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = study(tiny(tmp_path, GIBBS))
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(SystemExit) as error:
+        study(tiny(tmp_path, GIBBS), *args)
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
+    assert error.value.code == 2 and len(lines) == 1 and message in lines[0]
+    assert {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_result_is_named(
+    study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = study(tiny(tmp_path, GIBBS))
+    (folder / "results" / "ising--A.pt").write_bytes(b"")
+    with pytest.raises(SystemExit):
+        study(tiny(tmp_path, GIBBS), "--resume=true")
+    assert "ising--A.pt is damaged" in capfd.readouterr().err
+
+
+def test_random_targets_are_the_same_again(study: Callable[..., Path], tmp_path: Path) -> None:
+    path = tiny(tmp_path, GIBBS)
+    path.write_text(
+        "targets: {r: {class_path: ebmlab.energies.MLP, init_args: {num_inputs: 6, hidden: 4}}}\n"
+        + f"samplers: {GIBBS}\n"
+    )
+    (first,), (second,) = rows(study(path, name="a")), rows(study(path, name="b"))
+    assert first["hops"] == second["hops"] and first["ess_energy"] == second["ess_energy"]
+
+
+def test_a_nan_energy_stops_the_study(
+    study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom ebmlab.domains import Spin\nfrom ebmlab.energies import Energy\n"
+        "class Broken(Energy):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.domain = Spin(4)\n"
+        "    def forward(self, x):\n        return (x.sum(1) - 10).log()\n"
+    )
+    path = tiny(tmp_path, GIBBS)
+    path.write_text(f"targets: {{b: mine.Broken}}\nsamplers: {GIBBS}\n")
+    with pytest.raises(SystemExit):
+        study(path)
+    assert "b: A: an energy was NaN" in capfd.readouterr().err and not list(Path("runs").rglob("config.yaml"))
+
+
 def test_missing_checkpoint_says_how_to_train_it(study: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         study("rbm_mode")

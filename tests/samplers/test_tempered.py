@@ -14,11 +14,11 @@ from helpers_paths import alone_and_together
 from torch import Tensor
 
 from ebmlab.domains import Binary, Ordinal, Spin
-from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies import RBM, Bipartite, Energy, Ising
 from ebmlab.energies.tempered import tempered
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
-from ebmlab.samplers import DMALA, DULA, BlockGibbs, GibbsLangevin, Info, Langevin, Sampler, State
+from ebmlab.samplers import DMALA, DULA, BlockGibbs, ChromaticGibbs, GibbsLangevin, Info, Langevin, Sampler, State
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.tuners.swap_rate import SwapRate
@@ -305,7 +305,7 @@ def test_the_ladder_and_what_is_refused() -> None:
     ladder = Tempered(GWG()).betas
     torch.testing.assert_close(ladder[1:] / ladder[:-1], torch.full((7,), 10 ** (-1 / 7)))
     assert ladder[0] == 1 and not Tempered(GWG()).state_dict()
-    assert Tempered(GWG()).exact and not Tempered(DULA(0.1)).exact
+    assert Tempered(GWG()).converges and not Tempered(DULA(0.1)).converges
     for betas in ([], [0.9, 0.5], [1.0, 1.0], [1.0, 0.0], [1.0, float("nan")]):
         with pytest.raises(UserError, match="must start at 1 and fall"):
             Tempered(GWG(), betas)
@@ -347,3 +347,30 @@ def test_the_tuner_names_what_it_cannot_tune() -> None:
         SwapRate().check(Tempered(GWG(), [1.0]))
     with pytest.raises(UserError, match="target is 1"):
         SwapRate(1)
+
+
+def test_any_structure_of_the_energy_comes_along() -> None:
+    """Colours and minibatches are forwarded, so that kernels which need them can be tempered too."""
+    torch.manual_seed(0)
+    energy = Ising.lattice(4, 0.2)
+    x, info = Tempered(ChromaticGibbs(), num_temperatures=3).sample(energy, energy.domain.random(20), 10)
+    energy.domain.validate(x)
+    assert float(info.hops.mean()) > 1
+    with pytest.raises(UserError, match="ChromaticGibbs"):
+        Tempered(ChromaticGibbs()).check(RBM(4, 2))
+
+
+def test_first_steps_are_not_exact_and_it_says_so() -> None:
+    assert not Tempered(DMALA(0.5)).exact and Tempered(DMALA(0.5)).converges
+    assert Tempered(DMALA(0.5), betas=[1.0]).exact and not Tempered(DULA(0.5)).converges
+
+
+def test_closed_gradient_of_a_tempered_rbm() -> None:
+    torch.manual_seed(0)
+    rbm = RBM(6, 5).double()
+    hot = tempered(rbm, torch.linspace(1, 0.2, 4, dtype=torch.float64))
+    x = rbm.domain.random(4).double()
+    value, grad = hot.value_and_grad(x)
+    expected_value, expected = Energy.value_and_grad(hot, x)
+    torch.testing.assert_close(value, expected_value)
+    torch.testing.assert_close(grad, expected)

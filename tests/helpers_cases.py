@@ -1,0 +1,106 @@
+"""A case for every sampler of finite domains: what the contract tests are run with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from helpers_finite import DOMAINS
+
+from ebmlab.domains import Finite
+from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.samplers import (
+    ACS,
+    DMALA,
+    DULA,
+    GWG,
+    AnyScale,
+    BlockGibbs,
+    ChromaticGibbs,
+    DiscreteSVGD,
+    Gibbs,
+    HammingBall,
+    LocallyBalanced,
+    PathAuxiliary,
+    RandomWalk,
+    RelaxedMALA,
+    Sampler,
+    Tempered,
+)
+
+ALL = tuple(DOMAINS)
+TWO = ("binary", "spin")
+
+
+@dataclass
+class Case:
+    """A sampler with settings.
+
+    Attributes:
+        make: builds it for a domain.
+        domains: names of the domains in `DOMAINS` that it serves.
+        density: whether the transition matrix can be built; otherwise one step from exact draws is tested.
+        exact: whether the law is invariant.
+        gradients: energy-and-gradient evaluations a step, where the promise is a number.
+    """
+
+    make: Callable[[Finite], Sampler]
+    domains: tuple[str, ...] = ALL
+    density: bool = False
+    exact: bool = True
+    gradients: int | None = None
+
+
+def any_scale(variant: Any) -> Callable[[Finite], Sampler]:
+    """An any-scale sampler with a curvature that has nothing to do with the target."""
+
+    def make(domain: Finite) -> Sampler:
+        n = domain.size
+        a = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        w = 0.5 * (a + a.T)
+        if variant == "diagonal":
+            return AnyScale(variant, step_size=0.8, balance=0.7, curvature=w.diagonal())
+        shift = float(-torch.linalg.eigvalsh(w)[0]) + 0.1
+        extra = torch.linspace(0, 0.5, n, dtype=torch.float64)
+        return AnyScale(variant, step_size=2.0, balance=0.8, curvature=w, diagonal=shift + extra)
+
+    return make
+
+
+CASES: dict[str, Case] = {
+    "Gibbs": Case(lambda d: Gibbs()),
+    "Gibbs random 2": Case(lambda d: Gibbs(2, scan="random")),
+    "HammingBall": Case(lambda d: HammingBall(2, 1)),
+    "RandomWalk 1": Case(lambda d: RandomWalk(), density=True),
+    "RandomWalk p": Case(lambda d: RandomWalk(probability=0.4), density=True),
+    "LB sqrt": Case(lambda d: LocallyBalanced(), density=True),
+    "LB barker": Case(lambda d: LocallyBalanced("barker"), density=True),
+    "LB min": Case(lambda d: LocallyBalanced("min"), density=True),
+    "LB max": Case(lambda d: LocallyBalanced("max"), density=True),
+    "GWG": Case(lambda d: GWG(), gradients=1),
+    "GWG 3": Case(lambda d: GWG(3), gradients=1),
+    "PAS": Case(lambda d: PathAuxiliary(2), gradients=1),
+    "DMALA": Case(lambda d: DMALA(0.8), density=True, gradients=1),
+    "DMALA balance": Case(lambda d: DMALA(0.8, balance=0.8), density=True, gradients=1),
+    "DMALA precondition": Case(lambda d: DMALA(0.8, precondition=torch.linspace(0.3, 3, d.size)), density=True),
+    "DMALA window": Case(lambda d: DMALA(3.0, window=1), ("ordinal",), density=True, gradients=1),
+    "DULA": Case(lambda d: DULA(0.8), exact=False, gradients=1),
+    "AB-1st": Case(lambda d: AnyScale("first", 0.8, 0.8), density=True, gradients=1),
+    "AB-diagonal": Case(any_scale("diagonal"), ("binary", "spin", "ordinal"), density=True, gradients=1),
+    "AB-shift": Case(any_scale("shift"), ("binary", "spin", "ordinal"), gradients=1),
+    "AB-max": Case(any_scale("max"), ("binary", "spin", "ordinal"), gradients=1),
+    "AB-trace": Case(any_scale("trace"), ("binary", "spin", "ordinal"), gradients=1),
+    "ACS": Case(lambda d: ACS(5.0, 0.2, cycle_length=3), density=True, gradients=1),
+    "RelaxedMALA": Case(lambda d: RelaxedMALA(0.3), TWO),
+    "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, exact=False),
+    "Tempered": Case(lambda d: Tempered(DMALA(0.8), betas=[1.0])),
+}
+# samplers that need a structure which `Target` has not; their exactness is proven in their own files
+STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {
+    BlockGibbs: lambda: (BlockGibbs(), RBM(4, 3)),
+    ChromaticGibbs: lambda: (ChromaticGibbs(), Ising.lattice(4, 0.3)),
+}
+PAIRS = [(c, d) for c, case in CASES.items() for d in case.domains]
+EXACT = [(c, d) for c, d in PAIRS if CASES[c].exact]
