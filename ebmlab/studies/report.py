@@ -11,10 +11,11 @@ from ebmlab.studies.race import Result
 
 SHOWN = (
     *("steps", "evaluations_per_step", "step_size", "balance", "seconds", "acceptance", "hops", "jump"),
-    *("ess_distance", "ess_per_second", "ess_per_10k_evaluations", "r_hat"),
+    *("ess_energy", "ess_distance", "ess_per_second", "ess_per_10k_evaluations", "r_hat"),
 )
 TITLES = {
     "evaluations_per_step": "evals/step",
+    "ess_energy": "ESS of energy",
     "ess_distance": "ESS",
     "ess_per_second": "ESS/s",
     "ess_per_10k_evaluations": "ESS/10k evals",
