@@ -96,7 +96,7 @@ def _same(parser: Any, config: Namespace, path: Path) -> None:
     """Raises `UserError` unless the run that goes on has the settings of the run that began."""
     texts = parser.dump(_portable(config), skip_check=True), path.read_text()
     now, then = (dict(OmegaConf.create(text)) for text in texts)
-    for key in now.keys() | then.keys():
+    for key in now.keys() & then.keys():
         if key not in RUNTIME and now.get(key) != then.get(key):
             raise UserError(f"--resume true: {key} differs from the run's own in {path}; give this run another --name")
 
