@@ -109,7 +109,7 @@ def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dty
     proposal is hopeless, and the move is rejected or never proposed. docs/samplers.md says so.
     """
     space = DOMAINS[domain]
-    for kind in KINDS:
+    for kind in ("cubic", "flat"):
         target = Target(space, kind, scale=1e4)
         torch.manual_seed(0)
         x = space.random(1).to(dtype)

@@ -114,7 +114,7 @@ def test_budget_and_argument(num_steps: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "parameter", "top"), [(DMALA(1.0), "step_size", 1e8), (Flips(0.5), "probability", 1)]
+    ("sampler", "parameter", "top"), [(DMALA(1.0), "step_size", 1e8), (Flips(0.4), "probability", 0.5)]
 )
 def test_hopeless_targets_leave_the_parameter_in_bounds(sampler: Any, parameter: str, top: float) -> None:
     """Flat and NaN energies, one chain."""

@@ -21,7 +21,7 @@ from ebmlab.studies.race import Result
 class ToTheTop(Tuner):
     """Sets the step size to almost nothing and leaves every spin up."""
 
-    def check(self, sampler: Sampler) -> None:
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         pass
 
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
