@@ -87,7 +87,7 @@ class Iteration:
         torch.manual_seed(0)
         self.loss = loss
         self.energy = MLP(dims)
-        self.optimizer = torch.optim.Adam(self.energy.parameters(), lr=1e-4)
+        self.optimizer = torch.optim.Adam(self.energy.parameters(), lr=1e-4, fused=True)
         self.data = torch.empty(10, batch_size, dims).bernoulli_()
         if spirals:
             data = GrayCode2D("2spirals", dims, num_samples=10 * batch_size)

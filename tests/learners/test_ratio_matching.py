@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from scipy.stats import chisquare
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -94,9 +95,9 @@ class WithoutReplacement(GradientGuided):
     """The published code's draws: no neighbour twice, and yet the weights of independent draws."""
 
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
-        log_proposal = self.log_proposal(energy, x, energy.value_and_grad(x)[1])
-        index = log_proposal.exp().multinomial(self.num_samples, replacement=False)
-        weights = (-log_proposal.gather(1, index)).exp() / self.num_samples
+        proposal = self.proposal(energy, x, energy.value_and_grad(x)[1])
+        index = proposal.multinomial(self.num_samples, replacement=False)
+        weights = 1 / (self.num_samples * proposal.gather(1, index))
         return estimators._mean_of_sums(energy, x, energy.around(x), self.objective, index, weights)
 
 
@@ -117,12 +118,8 @@ def test_advanced_weights_neighbours_by_the_proposal(form: str) -> None:
     """Eq. 11: its expectation is s sum of n(i) f(i)."""
     energy, x = make_mlp(), states(12)
     estimator = GradientGuided(3, advanced=True, objective=form)
-    expected = (
-        3
-        * (estimator.log_proposal(energy, x, energy.value_and_grad(x)[1]).exp() * F[form](-energy.flip_differences(x)))
-        .sum(1)
-        .mean()
-    )
+    proposal = estimator.proposal(energy, x, energy.value_and_grad(x)[1])
+    expected = 3 * (proposal * F[form](-energy.flip_differences(x))).sum(1).mean()
     assert worst_z(estimates(estimator, energy, x)[:, :1], expected.detach()) < 4
 
 
@@ -130,7 +127,7 @@ def test_the_proposal_is_equation_10() -> None:
     energy, x = make_mlp(), states(5)
     _, grad = energy.value_and_grad(x)
     expected = (2 * (2 * x - 1) * grad).softmax(1)
-    actual = GradientGuided(objective="exponential").log_proposal(energy, x, grad).exp()
+    actual = GradientGuided(objective="exponential").proposal(energy, x, grad)
     torch.testing.assert_close(actual, expected)
 
 
@@ -293,3 +290,14 @@ def test_l1_shrinks_weights_not_biases() -> None:
 def test_wrong_use(make: Callable[[], object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()
+
+
+def test_draws_follow_the_proposal_and_never_hit_a_zero() -> None:
+    p = torch.tensor([0.0, 0.5, 0.0, 0.2, 0.3, 0.0], dtype=torch.float64)
+    index = estimators._draw(p.expand(2, -1), 50_000)
+    for counts in (row.bincount(minlength=6) for row in index):
+        assert not counts[p == 0].any()
+        assert chisquare(counts[p > 0].numpy(), 50_000 * p[p > 0].numpy()).pvalue > 1e-4
+    energy = make_mlp()
+    nn.init.constant_(energy.b, float("nan"))
+    assert GradientGuided(3).loss(energy, states(4)).isnan()
