@@ -1,5 +1,6 @@
 """What happens beside training: pictures, scores, guards, exact resume."""
 
+from callbacks.ais_evaluation import AISEvaluation
 from callbacks.coupling_rmse import CouplingRMSE
 from callbacks.data_mean import DataMean
 from callbacks.density2d import Density2D
@@ -19,6 +20,7 @@ from callbacks.sampler_monitor import SamplerMonitor
 
 __all__ = [
     "FID",
+    "AISEvaluation",
     "CouplingRMSE",
     "DataMean",
     "Density2D",

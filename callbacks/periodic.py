@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
 
+from callbacks.averaged import averaged
 from callbacks.isolated import isolated
 from ebmlab.errors import UserError
 
@@ -19,7 +20,8 @@ class PeriodicEvaluation(pl.Callback):
     """Evaluates before the first step, after every n-th epoch, at the end of fit, and in `validate` and `test`.
 
     Subclasses say what in `evaluate`, which runs in eval mode, without gradients, on random numbers of its own:
-    training goes on as if nothing had been evaluated.
+    training goes on as if nothing had been evaluated. Where the run averages its weights (Lightning's
+    `EMAWeightAveraging`), the average is evaluated.
 
     Args:
         every_n_epochs: evaluate after each n-th training epoch (and after the last).
@@ -95,7 +97,7 @@ class PeriodicEvaluation(pl.Callback):
         self._metrics = dict(state_dict["metrics"])
 
     def _run(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        with isolated(pl_module, self.seed):
+        with averaged(trainer, pl_module), isolated(pl_module, self.seed):
             self.evaluate(trainer, pl_module)
         if trainer.state.fn == TrainerFn.FITTING:
             self._last_step = trainer.global_step

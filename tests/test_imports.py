@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("ebmlab", "callbacks", "datamodules")
 FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
-GROUND = {"domains", "errors", "files", "noise"}
+GROUND = {"domains", "errors", "files", "noise", "ranks"}
 MAY_IMPORT = {  # layer: the layers that it may import besides itself
     "ground": set(),
     "energies": {"ground"},

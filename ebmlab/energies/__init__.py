@@ -1,8 +1,10 @@
 """What p(x) = exp(-E(x)) / Z is."""
 
 from ebmlab.energies.base import Energy, Evaluation
+from ebmlab.energies.bases import Base, Bernoulli, StandardNormal, Uniform, reference
 from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows, TabularSource
 from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.bridge import BipartiteBridge, Bridge, bridge
 from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.ising import Ising
 from ebmlab.energies.lattice_gaussian import LatticeGaussian
@@ -22,8 +24,12 @@ __all__ = [
     "MLP",
     "RBM",
     "RGCN",
+    "Base",
+    "Bernoulli",
     "BinaryNetPosterior",
     "Bipartite",
+    "BipartiteBridge",
+    "Bridge",
     "Energy",
     "Evaluation",
     "Ising",
@@ -35,8 +41,12 @@ __all__ = [
     "QuarticMixture",
     "ResNet",
     "Rows",
+    "StandardNormal",
     "TabularSource",
     "TemperedBipartite",
     "TemperedEnergy",
+    "Uniform",
+    "bridge",
+    "reference",
     "tempered",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ebmlab.energies.base import Energy
+from ebmlab.noise import bernoulli
 
 
 class Bipartite(Energy):
@@ -30,11 +32,16 @@ class Bipartite(Energy):
 
     def sample_visible(self, h: Tensor) -> Tensor:
         """Draws v from p(v | h), `(B, *event)`."""
-        raise NotImplementedError
+        law = self.visible_given_hidden(h)
+        if isinstance(law, Tensor):
+            return bernoulli(law)
+        mean, variance = law
+        return mean + variance.sqrt() * torch.randn_like(mean)
 
     def mean_visible(self, h: Tensor) -> Tensor:
         """E[v | h], `(B, *event)`."""
-        raise NotImplementedError
+        law = self.visible_given_hidden(h)
+        return torch.sigmoid(law) if isinstance(law, Tensor) else law[0]
 
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, from logits that are known already."""

@@ -60,13 +60,6 @@ class GRBM(Bipartite):
         """Mean W h + mu `(B, V)` and variance sigma^2 `(V,)` of the Gaussian p(v | h) (Eq. 3)."""
         return torch.addmm(self.mu, h, self.W.T), self.variance
 
-    def sample_visible(self, h: Tensor) -> Tensor:
-        mean, variance = self.visible_given_hidden(h)
-        return mean + variance.sqrt() * torch.randn_like(mean)
-
-    def mean_visible(self, h: Tensor) -> Tensor:
-        return self.visible_given_hidden(h)[0]
-
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         """E(v, h) of Eq. 1, `(B,)`."""
         return self._quadratic(v) - (h * self.hidden_given_visible(v)).sum(1)

@@ -11,7 +11,6 @@ from ebmlab.energies.average import AverageEnergy
 from ebmlab.energies.base import Evaluation
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.errors import UserError
-from ebmlab.noise import bernoulli
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
 
@@ -57,12 +56,6 @@ class RBM(Bipartite):
     def visible_given_hidden(self, h: Tensor) -> Tensor:
         """Logits W h + b_v of p(v_i = 1 | h), `(B, V)`."""
         return torch.addmm(self.b_v, h, self.W.T)
-
-    def sample_visible(self, h: Tensor) -> Tensor:
-        return bernoulli(self.visible_given_hidden(h))
-
-    def mean_visible(self, h: Tensor) -> Tensor:
-        return torch.sigmoid(self.visible_given_hidden(h))
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         return -(v @ self.b_v) - (h * self.hidden_given_visible(v)).sum(1)

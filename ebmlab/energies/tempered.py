@@ -11,7 +11,6 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary
 from ebmlab.energies.base import Energy
 from ebmlab.energies.bipartite import Bipartite
-from ebmlab.noise import bernoulli
 
 
 def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
@@ -121,17 +120,6 @@ class TemperedBipartite(Tempering, Bipartite):
             mean, variance = parameters
             return mean, variance / self.beta_of(mean)
         return self.beta_of(parameters) * parameters
-
-    def sample_visible(self, h: Tensor) -> Tensor:
-        parameters = self.visible_given_hidden(h)
-        if isinstance(parameters, tuple):
-            mean, variance = parameters
-            return mean + variance.sqrt() * torch.randn_like(mean)
-        return bernoulli(parameters)
-
-    def mean_visible(self, h: Tensor) -> Tensor:
-        parameters = self.visible_given_hidden(h)
-        return parameters[0] if isinstance(parameters, tuple) else torch.sigmoid(parameters)
 
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         without = self._without_hidden(v, logits / self.beta_of(logits))

@@ -41,19 +41,36 @@ def exact_mean(energy: Energy, batch_size: int = 2**14) -> Tensor:
         log_total = log_weights.logsumexp(0)
         finite = log_total.clamp(min=torch.finfo(torch.float64).min)  # a batch of forbidden states has no weight
         log_totals.append(log_total)
+        if isinstance(energy, Bipartite) and _hidden_are_fewer(energy):
+            x = energy.mean_visible(x)
         means.append((log_weights - finite).exp() @ x.flatten(1).double())
     return (torch.stack(log_totals).softmax(0) @ torch.stack(means)).view(energy.domain.event_shape)
 
 
+@torch.no_grad()
+def exact_samples(energy: Energy, n: int, batch_size: int = 2**14) -> Tensor:
+    """Independent draws `(n, *event)` from exp(-E(x)) / Z. Arguments as in `exact_log_z`."""
+    log_weights = torch.cat([part for part, _ in _terms(energy, batch_size)])
+    up_to = (log_weights - log_weights.max()).exp().cumsum(0)
+    wanted = torch.searchsorted(up_to, torch.rand(n, dtype=up_to.dtype, device=up_to.device) * up_to[-1], right=True)
+    wanted = wanted.clamp(max=len(up_to) - 1)
+    found, passed = [], 0
+    for part, states in _terms(energy, batch_size):
+        found.append(states[wanted[(wanted >= passed) & (wanted < passed + len(part))] - passed])
+        passed += len(part)
+    x = torch.cat(found)[torch.randperm(n, device=up_to.device)]
+    return energy.sample_visible(x) if isinstance(energy, Bipartite) and _hidden_are_fewer(energy) else x
+
+
 def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """A partition of the space: the log weight of each part, float64 `(B,)`, and the mean of x in it `(B, *event)`."""
+    """A partition of the space: the log weight of each part, float64 `(B,)`, and what names it, a state x or h."""
     like = next((t for t in itertools.chain(energy.parameters(), energy.buffers()) if t.is_floating_point()), None)
     like = torch.empty(0) if like is None else like
     if _hidden_are_fewer(energy):
         assert isinstance(energy, Bipartite)
         for h in _states(Binary(energy.num_hidden), batch_size, energy):
             h = h.to(like)
-            yield _log_sum_visible(energy, h).double(), energy.mean_visible(h)
+            yield _log_sum_visible(energy, h).double(), h
     elif isinstance(energy.domain, Finite):
         for x in _states(energy.domain, batch_size, energy):
             x = x.to(like)

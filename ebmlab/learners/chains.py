@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Domain, Finite
 from ebmlab.errors import UserError
+from ebmlab.ranks import rank_and_world
 
 
 class Chains:
@@ -97,7 +98,7 @@ class ReplayBuffer(Chains):
 
     def _filled(self, x: Tensor, domain: Domain) -> Tensor:
         if self._slots is None:
-            share = -(-self.size // _num_ranks())
+            share = -(-self.size // rank_and_world()[1])
             self._slots = self._fresh(x, domain, share).to(_smallest(domain, x.dtype))
         self._slots = self._slots.to(x.device)
         return self._slots
@@ -113,8 +114,3 @@ def _smallest(domain: Domain, dtype: torch.dtype) -> torch.dtype:
     if not isinstance(domain, Finite):
         return dtype
     return torch.int8 if domain.num_values <= 128 else torch.int32
-
-
-def _num_ranks() -> int:
-    distributed: Any = torch.distributed
-    return int(distributed.get_world_size()) if distributed.is_available() and distributed.is_initialized() else 1

@@ -1,0 +1,168 @@
+"""How likely the data are, by annealed importance sampling."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities.rank_zero import rank_zero_warn
+from torch import Tensor
+
+from callbacks.chains import require_chains, to_images
+from callbacks.images import log_image, panels, tile
+from callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation
+from ebmlab.domains import Binary, Finite
+from ebmlab.energies import Base, Bernoulli, Energy, bridge, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais
+from ebmlab.evaluation.annealing import Schedule
+from ebmlab.samplers import Sampler
+
+SHOWN = 64
+
+
+class AISEvaluation(PeriodicEvaluation):
+    """Estimates log Z and with it the mean log-likelihood of the data, in nats.
+
+    Logs `ais/log_likelihood` of the validation split, in `test` of the test split, `ais/log_z` with its
+    `ais/std_error`, the weights' effective sample size `ais/ess` (of `num_chains` times `num_replicates`) and
+    `ais/max_weight`, the largest chain's share, and shows the chains' last states as `ais/samples`. AIS underestimates
+    log Z, and so overestimates the likelihood, where chains are too short: a small effective sample size says so, and
+    a likelihood above 0 of discrete data, which is impossible, is warned of. An evaluation that is broken off goes on
+    from the run's folder when it is asked for again.
+
+    Args:
+        num_chains: chains of one replicate, over all ranks.
+        num_temperatures: steps of each chain in `fit` and `validate`.
+        test_temperatures: steps of each chain in `test`; default as in `fit`.
+        sampler: moves the chains; must be exact. The learner's, when None.
+        schedule: `linear` or `sigmoid`, see `ebmlab.evaluation.ais`.
+        num_replicates: independent repeats; `ais/spread` is the standard deviation of their log Z.
+        reverse: bound log Z from above, too: `ais/log_likelihood_lower`. Needs exact samples, hence a model small
+            enough to enumerate.
+        every_n_epochs: see `PeriodicEvaluation`, like the rest.
+        at_start: also before the first step.
+        seed: of the chains.
+    """
+
+    def __init__(
+        self,
+        num_chains: int = 500,
+        num_temperatures: int = 10_000,
+        test_temperatures: int | None = None,
+        sampler: Sampler | None = None,
+        schedule: Schedule = "linear",
+        num_replicates: int = 1,
+        reverse: bool = False,
+        every_n_epochs: int = 10,
+        at_start: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(every_n_epochs, at_start, seed)
+        self.num_chains = num_chains
+        self.num_temperatures = num_temperatures
+        self.test_temperatures = num_temperatures if test_temperatures is None else test_temperatures
+        self.sampler = sampler
+        self.schedule: Schedule = schedule
+        self.num_replicates = num_replicates
+        self.reverse = reverse
+
+    @property
+    def state_key(self) -> str:
+        settings = ("num_chains", "num_temperatures", "schedule", "num_replicates", "seed")
+        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
+
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
+        if not (hasattr(data, "raw") and hasattr(data, "normalize")):
+            given = "no datamodule" if data is None else type(data).__name__
+            raise UserError(
+                f"AISEvaluation needs a datamodule with raw and normalize, got {given}: "
+                "use one of ebmlab's, or remove it"
+            )
+        sampler = self._sampler(learner)
+        if not sampler.exact:
+            raise UserError(
+                f"AISEvaluation needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
+                "that is, such as DMALA, GWG, or BlockGibbs for RBMs"
+            )
+        sampler.check(bridge(reference(learner.energy.domain), learner.energy))
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        data: Any = getattr(trainer, "datamodule", None)
+        learner = require_chains(pl_module, self)
+        testing = trainer.state.fn == TrainerFn.TESTING
+        chains, steps = self.num_chains, self.test_temperatures if testing else self.num_temperatures
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            chains, steps = min(chains, FAST_DEV_SAMPLES), min(steps, FAST_DEV_STEPS)
+        energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
+        base = self._base(learner, data)
+        torch.manual_seed(self.seed + trainer.global_rank)
+        name = f"ais-{'test' if testing else 'val'}-step{trainer.global_step}-rank{trainer.global_rank}.pt"
+        shows = trainer.is_global_zero and trainer.progress_bar_callback is not None
+        result = ais(
+            energy,
+            sampler,
+            chains,
+            steps,
+            base,
+            self.schedule,
+            self.num_replicates,
+            progress=shows,
+            saved=Path(trainer.default_root_dir, name),
+        )
+        mean_energy = _mean_energy(learner, data.normalize(data.raw("test" if testing else "val")))
+        metrics = _metrics(result, mean_energy)
+        if self.reverse:
+            upper = reverse_ais(energy, sampler, exact_samples(energy, chains), steps, base, self.schedule, shows)
+            metrics["ais/log_likelihood_lower"] = -mean_energy - upper.log_z
+        _alarm(metrics, energy)
+        self.log_metrics(trainer, pl_module, metrics)
+        if len(data.event_shape) == 3:
+            title = f"AIS: {len(result.samples[:SHOWN])} chains after {steps} temperatures"
+            log_image(trainer, "ais/samples", panels({title: tile(to_images(data, result.samples[:SHOWN]))}))
+
+    def _sampler(self, learner: Any) -> Sampler:
+        chosen: Sampler = self.sampler or learner.sampler
+        return chosen
+
+    def _base(self, learner: Any, data: Any) -> Base:
+        """Bernoulli(data mean) on bits, as published; else the domain's reference law."""
+        if not isinstance(learner.energy.domain, Binary):
+            return reference(learner.energy.domain)
+        mean = learner.to_event(data.normalize(data.raw("train"))).mean(0)
+        return Bernoulli(mean.to(learner.device))
+
+
+def _mean_energy(learner: Any, x: Tensor, batch_size: int = 1000) -> float:
+    total = sum(learner(part.to(learner.device)).double().sum() for part in torch.split(x, batch_size))
+    return float(total) / len(x)
+
+
+def _metrics(result: AISResult, mean_energy: float) -> dict[str, float]:
+    metrics = {
+        "ais/log_likelihood": -mean_energy - result.log_z,
+        "ais/log_z": result.log_z,
+        "ais/std_error": result.std_error,
+        "ais/ess": result.ess,
+        "ais/max_weight": result.max_weight,
+    }
+    if len(result.replicates) > 1:
+        metrics["ais/spread"] = float(torch.tensor(result.replicates).std())
+    return metrics
+
+
+def _alarm(metrics: dict[str, float], energy: Energy) -> None:
+    likelihood = metrics["ais/log_likelihood"]
+    if math.isnan(likelihood):
+        rank_zero_warn("AISEvaluation: the log-likelihood is NaN: an energy of the data or of a chain is not finite")
+    elif likelihood > 0 and isinstance(energy.domain, Finite):
+        rank_zero_warn(
+            f"AISEvaluation: the mean log-likelihood is {likelihood:.4g} nats, and above 0 is impossible for discrete "
+            f"data: log Z is far too small (effective sample size {metrics['ais/ess']:.3g}); take more temperatures, "
+            "or another sampler"
+        )

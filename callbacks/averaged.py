@@ -1,0 +1,25 @@
+"""The averaged weights in place of the current ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import WeightAveraging
+
+
+@contextmanager
+def averaged(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
+    """Runs its body with the weights that a `WeightAveraging` callback keeps, where there is one.
+
+    Lightning does so around validation alone, which is what the callbacks are told here.
+    """
+    callbacks = [c for c in trainer.callbacks if isinstance(c, WeightAveraging)]  # type: ignore[attr-defined]
+    for callback in callbacks:
+        callback.on_validation_epoch_start(trainer, pl_module)
+    try:
+        yield
+    finally:
+        for callback in reversed(callbacks):
+            callback.on_validation_epoch_end(trainer, pl_module)

@@ -1,0 +1,137 @@
+"""Laws that can be drawn from and whose Z is known: where annealed paths begin."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Binary, Domain, Finite, Real
+from ebmlab.energies.base import Energy
+from ebmlab.errors import UserError
+
+
+class Base(Energy):
+    """An energy of independent coordinates, with its log Z and exact draws."""
+
+    @property
+    def log_z(self) -> float:
+        """Log of the sum, or integral, of exp(-E(x))."""
+        raise NotImplementedError
+
+    def draw(self, n: int) -> Tensor:
+        """Independent states `(n, *event)` of this law."""
+        return self.random(n)
+
+
+class Uniform(Base):
+    """E(x) = 0 on a finite domain.
+
+    Args:
+        domain: where x lives.
+    """
+
+    domain: Finite
+    domains = (Finite,)
+
+    def __init__(self, domain: Finite) -> None:
+        super().__init__()
+        self.domain = domain
+
+    @property
+    def log_z(self) -> float:
+        return self.domain.size * math.log(self.domain.num_values)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.new_zeros(len(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.new_zeros(len(x)), torch.zeros_like(x)
+
+    def flip_differences(
+        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
+    ) -> Tensor:
+        return x.new_zeros(len(x), self.domain.size if index is None else index.shape[1])
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        return x.new_zeros(len(x), self.domain.size if index is None else index.shape[1], self.domain.num_values)
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Logits `(B, k, num_values)` of p(x_i) at the sites."""
+        return x.new_zeros(len(x), len(sites), self.domain.num_values)
+
+
+class Bernoulli(Base):
+    """E(x) = -x . logit(mean): independent bits.
+
+    Args:
+        mean: of each bit, in the shape of x, squeezed to [0.01, 0.99] so that no state is impossible.
+    """
+
+    domain: Binary
+    domains = (Binary,)
+    logits: Tensor
+
+    def __init__(self, mean: Tensor) -> None:
+        super().__init__()
+        if not ((mean >= 0) & (mean <= 1)).all():
+            raise UserError("Bernoulli: mean is a mean of bits, its numbers must be in [0, 1]")
+        self.domain = Binary(tuple(mean.shape))
+        self.register_buffer("logits", mean.clamp(0.01, 0.99).logit(), persistent=False)
+
+    @property
+    def log_z(self) -> float:
+        return float(softplus(self.logits.double()).sum())
+
+    def draw(self, n: int) -> Tensor:
+        return self.logits.sigmoid().expand(n, *self.logits.shape).bernoulli()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -(x.flatten(1) @ self.logits.flatten().to(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), -self.logits.to(x).expand_as(x)
+
+    def flip_differences(
+        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
+    ) -> Tensor:
+        rise = ((2 * x - 1) * self.logits.to(x)).flatten(1)
+        return rise if index is None else rise.gather(1, index)
+
+
+class StandardNormal(Base):
+    """E(x) = |x|^2 / 2.
+
+    Args:
+        domain: where x lives.
+    """
+
+    domain: Real
+    domains = (Real,)
+
+    def __init__(self, domain: Real) -> None:
+        super().__init__()
+        self.domain = domain
+
+    @property
+    def log_z(self) -> float:
+        return math.prod(self.domain.event_shape) / 2 * math.log(2 * math.pi)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1).square().sum(1) / 2
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), x.clone()
+
+
+def reference(domain: Domain) -> Base:
+    """The domain's reference law: uniform, or N(0, I) on Real."""
+    if isinstance(domain, Binary):
+        return Bernoulli(torch.full(domain.shape, 0.5))
+    if isinstance(domain, Finite):
+        return Uniform(domain)
+    if isinstance(domain, Real):
+        return StandardNormal(domain)
+    raise UserError(f"{domain} has no reference law whose Z is known")

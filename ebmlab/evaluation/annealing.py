@@ -1,0 +1,216 @@
+"""Annealed importance sampling (Neal, 2001; for RBMs Salakhutdinov & Murray, 2008)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ebmlab.energies import Base, Bridge, Energy, bridge, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation.saved_chains import SavedChains
+from ebmlab.ranks import rank_and_world
+from ebmlab.samplers import Sampler
+
+Schedule = Literal["linear", "sigmoid"]
+SLOPE = 4.0  # of the sigmoid schedule
+
+
+@dataclass(frozen=True)
+class AISResult:
+    """What the chains' weights say of log Z.
+
+    Attributes:
+        log_weights: `(replicates, chains)`, float64, of all ranks; the mean of their exponentials estimates Z, or for
+            reverse chains 1 / Z.
+        samples: this rank's last states `(chains here, *event)`; of forward chains, draws from about the energy's law.
+        reverse: whether the chains went from the energy to the base.
+    """
+
+    log_weights: Tensor
+    samples: Tensor
+    reverse: bool = False
+
+    @property
+    def log_z(self) -> float:
+        """The estimate over all chains: too small on average, and too large from reverse chains (Jensen)."""
+        return float(self._estimate(self.log_weights.flatten(), 0))
+
+    @property
+    def replicates(self) -> list[float]:
+        """The same of each replicate alone."""
+        return [float(value) for value in self._estimate(self.log_weights, 1)]
+
+    @property
+    def std_error(self) -> float:
+        """Of `log_z`, from the spread of the weights; too small itself where a few weights dominate."""
+        weights = (self.log_weights.flatten() - self.log_weights.max()).exp()
+        return float(weights.std() / weights.mean() / math.sqrt(len(weights)))
+
+    @property
+    def ess(self) -> float:
+        """Effective number of chains, (sum of w)^2 / sum of w^2."""
+        return float(1 / self._shares().square().sum())
+
+    @property
+    def max_weight(self) -> float:
+        """The largest chain's share of all weight."""
+        return float(self._shares().max())
+
+    def _shares(self) -> Tensor:
+        return self.log_weights.flatten().softmax(0)
+
+    def _estimate(self, log_weights: Tensor, dim: int) -> Tensor:
+        mean = log_weights.logsumexp(dim) - math.log(log_weights.shape[dim])
+        return -mean if self.reverse else mean
+
+
+def ais(
+    energy: Energy,
+    sampler: Sampler,
+    num_chains: int = 500,
+    num_temperatures: int = 10_000,
+    base: Base | None = None,
+    schedule: Schedule = "linear",
+    num_replicates: int = 1,
+    progress: bool = False,
+    saved: Path | None = None,
+) -> AISResult:
+    """Estimates log Z by chains that walk from a base law to the energy's, one step at each temperature.
+
+    Of a bipartite energy the joint law is annealed, whatever the sampler. Under torch.distributed every rank runs its
+    share of the chains and gets the result of all; their random streams must differ, as a learner's do.
+
+    Args:
+        energy: E.
+        sampler: exact; leaves each temperature's law invariant.
+        num_chains: chains of one replicate.
+        num_temperatures: K, steps of each chain; inverse temperatures are 0 = b_0 < b_1 < ... < b_K = 1.
+        base: where they start: Bernoulli(data mean) on images; the domain's reference law when None.
+        schedule: `linear`, or `sigmoid`, which goes slowly near both ends: b_k is a logistic function of 2 k / K - 1
+            with slope 4, scaled to [0, 1] (Wu et al. 2017, Sec. 4).
+        num_replicates: independent repeats, all at once.
+        progress: show a bar.
+        saved: a file in which the chains are kept every minute, so that a call with the same arguments goes on from it;
+            deleted at the end.
+
+    Raises:
+        UserError: the sampler is not exact, or cannot serve the energy.
+    """
+    _check(sampler, num_chains, num_temperatures, num_replicates)
+    base = (reference(energy.domain) if base is None else base).to(energy.device)
+    rank, world = rank_and_world()
+    total = num_chains * num_replicates
+    share = total // world + (rank < total % world)
+    betas = inverse_temperatures(schedule, num_temperatures)
+    path = bridge(base, energy)
+    log_w, x = _anneal(path, sampler, base.draw(share).to(_dtype(energy)), betas, progress, saved)
+    log_w = _gather(log_w, total) + path.log_z
+    return AISResult(log_w.view(num_replicates, num_chains), x)
+
+
+def reverse_ais(
+    energy: Energy,
+    sampler: Sampler,
+    x: Tensor,
+    num_temperatures: int = 10_000,
+    base: Base | None = None,
+    schedule: Schedule = "linear",
+    progress: bool = False,
+) -> AISResult:
+    """Bounds log Z from above, on average, by chains that walk from exact samples of the energy's law to the base.
+
+    With `ais` this makes a sandwich around log Z (Grosse et al. 2015, bidirectional Monte Carlo).
+
+    Args:
+        energy: E.
+        sampler: as in `ais`, like the rest.
+        x: exact, independent samples `(chains, *event)`, such as `exact_samples` gives.
+        num_temperatures: steps of each chain.
+        base: where they end.
+        schedule: the inverse temperatures, from 1 down.
+        progress: show a bar.
+
+    Raises:
+        UserError: the sampler is not exact or cannot serve the energy, or x is not of its domain.
+    """
+    _check(sampler, len(x), num_temperatures, 1)
+    energy.domain.validate(x)
+    base = (reference(energy.domain) if base is None else base).to(x.device)
+    betas = inverse_temperatures(schedule, num_temperatures)[::-1]
+    path = bridge(base, energy, 1.0)
+    log_w, x = _anneal(path, sampler, x, betas, progress, None)
+    return AISResult((log_w - path.log_z).view(1, -1), x, reverse=True)
+
+
+def inverse_temperatures(schedule: Schedule, num_temperatures: int) -> list[float]:
+    """b_0 = 0, ..., b_K = 1."""
+    if schedule not in ("linear", "sigmoid"):
+        raise UserError(f'AIS: schedule is "{schedule}", but must be "linear" or "sigmoid"')
+    line = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64)
+    if schedule == "linear":
+        return line.tolist()
+    curve = torch.sigmoid(SLOPE * (2 * line - 1))
+    scaled = (curve - curve[0]) / (curve[-1] - curve[0])
+    return [0.0, *scaled[1:-1].tolist(), 1.0]
+
+
+@torch.no_grad()
+def _anneal(
+    path: Bridge, sampler: Sampler, x: Tensor, betas: list[float], progress: bool, saved: Path | None
+) -> tuple[Tensor, Tensor]:
+    """Log-weights `(chains,)`, float64, relative to the law where the chains from x begin, and their last states."""
+    sampler.check(path)
+    log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    store = SavedChains(saved, path, sampler, betas)
+    begin, x, log_w = store.load(x, log_w)
+    steps = list(pairwise(betas))
+    for k, (old, new) in enumerate(tqdm(steps, "AIS", initial=begin, disable=not progress, delay=2, leave=False)):
+        if k < begin:
+            continue
+        path.beta = old
+        log_w += path.increment(x, new)
+        path.beta = new
+        state = replace(sampler.init(path, x), num_steps=k)
+        path.settle(state.x)
+        x = sampler.step(path, state)[0].x
+        path.settle(x)
+        store.save(k + 1, x, log_w)
+    store.delete()
+    return log_w, x
+
+
+def _dtype(energy: Energy) -> torch.dtype:
+    tensors = (t for t in (*energy.parameters(), *energy.buffers()) if t.is_floating_point())
+    return next((t.dtype for t in tensors), torch.get_default_dtype())
+
+
+def _check(sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int) -> None:
+    if not sampler.exact:
+        raise UserError(
+            f"AIS needs a sampler that leaves each temperature's law invariant, but {type(sampler).__name__} is not "
+            "exact: take one that is, such as DMALA, GWG, Gibbs, or BlockGibbs for RBMs"
+        )
+    if min(num_chains, num_temperatures, num_replicates) < 1:
+        raise UserError(
+            f"AIS: num_chains is {num_chains}, num_temperatures {num_temperatures} and num_replicates "
+            f"{num_replicates}; all must be at least 1"
+        )
+
+
+def _gather(log_w: Tensor, total: int) -> Tensor:
+    """The log-weights of all ranks, `(total,)`."""
+    _, world = rank_and_world()
+    if world == 1:
+        return log_w
+    most = -(-total // world)
+    padded = torch.cat([log_w, log_w.new_zeros(most - len(log_w))])
+    parts = [torch.empty_like(padded) for _ in range(world)]
+    torch.distributed.all_gather(parts, padded)
+    return torch.cat([part[: total // world + (r < total % world)] for r, part in enumerate(parts)])

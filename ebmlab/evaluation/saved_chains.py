@@ -1,0 +1,66 @@
+"""Annealed chains on disk: what took hours need not begin again."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.files import whole
+
+EVERY = 60.0  # seconds from one save to the next
+
+
+class SavedChains:
+    """A file with the chains of one annealing: their states, weights and random numbers, and whose they are.
+
+    Args:
+        path: the file; None keeps nothing.
+        energy: its parameters and buffers tell this annealing from others, as do the rest.
+        sampler: moves the chains.
+        betas: their inverse temperatures.
+    """
+
+    def __init__(self, path: Path | None, energy: nn.Module, sampler: nn.Module, betas: list[float]) -> None:
+        self._path = path
+        self._key = "" if path is None else _fingerprint(energy, sampler, betas)
+        self._saved_at = time.monotonic()
+
+    def load(self, x: Tensor, log_w: Tensor) -> tuple[int, Tensor, Tensor]:
+        """Temperatures passed, states and log-weights: those of the file if it is there and of the same annealing."""
+        if self._path is None or not self._path.exists():
+            return 0, x, log_w
+        kept = torch.load(self._path, map_location=x.device, weights_only=True)
+        if kept["key"] != self._key or kept["x"].shape != x.shape:
+            return 0, x, log_w
+        torch.set_rng_state(kept["rng"].cpu())
+        if x.device.type == "cuda":
+            torch.cuda.set_rng_state(kept["cuda"].cpu(), x.device)
+        return kept["passed"], kept["x"], kept["log_w"]
+
+    def save(self, passed: int, x: Tensor, log_w: Tensor) -> None:
+        """Writes the file if a minute has gone by."""
+        if self._path is None or time.monotonic() - self._saved_at < EVERY:
+            return
+        kept = {"key": self._key, "passed": passed, "x": x, "log_w": log_w, "rng": torch.get_rng_state()}
+        if x.device.type == "cuda":
+            kept["cuda"] = torch.cuda.get_rng_state(x.device)
+        with whole(self._path) as temporary:
+            torch.save(kept, temporary)
+        self._saved_at = time.monotonic()
+
+    def delete(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _fingerprint(energy: nn.Module, sampler: nn.Module, betas: list[float]) -> str:
+    digest = hashlib.sha256(repr((type(sampler).__name__, betas)).encode())
+    for module in (energy, sampler):
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

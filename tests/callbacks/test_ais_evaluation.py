@@ -1,0 +1,114 @@
+"""The likelihood that AISEvaluation logs, against sums over all states."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EMAWeightAveraging
+from torch import nn
+
+from callbacks import AISEvaluation
+from datamodules import Digits
+from ebmlab.energies import RBM
+from ebmlab.errors import UserError
+from ebmlab.evaluation import AISResult, exact_log_z
+from ebmlab.learners import ContrastiveDivergence, FromData
+from ebmlab.samplers import DMALA, DULA, BlockGibbs
+
+
+def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
+    torch.manual_seed(0)
+    rbm = RBM(64, 6)
+    nn.init.normal_(rbm.W, std=scale)
+    nn.init.normal_(rbm.b_v, std=0.5)
+    return ContrastiveDivergence(rbm, sampler or BlockGibbs(), FromData(), optimizer=partial(torch.optim.SGD, lr=0.5))
+
+
+def likelihood(model: ContrastiveDivergence, split: str) -> float:
+    data = Digits(binarize=True)
+    with torch.no_grad():
+        return float(-model(data.normalize(data.raw(split))).double().mean() - exact_log_z(model.energy))
+
+
+def quick(**settings: Any) -> AISEvaluation:
+    return AISEvaluation(**{"num_chains": 200, "num_temperatures": 150} | settings)
+
+
+@pytest.mark.parametrize("sampler", [None, DMALA(0.2)], ids=["learner's", "DMALA"])
+def test_likelihood_of_each_stages_split(setup, tmp_path, sampler) -> None:
+    callback = quick(num_temperatures=600, test_temperatures=800, sampler=sampler, reverse=True, num_replicates=2)
+    model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)
+    for stage, split in (("validate", "val"), ("test", "test")):
+        getattr(trainer, stage)(model, datamodule=Digits(binarize=True), verbose=False)
+        found = trainer.callback_metrics
+        expected = likelihood(model, split)
+        assert abs(float(found["ais/log_likelihood"]) - expected) < 4 * float(found["ais/std_error"]) < 1
+        assert float(found["ais/log_likelihood_lower"]) == pytest.approx(expected, abs=0.5)
+        assert 1 < float(found["ais/ess"]) <= 400
+        assert 0 < float(found["ais/max_weight"]) < 0.2
+        assert float(found["ais/spread"]) < 1
+    assert len(list(tmp_path.rglob("images/ais-samples*.png"))) == 1
+    assert not list(tmp_path.rglob("ais-*.pt"))
+
+
+def test_the_averaged_weights_are_evaluated(setup) -> None:
+    """With a decay of 1 the average stays at the first step's weights, whatever training does."""
+    model, trainer = setup(
+        [EMAWeightAveraging(decay=1.0), quick(every_n_epochs=1)], learner=learner(), max_epochs=2, limit_train_batches=5
+    )
+    seen = []
+    plain = AISEvaluation.evaluate
+    AISEvaluation.evaluate = lambda self, t, m: seen.append(m.energy.W.clone()) or plain(self, t, m)
+    try:
+        trainer.fit(model, datamodule=Digits(binarize=True))
+    finally:
+        AISEvaluation.evaluate = plain
+    assert len(seen) == 2 and torch.equal(seen[0], seen[1])
+
+
+def test_training_goes_on_as_if_nothing_had_been_evaluated(setup) -> None:
+    weights = []
+    for callbacks in ([], [quick(every_n_epochs=1, at_start=True)]):
+        model, trainer = setup(callbacks, learner=learner(), folder=str(len(callbacks)))
+        trainer.fit(model, datamodule=Digits(binarize=True))
+        weights.append(model.energy.W)
+    assert torch.equal(*weights)
+
+
+def test_alarms(setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    def impossible(*args: Any, **_: Any) -> AISResult:
+        return AISResult(torch.full((1, 3), -1e4, dtype=torch.float64), torch.zeros(3, 64))
+
+    monkeypatch.setattr("callbacks.ais_evaluation.ais", impossible)
+    model, trainer = setup([quick()], learner=learner(), limit_val_batches=1.0)
+    with pytest.warns(UserWarning, match="above 0 is impossible"):
+        trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+    nn.init.constant_(model.energy.b_v, float("nan"))
+    with pytest.warns(UserWarning, match="is NaN"):
+        trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+
+
+def test_no_alarm_without_cause(setup) -> None:
+    model, trainer = setup([quick()], learner=learner(), limit_val_batches=1.0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*AISEvaluation")
+        trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+
+
+def test_what_cannot_be_evaluated_is_refused(setup) -> None:
+    def validate(callback: pl.Callback, model: Any, **data: Any) -> None:
+        _, trainer = setup([callback], learner=model, limit_val_batches=1.0)
+        trainer.validate(model, **data, verbose=False)
+
+    digits = {"datamodule": Digits(binarize=True)}
+    with pytest.raises(UserError, match="needs an exact sampler, and DULA is not"):
+        validate(quick(), learner(sampler=DULA(0.1)), **digits)
+    validate(quick(sampler=BlockGibbs()), learner(sampler=DULA(0.1)), **digits)
+    loader = torch.utils.data.DataLoader(torch.zeros(4, 64))
+    with pytest.raises(UserError, match="needs a datamodule"):
+        validate(quick(), learner(), dataloaders=loader)

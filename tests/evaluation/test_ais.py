@@ -1,0 +1,330 @@
+"""AIS against sums over all states."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, Target
+from helpers_grbm import make_grbm
+from scipy.stats import chisquare
+from torch import Tensor
+
+from datamodules import Digits
+from ebmlab import samplers as s
+from ebmlab.energies import RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
+from ebmlab.evaluation.annealing import inverse_temperatures
+from ebmlab.learners import ContrastiveDivergence, FromData
+
+EXACT = {
+    "Gibbs": s.Gibbs(),
+    "RandomWalk": s.RandomWalk(1),
+    "LocallyBalanced": s.LocallyBalanced(),
+    "HammingBall": s.HammingBall(3, 2),
+    "GWG": s.GWG(),
+    "GWG, 3 flips": s.GWG(3),
+    "PAS": s.PathAuxiliary(2),
+    "DMALA": s.DMALA(0.4),
+    "AB-1st": s.AnyScale("first"),
+    "AB-trace": s.AnyScale("trace"),
+    "ACS": s.ACS(alpha_max=5.0, alpha_min=0.2, cycle_length=4),
+    "RelaxedMALA": s.RelaxedMALA(0.1),
+    "BlockGibbs": s.BlockGibbs(),
+    "ChromaticGibbs": s.ChromaticGibbs(),
+}
+
+
+def make_rbm(num_visible: int = 8, num_hidden: int = 5) -> RBM:
+    torch.manual_seed(3)
+    rbm = RBM(num_visible, num_hidden)
+    with torch.no_grad():
+        for p in rbm.parameters():
+            p.normal_(0, 0.8)
+    return rbm.requires_grad_(False)
+
+
+def make_ising() -> Ising:
+    return Ising.lattice(4, 0.25, field=0.1)
+
+
+def make_resnet() -> ResNet:
+    torch.manual_seed(1)
+    net = ResNet((4, 4), channels=4, base=torch.linspace(0.2, 0.8, 16))
+    with torch.no_grad():
+        net.linear.weight.mul_(20)
+    return net.requires_grad_(False)
+
+
+def make_cubic() -> Energy:
+    return Target(DOMAINS["binary"], "cubic")
+
+
+def make_potts() -> Energy:
+    return Target(DOMAINS["categorical"], "cubic")
+
+
+ENERGIES = {"RBM": make_rbm, "Ising": make_ising, "ResNet": make_resnet, "cubic": make_cubic, "classes": make_potts}
+
+
+def z_score(result: AISResult, log_z: float) -> float:
+    """Standard errors between the mean weight and Z, which it estimates without bias."""
+    weights = (result.log_weights.flatten() - log_z).exp()
+    return float((weights.mean() - 1) / (weights.std() / len(weights) ** 0.5))
+
+
+def serves(sampler: s.Sampler, energy: Energy) -> bool:
+    try:
+        sampler.check(bridge(reference(energy.domain), energy))
+    except UserError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("energy_name", ENERGIES)
+@pytest.mark.parametrize("name", EXACT)
+def test_weights_are_unbiased(name: str, energy_name: str) -> None:
+    """With each exact sampler, in so few steps that no chain is anywhere near equilibrium."""
+    energy, sampler = ENERGIES[energy_name](), EXACT[name]
+    if not serves(sampler, energy):
+        return
+    if energy_name == "ResNet" and name not in ("GWG", "DMALA", "ACS"):
+        return  # a thousand network evaluations a step, or nothing new
+    torch.manual_seed(0)
+    result = ais(energy, sampler, num_chains=1000 if energy_name == "ResNet" else 4000, num_temperatures=12)
+    assert abs(z_score(result, float(exact_log_z(energy)))) < 4
+    assert result.std_error < 0.2
+
+
+class Unadjusted(s.DULA):
+    """A mutant: biased, and says that it is not."""
+
+    exact = True
+
+
+class Forgetful(Bridge):
+    """A mutant: believes that every proposal was taken."""
+
+    def settle(self, x: Tensor) -> None:
+        self._here = (x, *self._there[1:]) if self._there else None
+        self._there, self._looks = None, 0
+
+
+def test_mutants_are_biased(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy = make_ising()
+    log_z = float(exact_log_z(energy))
+    torch.manual_seed(0)
+    assert abs(z_score(ais(energy, Unadjusted(8.0), 4000, 12), log_z)) > 10
+    monkeypatch.setattr("ebmlab.evaluation.annealing.bridge", Forgetful)
+    assert abs(z_score(ais(energy, s.DMALA(4.0), 4000, 12), log_z)) > 10
+
+
+@pytest.fixture(scope="module")
+def digits_rbm() -> RBM:
+    """12 hidden units, fit to the black-and-white 8x8 digits by 300 steps of CD-1."""
+    torch.manual_seed(0)
+    data = Digits(binarize=True)
+    x = data.normalize(data.raw("train")).flatten(1)
+    rbm = RBM(64, 12)
+    rbm.set_base(x.mean(0))
+    learner = ContrastiveDivergence(rbm, s.BlockGibbs(), FromData(), num_steps=1)
+    optimizer = torch.optim.Adam(rbm.parameters(), lr=1e-2)
+    learner.log = learner.log_dict = lambda *_, **__: None
+    for _ in range(300):
+        optimizer.zero_grad()
+        learner.training_step(x[torch.randint(len(x), (100,))], 0).backward()
+        optimizer.step()
+    rbm.mean = x.mean(0)
+    return rbm.requires_grad_(False)
+
+
+SAMPLERS = {
+    "BlockGibbs": s.BlockGibbs(),
+    "GWG": s.GWG(),
+    "DMALA": s.DMALA(0.2),
+    "ACS": s.ACS(alpha_max=4.0, alpha_min=0.2, cycle_length=8),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_sandwich_around_an_rbm_of_digits(name: str, digits_rbm: RBM) -> None:
+    """Forward AIS within 4 standard errors of the enumerated log Z, and the reverse bound on the other side."""
+    rbm, sampler = digits_rbm, SAMPLERS[name]
+    log_z = float(exact_log_z(rbm))
+    torch.manual_seed(1)
+    base = Bernoulli(rbm.mean)
+    lower = ais(rbm, sampler, 400, 1500 if name == "GWG" else 500, base, num_replicates=2)
+    upper = reverse_ais(rbm, sampler, exact_samples(rbm, 400), 500, base)
+    assert abs(lower.log_z - log_z) < 4 * lower.std_error
+    assert lower.log_z - 2 * lower.std_error < log_z < upper.log_z + 2 * upper.std_error
+    assert lower.std_error < 0.3
+    assert len(lower.replicates) == 2
+    assert min(lower.replicates) < lower.log_z < max(lower.replicates)
+
+
+@pytest.mark.parametrize("name", ["GWG", "DMALA", "ACS"])
+@pytest.mark.parametrize("energy_name", ["Ising", "ResNet"])
+def test_sandwich(name: str, energy_name: str) -> None:
+    energy = ENERGIES[energy_name]()
+    log_z, n = float(exact_log_z(energy)), 200
+    torch.manual_seed(1)
+    lower = ais(energy, SAMPLERS[name], n, 100)
+    upper = reverse_ais(energy, SAMPLERS[name], exact_samples(energy, n), 100)
+    assert abs(lower.log_z - log_z) < 4 * lower.std_error
+    assert abs(upper.log_z - log_z) < 4 * upper.std_error
+    assert lower.log_z - 2 * lower.std_error < log_z < upper.log_z + 2 * upper.std_error
+
+
+def test_gaussian_visible_units() -> None:
+    """A GRBM from N(0, I), by the joint path, against the sum over h."""
+    grbm = make_grbm(2)
+    torch.manual_seed(0)
+    result = ais(grbm, s.BlockGibbs(), 4000, 20)
+    assert abs(z_score(result, float(exact_log_z(grbm)))) < 4
+    upper = reverse_ais(grbm, s.BlockGibbs(), exact_samples(grbm, 4000), 20)
+    assert abs(z_score(upper, -float(exact_log_z(grbm)))) < 4
+
+
+def test_samples_of_the_last_temperature_follow_the_law() -> None:
+    """Weighted by w, the mean of x is that of the law, however short the path."""
+    rbm = make_rbm()
+    torch.manual_seed(0)
+    result = ais(rbm, s.BlockGibbs(), 20_000, 8)
+    weights = result.log_weights.flatten().softmax(0)
+    mean = weights @ result.samples.double()
+    error = (weights.square() @ (result.samples.double() - mean).square()).sqrt()
+    assert ((mean - exact_mean(rbm)).abs() < 4.5 * error).all()
+
+
+def test_exact_samples_are_exact() -> None:
+    for energy in (make_rbm(5, 4), make_cubic()):
+        torch.manual_seed(0)
+        states = energy.domain.enumerate()
+        expected = (-energy(states)).double().softmax(0)
+        x = exact_samples(energy, 50_000, batch_size=4)
+        number = (x.unsqueeze(1) == states).all(2).byte().argmax(1)
+        counts = number.bincount(minlength=len(states))
+        assert chisquare(counts.numpy(), len(x) * expected.numpy()).pvalue > 1e-4
+
+
+class Counted(Energy):
+    """Counts evaluations of another energy."""
+
+    def __init__(self, energy: Energy) -> None:
+        super().__init__()
+        self.energy, self.domain, self.evaluations = energy, energy.domain, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.evaluations += 1
+        return self.energy(x)
+
+
+@pytest.mark.parametrize("name", ["GWG", "DMALA", "ACS", "PAS", "AB-1st"])
+def test_a_temperature_costs_one_evaluation(name: str) -> None:
+    energy = Counted(make_resnet())
+    ais(energy, EXACT[name], num_chains=5, num_temperatures=30)
+    assert energy.evaluations == 30 + 2  # and the first increment and state
+
+
+def test_block_gibbs_looks_once_a_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+    rbm, calls = make_rbm(), []
+    plain = RBM.hidden_given_visible
+    monkeypatch.setattr(RBM, "hidden_given_visible", lambda self, v: calls.append(1) or plain(self, v))
+    ais(rbm, s.BlockGibbs(), num_chains=5, num_temperatures=30)
+    assert len(calls) == 30 + 2
+
+
+def test_remembering_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for energy in (make_resnet(), make_rbm()):
+        torch.manual_seed(0)
+        quick = ais(energy, s.DMALA(0.4), 50, 40)
+        with monkeypatch.context() as m:
+            m.setattr(Bridge, "settle", lambda self, x: setattr(self, "_here", None) or setattr(self, "_there", None))
+            torch.manual_seed(0)
+            plain = ais(energy, s.DMALA(0.4), 50, 40)
+        torch.testing.assert_close(quick.log_weights, plain.log_weights, rtol=0, atol=1e-4)
+        assert torch.equal(quick.samples, plain.samples)
+
+
+def test_the_ends_of_a_bridge_are_the_two_laws() -> None:
+    rbm, base = make_rbm(), Bernoulli(torch.linspace(0.1, 0.9, 8))
+    x = rbm.domain.enumerate()
+    torch.testing.assert_close(bridge(base, rbm, 1.0)(x), rbm(x))
+    torch.testing.assert_close(bridge(base, rbm, 0.0)(x), base(x) - 5 * math.log(2))
+    assert float(exact_log_z(base)) == pytest.approx(base.log_z, abs=1e-4)
+    for beta in (0.0, 0.3, 1.0):
+        path = bridge(base, rbm, beta)
+        assert isinstance(path, BipartiteBridge)
+        h = torch.rand(len(x), 5).round()
+        mixed = (1 - beta) * base(x) + beta * rbm.joint_energy(x, h)
+        torch.testing.assert_close(path.joint_energy(x, h), mixed)
+        value, grad = Energy.value_and_grad(path, x)
+        closed = path.value_and_grad(x)
+        torch.testing.assert_close(closed[0], value)
+        torch.testing.assert_close(closed[1], grad)
+
+
+def test_schedules() -> None:
+    assert inverse_temperatures("linear", 4) == [0, 0.25, 0.5, 0.75, 1]
+    slow = inverse_temperatures("sigmoid", 10)
+    assert slow[0] == 0 and slow[-1] == 1 and slow[5] == pytest.approx(0.5)
+    assert slow[1] < 0.1 and all(a < b for a, b in pairwise(slow))
+
+
+def test_a_broken_off_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit; another model's file is left out of account."""
+    file, energy, sampler = tmp_path / "ais.pt", make_resnet(), s.ACS(alpha_max=5.0, alpha_min=0.2, cycle_length=4)
+    torch.manual_seed(0)
+    whole = ais(energy, sampler, 20, 30)
+    monkeypatch.setattr(saved_chains, "EVERY", -1.0)
+
+    class Stop(Exception): ...
+
+    class Bomb(s.ACS):
+        def step(self, energy, state):
+            if state.num_steps == 17:
+                raise Stop
+            return super().step(energy, state)
+
+    Bomb.__name__ = "ACS"
+    torch.manual_seed(0)
+    with pytest.raises(Stop):
+        ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), 20, 30, saved=file)
+    torch.manual_seed(5)  # must not matter
+    again = ais(energy, sampler, 20, 30, saved=file)
+    assert torch.equal(again.log_weights, whole.log_weights)
+    assert torch.equal(again.samples, whole.samples)
+    assert not file.exists()
+    with pytest.raises(Stop):
+        ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), 20, 30, saved=file)
+    other = make_resnet()
+    other.linear.bias.add_(1)
+    torch.manual_seed(0)
+    moved = ais(other, sampler, 20, 30, saved=file)
+    assert moved.log_z == pytest.approx(whole.log_z + 1, abs=1e-3)
+
+
+def test_wrong_use_is_refused() -> None:
+    ising = make_ising()
+    with pytest.raises(UserError, match="DULA is not exact"):
+        ais(ising, s.DULA(0.2))
+    with pytest.raises(UserError, match="bipartite"):
+        ais(ising, s.BlockGibbs())
+    with pytest.raises(UserError, match="base lives on"):
+        ais(ising, s.GWG(), base=Bernoulli(torch.full((16,), 0.5)))
+    with pytest.raises(UserError, match="schedule"):
+        ais(ising, s.GWG(), schedule="geometric")
+    with pytest.raises(UserError, match="at least 1"):
+        ais(ising, s.GWG(), num_temperatures=0)
+    with pytest.raises(UserError, match="shape"):
+        reverse_ais(ising, s.GWG(), torch.ones(3, 5))
+
+
+def test_nan_is_not_masked() -> None:
+    rbm = make_rbm()
+    rbm.b_h[0] = float("nan")
+    assert math.isnan(ais(rbm, s.BlockGibbs(), 10, 5).log_z)
