@@ -1,20 +1,27 @@
 """Where data come from."""
 
 from datamodules.base import TensorDataModule
+from datamodules.caltech_silhouettes import CaltechSilhouettes
 from datamodules.celeba import CelebA
 from datamodules.digits import Digits
 from datamodules.ego_small import EgoSmall
+from datamodules.emnist import EMNIST
 from datamodules.gaussian_mixture import GaussianMixture
 from datamodules.gray_code import GrayCode2D
 from datamodules.ising_samples import IsingSamples
-from datamodules.mnist import MNIST, FashionMNIST
+from datamodules.mnist import KMNIST, MNIST, FashionMNIST
+from datamodules.omniglot import Omniglot
+from datamodules.static_mnist import StaticMNIST
 from datamodules.tabular import COMPAS, Adult, Blog, News, Table, TabularData
 
 __all__ = [
     "COMPAS",
+    "EMNIST",
+    "KMNIST",
     "MNIST",
     "Adult",
     "Blog",
+    "CaltechSilhouettes",
     "CelebA",
     "Digits",
     "EgoSmall",
@@ -23,6 +30,8 @@ __all__ = [
     "GrayCode2D",
     "IsingSamples",
     "News",
+    "Omniglot",
+    "StaticMNIST",
     "Table",
     "TabularData",
     "TensorDataModule",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import pytorch_lightning as pl
 import torch
@@ -13,6 +14,7 @@ from datamodules.tensors import TensorLoader, rank_and_world
 from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
 
+Binarize = bool | Literal["dynamic"]
 SPLITS = ("train", "val", "test")
 _STAGES = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), "predict": (), None: SPLITS}
 
@@ -26,7 +28,10 @@ class TensorDataModule(pl.LightningDataModule, ABC):
         event_shape: shape of one sample, images (C, H, W); known before any data are read.
         batch_size: samples per batch and process.
         seed: of the order of the training batches.
-        binarize: give 1 where a pixel in [0, 1] is above 1/2 and 0 elsewhere, in place of standardised pixels.
+        binarize: give 0 and 1 in place of standardised pixels. True: 1 where a pixel in [0, 1] is above 1/2. dynamic: 1
+            with the pixel's value as its probability, drawn anew for each training batch (see `TensorLoader`); the
+            validation and test splits are drawn once, the same in every run and on every rank, so that likelihoods can
+            be compared.
     """
 
     domains: tuple[type[Domain], ...] = (Real,)
@@ -35,10 +40,13 @@ class TensorDataModule(pl.LightningDataModule, ABC):
     max_value = 255.0
     """What an integer pixel value is divided by, which gives [0, 1]."""
     mean: tuple[float, ...] = (0.0,)
+    """Of the training images, per channel; measured on them where it is empty."""
     std: tuple[float, ...] = (1.0,)
 
-    def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int, binarize: bool = False) -> None:
+    def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int, binarize: Binarize = False) -> None:
         super().__init__()
+        if binarize not in (False, True, "dynamic"):
+            raise UserError(f"{type(self).__name__}: binarize is '{binarize}'; it must be false, true or dynamic")
         self.binarize = binarize
         self.domains = (Binary,) if binarize else (Real,)
         if batch_size < 1:
@@ -54,10 +62,15 @@ class TensorDataModule(pl.LightningDataModule, ABC):
 
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of the training images in [0, 1], per channel."""
+        if not self.mean:
+            self.mean, self.std = self._measure(self.raw("train"))
         return self.mean, self.std
 
     def raw(self, split: str) -> Tensor:
-        """The split's data as loaded, `(N, *event_shape)`; read and checked on first use."""
+        """The split's data as loaded, `(N, *event_shape)`; read and checked on first use.
+
+        With dynamic binarisation the validation and test splits are their draws, black and white in the data's range.
+        """
         return self._split(split)[0]
 
     def labels(self, split: str) -> Tensor | None:
@@ -76,9 +89,13 @@ class TensorDataModule(pl.LightningDataModule, ABC):
         return self.denormalize(self.normalize(data[chosen]))
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Raw integers 0..max_value, or floats in [0, 1], to standardised or binary float32 `(B, *event_shape)`."""
-        x = x.reshape(-1, *self.event_shape)
-        x = x.float() if x.is_floating_point() else x.float() / self.max_value
+        """Raw integers 0..max_value, or floats in [0, 1], to standardised or binary float32 `(B, *event_shape)`.
+
+        With dynamic binarisation grey pixels are drawn from one fixed stream: equal input, equal output.
+        """
+        if self.binarize == "dynamic":
+            return self._bernoulli(x, stream("binarize"))
+        x = self._unit(x)
         if self.binarize:
             return (x > 0.5).float()
         mean, std = self._moments_like(x)
@@ -102,15 +119,15 @@ class TensorDataModule(pl.LightningDataModule, ABC):
     def train_dataloader(self) -> TensorLoader:
         """Shuffled full batches; in a fixed order where the trainer is asked to overfit a few."""
         shuffle = self.trainer is None or not self.trainer.overfit_batches  # type: ignore[attr-defined]
-        return TensorLoader(self.raw("train"), self.batch_size, shuffle, self.seed, True, self.normalize)
+        return TensorLoader(self.raw("train"), self.batch_size, shuffle, self.seed, True, self._batch)
 
     def val_dataloader(self) -> TensorLoader:
         """The validation split in order."""
-        return TensorLoader(self.raw("val"), self.batch_size, transform=self.normalize)
+        return TensorLoader(self.raw("val"), self.batch_size, transform=self._batch)
 
     def test_dataloader(self) -> TensorLoader:
         """The test split in order."""
-        return TensorLoader(self.raw("test"), self.batch_size, transform=self.normalize)
+        return TensorLoader(self.raw("test"), self.batch_size, transform=self._batch)
 
     def _split(self, split: str) -> tuple[Tensor, Tensor | None]:
         if split not in SPLITS:
@@ -118,8 +135,25 @@ class TensorDataModule(pl.LightningDataModule, ABC):
         if split not in self._splits:
             data, labels = self.load(split)
             self._check(split, data, labels)
+            if self.binarize == "dynamic" and split != "train":
+                white = 1 if data.is_floating_point() else self.max_value
+                data = (self._bernoulli(data, stream("binarize", self.name, split)) * white).to(data.dtype)
             self._splits[split] = data, labels
         return self._splits[split]
+
+    def _unit(self, x: Tensor) -> Tensor:
+        """Raw data as float32 in [0, 1], `(B, *event_shape)`."""
+        x = x.reshape(-1, *self.event_shape)
+        return x.float() if x.is_floating_point() else x.float() / self.max_value
+
+    def _bernoulli(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Raw data to 0/1, each pixel 1 with its value as the probability; black and white stay what they are."""
+        x = self._unit(x)
+        return (torch.rand(x.shape, generator=generator).to(x.device) < x).float()
+
+    def _batch(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Raw data as a batch: `normalize`, or draws of the batch's own generator."""
+        return self._bernoulli(x, generator) if self.binarize == "dynamic" else self.normalize(x)
 
     def _check(self, split: str, data: Tensor, labels: Tensor | None) -> None:
         where = f"{type(self).__name__}, {split} split"
@@ -146,3 +180,11 @@ class TensorDataModule(pl.LightningDataModule, ABC):
     def _moments_like(self, x: Tensor) -> list[Tensor]:
         shape = (-1, *[1] * (len(self.event_shape) - 1))
         return [torch.tensor(values, dtype=x.dtype, device=x.device).view(shape) for values in self.moments()]
+
+    def _measure(self, data: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        total = torch.zeros(2, self.event_shape[0], dtype=torch.float64)
+        for begin in range(0, len(data), 4096):
+            x = self._unit(data[begin : begin + 4096]).double()
+            total += torch.stack([x.sum((0, 2, 3)), x.square().sum((0, 2, 3))])
+        mean, square = total / (data.numel() / self.event_shape[0])
+        return tuple(mean.tolist()), tuple((square - mean.square()).sqrt().tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from datamodules.base import TensorDataModule
+from datamodules.base import Binarize, TensorDataModule
 from datamodules.streams import stream
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
@@ -21,7 +21,8 @@ class Digits(TensorDataModule):
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches.
-        binarize: black and white, split at half intensity.
+        binarize: black and white; true: split at half intensity; dynamic: each training batch a new draw, white with
+            the pixel's intensity as probability, validation and test images drawn once.
     """
 
     domains = (Real, Binary)
@@ -31,7 +32,7 @@ class Digits(TensorDataModule):
     mean = (0.305769,)
     std = (0.376497,)
 
-    def __init__(self, batch_size: int = 128, seed: int = 0, binarize: bool = False) -> None:
+    def __init__(self, batch_size: int = 128, seed: int = 0, binarize: Binarize = False) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__((1, 8, 8), batch_size, seed, binarize)
 

@@ -1,4 +1,4 @@
-"""MNIST and FashionMNIST, read and if need be downloaded by torchvision."""
+"""MNIST, FashionMNIST and KMNIST, read and if need be downloaded by torchvision."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.base import TensorDataModule
+from datamodules.base import Binarize, TensorDataModule
 from datamodules.roots import data_root
 from datamodules.streams import stream
 from ebmlab.domains import Binary, Real
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, one_line
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _TIMEOUT = 10.0  # seconds without an answer before a mirror counts as unreachable
@@ -27,22 +27,29 @@ class MNIST(TensorDataModule):
     The validation images are the last `num_val` of one fixed permutation of the training file, the training images
     come from its beginning, so neither depends on the seed nor the validation images on `num_train`.
 
+    Dynamic MNIST (Salakhutdinov and Murray, 2008) is `binarize: dynamic`. Its splits are those of Tomczak and Welling
+    (2018, VAE with a VampPrior), which the deep EBMs of Grathwohl et al. (2021) and Zhang et al. (2022) use as well:
+    the file's order in place of the permutation, the first 50,000 images to train on, the last 10,000 to validate.
+
     Args:
         batch_size: images per batch and process.
-        seed: of the order of the training batches.
+        seed: of the order of the training batches, and of their draws.
         root: folder of the data sets; the files lie in its MNIST/raw/. By default the environment's
             EBMLAB_DATA, else data/ in the working directory.
         download: fetch the files if they are not there.
-        num_val: how many images of the training file to set aside for validation.
+        num_val: how many images of the training file to set aside for validation; by default 5,000, and with dynamic
+            binarisation as many as there are to test.
         num_train: train on this many images only; on all that remain by default.
-        binarize: black and white, split at half intensity.
+        binarize: black and white; true: split at half intensity; dynamic: each training batch a new draw, white with
+            the pixel's intensity as probability, validation and test images drawn once.
     """
 
     domains = (Real, Binary)
     name = "mnist"
     num_classes = 10
-    mean = (0.1307,)
-    std = (0.3081,)
+    mean: tuple[float, ...] = (0.1307,)
+    std: tuple[float, ...] = (0.3081,)
+    source = "https://ossci-datasets.s3.amazonaws.com/mnist"
 
     def __init__(
         self,
@@ -50,9 +57,9 @@ class MNIST(TensorDataModule):
         seed: int = 0,
         root: str | None = None,
         download: bool = True,
-        num_val: int = 5000,
+        num_val: int | None = None,
         num_train: int | None = None,
-        binarize: bool = False,
+        binarize: Binarize = False,
     ) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__((1, 28, 28), batch_size, seed, binarize)
@@ -62,62 +69,75 @@ class MNIST(TensorDataModule):
         self.num_train = num_train
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Images and labels to train on, images and labels to test."""
+        return FILES
+
+    @property
     def folder(self) -> Path:
         """Where the four files lie."""
         return self.root / type(self).__name__ / "raw"
 
     def prepare_data(self) -> None:
         """Downloads the files that are missing, if allowed to; fails within seconds where there is no network."""
-        missing = [file for file in FILES if not (self.folder / file).is_file()]
+        missing = self._not_there()
         if not missing:
             return
         if not self.download:
             raise self._missing(missing, "download is off")
         try:
             with _socket_timeout(_TIMEOUT):
-                self._torchvision()(self.root, download=True)
+                self._torchvision(train=missing[0] in self.files[:2], download=True)
         except Exception as error:
-            raise self._missing(missing, f"the download failed ({_one_line(error)})") from error
+            raise self._missing(missing, f"the download failed ({one_line(error)})") from error
 
     def load(self, split: str) -> tuple[Tensor, Tensor]:
         """Images `(N, 1, 28, 28)`, uint8, and labels `(N,)`."""
         images, labels = self._read(train=split != "test")
         if split == "test":
             return images, labels
-        order = torch.randperm(len(images), generator=stream("mnist"))
-        available = len(images) - self.num_val
+        if self.binarize == "dynamic":
+            order, num_val = torch.arange(len(images)), len(self._read(train=False)[0])
+        else:
+            order, num_val = torch.randperm(len(images), generator=stream("mnist")), 5000
+        if self.num_val is not None:
+            num_val = self.num_val
+        available = len(images) - num_val
         num_train = available if self.num_train is None else self.num_train
-        if self.num_val < 1 or not 1 <= num_train <= available:
+        if num_val < 1 or not 1 <= num_train <= available:
             raise UserError(
-                f"{type(self).__name__}: num_val {self.num_val} and num_train {self.num_train} do not fit the "
+                f"{type(self).__name__}: num_val {num_val} and num_train {self.num_train} do not fit the "
                 f"{len(images)} images of the training file; both must be at least 1 and together at most {len(images)}"
             )
         chosen = order[:num_train] if split == "train" else order[available:]
         return images[chosen], labels[chosen]
 
     def _read(self, train: bool) -> tuple[Tensor, Tensor]:
-        missing = [file for file in FILES if not (self.folder / file).is_file()]
-        if missing:
+        if missing := self._not_there():
             raise self._missing(missing, "prepare_data() would look for them")
         try:
-            dataset = self._torchvision()(self.root, train=train)
+            dataset = self._torchvision(train=train)
         except Exception as error:
-            bad = FILES[:2] if train else FILES[2:]
+            bad = self.files[:2] if train else self.files[2:]
             raise UserError(
-                f"{type(self).__name__}: {' or '.join(bad)} in {self.folder} is damaged ({_one_line(error)}); "
+                f"{type(self).__name__}: {' or '.join(bad)} in {self.folder} is damaged ({one_line(error)}); "
                 "delete both and they are fetched again, or put good ones there"
             ) from error
         return dataset.data.unsqueeze(1), dataset.targets
 
-    def _torchvision(self) -> Any:
+    def _torchvision(self, **options: Any) -> Any:
         import torchvision.datasets
 
-        return getattr(torchvision.datasets, type(self).__name__)
+        return getattr(torchvision.datasets, type(self).__name__)(self.root, **options)
+
+    def _not_there(self) -> list[str]:
+        return [file for file in self.files if not (self.folder / file).is_file()]
 
     def _missing(self, missing: list[str], why: str) -> UserError:
         return UserError(
-            f"{type(self).__name__}: no {', '.join(missing)} in {self.folder} and {why}; put the files there "
-            "(or name another folder in EBMLAB_DATA), or begin with configs/grbm_digits.yaml, which needs no download"
+            f"{type(self).__name__}: no {', '.join(missing)} in {self.folder} and {why}; put the files of "
+            f"{self.source} there, unpacked (or name another folder in EBMLAB_DATA), or begin with "
+            "configs/grbm_digits.yaml, which needs no download"
         )
 
 
@@ -127,6 +147,19 @@ class FashionMNIST(MNIST):
     name = "fashion_mnist"
     mean = (0.2860,)
     std = (0.3530,)
+    source = "https://github.com/zalandoresearch/fashion-mnist"
+
+
+class KMNIST(MNIST):
+    """Cursive Japanese characters (Clanuwat et al., 2018) in MNIST's format, with its options; in KMNIST/raw/.
+
+    The kMNIST of the ACS paper (Pynadath et al., 2024) is, by its published code, the one with `binarize: true`.
+    """
+
+    name = "kmnist"
+    mean = (0.1918,)
+    std = (0.3483,)
+    source = "https://github.com/rois-codh/kmnist"
 
 
 @contextmanager
@@ -137,7 +170,3 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
         yield
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -24,6 +24,9 @@ class TensorLoader:
     Order. The permutation of an epoch is a pure function of `seed` and the epoch, the same on every rank;
     the global generator is not touched.
 
+    Draws. What `transform` draws from the generator that it is given with a batch is new in every epoch, on every rank
+    and in every batch, and yet a pure function of `seed`, the epoch, the batch's number and the rank.
+
     Ranks. `batch_size` is per rank. Rank r takes the entries r, r + world, ... of the epoch's order, so that the
     i-th batches of all ranks together hold what one process with `world * batch_size` would see in its i-th. Every
     rank gets the same number of batches of the same sizes; for that, a pass without `drop_last` leaves out the
@@ -36,9 +39,9 @@ class TensorLoader:
         data: `(N, *shape)`, any dtype.
         batch_size: samples per batch and rank.
         shuffle: a new order each epoch; else the order of `data`.
-        seed: of the orders.
+        seed: of the orders, and of the generators for `transform`.
         drop_last: leave out the last, smaller batch.
-        transform: applied to each batch.
+        transform: applied to each batch, with a generator of the batch's own.
     """
 
     batch_sampler = None  # asked for by Lightning wherever there is a `sampler`
@@ -50,7 +53,7 @@ class TensorLoader:
         shuffle: bool = False,
         seed: int = 0,
         drop_last: bool = False,
-        transform: Callable[[Tensor], Tensor] | None = None,
+        transform: Callable[[Tensor, torch.Generator], Tensor] | None = None,
     ) -> None:
         self.data = data
         self.batch_size = batch_size
@@ -87,11 +90,11 @@ class TensorLoader:
 
     def __iter__(self) -> Iterator[Tensor]:
         start, self._start = self._start, 0
-        order = self._order()
+        order, key = self._order(), ("batch", self.seed, self.epoch, rank_and_world()[0])
         for batch in range(start, len(self)):
             x = self.data[order[batch * self.batch_size : (batch + 1) * self.batch_size]]
             self._yielded = batch + 1
-            yield x if self.transform is None else self.transform(x)
+            yield x if self.transform is None else self.transform(x, stream(*key, batch))
 
     def _order(self) -> Tensor:
         """This rank's indices of the epoch, `(N // world,)`."""

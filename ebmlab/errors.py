@@ -7,3 +7,8 @@ class UserError(Exception):
     The message is one line: what is wrong, where, and what would be right. The command line prints it
     without a traceback and exits with code 2.
     """
+
+
+def one_line(error: Exception) -> str:
+    """What somebody else's error says, short enough to be quoted in a `UserError`; its kind where it says nothing."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -19,6 +19,11 @@ OPTIONS = {
     "Digits": {},
     "MNIST": {"num_val": 12, "download": False},
     "FashionMNIST": {"num_val": 12, "num_train": 30, "download": False},
+    "KMNIST": {"num_val": 12, "download": False},
+    "EMNIST": {"num_val": 12, "download": False},
+    "StaticMNIST": {"download": False},
+    "Omniglot": {"download": False},
+    "CaltechSilhouettes": {"download": False},
     "CelebA": {},
     "GaussianMixture": {"kind": "anisotropic", "num_samples": 50},
     "GrayCode2D": {"shape": "moons", "num_samples": 50},
@@ -35,7 +40,7 @@ MODULES = [
 
 
 @pytest.fixture(params=MODULES)
-def make(request: pytest.FixtureRequest, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+def make(request: pytest.FixtureRequest, data_folder: Path, small: object, monkeypatch: pytest.MonkeyPatch) -> Make:
     monkeypatch.setenv("EBMLAB_DATA", str(data_folder))
 
     def build(**options: object) -> TensorDataModule:

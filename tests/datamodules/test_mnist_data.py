@@ -118,3 +118,18 @@ def test_real_mnist_is_standardised_and_complete() -> None:
         torchvision.datasets.MNIST(REAL).targets.bincount().tolist()
     )
     assert len(module.val_dataloader()) == 10
+
+
+@pytest.mark.skipif(REAL is None, reason="MNIST's files are not on this machine")
+def test_real_dynamic_mnist_has_the_published_splits() -> None:
+    module = MNIST(root=str(REAL), download=False, binarize="dynamic")
+    module.setup()
+    assert [len(module.raw(split)) for split in ("train", "val", "test")] == [50_000, 10_000, 10_000]
+    file = torchvision.datasets.MNIST(REAL)
+    assert torch.equal(module.raw("train")[:, 0], file.data[:50_000])
+    assert torch.equal(module.labels("val"), file.targets[50_000:])
+    p = file.data[50_000:].double() / 255
+    x = module.normalize(module.raw("val"))[:, 0]
+    assert abs(float((x - p).sum() / (p * (1 - p)).sum().sqrt())) < 4
+    z = (x.mean(0) - p.mean(0)) * 10_000 / (p * (1 - p)).sum(0).sqrt().clamp_min(1)
+    assert float(z.abs().max()) < 5
