@@ -6,28 +6,42 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from torch import Tensor
 
 from ebmlab.errors import UserError
+from ebmlab.learners import ReplayBuffer
 
 
 class DataMean(pl.Callback):
-    """Before a new run's first step, gives the mean of the training data to the energy's `set_base`.
+    """Before a run's first step, gives the mean of the training data to what asks for it.
 
-    An RBM takes it as its visible bias, a ResNet as its base law: with zero weights, both are then Bernoulli(data mean)
-    in place of the uniform law, far from which contrastive divergence from data never looks. An RGCN lets fresh chains
-    start from graphs as dense as the data's.
+    The energy's `set_base`, in new runs: an RBM takes it as its visible bias, a ResNet as its base law; with zero
+    weights, both are then Bernoulli(data mean) in place of the uniform law, far from which contrastive divergence from
+    data never looks. An RGCN lets fresh chains start from graphs as dense as the data's. And a `ReplayBuffer` with
+    `initial: mean`, which fills its slots from it.
     """
 
     @torch.no_grad()
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.ckpt_path is not None:  # the run goes on
-            return
         energy: Any = pl_module.energy
-        if not hasattr(energy, "set_base"):
+        chains: Any = getattr(pl_module, "chains", None)
+        fills = isinstance(chains, ReplayBuffer) and chains.initial == "mean"
+        if not fills and not hasattr(energy, "set_base"):
             raise UserError(f"DataMean: {type(energy).__name__} takes no data mean; RBM, ResNet and RGCN do")
-        total, count = torch.zeros((), dtype=torch.float64), 0
-        with torch.random.fork_rng():
-            for batch in trainer.datamodule.train_dataloader():  # type: ignore[attr-defined]
-                x = batch[0] if isinstance(batch, list | tuple) else batch
-                total, count = total + x.double().sum(0), count + len(x)
-        energy.set_base(total / count)
+        mean = _mean(trainer)
+        if fills:
+            chains.mean = mean
+        if trainer.ckpt_path is None and hasattr(energy, "set_base"):
+            energy.set_base(mean)
+
+
+def _mean(trainer: pl.Trainer) -> Tensor:
+    """The mean over one epoch of training batches, of all ranks, `(*event)`, float64."""
+    total, count = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    with torch.random.fork_rng():
+        for batch in trainer.datamodule.train_dataloader():  # type: ignore[attr-defined]
+            x = batch[0] if isinstance(batch, list | tuple) else batch
+            total, count = total + x.double().sum(0), count + len(x)
+    device = trainer.strategy.root_device
+    total, count = (trainer.strategy.reduce(t.to(device), reduce_op="sum") for t in (total, count))
+    return total / count

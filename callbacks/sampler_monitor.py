@@ -12,6 +12,7 @@ class SamplerMonitor(pl.Callback):
     """Logs the step size in absolute units and, of a GRBM, the spread of the variances it has to fit.
 
     Metrics, where there is something to log: `sampler/step_size` (the setting times `energy.step_unit()`),
+    `sampler/alpha_max` (of `PersistentACS`),
     `sampler/log_var_mean`, `sampler/log_var_min`, `sampler/log_var_max`. The learner itself logs
     `sampler/acceptance` and `sampler/hops`.
     """
@@ -22,6 +23,9 @@ class SamplerMonitor(pl.Callback):
         step_size = getattr(getattr(pl_module, "sampler", None), "step_size", None)
         if step_size is not None:
             metrics["sampler/step_size"] = (step_size * energy.step_unit()).detach().mean()
+        alpha_max = getattr(getattr(pl_module, "sampler", None), "alpha_max", None)
+        if isinstance(alpha_max, Tensor):
+            metrics["sampler/alpha_max"] = alpha_max
         log_var = getattr(energy, "log_var", None)
         if isinstance(log_var, Tensor):
             log_var = log_var.detach()

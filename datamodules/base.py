@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from datamodules.streams import stream
-from datamodules.tensors import TensorLoader, rank_and_world
+from datamodules.tensors import TensorLoader
 from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
+from ebmlab.ranks import rank_and_world
 
 Binarize = bool | Literal["dynamic"]
 SPLITS = ("train", "val", "test")

@@ -9,13 +9,7 @@ import torch
 from torch import Tensor
 
 from datamodules.streams import stream
-
-
-def rank_and_world() -> tuple[int, int]:
-    """This process's rank and the number of processes."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1
+from ebmlab.ranks import rank_and_world
 
 
 class TensorLoader:

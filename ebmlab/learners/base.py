@@ -7,7 +7,7 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
@@ -18,6 +18,8 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import Sampler, State
+
+Interval = Literal["epoch", "step"]
 
 
 class Learner(pl.LightningModule):
@@ -30,7 +32,8 @@ class Learner(pl.LightningModule):
         l1: what the sum of the absolute weights (parameters with two axes or more, not biases) is multiplied with
             before it is added to the loss.
         optimizer: makes the optimizer from the parameters.
-        lr_scheduler: makes the learning-rate schedule, stepped once an epoch, from the optimizer.
+        lr_scheduler: makes the learning-rate schedule from the optimizer.
+        lr_interval: when the schedule takes a step, after each `epoch` or each optimizer `step`.
     """
 
     domains: tuple[type[Domain], ...] = (Domain,)
@@ -43,6 +46,7 @@ class Learner(pl.LightningModule):
         l1: float,
         optimizer: OptimizerCallable,
         lr_scheduler: LRSchedulerCallable | None,
+        lr_interval: Interval,
     ) -> None:
         super().__init__()
         with warnings.catch_warnings():  # without the modules, `load_from_checkpoint` could not rebuild the learner
@@ -52,14 +56,15 @@ class Learner(pl.LightningModule):
         self.energy = energy
         self.sampler = sampler
         self.num_steps = num_steps
-        self.l1 = l1
+        self.l1 = non_negative("l1", l1)
         self._make_optimizer = optimizer
         self._make_lr_scheduler = lr_scheduler
+        self._lr_interval = lr_interval
         sampler.check(energy)
         if num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
-        if not 0 <= l1 < math.inf:
-            raise UserError(f"l1 is {l1}, but must be 0 or a positive number")
+        if lr_interval not in ("epoch", "step"):
+            raise UserError(f'lr_interval is "{lr_interval}", but must be "epoch" or "step"')
 
     def forward(self, x: Tensor) -> Tensor:
         """Energies `(B,)` of a batch of data."""
@@ -110,10 +115,10 @@ class Learner(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         try:
             optimizer = self._make_optimizer(self.parameters())
-            schedulers = [self._make_lr_scheduler(optimizer)] if self._make_lr_scheduler else []
+            scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
-        return [optimizer], schedulers
+        return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval}] if scheduler else []
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps hyper-parameters that are plain data: those of a learner that the command line built."""
@@ -149,6 +154,13 @@ class Learner(pl.LightningModule):
             return self.energy.mean_visible(state.hidden)
         logits = self.energy.hidden_given_visible(state.x) if state.logits is None else state.logits
         return self.energy.mean_visible(torch.sigmoid(logits))
+
+
+def non_negative(name: str, value: float) -> float:
+    """The value; raises `UserError` unless it can weight a penalty."""
+    if not 0 <= value < math.inf:
+        raise UserError(f"{name} is {value}, but must be 0 or a positive number")
+    return value
 
 
 def _is_plain(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Domain, Finite
+from ebmlab.domains import Binary, Domain, Finite
 from ebmlab.errors import UserError
 from ebmlab.ranks import rank_and_world
 
@@ -51,19 +51,26 @@ class ReplayBuffer(Chains):
         size: slots on all ranks together; at least one for each chain of a step.
         reinitialize: probability with which a chain starts anew in place of going on from its slot.
         initial: what the slots hold at first and what a chain that starts anew gets: `noise`, the domain's reference
-            law, or `data`, states of the current batch.
+            law; `data`, states of the current batch; or `mean`, independent bits with the data's means, which
+            `callbacks.DataMean` finds.
+
+    Attributes:
+        mean: the data's mean, in the shape of an event; None until it has been set.
     """
 
-    def __init__(self, size: int = 10_000, reinitialize: float = 0.0, initial: Literal["noise", "data"] = "noise"):
+    def __init__(
+        self, size: int = 10_000, reinitialize: float = 0.0, initial: Literal["noise", "data", "mean"] = "noise"
+    ):
         if size < 1:
             raise UserError(f"ReplayBuffer: size is {size}; it must be at least 1")
         if not 0 <= reinitialize <= 1:
             raise UserError(f"ReplayBuffer: reinitialize is {reinitialize}, but is a probability, from 0 to 1")
-        if initial not in ("noise", "data"):
-            raise UserError(f'ReplayBuffer: initial is "{initial}", but must be "noise" or "data"')
+        if initial not in ("noise", "data", "mean"):
+            raise UserError(f'ReplayBuffer: initial is "{initial}", but must be "noise", "data" or "mean"')
         self.size = size
         self.reinitialize = reinitialize
         self.initial = initial
+        self.mean: Tensor | None = None
         self._slots: Tensor | None = None
         self._index: Tensor | None = None
 
@@ -106,7 +113,16 @@ class ReplayBuffer(Chains):
     def _fresh(self, x: Tensor, domain: Domain, n: int) -> Tensor:
         if self.initial == "data":
             return x[torch.randint(len(x), (n,), device=x.device)]
+        if self.initial == "mean":
+            return self._from_mean(x, domain, n)
         return domain.random(n, device=x.device).to(x.dtype)
+
+    def _from_mean(self, x: Tensor, domain: Domain, n: int) -> Tensor:
+        if not isinstance(domain, Binary):
+            raise UserError(f'ReplayBuffer: initial "mean" draws bits, but the chains live on {domain}: use "noise"')
+        if self.mean is None:
+            raise UserError('ReplayBuffer: initial "mean" needs the data\'s mean: add callbacks.DataMean')
+        return self.mean.to(x).view(x.shape[1:]).expand(n, *x.shape[1:]).bernoulli()
 
 
 def _smallest(domain: Domain, dtype: torch.dtype) -> torch.dtype:

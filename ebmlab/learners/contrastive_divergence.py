@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.learners.base import Learner
+from ebmlab.learners.base import Interval, Learner, non_negative
 from ebmlab.learners.chains import Chains, FromNoise
 from ebmlab.noise import bernoulli
 from ebmlab.samplers import Info, Sampler, State
@@ -32,8 +32,12 @@ class ContrastiveDivergence(Learner):
         density: what is fit, for bipartite energies: "joint" draws the hidden units (Eq. 13), "marginal" sums them out
             (Eq. 18). Other energies have no hidden units and take "marginal".
         l1: see `Learner`.
+        energy_l2: what the mean squared energy of the data and that of the negatives are multiplied with before they
+            are added to the loss, which keeps energies near 0.
+        gradient_penalty: what the data's mean of |dE/dx|^2 / 2 is multiplied with before it is added.
         optimizer: makes the optimizer from the parameters.
-        lr_scheduler: makes the learning-rate schedule, stepped once an epoch, from the optimizer.
+        lr_scheduler: makes the learning-rate schedule from the optimizer.
+        lr_interval: see `Learner`.
 
     Raises:
         UserError: a combination that cannot work.
@@ -48,10 +52,15 @@ class ContrastiveDivergence(Learner):
         burn_in: int | None = None,
         density: Literal["joint", "marginal"] = "marginal",
         l1: float = 0.0,
+        energy_l2: float = 0.0,
+        gradient_penalty: float = 0.0,
         optimizer: OptimizerCallable = SGD,
         lr_scheduler: LRSchedulerCallable | None = None,
+        lr_interval: Interval = "epoch",
     ) -> None:
-        super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler)
+        super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        self.energy_l2 = non_negative("energy_l2", energy_l2)
+        self.gradient_penalty = non_negative("gradient_penalty", gradient_penalty)
         self.chains = chains or FromNoise()
         self.burn_in = num_steps - 1 if burn_in is None else burn_in
         self.density = density
@@ -69,7 +78,7 @@ class ContrastiveDivergence(Learner):
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         x = self.to_event(batch)
         positive, data_energy = self._positive_phase(x)
-        negative, negative_energy, info = self._negative_phase(self.chains.start(x, self.energy.domain))
+        negative, negative_energy, info, y = self._negative_phase(self.chains.start(x, self.energy.domain))
         self.log_dict(
             {
                 "train/energy_data": data_energy,
@@ -80,7 +89,7 @@ class ContrastiveDivergence(Learner):
         )
         self.log("sampler/acceptance", info.acceptance.mean(), prog_bar=True)
         self.log("sampler/hops", info.hops.mean())
-        return positive - negative + self.penalty()
+        return positive - negative + self.penalty() + self._regularizer(x, y)
 
     def validation_step(self, batch: Tensor, batch_idx: int) -> None:
         self.log("val/energy", self(batch).mean(), batch_size=len(batch), sync_dist=True)
@@ -101,22 +110,35 @@ class ContrastiveDivergence(Learner):
         average.add(x, bernoulli(logits) if self.density == "joint" else torch.sigmoid(logits))
         return average.value(), marginal
 
-    def _negative_phase(self, x: Tensor) -> tuple[Tensor, Tensor, Info]:
-        """Mean energy of the states that count, the last states' mean marginal energy, and the mean `Info`."""
+    def _negative_phase(self, x: Tensor) -> tuple[Tensor, Tensor, Info, Tensor]:
+        """Mean energy of the states that count; of the last states the mean marginal energy, `Info`, and themselves."""
         average = self.energy.average()
         state, total = None, None
-        for k, (state, info) in enumerate(self.sampler.chain(self.energy, x, self.num_steps)):
+        sampler, x, num_steps = self.sampler.for_training(self.energy, x, self.global_step, self.num_steps)
+        first = num_steps - (self.num_steps - self.burn_in)
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
             total = info if total is None else total + info
-            if k >= self.burn_in:
+            if k >= first:
                 average.add(state.x, self._hidden(state))
         assert state is not None and total is not None
         self.chains.end(state.x)
         value = average.value()
         if not isinstance(self.energy, Bipartite) or state.logits is None:
-            return value, value.detach(), total / self.num_steps
+            return value, value.detach(), total / num_steps, state.x
         with torch.no_grad():
             marginal = self.energy.marginal_energy(state.x, state.logits).mean()
-        return value, marginal, total / self.num_steps
+        return value, marginal, total / num_steps, state.x
+
+    def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:
+        """The penalties of Grathwohl et al. (2021) on energies and their gradients, x data and y negatives."""
+        penalty: Tensor | float = 0.0
+        if self.energy_l2:
+            penalty = self.energy_l2 * (self.energy(x).square().mean() + self.energy(y).square().mean())
+        if self.gradient_penalty:
+            x = x.detach().clone().requires_grad_()
+            (grad,) = torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)
+            penalty = penalty + self.gradient_penalty * grad.flatten(1).square().sum(1).mean() / 2
+        return penalty
 
     def _hidden(self, state: State) -> Tensor | None:
         """Hidden units that complete a state: drawn ones for the joint density, their mean for the marginal."""

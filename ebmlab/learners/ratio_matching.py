@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.learners.base import Learner
+from ebmlab.learners.base import Interval, Learner
 from ebmlab.learners.estimators import Estimator, GradientGuided
 from ebmlab.samplers import Gibbs, Sampler
 
@@ -30,7 +30,8 @@ class RatioMatching(Learner):
         num_steps: steps of these chains.
         l1: see `Learner`.
         optimizer: makes the optimizer from the parameters.
-        lr_scheduler: makes the learning-rate schedule, stepped once an epoch, from the optimizer.
+        lr_scheduler: makes the learning-rate schedule from the optimizer.
+        lr_interval: see `Learner`.
 
     Raises:
         UserError: a combination that cannot work.
@@ -47,13 +48,14 @@ class RatioMatching(Learner):
         l1: float = 0.0,
         optimizer: OptimizerCallable = ADAM,
         lr_scheduler: LRSchedulerCallable | None = None,
+        lr_interval: Interval = "epoch",
     ) -> None:
         if not isinstance(energy.domain, self.domains):
             raise UserError(
                 f"RatioMatching flips bits or spins, but {type(energy).__name__} lives on {energy.domain}: "
                 "take an energy on a Binary or Spin domain"
             )
-        super().__init__(energy, sampler or Gibbs(), num_steps, l1, optimizer, lr_scheduler)
+        super().__init__(energy, sampler or Gibbs(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.estimator = estimator or GradientGuided()
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:

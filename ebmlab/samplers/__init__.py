@@ -15,6 +15,7 @@ from ebmlab.samplers.langevin import Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
+from ebmlab.samplers.persistent_acs import PersistentACS
 from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
@@ -41,6 +42,7 @@ __all__ = [
     "LocallyBalanced",
     "MetropolisSampler",
     "PathAuxiliary",
+    "PersistentACS",
     "RandomWalk",
     "RelaxedMALA",
     "Sampler",

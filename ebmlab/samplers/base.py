@@ -120,6 +120,21 @@ class Sampler(nn.Module):
         """One transition of every chain."""
         raise NotImplementedError
 
+    def for_training(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
+        """What moves the negative chains of a training iteration.
+
+        Args:
+            energy: as it is now.
+            x: where the chains are, `(B, *event)`.
+            iteration: counts from 0.
+            num_steps: steps that the learner asks for.
+
+        Returns:
+            The sampler, where it starts, and how many steps it takes: this one from x, unless a subclass follows a
+            schedule over iterations.
+        """
+        return self, x, num_steps
+
     def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
         """The states after step 1, ..., `num_steps` from x."""
         self.check(energy)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +17,11 @@ from helpers_grbm import ExactGRBM, make_grbm
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ebmlab.domains import Real
-from ebmlab.energies import GRBM, Energy
+from ebmlab.domains import Binary, Real
+from ebmlab.energies import GRBM, MLP, RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Chains, ContrastiveDivergence, FromData, FromNoise
-from ebmlab.samplers import BlockGibbs, GibbsLangevin, Info, Langevin, Sampler, State
+from ebmlab.samplers import BlockGibbs, Gibbs, GibbsLangevin, Info, Langevin, Sampler, State
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -339,3 +341,47 @@ def test_validate_and_test_report_the_mean_energy(tmp_path: Path) -> None:
     loader = DataLoader(data, batch_size=4)  # the last batch is short: the mean is over samples, not over batches
     assert trainer.validate(learner, loader, verbose=False)[0]["val/energy"] == pytest.approx(expected, rel=1e-5)
     assert trainer.test(learner, loader, verbose=False)[0]["test/energy"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_penalties_are_the_published_ones() -> None:
+    """energy_l2 (mean E(x)^2 + mean E(y)^2) and gradient_penalty times the mean of |dE/dx|^2 / 2 over data."""
+    torch.manual_seed(0)
+    energy, x = MLP(6, hidden=5, num_layers=1), Binary(6).random(7)
+    y = x.flip(1)
+
+    class Still(Gibbs):
+        def step(self, energy, state):
+            return replace(state, x=y), super().step(energy, state)[1]
+
+    def loss(**penalties: float) -> torch.Tensor:
+        learner = ContrastiveDivergence(energy, Still(), FromData(), **penalties)
+        learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+        return learner.training_step(x, 0)
+
+    plain = loss()
+    leaf = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(energy(leaf).sum(), leaf, create_graph=True)
+    expected = 0.3 * (energy(x).square().mean() + energy(y).square().mean()) + 0.7 * grad.square().sum(1).mean() / 2
+    actual = loss(energy_l2=0.3, gradient_penalty=0.7) - plain
+    torch.testing.assert_close(actual, expected)
+    parameters = list(energy.parameters())
+    got = torch.autograd.grad(actual, parameters, allow_unused=True)
+    for g, e in zip(got, torch.autograd.grad(expected, parameters, allow_unused=True), strict=True):
+        if e is not None:
+            torch.testing.assert_close(g, e)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "energy_l2", "gradient_penalty"])
+def test_penalties_are_not_negative(penalty: str) -> None:
+    with pytest.raises(UserError, match=f"{penalty} is -1"):
+        ContrastiveDivergence(RBM(3, 2), BlockGibbs(), **{penalty: -1.0})
+
+
+def test_learning_rate_schedules_step_where_they_are_told() -> None:
+    warm_up = partial(torch.optim.lr_scheduler.LinearLR, start_factor=0.1, total_iters=10)
+    for interval in ("epoch", "step"):
+        learner = ContrastiveDivergence(RBM(3, 2), BlockGibbs(), lr_scheduler=warm_up, lr_interval=interval)
+        _, [schedule] = learner.configure_optimizers()
+        assert schedule["interval"] == interval
+    with pytest.raises(UserError, match='lr_interval is "batch"'):
+        ContrastiveDivergence(RBM(3, 2), BlockGibbs(), lr_interval="batch")

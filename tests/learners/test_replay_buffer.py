@@ -134,3 +134,16 @@ def test_wrong_use() -> None:
     ):
         with pytest.raises(UserError, match=message):
             ReplayBuffer(**options)  # type: ignore[arg-type]
+
+
+def test_initial_mean_draws_bits_with_the_datas_means() -> None:
+    torch.manual_seed(0)
+    buffer, mean = ReplayBuffer(20_000, initial="mean"), torch.tensor([0.0, 0.2, 0.5, 1.0])
+    with pytest.raises(UserError, match="DataMean"):
+        buffer.start(torch.ones(3, 4), Binary(4))
+    buffer.mean = mean
+    buffer.start(torch.ones(3, 4), Binary(4))
+    error = (buffer.slots.float().mean(0) - mean).abs()
+    assert (error <= 4 * (mean * (1 - mean) / 20_000).sqrt()).all()
+    with pytest.raises(UserError, match="draws bits"):
+        ReplayBuffer(5, initial="mean").start(torch.ones(3, 4), Spin(4))

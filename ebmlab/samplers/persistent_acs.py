@@ -1,0 +1,89 @@
+"""ACS inside persistent contrastive divergence (Pynadath et al. 2024, Alg. 6)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.acs import ACS
+from ebmlab.samplers.base import Sampler
+from ebmlab.samplers.discrete_langevin import DMALA, DULA
+from ebmlab.samplers.tuners.acs import ACSTuner
+
+
+class PersistentACS(DMALA):
+    """A cycle over training iterations: one explores in large unadjusted steps, the others are DMALA in small ones.
+
+    Both step sizes adapt to the changing energy. At the first iteration of every `tune_every`-th cycle the chains at
+    hand serve to find the largest step size of acceptance `rate`, at the second one the smallest; then they go on as in
+    any other iteration (Alg. 6 leaves that out). Outside of training this is DMALA at the small step size. Both step
+    sizes are part of the learner's checkpoints.
+
+    Args:
+        alpha_max: the large step size before it is tuned, and where its search starts.
+        alpha_min: the small one, likewise.
+        beta_max: balance of the large steps; 0.9 on RBMs.
+        beta_min: balance of the small steps.
+        cycle_length: training iterations of a cycle; 8 (MNIST) or 20 on RBMs, 50 on deep energies.
+        tune_every: cycles from one search to the next; 25, or 10 on Caltech silhouettes. The searches on RBMs were
+            spread out over training (App. D.4), which this is not.
+        tuning_steps: steps of a search.
+        rate: the acceptance wanted, 0.5, or 0.7 on Caltech silhouettes.
+        learning_rate: zeta, see `ACSTuner`.
+
+    Attributes:
+        alpha_max: the present large step size; the small one is `step_size`.
+    """
+
+    alpha_max: Tensor
+
+    def __init__(
+        self,
+        alpha_max: float = 5.0,
+        alpha_min: float = 0.05,
+        beta_max: float = 0.9,
+        beta_min: float = 0.5,
+        cycle_length: int = 50,
+        tune_every: int = 25,
+        tuning_steps: int = 200,
+        rate: float = 0.5,
+        learning_rate: float = 0.5,
+    ) -> None:
+        probe = ACS(alpha_max, alpha_min, 2, beta_max, beta_min)  # checks the settings
+        super().__init__(alpha_min, beta_min)
+        tuner = ACSTuner(rate, learning_rate, alpha_max, alpha_min)
+        if min(cycle_length, tune_every) < 1 or tuning_steps < tuner.proposals:
+            raise UserError(
+                f"PersistentACS: cycle_length is {cycle_length}, tune_every {tune_every} and tuning_steps "
+                f"{tuning_steps}; need at least 1, 1 and {tuner.proposals}"
+            )
+        self.register_buffer("step_size", torch.tensor(float(alpha_min)))  # in checkpoints, other than DMALA's
+        self.register_buffer("alpha_max", torch.tensor(float(alpha_max)))
+        self.beta_max, self.beta_min = beta_max, beta_min
+        self.cycle_length = cycle_length
+        self.tune_every = tune_every
+        self.tuning_steps = tuning_steps
+        self._tuner, self._probe = tuner, probe
+
+    @torch.no_grad()
+    def for_training(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
+        """Exploration takes half of the steps (App. D.4); arguments and result as in `Sampler`."""
+        turn = iteration % (self.cycle_length * self.tune_every)
+        if turn == 0:
+            x = self._tune(energy, x, self.alpha_max, self.beta_max, largest=True)
+        if turn == min(1, self.cycle_length * self.tune_every - 1):
+            x = self._tune(energy, x, self.step_size, self.beta_min, largest=False)
+        if iteration % self.cycle_length:
+            return self, x, num_steps
+        return DULA(float(self.alpha_max), self.beta_max).to(x.device), x, max(1, num_steps // 2)
+
+    def _tune(self, energy: Energy, x: Tensor, into: Tensor, beta: float, largest: bool) -> Tensor:
+        """Writes the step size found into a buffer; where the chains are then."""
+        probe = self._probe.to(x.device)
+        alpha, state = self._tuner.estimate_alpha(
+            probe, energy, probe.init(energy, x), beta, self.tuning_steps, largest
+        )
+        into.fill_(alpha)
+        return state.x

@@ -1,0 +1,109 @@
+"""ACS inside PCD: which iterations explore, what is tuned when, and what a checkpoint keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from callbacks import DataMean, RunState
+from datamodules import Digits
+from ebmlab.energies import RBM
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
+from ebmlab.samplers import DMALA, DULA, PersistentACS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:The dirpath has changed"),
+]
+
+
+def make_rbm(num_visible: int = 60) -> RBM:
+    torch.manual_seed(0)
+    rbm = RBM(num_visible, 8)
+    with torch.no_grad():
+        rbm.W.normal_(0, 0.5)
+    return rbm
+
+
+def test_a_cycle_explores_once_and_tunes_at_its_first_two_iterations() -> None:
+    rbm = make_rbm()
+    sampler = PersistentACS(alpha_max=50.0, cycle_length=4, tune_every=2, tuning_steps=50, rate=0.9)
+    x = rbm.domain.random(64)
+    for iteration in range(16):
+        before = float(sampler.alpha_max), float(sampler.step_size)
+        inner, y, steps = sampler.for_training(rbm, x, iteration, 10)
+        after = float(sampler.alpha_max), float(sampler.step_size)
+        assert (before[0] != after[0], before[1] != after[1]) == (iteration % 8 == 0, iteration % 8 == 1)
+        if iteration % 8 > 1:
+            assert torch.equal(x, y), "only a search moves the chains"
+        if iteration % 4 == 0:
+            assert type(inner) is DULA and steps == 5
+            assert float(inner.step_size) == after[0] and float(inner.balance) == pytest.approx(0.9)
+        else:
+            assert inner is sampler and steps == 10
+    assert sampler.exact
+
+
+def test_the_step_sizes_found_have_the_acceptance_asked_for() -> None:
+    """The small one's acceptance under DMALA; the large one is on the far side of the acceptance's peak."""
+    rbm = make_rbm(100)
+    sampler = PersistentACS(alpha_max=50.0, beta_max=0.9, tuning_steps=300, rate=0.7)
+    x = rbm.domain.random(200)
+    _, x, _ = sampler.for_training(rbm, x, 0, 10)
+    _, x, _ = sampler.for_training(rbm, x, 1, 10)
+    for alpha, beta in ((sampler.step_size, 0.5), (sampler.alpha_max, 0.9)):
+        _, info = DMALA(float(alpha), beta).sample(rbm, x, 50)
+        assert float(info.acceptance.mean()) == pytest.approx(0.7, abs=0.12)
+    assert 0.05 <= sampler.step_size < sampler.alpha_max <= 50
+
+
+def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
+    torch.manual_seed(0)
+    sampler = PersistentACS(alpha_max=50.0, cycle_length=3, tune_every=2, tuning_steps=20, rate=0.9)
+    chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
+    learner = ContrastiveDivergence(RBM(64, 6), sampler, chains, num_steps=2)
+    checkpoint = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1, save_on_train_epoch_end=True)
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        limit_train_batches=5,
+        use_distributed_sampler=False,
+        callbacks=[DataMean(), RunState(), checkpoint],
+        default_root_dir=folder,
+    )
+    trainer.fit(learner, datamodule=Digits(binarize=True), **resume)
+    return learner
+
+
+def test_a_resumed_run_goes_on_with_the_step_sizes_found(tmp_path: Path) -> None:
+    whole = fit(tmp_path, 3)
+    resumed = fit(tmp_path / "again", 3, ckpt_path=str(tmp_path / "epoch=0.ckpt"))
+    assert float(whole.sampler.alpha_max) != 50
+    assert torch.equal(whole.sampler.alpha_max, resumed.sampler.alpha_max)
+    assert torch.equal(whole.sampler.step_size, resumed.sampler.step_size)
+    assert torch.equal(whole.energy.W, resumed.energy.W)
+    assert torch.equal(whole.chains.slots, resumed.chains.slots)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cycle_length": 0}, "cycle_length is 0"),
+        ({"tuning_steps": 3}, "tuning_steps 3"),
+        ({"alpha_min": 6.0}, "alpha_min is 6.0"),
+        ({"beta_max": 1.5}, "beta_max 1.5"),
+        ({"rate": 0.0}, "rate is 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        PersistentACS(**settings)
