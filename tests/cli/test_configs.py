@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from helpers_data import make_celeba, make_mnist
+from helpers_published import allow_small, write_caltech, write_emnist, write_omniglot, write_static_mnist
 
 FOLDER = Path(__file__).parents[2] / "configs"
 CONFIGS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 PICTURES = {
+    "AISEvaluation": "ais-samples",
     "SampleGrid": "samples-grid",
     "Density2D": "samples-density",
     "ParameterImages": "parameters-filters",
@@ -20,7 +22,24 @@ PICTURES = {
 }
 # at the papers' sizes one step takes minutes on a CPU: fewer chains and steps, everything else as written
 LARGE = {"grbm_mnist", "grbm_fashion", "grbm_celeba32", "grbm_celeba2k64", "rbm_mnist_cd", "ebm_digits_cd"}
+LARGE |= {c for c in CONFIGS if c.startswith(("ebm_", "rbm_"))}
 HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # 10,000 hidden units take longer to draw than to use
+
+
+PUBLISHED = {
+    "StaticMNIST": write_static_mnist,
+    "Omniglot": write_omniglot,
+    "CaltechSilhouettes": write_caltech,
+    "EMNIST": lambda root: write_emnist(root, num_train=5100),
+    "KMNIST": lambda root: make_mnist(root, "KMNIST"),
+}
+
+
+def make_published(root: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    allow_small(monkeypatch)
+    for name, write in PUBLISHED.items():
+        if f"datamodules.{name}\n" in text:
+            write(root)
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -28,6 +47,7 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     text = (FOLDER / f"{config}.yaml").read_text()
     monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))
     make_mnist(tmp_path / "data", "FashionMNIST" if config == "grbm_fashion" else "MNIST")
+    make_published(tmp_path / "data", text, monkeypatch)
     if "celeba" in config:
         make_celeba(tmp_path / "data")
     options = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=8"] if config in LARGE else []

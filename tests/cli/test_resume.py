@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -82,18 +83,27 @@ def kill_after_epoch(process: subprocess.Popen[str], run: Path, epoch: int) -> N
     process.communicate()
 
 
+BUFFER = ["--model.init_args.chains=ebmlab.learners.ReplayBuffer", "--model.init_args.chains.init_args.size=600"]
+
+
 def check_killed_equals_whole(start: Start, folder: Path, *options: str) -> None:
     finish(start("--name=whole", *options))
     run = folder / "runs" / "grbm_digits"
     kill_after_epoch(start("--name=killed", *options), run / "killed", epoch=2)
     killed_at = torch.load(run / "killed" / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
     finish(start("--name=killed", "--ckpt_path=last", *options))
+    check_equal(run, killed_at)
+
+
+def check_equal(run: Path, killed_at: int) -> None:
     whole, killed = (
         torch.load(run / name / "checkpoints" / "last.ckpt", weights_only=True) for name in ("whole", "killed")
     )
     assert killed_at < whole["global_step"] == killed["global_step"]
     for name, parameter in whole["state_dict"].items():
         assert torch.equal(parameter, killed["state_dict"][name]), name
+    if "replay_buffer" in whole:
+        assert torch.equal(whole["replay_buffer"], killed["replay_buffer"])
     moments = (checkpoint["optimizer_states"][0]["state"][0]["exp_avg"] for checkpoint in (whole, killed))
     assert torch.equal(*moments)
 
@@ -127,3 +137,36 @@ def test_two_processes_run_different_chains_and_log_once(start: Start, tmp_path:
 @pytest.mark.slow
 def test_two_processes_killed_and_resumed_are_bit_exact(start: Start, tmp_path: Path) -> None:
     check_killed_equals_whole(start, tmp_path, "--trainer.devices=2", "--trainer.strategy=ddp")
+
+
+@pytest.mark.slow
+def test_two_processes_with_a_replay_buffer_are_bit_exact(start: Start, tmp_path: Path) -> None:
+    check_killed_equals_whole(start, tmp_path, "--trainer.devices=2", "--trainer.strategy=ddp", *BUFFER)
+
+
+@pytest.mark.slow
+def test_ten_kills_at_random_moments_change_nothing(start: Start, tmp_path: Path) -> None:
+    """Persistent CD, SIGKILL wherever it happens to be, also while it writes a checkpoint or is starting."""
+    options = ["--trainer.max_epochs=30", "--trainer.limit_val_batches=0", *BUFFER]
+    finish(start("--name=whole", *options))
+    run, random = tmp_path / "runs" / "grbm_digits", Random(0)
+    last = run / "killed" / "checkpoints" / "last.ckpt"
+    killed_at = []
+    for _ in range(10):
+        begun = last.exists()
+        process = start("--name=killed", *(["--ckpt_path=last"] if begun else []), *options)
+        before = last.stat().st_mtime_ns if begun else None
+        deadline = time.monotonic() + 120
+        while not last.exists() or last.stat().st_mtime_ns == before:  # one epoch at least: else nothing would be tried
+            if process.poll() is not None:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 0.5))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        killed_at.append(torch.load(last, weights_only=True)["global_step"])
+    finish(start("--name=killed", "--ckpt_path=last", *options))
+    assert len(set(killed_at)) > 5
+    check_equal(run, killed_at[0])

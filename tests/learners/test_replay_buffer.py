@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -147,3 +148,23 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
     assert (error <= 4 * (mean * (1 - mean) / 20_000).sqrt()).all()
     with pytest.raises(UserError, match="draws bits"):
         ReplayBuffer(5, initial="mean").start(torch.ones(3, 4), Spin(4))
+
+
+def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
+    """Every state is somewhere after each change of the number of ranks, and nowhere twice."""
+    states = torch.arange(12.0).view(12, 1)
+    checkpoint = {"replay_buffer": states, "run_state": None}
+    for world in (2, 1, 2):
+        parts = []
+        for rank in range(world):
+            buffer, callback = ReplayBuffer(12), RunState()
+            learner = SimpleNamespace(chains=buffer, device=torch.device("cpu"))
+            fit_loop = SimpleNamespace(is_resuming=False)
+            trainer = SimpleNamespace(world_size=world, global_rank=rank, fit_loop=fit_loop)
+            with pytest.warns(UserWarning, match="written without it"):
+                callback.on_load_checkpoint(trainer, learner, checkpoint)  # type: ignore[arg-type]
+            callback.on_train_start(trainer, learner)  # type: ignore[arg-type]
+            parts.append(buffer.slots)
+        assert [len(part) for part in parts] == [12 // world] * world
+        checkpoint["replay_buffer"] = torch.cat(parts)  # as ranks are gathered
+        assert torch.equal(checkpoint["replay_buffer"], states)
