@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-all lint gpu-check clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m ebmlab fit --config configs/grbm_digits.yaml
@@ -14,6 +14,9 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2
+
+gpu-check: $(INSTALLED)
+	$(BIN)/python benchmarks/gpu_check.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

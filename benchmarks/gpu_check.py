@@ -1,0 +1,262 @@
+"""What a machine with a GPU should be asked first: do CPU and GPU agree, and how long does the published training take?
+
+    make gpu-check
+    python benchmarks/gpu_check.py --device cpu --minutes 0.2      # the same on a CPU, to try the script
+
+1. Energies: values, gradients and neighbours at random states, in float32, on the device and in float64 on the CPU.
+2. Samplers: a few steps from exact draws of a small target, on the device; the p-value of a chi-square test against
+   the exact law, for samplers that are exact, and against the same sampler on the CPU for those that are not.
+3. Settings: steps per second of the deep EBM's chains in float32, channels last, with TF32, bf16 and a compiled energy,
+   each with its largest deviation of energies and gradients from eager float32.
+4. Training: `ebm_dynamic_mnist` and `grbm_mnist` for a few minutes each: iterations per second, peak memory, and how
+   long the config's whole schedule would take.
+
+Exit code 1 if anything disagrees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import yaml
+from scipy.stats import chi2_contingency, chisquare
+from torch import Tensor
+
+from ebmlab import samplers as s
+from ebmlab.domains import Real
+from ebmlab.energies import GRBM, MLP, RBM, RGCN, Energy, Ising, LatticeGaussian, Potts, QuarticMixture, ResNet
+from ebmlab.evaluation import exact_samples
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = ("ebm_dynamic_mnist", "grbm_mnist")
+CHAINS = 20_000
+
+ENERGIES: dict[str, Callable[[], Energy]] = {
+    "RBM": lambda: RBM(784, 500),
+    "GRBM": lambda: GRBM(784, 256),
+    "MLP": lambda: MLP(256),
+    "ResNet": lambda: ResNet((28, 28)),
+    "RGCN": lambda: RGCN(18),
+    "Ising": lambda: Ising.lattice(20, 0.3),
+    "Potts": lambda: Potts(Ising.lattice(5, 0.3).coupling, num_classes=3),
+    "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
+    "QuarticMixture": lambda: QuarticMixture(),
+}
+SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
+    "Gibbs": ("Ising", s.Gibbs()),
+    "ChromaticGibbs": ("Ising", s.ChromaticGibbs()),
+    "HammingBall": ("Ising", s.HammingBall(4, 2)),
+    "RandomWalk": ("Ising", s.RandomWalk()),
+    "LocallyBalanced": ("Ising", s.LocallyBalanced()),
+    "GWG": ("Ising", s.GWG()),
+    "PathAuxiliary": ("Ising", s.PathAuxiliary(2)),
+    "DULA": ("Ising", s.DULA(0.8)),
+    "DMALA": ("Ising", s.DMALA(1.6)),
+    "AnyScale first": ("Ising", s.AnyScale("first")),
+    "AnyScale trace": ("Ising", s.AnyScale("trace")),
+    "ACS": ("Ising", s.ACS(8.0, 0.5, 4)),
+    "BlockGibbs": ("RBM", s.BlockGibbs()),
+    "DMALA on an RBM": ("RBM", s.DMALA(0.4)),
+    "Tempered DMALA": ("Ising", s.Tempered(s.DMALA(1.6), num_temperatures=3)),
+}
+
+
+def small_target(name: str) -> Energy:
+    """Nine spins, or an RBM of nine visible units."""
+    if name == "Ising":
+        return Ising.lattice(3, 0.3, field=0.2)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        rbm = RBM(9, 4)
+        torch.nn.init.normal_(rbm.W)
+    return rbm.requires_grad_(False)
+
+
+def check_energies(device: torch.device) -> bool:
+    print("\n| energy | largest relative deviation of E | of dE/dx | of neighbours | |\n|---|---|---|---|---|")
+    fine = True
+    for name, make in ENERGIES.items():
+        torch.manual_seed(0)
+        energy = make()
+        x = energy.domain.random(64)
+        small, large = energy.to(device), make().double()
+        large.load_state_dict(energy.state_dict())
+        pairs = zip(small.value_and_grad(x.to(device)), large.value_and_grad(x.double()), strict=True)
+        values = [_deviation(ours, exact) for ours, exact in pairs]
+        if not isinstance(energy.domain, Real):
+            index = torch.randint(energy.domain.size, (64, 8))  # type: ignore[attr-defined]
+            ours = small.value_differences(x.to(device), index.to(device))
+            theirs = large.value_differences(x.double(), index)
+            values.append(
+                _deviation(ours, theirs, large(x.double()))
+            )  # a difference of two energies is as exact as they
+        ok = max(values) < 1e-3
+        fine &= ok
+        cells = " | ".join(f"{v:.1e}" for v in values) + (" | -" if len(values) == 2 else "")
+        print(f"| {name} | {cells} | {'ok' if ok else 'DISAGREES'} |", flush=True)
+    return fine
+
+
+def _deviation(ours: Tensor, exact: Tensor, scale: Tensor | None = None) -> float:
+    largest = (exact if scale is None else scale).abs().max().clamp(min=1e-12)
+    return float(((ours.double().cpu() - exact).abs().max() / largest).detach())
+
+
+def check_samplers(device: torch.device) -> bool:
+    print("\n| sampler | compared with | p-value | |\n|---|---|---|---|")
+    fine = True
+    for name, (target, sampler) in SAMPLERS.items():
+        torch.manual_seed(0)
+        energy = small_target(target)
+        start = exact_samples(energy, CHAINS)
+        ours = _counts(energy.to(device), sampler.to(device), start.to(device))
+        if sampler.exact:
+            energy = energy.cpu()
+            law = (-energy(energy.domain.enumerate()).double()).softmax(0)
+            p, what = float(chisquare(ours.numpy(), CHAINS * law.numpy()).pvalue), "the exact law"
+        else:
+            torch.manual_seed(1)
+            theirs = _counts(energy.cpu(), sampler.cpu(), start)
+            table = torch.stack([ours, theirs])
+            p, what = float(chi2_contingency(table[:, table.sum(0) > 0].numpy()).pvalue), "the CPU"
+        ok = p > 1e-4
+        fine &= ok
+        print(f"| {name} | {what} | {p:.3f} | {'ok' if ok else 'DISAGREES'} |", flush=True)
+    return fine
+
+
+def _counts(energy: Energy, sampler: s.Sampler, x: Tensor) -> Tensor:
+    x, _ = sampler.sample(energy, x, 4)
+    bits = (x > 0).long().cpu()
+    return (
+        (bits * 2 ** torch.arange(bits.shape[1])).sum(1).bincount(minlength=2 ** bits.shape[1])[_order(bits.shape[1])]
+    )
+
+
+def _order(size: int) -> Tensor:
+    """Numbers with the first bit as the lowest, in the order in which `enumerate` runs through the states."""
+    return (torch.cartesian_prod(*[torch.arange(2)] * size) * 2 ** torch.arange(size)).sum(1)
+
+
+def check_settings(device: torch.device, batch_size: int = 100, steps: int = 10) -> bool:
+    """Sampling from the deep EBM: what each setting gains, and what it costs in accuracy."""
+    print("\n| setting | DMALA steps per second | deviation of E | of dE/dx | |\n|---|---|---|---|---|")
+    torch.manual_seed(0)
+    plain = ResNet((28, 28)).to(device)
+    x = plain.domain.random(batch_size, device=device)
+    reference = [t.double().cpu() for t in plain.value_and_grad(x)]
+    fine = True
+    for name in ("float32", "channels last", "TF32", "bf16", "compiled", "compiled, TF32"):
+        torch.manual_seed(0)
+        energy = ResNet((28, 28)).to(device)
+        if "compiled" in name:
+            energy.compile()
+        if name == "channels last":
+            energy = energy.to(memory_format=torch.channels_last)
+        with _precision(name, device):
+            pairs = zip(energy.value_and_grad(x), reference, strict=True)
+            values = [_deviation(ours, exact) for ours, exact in pairs]
+            sampler = s.DMALA(0.15)
+            sampler.to(device).sample(energy, x, 2)
+            _wait(device)
+            begin = time.perf_counter()
+            sampler.sample(energy, x, steps)
+            _wait(device)
+        rate = steps / (time.perf_counter() - begin)
+        ok = max(values) < (0.1 if "bf16" in name else 0.02 if "TF32" in name else 1e-3)
+        fine &= ok
+        print(
+            f"| {name} | {rate:.1f} | {values[0]:.1e} | {values[1]:.1e} | {'ok' if ok else 'DISAGREES'} |", flush=True
+        )
+    return fine
+
+
+@contextmanager
+def _precision(name: str, device: torch.device) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if "TF32" in name else "highest")
+    torch.backends.cudnn.allow_tf32 = "TF32" in name
+    with torch.autocast(device.type, torch.bfloat16, enabled="bf16" in name):
+        yield
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+METER = '''
+import time
+import pytorch_lightning as pl
+import torch
+
+class Meter(pl.Callback):
+    """Iterations per second after the first ten."""
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == 10:
+            self.begin, self.first = time.perf_counter(), trainer.global_step
+        self.last = trainer.global_step
+
+    def on_train_end(self, trainer, learner):
+        if trainer.global_step <= 10:
+            print("METER too few iterations", flush=True)
+            return
+        rate = (self.last - self.first) / (time.perf_counter() - self.begin)
+        memory = torch.cuda.max_memory_allocated() / 2**20 if learner.device.type == "cuda" else 0
+        whole = trainer.num_training_batches * WHOLE / rate / 3600
+        print(f"METER | {self.last} | {rate:.2f} | {memory:.0f} | {whole:.1f} |", flush=True)
+'''
+
+
+def check_training(device: torch.device, minutes: float, folder: Path) -> bool:
+    print("\n| config | iterations done | iterations per second | peak MiB | hours of the whole schedule |")
+    print("|---|---|---|---|---|", flush=True)
+    fine = True
+    seconds = int(60 * minutes)
+    for name in CONFIGS:
+        config = yaml.safe_load((ROOT / "configs" / f"{name}.yaml").read_text())
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "meter.py").write_text(METER.replace("WHOLE", str(config["trainer"]["max_epochs"])))
+        (folder / "meter.yaml").write_text("trainer:\n  callbacks:\n    - class_path: meter.Meter\n")
+        (folder / "data.yaml").write_text("trainer:\n  callbacks+:\n    - class_path: callbacks.DataMean\n")
+        command = [sys.executable, "-m", "ebmlab", "fit", "--config", str(ROOT / "configs" / f"{name}.yaml")]
+        command += ["--config", "meter.yaml", *(["--config", "data.yaml"] if name.startswith("ebm") else [])]
+        command += [f"--trainer.max_time=00:00:{seconds // 60:02d}:{seconds % 60:02d}", "--wandb=disabled"]
+        command += [f"--trainer.accelerator={'gpu' if device.type == 'cuda' else 'cpu'}", "--trainer.devices=1"]
+        command += ["--trainer.limit_val_batches=0", "--trainer.enable_progress_bar=false"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        found = [line for line in done.stdout.splitlines() if line.startswith("METER")]
+        ok = done.returncode == 0 and bool(found)
+        fine &= ok
+        print(f"| {name} {found[0].removeprefix('METER') if ok else '| FAILED: ' + done.stderr[-300:]}", flush=True)
+    return fine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--minutes", type=float, default=3, help="of training for each config")
+    parser.add_argument("--folder", type=Path, default=Path("runs/gpu_check"), help="where the training runs go")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        sys.exit("error: no CUDA device here; --device cpu tries the script without one")
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(f"{name}, torch {torch.__version__}")
+    checks = [check_energies(device), check_samplers(device), check_settings(device)]
+    checks.append(check_training(device, args.minutes, args.folder.absolute()))
+    print("\nall agree" if all(checks) else "\nsomething disagrees or failed, see above")
+    sys.exit(not all(checks))
+
+
+if __name__ == "__main__":
+    main()

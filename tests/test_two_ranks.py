@@ -1,0 +1,105 @@
+"""Two processes that talk to each other, without a trainer: AIS, data means, contrastive gradients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, distributed, multiprocessing
+
+from ebmlab.energies import RBM
+from ebmlab.evaluation import ais, exact_log_z
+from ebmlab.learners import ContrastiveDivergence, FromData, ReplayBuffer
+from ebmlab.samplers import BlockGibbs
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")]
+
+
+def make_rbm() -> RBM:
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(3)
+        rbm = RBM(8, 5)
+        for p in rbm.parameters():
+            p.normal_(0, 0.8)
+    return rbm
+
+
+def process(rank: int, port: int, folder: str, work: Callable[[int], Any]) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    distributed.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(rank)
+    torch.save(work(rank), Path(folder, f"{rank}.pt"))
+    distributed.destroy_process_group()
+
+
+def on_two_ranks(work: Callable[[int], Any], folder: Path) -> list[Any]:
+    """What `work(rank)` returns on each rank."""
+    port = 20_000 + os.getpid() % 20_000
+    multiprocessing.spawn(process, (port, str(folder), work), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+def anneal(rank: int) -> dict[str, Tensor]:
+    result = ais(make_rbm(), BlockGibbs(), num_chains=4001, num_temperatures=10)
+    return {"weights": result.log_weights, "samples": result.samples}
+
+
+def test_ais_over_two_ranks_is_ais(tmp_path: Path) -> None:
+    """All ranks get the weights of all 4,001 chains, which are as many different ones and unbiased."""
+    first, second = on_two_ranks(anneal, tmp_path)
+    assert torch.equal(first["weights"], second["weights"])
+    assert len(first["samples"]) == 2001 and len(second["samples"]) == 2000
+    weights = (first["weights"].flatten() - exact_log_z(make_rbm())).exp()
+    assert len(weights) == len(weights.unique()) == 4001
+    for part in (weights, weights[:2001], weights[2001:]):
+        assert abs(float((part.mean() - 1) / (part.std() / len(part) ** 0.5))) < 4
+
+
+REPEATS = 3000
+
+
+def gradients(batch_size: int) -> Tensor:
+    """Of W, from as many data as chains of one step, again and again: `(REPEATS, 40)`."""
+    rbm = make_rbm()
+    learner = ContrastiveDivergence(rbm, BlockGibbs(), FromData())
+    learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+    rows = []
+    for _ in range(REPEATS):
+        x = (torch.rand(batch_size, 8) < torch.linspace(0.2, 0.8, 8)).float()
+        rows.append(torch.autograd.grad(learner.training_step(x, 0), rbm.W)[0].flatten())
+    return torch.stack(rows)
+
+
+def half_batches(rank: int) -> Tensor:
+    """Averaged over both ranks, as DDP does."""
+    total = gradients(4)
+    distributed.all_reduce(total)
+    return total / 2
+
+
+def test_two_half_batches_have_the_gradient_of_one_in_expectation(tmp_path: Path) -> None:
+    two = on_two_ranks(half_batches, tmp_path)[0]
+    torch.manual_seed(5)
+    one = gradients(8)
+    z = (two.mean(0) - one.mean(0)) / ((two.var(0) + one.var(0)) / REPEATS).sqrt()
+    assert z.abs().max() < 4.2
+    ratio = two.var(0) / one.var(0)  # 2, if both ranks drew the same
+    assert ((ratio > 0.8) & (ratio < 1.25)).all()
+
+
+def slots(rank: int) -> Tensor:
+    buffer = ReplayBuffer(2000)
+    buffer.start(torch.zeros(10, 8), make_rbm().domain)
+    assert buffer.slots is not None
+    return buffer.slots
+
+
+def test_ranks_share_a_buffers_slots_and_fill_them_differently(tmp_path: Path) -> None:
+    first, second = on_two_ranks(slots, tmp_path)
+    assert len(first) == len(second) == 1000
+    assert not torch.equal(first, second)
