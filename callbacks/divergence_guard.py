@@ -10,18 +10,27 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import Tensor
 
+from callbacks.chains import to_images
+from callbacks.images import log_image, panels, tile
 from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence
 
 
 class DivergenceGuard(pl.Callback):
-    """Raises `UserError` as soon as the loss or a gradient is NaN or infinite.
+    """Raises `UserError` as soon as the loss or a gradient is NaN or infinite, or data and negatives drift apart.
 
     It looks between backward and the optimizer's step, so that the parameters are still the last good ones, and again
     before a checkpoint is written. The message names the step, the culprit (data, parameters or the sampler's
-    negatives) and the last checkpoint. One device synchronisation per optimizer step.
+    negatives) and the last checkpoint; a replay buffer is shown as it was, in `samples/diverged`. One device
+    synchronisation per optimizer step.
+
+    Args:
+        max_gap: contrastive learners only: largest difference between the energies of data and negatives, in nats for
+            each coordinate of an event. One that fits is near 0, and none comes back from here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_gap: float = 100.0) -> None:
+        self.max_gap = max_gap
         self._batch: Any = None
         self._loss: Tensor | None = None
 
@@ -40,9 +49,18 @@ class DivergenceGuard(pl.Callback):
         else:
             grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
         largest = torch.nn.utils.get_total_norm(grads, math.inf) if grads else torch.zeros(())
-        total = largest if loss is None else largest + loss.abs().to(largest)
-        if not math.isfinite(float(total)):
+        gap, largest_grad = torch.stack(
+            [largest.new_zeros(()) if loss is None else loss.abs().to(largest), largest]
+        ).tolist()
+        if not math.isfinite(gap + largest_grad):
             raise UserError(self._report(trainer, pl_module, loss))
+        if gap > self._limit(pl_module):
+            raise UserError(self._drifted(trainer, pl_module, gap))
+
+    def _limit(self, pl_module: pl.LightningModule) -> float:
+        if not isinstance(pl_module, ContrastiveDivergence):
+            return math.inf
+        return self.max_gap * math.prod(pl_module.energy.domain.event_shape)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         self._batch = None
@@ -52,6 +70,16 @@ class DivergenceGuard(pl.Callback):
     ) -> None:
         if bad := _not_finite(pl_module):
             raise UserError(f"{_where(trainer)}: {bad}, so that no checkpoint was written; {_last_good(trainer)}")
+
+    def _drifted(self, trainer: pl.Trainer, pl_module: pl.LightningModule, gap: float) -> str:
+        energies = {key: float(trainer.callback_metrics.get(f"train/energy_{key}", math.nan)) for key in _ENDS}
+        picture = _show_chains(trainer, pl_module)
+        return (
+            f"{_where(trainer)}: the energies of data ({energies['data']:.4g}) and negatives "
+            f"({energies['negative']:.4g}) have drifted {gap:.4g} apart, over {self.max_gap:g} for each coordinate: "
+            f"lower the learning rate, or take more sampling steps; training stopped before this step was taken, "
+            f"{_last_good(trainer)}{picture}"
+        )
 
     def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor | None) -> str:
         culprit = _bad_data(self._batch) or _not_finite(pl_module) or self._bad_gradients(pl_module, loss)
@@ -68,6 +96,19 @@ class DivergenceGuard(pl.Callback):
         return (
             f"{what} is not finite though data and parameters are: the sampler's negatives ran away{_hint(pl_module)}"
         )
+
+
+_ENDS = ("data", "negative")
+
+
+def _show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
+    """Draws the replay buffer, where there is one and it holds images; says where."""
+    data: Any = getattr(trainer, "datamodule", None)
+    slots = getattr(getattr(pl_module, "chains", None), "slots", None)
+    if slots is None or data is None or len(data.event_shape) != 3:
+        return ""
+    path = log_image(trainer, "samples/diverged", panels({"replay buffer": tile(to_images(data, slots[:64].float()))}))
+    return f"; {path} shows the replay buffer"
 
 
 def _where(trainer: pl.Trainer) -> str:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import math
+import re
+from functools import partial
 
 import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 
 from callbacks import DivergenceGuard, SamplerMonitor
-from ebmlab.energies import GRBM
+from datamodules import Digits
+from ebmlab.energies import GRBM, ResNet
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence, FromNoise
-from ebmlab.samplers import Langevin
+from ebmlab.learners import ContrastiveDivergence, FromNoise, ReplayBuffer
+from ebmlab.samplers import DMALA, Langevin
 
 
 class Spoil(Callback):
@@ -77,8 +80,9 @@ def test_the_guard_asks_the_device_once_per_step(setup, squares, monkeypatch):
     learner, trainer = setup([], max_epochs=1)
     trainer.fit(learner, datamodule=squares)
     calls = []
-    original = torch.Tensor.__float__
-    monkeypatch.setattr(torch.Tensor, "__float__", lambda self: calls.append(1) or original(self))
+    for name in ("__float__", "tolist", "item"):
+        original = getattr(torch.Tensor, name)
+        monkeypatch.setattr(torch.Tensor, name, lambda self, original=original: calls.append(1) or original(self))
     guard = DivergenceGuard()
     guard.on_before_backward(trainer, learner, torch.ones(()))
     guard.on_before_optimizer_step(trainer, learner, None)
@@ -94,3 +98,24 @@ def test_sampler_monitor_logs_absolute_step_sizes(setup, squares):
     assert logged["log_var_mean"] == pytest.approx(log_var.mean().item())
     assert logged["log_var_min"] == pytest.approx(log_var.min().item())
     assert logged["log_var_max"] == pytest.approx(log_var.max().item())
+
+
+def test_energies_that_drift_apart_stop_the_run(setup, tmp_path):
+    """Learning rate 1: the step, the energies, the last checkpoint and a picture of the buffer."""
+    torch.manual_seed(0)
+    adam = partial(torch.optim.Adam, lr=1.0)
+    learner = ContrastiveDivergence(
+        ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), num_steps=2, optimizer=adam
+    )
+    keep = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=1)
+    _, trainer = setup([DivergenceGuard(), keep], learner=learner, enable_checkpointing=True, max_epochs=100)
+    with pytest.raises(UserError) as error:
+        trainer.fit(learner, datamodule=Digits(binarize=True))
+    message = str(error.value)
+    assert re.match(
+        r"step \d+, epoch \d+: the energies of data \(-?[\d.e+]+\) and negatives \(-?[\d.e+]+\) have", message
+    )
+    assert "kept" in message and "learning rate" in message and "\n" not in message
+    [picture] = tmp_path.rglob("images/samples-diverged*.png")
+    assert str(picture) in message
+    assert all(p.isfinite().all() for p in learner.parameters())
