@@ -83,8 +83,8 @@ class EnergyLandscape(PeriodicEvaluation):
         figure = Figure(figsize=(13 if self.num_samples else 8.9, 4.4), dpi=DPI, layout="constrained")
         left, middle, *right = figure.subplots(1, 3 if self.num_samples else 2, sharex=True, sharey=True)
         generator = torch.Generator().manual_seed(self.seed)
-        self._show(left, self._data_density(data, generator), "data density")
-        self._show(middle, self._model_density(learner, data), "model density")
+        self._show(left, self.data_density(data, generator), "data density")
+        self._show(middle, self.model_density(learner, data), "model density")
         if right:
             n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
             samples = data.decode(learner.draw(noise(learner, n), num_steps).cpu())
@@ -99,13 +99,13 @@ class EnergyLandscape(PeriodicEvaluation):
         y, x = torch.meshgrid(axis, axis, indexing="ij")
         return torch.stack([x, y], -1).view(-1, 2)
 
-    def _model_density(self, learner: Any, data: Any) -> Tensor:
+    def model_density(self, learner: Any, data: Any) -> Tensor:
         """Density over the window from the energies of the grid's codes, `(resolution, resolution)`, float64."""
         like = next(learner.energy.parameters(), torch.empty(0, device=learner.device))
         energy = torch.cat([learner.energy(data.encode(x).to(like)) for x in torch.split(self._grid(), CHUNK)])
         return self._density(torch.softmax(-energy.cpu().double(), 0))
 
-    def _data_density(self, data: Any, generator: torch.Generator) -> Tensor:
+    def data_density(self, data: Any, generator: torch.Generator) -> Tensor:
         """Density from the share of points in each cell, `(resolution, resolution)`, float64."""
         place = ((data.sample(NUM_DATA, generator) / self.extent + 1) * (self.resolution / 2)).floor().long()
         column, row = place[((place >= 0) & (place < self.resolution)).all(1)].T

@@ -52,28 +52,28 @@ def shown(monkeypatch) -> list[Figure]:
 
 
 @pytest.mark.parametrize("chunk", [300, 10**6])
-def test_model_density_is_the_softmax_over_the_window(monkeypatch, chunk):
+def testmodel_density_is_the_softmax_over_the_window(monkeypatch, chunk):
     monkeypatch.setattr(energy_landscape, "CHUNK", chunk)
     data = GrayCode2D(num_bits=40)
     callback = EnergyLandscape(resolution=80, extent=4.0)
     with torch.no_grad():
-        density = callback._model_density(RatioMatching(Hill(data)), data)
+        density = callback.model_density(RatioMatching(Hill(data)), data)
     axis = np.linspace(-3.95, 3.95, 80)
     true = np.exp(-0.5 * ((axis - 1) / 0.5) ** 2)[None] * np.exp(-0.5 * (axis + 2) ** 2)[:, None]  # rows along y
     assert density.numpy() == pytest.approx(true / (true.sum() * 0.1**2), rel=1e-4, abs=1e-12)
 
 
-def test_data_density_counts_points_in_the_window(monkeypatch):
+def testdata_density_counts_points_in_the_window(monkeypatch):
     monkeypatch.setattr(energy_landscape, "NUM_DATA", 8)
     places = torch.tensor([[0.5, -1.5]] * 2 + [[-1.9, 1.9], [2.1, 0.0], [0.0, -2.1], [-7.0, 0.5], [1.5, 0.5], [1.4, 0]])
     data = type("Data", (), {"sample": lambda self, n, generator: places[:n].double()})()
-    density = EnergyLandscape(resolution=4, extent=2.0)._data_density(data, torch.Generator())
+    density = EnergyLandscape(resolution=4, extent=2.0).data_density(data, torch.Generator())
     assert (8 * density).tolist() == [[0, 0, 2, 0], [0, 0, 0, 0], [0, 0, 0, 2], [1, 0, 0, 0]]
 
 
-def test_data_density_integrates_to_one():
+def testdata_density_integrates_to_one():
     data = GrayCode2D("8gaussians", num_bits=20)
-    density = EnergyLandscape(resolution=40)._data_density(data, torch.Generator().manual_seed(0))
+    density = EnergyLandscape(resolution=40).data_density(data, torch.Generator().manual_seed(0))
     assert density.sum().item() * (8.2 / 40) ** 2 == pytest.approx(1, abs=1e-3)
     middle = density[18:22, 18:22]  # none of the eight is there
     assert middle.max() < 1e-3 * density.max()
@@ -98,7 +98,7 @@ def test_landscape_shows_data_model_and_samples(setup, tmp_path, monkeypatch):
     assert [axes.get_title() for axes in (left, middle)] == ["data density", "model density"]
     assert right.get_title() == "50 samples after 20 steps"
     with torch.no_grad():
-        density = callback._model_density(model, data)
+        density = callback.model_density(model, data)
     assert np.asarray(middle.images[0].get_array()) == pytest.approx(density.numpy(), rel=1e-5)
     real, samples = (np.asarray(dots.get_offsets()) for dots in right.collections)
     torch.manual_seed(4)
