@@ -1,5 +1,6 @@
 """What happens beside training: pictures, scores, guards, exact resume."""
 
+from callbacks.acceleration import Acceleration
 from callbacks.ais_evaluation import AISEvaluation
 from callbacks.coupling_rmse import CouplingRMSE
 from callbacks.data_mean import DataMean
@@ -21,6 +22,7 @@ from callbacks.sampler_monitor import SamplerMonitor
 __all__ = [
     "FID",
     "AISEvaluation",
+    "Acceleration",
     "CouplingRMSE",
     "DataMean",
     "Density2D",

@@ -63,7 +63,9 @@ class ResNet(Energy):
 
     def forward(self, x: Tensor) -> Tensor:
         image = x.unsqueeze(1) if x.dim() == 3 else x
-        net: Tensor = self.linear(self.net(image).mean((2, 3)))
+        features = self.net(image).mean((2, 3))
+        with torch.autocast(x.device.type, enabled=False):  # in half precision energies of -300 are whole numbers
+            net: Tensor = self.linear(features.to(self.linear.weight.dtype))
         return self.base_energy(x) - net.squeeze(1)
 
     def base_energy(self, x: Tensor) -> Tensor:

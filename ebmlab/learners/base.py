@@ -34,8 +34,6 @@ class Learner(pl.LightningModule):
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: when the schedule takes a step, after each `epoch` or each optimizer `step`.
-        compile: compile the energy (`torch.compile`), which the chains spend their time in; the first steps then take a
-            minute or more.
     """
 
     domains: tuple[type[Domain], ...] = (Domain,)
@@ -49,7 +47,6 @@ class Learner(pl.LightningModule):
         optimizer: OptimizerCallable,
         lr_scheduler: LRSchedulerCallable | None,
         lr_interval: Interval,
-        compile: bool,
     ) -> None:
         super().__init__()
         with warnings.catch_warnings():  # without the modules, `load_from_checkpoint` could not rebuild the learner
@@ -63,8 +60,6 @@ class Learner(pl.LightningModule):
         self._make_optimizer = optimizer
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
-        if compile:
-            energy.compile()
         sampler.check(energy)
         if num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")

@@ -37,8 +37,7 @@ class ContrastiveDivergence(Learner):
         gradient_penalty: what the data's mean of |dE/dx|^2 / 2 is multiplied with before it is added.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
-        lr_interval: see `Learner`, like the last.
-        compile: compile the energy.
+        lr_interval: see `Learner`.
 
     Raises:
         UserError: a combination that cannot work.
@@ -58,9 +57,8 @@ class ContrastiveDivergence(Learner):
         optimizer: OptimizerCallable = SGD,
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
-        compile: bool = False,
     ) -> None:
-        super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval, compile)
+        super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.energy_l2 = non_negative("energy_l2", energy_l2)
         self.gradient_penalty = non_negative("gradient_penalty", gradient_penalty)
         self.chains = chains or FromNoise()

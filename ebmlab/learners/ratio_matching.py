@@ -31,8 +31,7 @@ class RatioMatching(Learner):
         l1: see `Learner`.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
-        lr_interval: see `Learner`, like the last.
-        compile: compile the energy.
+        lr_interval: see `Learner`.
 
     Raises:
         UserError: a combination that cannot work.
@@ -50,14 +49,13 @@ class RatioMatching(Learner):
         optimizer: OptimizerCallable = ADAM,
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
-        compile: bool = False,
     ) -> None:
         if not isinstance(energy.domain, self.domains):
             raise UserError(
                 f"RatioMatching flips bits or spins, but {type(energy).__name__} lives on {energy.domain}: "
                 "take an energy on a Binary or Spin domain"
             )
-        super().__init__(energy, sampler or Gibbs(), num_steps, l1, optimizer, lr_scheduler, lr_interval, compile)
+        super().__init__(energy, sampler or Gibbs(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.estimator = estimator or GradientGuided()
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:

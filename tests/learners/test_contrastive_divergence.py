@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import shutil
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,10 +18,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from ebmlab.domains import Binary, Real
-from ebmlab.energies import GRBM, MLP, RBM, Energy, ResNet
+from ebmlab.energies import GRBM, MLP, RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Chains, ContrastiveDivergence, FromData, FromNoise
-from ebmlab.samplers import DMALA, BlockGibbs, Gibbs, GibbsLangevin, Info, Langevin, Sampler, State
+from ebmlab.samplers import BlockGibbs, Gibbs, GibbsLangevin, Info, Langevin, Sampler, State
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -387,23 +385,3 @@ def test_learning_rate_schedules_step_where_they_are_told() -> None:
         assert schedule["interval"] == interval
     with pytest.raises(UserError, match='lr_interval is "batch"'):
         ContrastiveDivergence(RBM(3, 2), BlockGibbs(), lr_interval="batch")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler on the CPU")
-def test_a_compiled_energy_is_the_eager_one() -> None:
-    """Energies and gradients in x and in the parameters, which are those of the same names."""
-    torch.manual_seed(0)
-    eager = ResNet((8, 8), channels=4)
-    compiled = copy.deepcopy(eager)
-    ContrastiveDivergence(compiled, DMALA(0.1), compile=True)
-    assert compiled.state_dict().keys() == eager.state_dict().keys()
-    x = eager.domain.random(6)
-    for ours, theirs in zip(compiled.value_and_grad(x), eager.value_and_grad(x), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    for a, b in zip(
-        torch.autograd.grad(compiled(x).sum(), list(compiled.parameters())),
-        torch.autograd.grad(eager(x).sum(), list(eager.parameters())),
-        strict=True,
-    ):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)

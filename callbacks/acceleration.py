@@ -1,0 +1,54 @@
+"""Speed for the last digits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytorch_lightning as pl
+import torch
+
+from ebmlab.errors import UserError
+
+PRECISIONS = ("highest", "high", "medium")
+
+
+class Acceleration(pl.Callback):
+    """Compiles the energy, in which chains spend their time, and loosens float32, on a GPU that gains by it.
+
+    bf16 is the trainer's own `precision: bf16-mixed`; `make gpu-check` shows what each setting gains and costs.
+
+    Args:
+        compile: `torch.compile` the energy; the first steps then take a minute or more.
+        channels_last: lay the weights of convolutions out by pixel.
+        matmul_precision: `highest` is plain float32; `high` multiplies matrices and convolves in TF32, `medium` in
+            bf16.
+    """
+
+    def __init__(
+        self,
+        compile: bool = True,
+        channels_last: bool = True,
+        matmul_precision: Literal["highest", "high", "medium"] = "high",
+    ) -> None:
+        if matmul_precision not in PRECISIONS:
+            raise UserError(
+                f'Acceleration: matmul_precision is "{matmul_precision}", but must be one of {", ".join(PRECISIONS)}'
+            )
+        self.compile = compile
+        self.channels_last = channels_last
+        self.matmul_precision = matmul_precision
+        self._before = "highest"
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        energy = pl_module.energy
+        assert isinstance(energy, torch.nn.Module)
+        self._before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(self.matmul_precision)
+        torch.backends.cudnn.allow_tf32 = self.matmul_precision != "highest"
+        if self.channels_last:
+            energy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.compile:
+            energy.compile()
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        torch.set_float32_matmul_precision(self._before)
