@@ -19,7 +19,7 @@ from ebmlab.domains import Binary, Finite
 from ebmlab.energies import Base, Bernoulli, Energy, bridge, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais
-from ebmlab.evaluation.annealing import Schedule
+from ebmlab.evaluation.annealing import Schedule, inverse_temperatures
 from ebmlab.samplers import Sampler
 
 SHOWN = 64
@@ -63,6 +63,12 @@ class AISEvaluation(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        inverse_temperatures(schedule, 1)  # raises, if there is no such schedule
+        if min(num_chains, num_temperatures, 1 if test_temperatures is None else test_temperatures, num_replicates) < 1:
+            raise UserError(
+                f"AISEvaluation: num_chains is {num_chains}, num_temperatures {num_temperatures}, test_temperatures "
+                f"{test_temperatures} and num_replicates {num_replicates}; all must be at least 1"
+            )
         self.num_chains = num_chains
         self.num_temperatures = num_temperatures
         self.test_temperatures = num_temperatures if test_temperatures is None else test_temperatures

@@ -10,7 +10,7 @@ _NOISE = (
     "Does not validate against any of the Union",
     "Subtypes:",
     "Errors:",
-    "Given value",
+    "Given value type",
     "Expected a <class 'NoneType'>",
     "Not a valid subclass",
     "Subclass types expect",
@@ -21,12 +21,16 @@ _NOISE = (
 
 def one_line(message: str) -> str:
     """The parser's message without its type dumps, with a suggestion for a misspelt option."""
-    key = re.search(r'Parser key "([^"]+)"', message)
-    lines = [re.sub(r'^Parser key "[^"]+":\s*', "", line.strip(" -\t")) for line in message.splitlines()]
-    kept = [line for line in lines if line and not line.startswith(_NOISE)]
+    lines = [re.sub(r'^Parser key "([^"]+)":', r"\1:", line.strip(" -\t")) for line in message.splitlines()]
+    kept = [line for line in lines if line and not line.startswith(_NOISE) and not _is_dump(line)]
     text = " ".join(dict.fromkeys(kept)) or " ".join(message.split())
-    hint = _suggestion(text)
-    return (f"{key.group(1)}: " if key else "") + text[:500] + hint
+    text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
+    return text[:500] + _suggestion(text)
+
+
+def _is_dump(line: str) -> bool:
+    """Whether it says which value was given by printing the parser's own objects or a part of the config."""
+    return line.startswith("Given value: ") and any(sign in line for sign in ("NestedArg(", "Namespace(", "{", "["))
 
 
 def _suggestion(text: str) -> str:

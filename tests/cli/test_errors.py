@@ -174,3 +174,45 @@ def test_run_that_ended_before_its_first_checkpoint(fails: Fails) -> None:
     Path("runs/grbm_digits/a").mkdir(parents=True)
     Path("runs/grbm_digits/a/metrics.csv").touch()
     assert "delete it" in fails("fit", "--name=a")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model.sampler=ebmlab.samplers.DULA", "--model.sampler.step_size=0.1"], "needs an exact sampler, and DULA"),
+        (["--model.sampler=ebmlab.samplers.BlockGibbs"], "BlockGibbs needs a bipartite energy"),
+        (["--data.init_args.binarize=false"], "set the data's binarize to true"),
+        (["--data.init_args.binarize=dynamc"], "binarize"),
+        (["--model.chains.init_args.size=50"], "size is 50, 50 slots on each rank, but a step runs 100 chains"),
+        (["--model.chains.init_args.initial=mode"], "initial"),
+        (["--model.lr_interval=batch"], "lr_interval"),
+        (["--model.energy_l2=-1"], "energy_l2 is -1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_persistent_cd(fails: Fails, options: list[str], message: str) -> None:
+    line = fails("fit", "--trainer.fast_dev_run=true", *options, config="ebm_digits", quick=False)
+    assert message in line
+
+
+def test_initial_mean_without_the_mean(fails: Fails) -> None:
+    Path("no_mean.yaml").write_text("trainer: {callbacks: [{class_path: callbacks.RunState}]}")
+    line = fails("fit", "--config=no_mean.yaml", "--trainer.fast_dev_run=true", config="ebm_digits", quick=False)
+    assert "add callbacks.DataMean" in line
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"), [("schedule: cosine", "schedule"), ("num_chains: 0", "num_chains is 0")]
+)
+def test_ais_settings(fails: Fails, setting: str, message: str) -> None:
+    Path("ais.yaml").write_text(
+        "trainer: {callbacks+: [{class_path: callbacks.AISEvaluation, init_args: {" + setting + "}}]}"
+    )
+    line = fails("fit", "--config=ais.yaml", "--trainer.fast_dev_run=true", config="ebm_digits", quick=False)
+    assert message in line
+
+
+@pytest.mark.parametrize("config", ["ebm_static_mnist", "ebm_caltech_acs", "rbm_omniglot", "rbm_emnist"])
+def test_published_images_that_are_not_there(fails: Fails, config: str) -> None:
+    line = fails("fit", "--data.root=nowhere", "--data.download=false", config=config, quick=False)
+    assert "nowhere" in line and "configs/" in line
