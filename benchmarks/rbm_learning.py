@@ -34,7 +34,7 @@ SAMPLERS = {
 CHAINS = 500
 
 
-def run(name: str, seed: int, iterations: int, temperatures: int) -> Result:
+def run(name: str, seed: int, iterations: int, temperatures: int, weights: Path) -> Result:
     """Trains one RBM and estimates the likelihood of the test images."""
     pl.seed_everything(seed)
     data = MNIST(batch_size=100, binarize=True, seed=seed)
@@ -45,10 +45,10 @@ def run(name: str, seed: int, iterations: int, temperatures: int) -> Result:
     fit(learner, data, iterations, callbacks=[DataMean()])
     seconds = time.perf_counter() - begin
     energy = learner.energy.eval().requires_grad_(False)
+    torch.save(energy.state_dict(), weights)
     base = Bernoulli(data.normalize(data.raw("train")).flatten(1).mean(0))
     result = ais(energy, BlockGibbs(), CHAINS, temperatures, base)
     test = energy(data.normalize(data.raw("test")).flatten(1)).double().mean()
-    torch.save(energy.state_dict(), Path("runs/rbm_learning", f"{name}--{seed}--{iterations}.pt"))
     return {
         "likelihood": -float(test) - result.log_z,
         "error": result.std_error,
@@ -71,7 +71,7 @@ def main() -> None:
         for seed in args.seeds
         for name in args.samplers
     }
-    run_missing(args.folder, jobs, lambda job: run(*jobs[job]), args.part)
+    run_missing(args.folder, jobs, lambda job: run(*jobs[job], args.folder / f"{job}.pt"), args.part)
     print("\n| sampler | test log-likelihood | standard error | effective chains | seconds of training |")
     print("|---|---|---|---|---|")
     for name in SAMPLERS:

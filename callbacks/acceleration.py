@@ -37,12 +37,17 @@ class Acceleration(pl.Callback):
         self.compile = compile
         self.channels_last = channels_last
         self.matmul_precision = matmul_precision
-        self._before = "highest"
+        self._before = ("highest", True)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         energy = pl_module.energy
         assert isinstance(energy, torch.nn.Module)
-        self._before = torch.get_float32_matmul_precision()
+        if self.compile and getattr(pl_module, "gradient_penalty", 0) > 0:
+            raise UserError(
+                "Acceleration: torch.compile cannot differentiate a gradient, as gradient_penalty needs: set compile "
+                "to false, or gradient_penalty to 0"
+            )
+        self._before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
         torch.set_float32_matmul_precision(self.matmul_precision)
         torch.backends.cudnn.allow_tf32 = self.matmul_precision != "highest"
         if self.channels_last:
@@ -51,4 +56,5 @@ class Acceleration(pl.Callback):
             energy.compile()
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        torch.set_float32_matmul_precision(self._before)
+        torch.set_float32_matmul_precision(self._before[0])
+        torch.backends.cudnn.allow_tf32 = self._before[1]

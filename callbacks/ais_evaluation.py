@@ -20,6 +20,7 @@ from ebmlab.energies import Base, Bernoulli, Energy, bridge, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais
 from ebmlab.evaluation.annealing import Schedule, inverse_temperatures
+from ebmlab.evaluation.exact import check_enumerable
 from ebmlab.samplers import Sampler
 
 SHOWN = 64
@@ -96,7 +97,13 @@ class AISEvaluation(PeriodicEvaluation):
                 f"AISEvaluation needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
                 "that is, such as DMALA, GWG, or BlockGibbs for RBMs"
             )
-        sampler.check(bridge(reference(learner.energy.domain), learner.energy))
+        try:
+            sampler.check(learner.energy)
+            sampler.check(bridge(reference(learner.energy.domain), learner.energy))
+        except UserError as error:
+            raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
+        if self.reverse:
+            check_enumerable(learner.energy)
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data: Any = getattr(trainer, "datamodule", None)
@@ -110,6 +117,7 @@ class AISEvaluation(PeriodicEvaluation):
         torch.manual_seed(self.seed + trainer.global_rank)
         name = f"ais-{'test' if testing else 'val'}-step{trainer.global_step}-rank{trainer.global_rank}.pt"
         shows = trainer.is_global_zero and trainer.progress_bar_callback is not None
+        mean_energy = _mean_energy(learner, data.normalize(data.raw("test" if testing else "val")))
         result = ais(
             energy,
             sampler,
@@ -121,7 +129,6 @@ class AISEvaluation(PeriodicEvaluation):
             progress=shows,
             saved=Path(trainer.default_root_dir, name),
         )
-        mean_energy = _mean_energy(learner, data.normalize(data.raw("test" if testing else "val")))
         metrics = _metrics(result, mean_energy)
         if self.reverse:
             upper = reverse_ais(energy, sampler, exact_samples(energy, chains), steps, base, self.schedule, shows)

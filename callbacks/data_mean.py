@@ -22,7 +22,9 @@ class DataMean(pl.Callback):
     """
 
     @torch.no_grad()
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if stage != "fit":
+            return
         energy: Any = pl_module.energy
         chains: Any = getattr(pl_module, "chains", None)
         fills = isinstance(chains, ReplayBuffer) and chains.initial == "mean"
@@ -37,11 +39,15 @@ class DataMean(pl.Callback):
 
 def _mean(trainer: pl.Trainer) -> Tensor:
     """The mean over one epoch of training batches, of all ranks, `(*event)`, float64."""
+    data: Any = getattr(trainer, "datamodule", None)
+    if data is None:
+        raise UserError("DataMean needs the run's datamodule: give the trainer one in place of loaders")
     total, count = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     with torch.random.fork_rng():
-        for batch in trainer.datamodule.train_dataloader():  # type: ignore[attr-defined]
+        for batch in data.train_dataloader():
             x = batch[0] if isinstance(batch, list | tuple) else batch
             total, count = total + x.double().sum(0), count + len(x)
-    device = trainer.strategy.root_device
-    total, count = (trainer.strategy.reduce(t.to(device), reduce_op="sum") for t in (total, count))
+    if trainer.world_size > 1:
+        device = trainer.strategy.root_device
+        total, count = (trainer.strategy.reduce(t.to(device), reduce_op="sum") for t in (total, count))
     return total / count

@@ -49,13 +49,13 @@ class DivergenceGuard(pl.Callback):
         else:
             grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
         largest = torch.nn.utils.get_total_norm(grads, math.inf) if grads else torch.zeros(())
-        gap, largest_grad = torch.stack(
-            [largest.new_zeros(()) if loss is None else loss.abs().to(largest), largest]
-        ).tolist()
-        if not math.isfinite(gap + largest_grad):
+        total = largest if loss is None else largest + loss.abs().to(largest)
+        data, negative = getattr(pl_module, "energies", None) or (torch.zeros_like(total), torch.zeros_like(total))
+        size, at_data, at_negative = torch.stack([total, data.to(total), negative.to(total)]).tolist()
+        if not math.isfinite(size):
             raise UserError(self._report(trainer, pl_module, loss))
-        if gap > self._limit(pl_module):
-            raise UserError(self._drifted(trainer, pl_module, gap))
+        if abs(at_negative - at_data) > self._limit(pl_module):
+            raise UserError(self._drifted(trainer, pl_module, at_data, at_negative))
 
     def _limit(self, pl_module: pl.LightningModule) -> float:
         if not isinstance(pl_module, ContrastiveDivergence):
@@ -71,12 +71,11 @@ class DivergenceGuard(pl.Callback):
         if bad := _not_finite(pl_module):
             raise UserError(f"{_where(trainer)}: {bad}, so that no checkpoint was written; {_last_good(trainer)}")
 
-    def _drifted(self, trainer: pl.Trainer, pl_module: pl.LightningModule, gap: float) -> str:
-        energies = {key: float(trainer.callback_metrics.get(f"train/energy_{key}", math.nan)) for key in _ENDS}
+    def _drifted(self, trainer: pl.Trainer, pl_module: pl.LightningModule, data: float, negative: float) -> str:
         picture = _show_chains(trainer, pl_module)
         return (
-            f"{_where(trainer)}: the energies of data ({energies['data']:.4g}) and negatives "
-            f"({energies['negative']:.4g}) have drifted {gap:.4g} apart, over {self.max_gap:g} for each coordinate: "
+            f"{_where(trainer)}: the energies of data ({data:.4g}) and negatives "
+            f"({negative:.4g}) have drifted {abs(negative - data):.4g} apart, over {self.max_gap:g} per coordinate: "
             f"lower the learning rate, or take more sampling steps; training stopped before this step was taken, "
             f"{_last_good(trainer)}{picture}"
         )
@@ -98,9 +97,6 @@ class DivergenceGuard(pl.Callback):
         )
 
 
-_ENDS = ("data", "negative")
-
-
 def _show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
     """Draws the replay buffer, where there is one and it holds images; says where."""
     data: Any = getattr(trainer, "datamodule", None)
@@ -108,7 +104,7 @@ def _show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
     if slots is None or data is None or len(data.event_shape) != 3:
         return ""
     path = log_image(trainer, "samples/diverged", panels({"replay buffer": tile(to_images(data, slots[:64].float()))}))
-    return f"; {path} shows the replay buffer"
+    return "" if path is None else f"; {path} shows the replay buffer"
 
 
 def _where(trainer: pl.Trainer) -> str:

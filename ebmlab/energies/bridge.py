@@ -122,6 +122,8 @@ class BipartiteBridge(Bridge, Bipartite):
     """
 
     energy: Bipartite
+    flip_differences = Energy.flip_differences  # those of the marginal energies do not mix
+    value_differences = Energy.value_differences
 
     def __init__(self, base: Base, energy: Bipartite, beta: float = 0.0) -> None:
         super().__init__(base, energy, beta)

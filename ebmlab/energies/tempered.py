@@ -42,6 +42,10 @@ class Tempering(Energy):
         """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy."""
         raise NotImplementedError
 
+    def _many(self, x: Tensor) -> Tensor:
+        """All at once: parts would lose which chain, and which beta, a state belongs to."""
+        return self(x)  # type: ignore[no-any-return]
+
     def step_unit(self) -> Tensor | float:
         return self.energy.step_unit()
 

@@ -131,7 +131,8 @@ def reverse_ais(
     Args:
         energy: E.
         sampler: as in `ais`, like the rest.
-        x: exact, independent samples `(chains, *event)`, such as `exact_samples` gives.
+        x: exact, independent samples `(chains, *event)`, such as `exact_samples` gives; of several ranks, each takes
+            its share of its own.
         num_temperatures: steps of each chain.
         base: where they end.
         schedule: the inverse temperatures, from 1 down.
@@ -142,11 +143,14 @@ def reverse_ais(
     """
     _check(sampler, len(x), num_temperatures, 1)
     energy.domain.validate(x)
+    total = len(x)
+    rank, world = rank_and_world()
+    x = x[rank::world]
     base = (reference(energy.domain) if base is None else base).to(x.device)
     betas = inverse_temperatures(schedule, num_temperatures)[::-1]
     path = bridge(base, energy, 1.0)
     log_w, x = _anneal(path, sampler, x, betas, progress, None)
-    return AISResult((log_w - path.log_z).view(1, -1), x, reverse=True)
+    return AISResult((_gather(log_w, total) - path.log_z).view(1, -1), x, reverse=True)
 
 
 def inverse_temperatures(schedule: Schedule, num_temperatures: int) -> list[float]:
@@ -167,17 +171,16 @@ def _anneal(
 ) -> tuple[Tensor, Tensor]:
     """Log-weights `(chains,)`, float64, relative to the law where the chains from x begin, and their last states."""
     sampler.check(path)
-    log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    log_w = torch.zeros(len(x), dtype=torch.float64, device="cpu" if x.device.type == "mps" else x.device)
     store = SavedChains(saved, path, sampler, betas)
     begin, x, log_w = store.load(x, log_w)
     steps = list(pairwise(betas))
-    for k, (old, new) in enumerate(tqdm(steps, "AIS", initial=begin, disable=not progress, delay=2, leave=False)):
-        if k < begin:
-            continue
+    bar = tqdm(steps[begin:], "AIS", len(steps), initial=begin, disable=not progress, delay=2, leave=False)
+    for k, (old, new) in enumerate(bar, start=begin):
         path.beta = old
-        log_w += path.increment(x, new)
+        log_w += path.increment(x, new).to(log_w)
         path.beta = new
-        state = replace(sampler.init(path, x), num_steps=k)
+        state = replace(sampler.init(path, x, len(steps)), num_steps=k)
         path.settle(state.x)
         x = sampler.step(path, state)[0].x
         path.settle(x)

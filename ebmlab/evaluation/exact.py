@@ -62,6 +62,11 @@ def exact_samples(energy: Energy, n: int, batch_size: int = 2**14) -> Tensor:
     return energy.sample_visible(x) if isinstance(energy, Bipartite) and _hidden_are_fewer(energy) else x
 
 
+def check_enumerable(energy: Energy) -> None:
+    """Raises `UserError` unless the sums of this module can be taken."""
+    next(_terms(energy, 1))
+
+
 def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """A partition of the space: the log weight of each part, float64 `(B,)`, and what names it, a state x or h."""
     like = next((t for t in itertools.chain(energy.parameters(), energy.buffers()) if t.is_floating_point()), None)

@@ -62,5 +62,5 @@ def _fingerprint(energy: nn.Module, sampler: nn.Module, betas: list[float]) -> s
     for module in (energy, sampler):
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -39,9 +39,14 @@ class ContrastiveDivergence(Learner):
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
 
+    Attributes:
+        energies: of the data and the negatives of the last training step, their means; None before.
+
     Raises:
         UserError: a combination that cannot work.
     """
+
+    energies: tuple[Tensor, Tensor] | None = None
 
     def __init__(
         self,
@@ -79,6 +84,7 @@ class ContrastiveDivergence(Learner):
         x = self.to_event(batch)
         positive, data_energy = self._positive_phase(x)
         negative, negative_energy, info, y = self._negative_phase(self.chains.start(x, self.energy.domain))
+        self.energies = data_energy, negative_energy
         self.log_dict(
             {
                 "train/energy_data": data_energy,

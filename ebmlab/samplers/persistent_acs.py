@@ -16,10 +16,10 @@ from ebmlab.samplers.tuners.acs import ACSTuner
 class PersistentACS(DMALA):
     """A cycle over training iterations: one explores in large unadjusted steps, the others are DMALA in small ones.
 
-    Both step sizes adapt to the changing energy. At the first iteration of every `tune_every`-th cycle the chains at
-    hand serve to find the largest step size of acceptance `rate`, at the second one the smallest; then they go on as in
-    any other iteration (Alg. 6 leaves that out). Outside of training this is DMALA at the small step size. Both step
-    sizes are part of the learner's checkpoints.
+    Iterations are the optimizer's steps. Both step sizes adapt to the changing energy. At the first iteration of every
+    `tune_every`-th cycle the chains at hand serve to find the largest step size of acceptance `rate`, at the second one
+    the smallest; then they go on as in any other iteration (Alg. 6 leaves that out). Outside of training this is DMALA
+    at the small step size. Both step sizes are part of the learner's checkpoints.
 
     Args:
         alpha_max: the large step size before it is tuned, and where its search starts.

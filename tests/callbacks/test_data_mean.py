@@ -65,8 +65,9 @@ def test_errors_say_what_would_be_right(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="4 numbers given, but it has 5 visible units"):
         RBM(5, 3).set_base(torch.zeros(4))
     with pytest.raises(UserError, match="DataMean: Ising takes no data mean; RBM, ResNet and RGCN do"):
-        DataMean().on_fit_start(
+        DataMean().setup(
             type("T", (), {"ckpt_path": None})(),  # type: ignore[arg-type]
             type("M", (), {"energy": Ising.lattice(2, 0.1), "sampler": Gibbs()})(),  # type: ignore[arg-type]
+            "fit",
         )
     assert hasattr(ResNet((1, 8, 8), channels=2), "set_base")

@@ -119,3 +119,10 @@ def test_energies_that_drift_apart_stop_the_run(setup, tmp_path):
     [picture] = tmp_path.rglob("images/samples-diverged*.png")
     assert str(picture) in message
     assert all(p.isfinite().all() for p in learner.parameters())
+
+
+def test_large_penalties_are_not_mistaken_for_drifting_energies(setup):
+    torch.manual_seed(0)
+    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), energy_l2=1e4)
+    _, trainer = setup([DivergenceGuard()], learner=learner, max_epochs=1, limit_train_batches=1)
+    trainer.fit(learner, datamodule=Digits(binarize=True))

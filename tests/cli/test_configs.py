@@ -59,3 +59,11 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     expected = {picture for callback, picture in PICTURES.items() if f"callbacks.{callback}" in text}
     expected |= {"samples-chain"} if "SampleGrid" in text else set()
     assert expected and expected <= pictures
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda p: p.stem)
+def test_headers_are_filled_in(path: Path) -> None:
+    """Source, hardware and what to expect; nothing left to fill in."""
+    header = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    assert len(header) >= 3
+    assert not any(word in line for line in header for word in ("TODO", "SECS", "HARDWARE", "XXX"))

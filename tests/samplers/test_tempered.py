@@ -18,7 +18,18 @@ from ebmlab.energies import RBM, Bipartite, Energy, Ising
 from ebmlab.energies.tempered import tempered
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
-from ebmlab.samplers import DMALA, DULA, BlockGibbs, ChromaticGibbs, GibbsLangevin, Info, Langevin, Sampler, State
+from ebmlab.samplers import (
+    DMALA,
+    DULA,
+    BlockGibbs,
+    ChromaticGibbs,
+    Gibbs,
+    GibbsLangevin,
+    Info,
+    Langevin,
+    Sampler,
+    State,
+)
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.tuners.swap_rate import SwapRate
@@ -374,3 +385,11 @@ def test_closed_gradient_of_a_tempered_rbm() -> None:
     expected_value, expected = Energy.value_and_grad(hot, x)
     torch.testing.assert_close(value, expected_value)
     torch.testing.assert_close(grad, expected)
+
+
+def test_many_neighbours_of_an_rbm_keep_their_own_temperatures() -> None:
+    """More than are evaluated at a time: 400 chains of 8 replicas."""
+    torch.manual_seed(0)
+    rbm = RBM(6, 3)
+    x, _ = Tempered(Gibbs(), num_temperatures=8).sample(rbm, rbm.domain.random(400), 2)
+    assert x.shape == (400, 6)
