@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from ebmlab.energies.base import Energy
 from ebmlab.noise import bernoulli
 
 
 class Bipartite(Energy):
-    """E(v) = -log of the sum over h of exp(-E(v, h)), with h in {0, 1}^H.
+    """E(v) = -log of the sum over h of exp(-E(v, h)), with h in {0, 1}^H and E(v, h) linear in h.
 
     Attributes:
         num_hidden: H.
@@ -43,9 +44,13 @@ class Bipartite(Energy):
         law = self.visible_given_hidden(h)
         return torch.sigmoid(law) if isinstance(law, Tensor) else law[0]
 
+    def visible_energy(self, v: Tensor) -> Tensor:
+        """E(v, h = 0), `(B,)`."""
+        raise NotImplementedError
+
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, from logits that are known already."""
-        raise NotImplementedError
+        return self.visible_energy(v) / temperature - softplus(logits / temperature).sum(1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.marginal_energy(x, self.hidden_given_visible(x))

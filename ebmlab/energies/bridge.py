@@ -166,15 +166,12 @@ class BipartiteBridge(Bridge, Bipartite):
         precision = self._mix(torch.ones_like(variance), 1 / variance)  # that of N(0, I) is 1
         return self.beta * mean / variance / precision, 1 / precision
 
-    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        _, e0, without, _ = self._know(v)
-        return self._mix(e0, without) / temperature - softplus(logits / temperature).sum(1)
+    def visible_energy(self, v: Tensor) -> Tensor:
+        return self._mix(self.base(v), self.energy.visible_energy(v))
 
     def _look(self, x: Tensor) -> tuple[Tensor, ...]:
         """E_0(v), E_1(v, h = 0) and the logits of h at beta = 1."""
-        logits = self.energy.hidden_given_visible(x)
-        without = self.energy.marginal_energy(x, logits) + softplus(logits).sum(1)
-        return self.base(x), without, logits
+        return self.base(x), self.energy.visible_energy(x), self.energy.hidden_given_visible(x)
 
     @staticmethod
     def _free_energy(beta: float, e0: Tensor, without: Tensor, logits: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Real
 from ebmlab.energies.average import AverageEnergy
@@ -62,11 +61,11 @@ class GRBM(Bipartite):
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         """E(v, h) of Eq. 1, `(B,)`."""
-        return self._quadratic(v) - (h * self.hidden_given_visible(v)).sum(1)
+        return self.visible_energy(v) - (h * self.hidden_given_visible(v)).sum(1)
 
-    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        """|(v - mu) / sigma|^2 / 2 - sum of softplus(logits) (Eq. 5), both terms in units of the temperature."""
-        return self._quadratic(v) / temperature - softplus(logits / temperature).sum(1)
+    def visible_energy(self, v: Tensor) -> Tensor:
+        """|(v - mu) / sigma|^2 / 2, the part of Eq. 1 and 5 without h, `(B,)`."""
+        return 0.5 * ((v - self.mu).square() * self.precision).sum(1)
 
     @torch.no_grad()
     def evaluate(self, x: Tensor) -> Evaluation:
@@ -85,9 +84,6 @@ class GRBM(Bipartite):
 
     def average(self) -> AverageEnergy:
         return AverageJointEnergy(self)
-
-    def _quadratic(self, v: Tensor) -> Tensor:
-        return 0.5 * ((v - self.mu).square() * self.precision).sum(1)
 
 
 class AverageJointEnergy(AverageEnergy):

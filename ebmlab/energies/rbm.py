@@ -60,9 +60,8 @@ class RBM(Bipartite):
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         return -(v @ self.b_v) - (h * self.hidden_given_visible(v)).sum(1)
 
-    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        """-b_v'v - sum of softplus(logits), both terms in units of the temperature."""
-        return -(v @ self.b_v) / temperature - softplus(logits / temperature).sum(1)
+    def visible_energy(self, v: Tensor) -> Tensor:
+        return -(v @ self.b_v)
 
     @torch.no_grad()
     def evaluate(self, x: Tensor) -> Evaluation:

@@ -125,9 +125,9 @@ class TemperedBipartite(Tempering, Bipartite):
             return mean, variance / self.beta_of(mean)
         return self.beta_of(parameters) * parameters
 
-    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        without = self._without_hidden(v, logits / self.beta_of(logits))
-        return self.beta_of(without) * without / temperature - softplus(logits / temperature).sum(1)
+    def visible_energy(self, v: Tensor) -> Tensor:
+        value = self.energy.visible_energy(v)
+        return self.beta_of(value) * value
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Closed where v is binary: E is linear in v, so that -dE/dv at E[h | v] is the logits of v."""
@@ -141,9 +141,5 @@ class TemperedBipartite(Tempering, Bipartite):
 
     def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
         logits = self.energy.hidden_given_visible(x)
-        without = self._without_hidden(x, logits)
+        without = self.energy.visible_energy(x)
         return betas * without.unsqueeze(1) - softplus(betas.unsqueeze(2) * logits.unsqueeze(1)).sum(2)
-
-    def _without_hidden(self, v: Tensor, logits: Tensor) -> Tensor:
-        """E(v, h = 0), `(B,)`, from the inner energy's logits: E(v, h) is linear in h."""
-        return self.energy.marginal_energy(v, logits) + softplus(logits).sum(1)

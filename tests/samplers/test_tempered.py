@@ -60,8 +60,8 @@ class TinyRBM(Bipartite):
     def sample_visible(self, h: Tensor) -> Tensor:
         return bernoulli(self.visible_given_hidden(h))
 
-    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        return -v @ self.a / temperature - torch.nn.functional.softplus(logits / temperature).sum(1)
+    def visible_energy(self, v: Tensor) -> Tensor:
+        return -v @ self.a
 
 
 class ScanGibbs(Sampler):
