@@ -39,9 +39,11 @@ def quick(**settings: Any) -> AISEvaluation:
     return AISEvaluation(**{"num_chains": 200, "num_temperatures": 150} | settings)
 
 
-@pytest.mark.parametrize("sampler", [None, DMALA(0.2)], ids=["learner's", "DMALA"])
+@pytest.mark.parametrize(
+    "sampler", [None, pytest.param(DMALA(0.2), marks=pytest.mark.slow)], ids=["learner's", "DMALA"]
+)
 def test_likelihood_of_each_stages_split(setup, tmp_path, sampler) -> None:
-    callback = quick(num_temperatures=600, test_temperatures=800, sampler=sampler, reverse=True, num_replicates=2)
+    callback = quick(num_temperatures=400, test_temperatures=500, sampler=sampler, reverse=True, num_replicates=2)
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)
     for stage, split in (("validate", "val"), ("test", "test")):
         getattr(trainer, stage)(model, datamodule=Digits(binarize=True), verbose=False)

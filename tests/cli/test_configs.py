@@ -53,6 +53,7 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     options = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=8"] if config in LARGE else []
     options += ["--model.init_args.energy.init_args.num_hidden=500"] if config in HUGE else []
     options += ["--data.init_args.num_samples=2000"] if "GrayCode2D" in text else []
+    options += ["--model.init_args.sampler.init_args.tuning_steps=5"] if config.endswith("_acs") else []
     options += ["--data.init_args.side=5", "--data.init_args.num_sweeps=3"] if "IsingSamples" in text else []
     run("fit", "--trainer.fast_dev_run=true", *options, config=config, quick=False)
     pictures = {path.name.split("_step")[0] for path in Path("runs").rglob("images/*.png")}
@@ -65,5 +66,5 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
 def test_headers_are_filled_in(path: Path) -> None:
     """Source, hardware and what to expect; nothing left to fill in."""
     header = [line for line in path.read_text().splitlines() if line.startswith("#")]
-    assert len(header) >= 3
+    assert len(header) >= (3 if path.parent == FOLDER else 1)
     assert not any(word in line for line in header for word in ("TODO", "SECS", "HARDWARE", "XXX"))

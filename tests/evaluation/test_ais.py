@@ -154,7 +154,7 @@ def digits_rbm() -> RBM:
 
 SAMPLERS = {
     "BlockGibbs": s.BlockGibbs(),
-    "GWG": s.GWG(),
+    "GWG": s.GWG(4),
     "DMALA": s.DMALA(0.2),
     "ACS": s.ACS(alpha_max=4.0, alpha_min=0.2, cycle_length=8),
 }
@@ -167,8 +167,8 @@ def test_sandwich_around_an_rbm_of_digits(name: str, digits_rbm: RBM) -> None:
     log_z = float(exact_log_z(rbm))
     torch.manual_seed(1)
     base = Bernoulli(rbm.mean)
-    lower = ais(rbm, sampler, 400, 1500 if name == "GWG" else 500, base, num_replicates=2)
-    upper = reverse_ais(rbm, sampler, exact_samples(rbm, 400), 500, base)
+    lower = ais(rbm, sampler, 200, 500, base, num_replicates=2)
+    upper = reverse_ais(rbm, sampler, exact_samples(rbm, 200), 300, base)
     assert abs(lower.log_z - log_z) < 4 * lower.std_error
     assert lower.log_z - 2 * lower.std_error < log_z < upper.log_z + 2 * upper.std_error
     assert lower.std_error < 0.3
@@ -180,7 +180,7 @@ def test_sandwich_around_an_rbm_of_digits(name: str, digits_rbm: RBM) -> None:
 @pytest.mark.parametrize("energy_name", ["Ising", "ResNet"])
 def test_sandwich(name: str, energy_name: str) -> None:
     energy = ENERGIES[energy_name]()
-    log_z, n = float(exact_log_z(energy)), 200
+    log_z, n = float(exact_log_z(energy)), 100
     torch.manual_seed(1)
     lower = ais(energy, SAMPLERS[name], n, 100)
     upper = reverse_ais(energy, SAMPLERS[name], exact_samples(energy, n), 100)
