@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pytorch_lightning as pl
 import torch
@@ -65,6 +66,15 @@ class Learner(pl.LightningModule):
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
         if lr_interval not in ("epoch", "step"):
             raise UserError(f'lr_interval is "{lr_interval}", but must be "epoch" or "step"')
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Of everything but what makes optimizers, which from the command line holds the trainer; averaging asks."""
+        for shared in (self._make_optimizer, self._make_lr_scheduler):
+            memo[id(shared)] = shared
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        new.__setstate__(copy.deepcopy(self.__getstate__(), memo))  # type: ignore[no-untyped-call]
+        return new
 
     def forward(self, x: Tensor) -> Tensor:
         """Energies `(B,)` of a batch of data."""

@@ -170,3 +170,12 @@ def test_ten_kills_at_random_moments_change_nothing(start: Start, tmp_path: Path
     finish(start("--name=killed", "--ckpt_path=last", *options))
     assert len(set(killed_at)) > 5
     check_equal(run, killed_at[0])
+
+
+@pytest.mark.slow
+def test_two_processes_average_their_weights(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "ema.yaml").write_text(
+        "trainer:\n  callbacks+:\n    - class_path: pytorch_lightning.callbacks.EMAWeightAveraging\n"
+    )
+    two = ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.max_epochs=1", *BUFFER]
+    assert "finished at step" in finish(start("--config=ema.yaml", "--name=two", *two))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -385,3 +387,21 @@ def test_learning_rate_schedules_step_where_they_are_told() -> None:
         assert schedule["interval"] == interval
     with pytest.raises(UserError, match='lr_interval is "batch"'):
         ContrastiveDivergence(RBM(3, 2), BlockGibbs(), lr_interval="batch")
+
+
+def test_a_copy_shares_what_makes_its_optimizer() -> None:
+    """The command line's holds the trainer and its locks, which cannot be copied."""
+
+    class Maker:
+        def __call__(self, parameters: Any) -> torch.optim.Optimizer:
+            return torch.optim.SGD(parameters, 0.1)
+
+    torch.manual_seed(0)
+    maker = Maker()
+    learner = ContrastiveDivergence(RBM(3, 2), BlockGibbs(), optimizer=maker)
+    maker.trainer = threading.Lock()
+    twin = copy.deepcopy(learner)
+    assert twin._make_optimizer is learner._make_optimizer
+    assert torch.equal(twin.energy.W, learner.energy.W) and twin.energy.W is not learner.energy.W
+    [optimizer], _ = twin.configure_optimizers()
+    assert optimizer.param_groups[0]["params"][0] is next(twin.parameters())
