@@ -11,6 +11,7 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary, Domain, Finite, Real
 from ebmlab.energies.base import Energy
 from ebmlab.errors import UserError
+from ebmlab.noise import bernoulli
 
 
 class Base(Energy):
@@ -86,7 +87,7 @@ class Bernoulli(Base):
         return float(softplus(self.logits.double()).sum())
 
     def draw(self, n: int) -> Tensor:
-        return self.logits.sigmoid().expand(n, *self.logits.shape).bernoulli()
+        return bernoulli(self.logits.expand(n, *self.logits.shape))
 
     def forward(self, x: Tensor) -> Tensor:
         return -(x.flatten(1) @ self.logits.flatten().to(x))
