@@ -19,14 +19,20 @@ SMALL = [
 QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300"]
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For FID's classifiers, whose names say what they were trained on."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Runs the command line in an empty working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["ebmlab"])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("EBMLAB_CACHE", str(cache))
 
     def call(command: str, *args: object, config: str = "grbm_digits", quick: bool = True, bare: bool = False) -> None:
         options = [] if bare else ["--config", str(ROOT / "configs" / f"{config}.yaml"), *(QUICK if quick else [])]

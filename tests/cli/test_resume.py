@@ -108,6 +108,7 @@ def check_equal(run: Path, killed_at: int) -> None:
     assert torch.equal(*moments)
 
 
+@pytest.mark.slow
 def test_sigkill_and_resume_is_bit_exact(start: Start, tmp_path: Path) -> None:
     check_killed_equals_whole(start, tmp_path)
 
