@@ -4,7 +4,8 @@
 
 R-GCN with 5 layers of 32 units, s = 50; Adam 1e-3, falling to 0 on a cosine, batch 32. 200 chains of 20 Gibbs sweeps
 from random graphs as dense as the data's. Squared MMD of degree, clustering and orbits (GraphRNN's protocol) against
-the 40 test graphs. PCD keeps 200 chains, which start from the data.
+the 40 test graphs. PCD keeps 200 chains, which start as the samples do. The exponential objective is fit by the data's
+law to the power 1/4 (docs/results.md): there the samples of exp(-4 E) are scored, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from kept import Result, cell, fit, run_missing
+from torch import Tensor
 
 from callbacks import DataMean
 from callbacks.graph_grid import draw_graphs
@@ -33,6 +35,7 @@ from ebmlab.learners import (
     RatioMatching,
     ReplayBuffer,
 )
+from ebmlab.learners.objectives import Exponential
 from ebmlab.samplers import GWG, Gibbs
 
 NODES, SWEEPS, CHAINS = 18, 20, 200
@@ -46,6 +49,7 @@ ESTIMATORS = {
     "energy discrepancy": EnergyDiscrepancy(50, 0.02),
 }
 METHODS = (*ESTIMATORS, "PCD, GWG")
+COLDER = ", exp(-4 E)"
 SCORES = ("degree", "clustering", "orbit", "average")
 
 
@@ -58,7 +62,7 @@ def make_learner(method: str, iterations: int) -> Learner:
     energy = RGCN(NODES)
     if method in ESTIMATORS:
         return RatioMatching(energy, ESTIMATORS[method], **rates)
-    chains = ReplayBuffer(200, reinitialize=0.02, initial="data")
+    chains = ReplayBuffer(200, reinitialize=0.1, initial="mean")
     return ContrastiveDivergence(energy, GWG(), chains, num_steps=20, **rates)
 
 
@@ -71,10 +75,19 @@ def run(method: str, iterations: int, seed: int, graphs: Path) -> Result:
     energy = learner.energy.eval()
     samples, _ = Gibbs().sample(energy, energy.random(CHAINS), SWEEPS * BITS)
     torch.save(samples, graphs)
-    return scores(samples, data)
+    result = scores(samples, data)
+    if exponential(method):
+        energy.head[-1].requires_grad_(False).weight.mul_(4)
+        colder, _ = Gibbs().sample(energy, energy.random(CHAINS), SWEEPS * BITS)
+        result |= {f"{name}{COLDER}": value for name, value in scores(colder, data).items()}
+    return result
 
 
-def scores(samples: torch.Tensor, data: EgoSmall) -> Result:
+def exponential(method: str) -> bool:
+    return isinstance(getattr(ESTIMATORS.get(method), "objective", None), Exponential)
+
+
+def scores(samples: Tensor, data: EgoSmall) -> Result:
     real = data.normalize(data.raw("test"))
     return {name: float(value) for name, value in graph_mmds(samples, real, NODES).items()}
 
@@ -103,9 +116,10 @@ def main() -> None:
     data = EgoSmall()
     train = scores(data.normalize(data.raw("train")), data)
     print("| the training graphs | " + " | ".join(f"{train[name]:.3g}" for name in SCORES) + " |")
-    for method in METHODS:
-        cells = [cell(args.folder, f"{method}--*--{args.iterations}", name) for name in SCORES]
-        print(f"| {method} | " + " | ".join(cells) + " |")
+    for method in args.methods:
+        for suffix in ("", COLDER) if exponential(method) else ("",):
+            cells = [cell(args.folder, f"{method}--*--{args.iterations}", name + suffix) for name in SCORES]
+            print(f"| {method}{suffix} | " + " | ".join(cells) + " |")
     picture(args.folder, args.iterations, args.seeds[0], data)
 
 
