@@ -65,7 +65,7 @@ def short_tuning(config: str, tmp_path: Path) -> Path:
     study = yaml.safe_load((CONFIGS / "sampling" / f"{config}.yaml").read_text())
     study["targets"] = dict(list(study["targets"].items())[:2])
     text = yaml.safe_dump(study, sort_keys=False, width=math.inf)
-    for key, value in (("tune_steps", 100), ("side", 4), ("num_nodes", 30)):
+    for key, value in (("tune_steps", 90), ("side", 4), ("num_nodes", 30)):
         text = re.sub(rf"\b{key}: \d+", f"{key}: {value}", text)
     path = tmp_path / f"{config}.yaml"
     path.write_text(text)

@@ -160,7 +160,7 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", ["BlockGibbs", pytest.param("GWG", marks=pytest.mark.slow), "DMALA", "ACS"])
 def test_sandwich_around_an_rbm_of_digits(name: str, digits_rbm: RBM) -> None:
     """Forward AIS within 4 standard errors of the enumerated log Z, and the reverse bound on the other side."""
     rbm, sampler = digits_rbm, SAMPLERS[name]
@@ -177,7 +177,7 @@ def test_sandwich_around_an_rbm_of_digits(name: str, digits_rbm: RBM) -> None:
 
 
 @pytest.mark.parametrize("name", ["GWG", "DMALA", "ACS"])
-@pytest.mark.parametrize("energy_name", ["Ising", "ResNet"])
+@pytest.mark.parametrize("energy_name", ["Ising", pytest.param("ResNet", marks=pytest.mark.slow)])
 def test_sandwich(name: str, energy_name: str) -> None:
     energy = ENERGIES[energy_name]()
     log_z, n = float(exact_log_z(energy)), 100

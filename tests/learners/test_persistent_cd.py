@@ -70,7 +70,11 @@ def test_exact_negatives_give_the_likelihoods_gradient(name: str) -> None:
     assert worst_z(make_energy(name), Exact(), 1) < 5
 
 
-@pytest.mark.parametrize("sampler", [BlockGibbs(), GWG(2), DMALA(0.5), Gibbs()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "sampler",
+    [BlockGibbs(), pytest.param(GWG(2), marks=pytest.mark.slow), DMALA(0.5), Gibbs()],
+    ids=lambda s: type(s).__name__,
+)
 def test_long_chains_converge_to_it_and_short_ones_do_not(sampler: Sampler) -> None:
     energy = make_energy("RBM")
     assert worst_z(energy, sampler, 60) < 5

@@ -56,6 +56,7 @@ def test_the_tuner_finds_the_curvature(variant: Any) -> None:
         AnyScaleTuner(JumpDistance(window=1)).tune(sampler, energy, x, 12)
 
 
+@pytest.mark.slow
 def test_curvature_pays_where_coordinates_are_coupled() -> None:
     """The rotated Gaussian of Sec. 5.2, condition number 10, in 20 dimensions."""
     torch.manual_seed(0)

@@ -143,6 +143,7 @@ def test_tuning_leaves_the_argument_alone_and_goes_on_with_the_chains() -> None:
     assert torch.equal(none, x)
 
 
+@pytest.mark.slow
 def test_it_finds_nearly_the_best_of_a_grid() -> None:
     """Figure 1's target, 100 independent bits, whose best is sigma infinite and alpha 1: independent draws."""
     torch.manual_seed(0)
