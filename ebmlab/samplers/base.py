@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ebmlab.domains import Domain
+from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 
@@ -164,9 +164,10 @@ class Sampler(nn.Module):
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:
     """Raises `UserError` unless the energy has hidden units."""
     if not isinstance(energy, Bipartite):
+        other = "Langevin" if isinstance(energy.domain, Real) else "DMALA"
         raise UserError(
             f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
-            f"but {type(energy).__name__} has none; Langevin works on any Real-domain energy"
+            f"but {type(energy).__name__} has none; take {other}, say"
         )
 
 
