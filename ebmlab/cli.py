@@ -27,7 +27,7 @@ from ebmlab.learners import Learner
 from ebmlab.listing import list_components
 from ebmlab.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
 from ebmlab.prediction import save_samples
-from ebmlab.run_folder import CONFIG, config_name, contents, find_checkpoint, new_run, run_of
+from ebmlab.run_folder import CONFIG, config_name, contents, find_checkpoint, in_a_run, new_run, run_of
 from ebmlab.studies.command import sample
 
 HELP = """usage: python -m ebmlab <command> [options]
@@ -114,7 +114,7 @@ class CLI(LightningCLI):
             )
         if config.trainer.default_root_dir:
             self.folder = Path(str(config.trainer.default_root_dir))
-        elif ckpt_path:
+        elif ckpt_path and (self.config.subcommand != "fit" or in_a_run(path)):
             self.folder = run_of(path)
         else:
             self.folder = new_run(self.experiment, config.name)
@@ -170,6 +170,7 @@ def main(args: list[str] | None = None) -> None:
     """Runs the command line; bad input ends with one line on stderr and exit code 2."""
     warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # a resumed run's
+    warnings.filterwarnings("ignore", "The dirpath has changed")  # what goes on from a copied checkpoint is a new run
     warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # evaluation saves no checkpoints
     given = sys.argv[1:] if args is None else args
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)

@@ -54,11 +54,15 @@ def new_run(experiment: str, name: str | None) -> Path:
     return folder
 
 
+def in_a_run(checkpoint: Path) -> bool:
+    """Whether it lies where a run put it, and not where someone copied it: what goes on from a copy is a new run."""
+    return checkpoint.absolute().parent.name == "checkpoints"
+
+
 def run_of(checkpoint: Path) -> Path:
-    """The run folder that a checkpoint belongs to."""
+    """The run folder that a checkpoint belongs to; of a copy, the folder that it lies in."""
     folder = checkpoint.absolute().parent
-    folder = folder.parent if folder.name == "checkpoints" else folder
-    return Path(os.path.relpath(folder))
+    return Path(os.path.relpath(folder.parent if in_a_run(checkpoint) else folder))
 
 
 def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> Path:

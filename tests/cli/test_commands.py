@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -90,6 +91,18 @@ def test_resume_takes_the_config_of_the_run_and_the_settings_of_the_day(run: Run
     assert 0.1 < variance < 3  # the mean variance, had the step size been 0.01
     config = yaml.safe_load(Path("runs/grbm_digits/a/config.yaml").read_text())
     assert config["ckpt_path"] is None
+
+
+def test_a_copied_checkpoint_goes_on_in_a_run_of_its_own(run: Run) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
+    Path("copies").mkdir()
+    shutil.copy("runs/grbm_digits/a/checkpoints/last.ckpt", "copies/a.ckpt")
+    shutil.copy("runs/grbm_digits/a/config.yaml", "copies/config.yaml")
+    kept = Path("copies/config.yaml").read_text()
+    run("fit", "--ckpt_path=copies/a.ckpt", "--trainer.max_epochs=2", "--name=b")
+    assert sorted(path.name for path in Path("copies").iterdir()) == ["a.ckpt", "config.yaml"]
+    assert Path("copies/config.yaml").read_text() == kept
+    assert torch.load("runs/grbm_digits/b/checkpoints/last.ckpt", weights_only=True)["epoch"] == 1
 
 
 def test_predict_with_another_sampler(run: Run) -> None:
