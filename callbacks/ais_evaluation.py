@@ -21,6 +21,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais
 from ebmlab.evaluation.annealing import Schedule, inverse_temperatures
 from ebmlab.evaluation.exact import check_enumerable
+from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 
 SHOWN = 64
@@ -33,8 +34,8 @@ class AISEvaluation(PeriodicEvaluation):
     `ais/std_error`, the weights' effective sample size `ais/ess` (of `num_chains` times `num_replicates`) and
     `ais/max_weight`, the largest chain's share, and shows the chains' last states as `ais/samples`. AIS underestimates
     log Z, and so overestimates the likelihood, where chains are too short: a small effective sample size says so, and
-    a likelihood above 0 of discrete data, which is impossible, is warned of. An evaluation that is broken off goes on
-    from the run's folder when it is asked for again.
+    a likelihood above 0 of discrete data, which is impossible, is warned of and makes no checkpoint the best. An
+    evaluation that is broken off goes on from the run's folder when it is asked for again.
 
     Args:
         num_chains: chains of one replicate, over all ranks.
@@ -80,8 +81,17 @@ class AISEvaluation(PeriodicEvaluation):
 
     @property
     def state_key(self) -> str:
-        settings = ("num_chains", "num_temperatures", "schedule", "num_replicates", "seed")
-        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
+        settings = (
+            "num_chains",
+            "num_temperatures",
+            "test_temperatures",
+            "schedule",
+            "num_replicates",
+            "reverse",
+            "seed",
+        )
+        sampler = type(self.sampler).__name__
+        return self._generate_state_key(sampler=sampler, **{name: getattr(self, name) for name in settings})
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
@@ -114,10 +124,11 @@ class AISEvaluation(PeriodicEvaluation):
             chains, steps = min(chains, FAST_DEV_SAMPLES), min(steps, FAST_DEV_STEPS)
         energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
         base = self._base(learner, data)
-        torch.manual_seed(self.seed + trainer.global_rank)
-        name = f"ais-{'test' if testing else 'val'}-step{trainer.global_step}-rank{trainer.global_rank}.pt"
+        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
+        split = "test" if testing else "val"
+        name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
         shows = trainer.is_global_zero and trainer.progress_bar_callback is not None
-        mean_energy = _mean_energy(learner, data.normalize(data.raw("test" if testing else "val")))
+        mean_energy = _mean_energy(learner, data.normalize(data.raw(split)))
         result = ais(
             energy,
             sampler,
@@ -133,8 +144,10 @@ class AISEvaluation(PeriodicEvaluation):
         if self.reverse:
             upper = reverse_ais(energy, sampler, exact_samples(energy, chains), steps, base, self.schedule, shows)
             metrics["ais/log_likelihood_lower"] = -mean_energy - upper.log_z
-        _alarm(metrics, energy)
+        impossible = _alarm(metrics, energy)
         self.log_metrics(trainer, pl_module, metrics)
+        if impossible and trainer.state.fn == TrainerFn.FITTING:
+            trainer.callback_metrics["ais/log_likelihood"] = torch.tensor(math.nan)
         if len(data.event_shape) == 3:
             title = f"AIS: {len(result.samples[:SHOWN])} chains after {steps} temperatures"
             log_image(trainer, "ais/samples", panels({title: tile(to_images(data, result.samples[:SHOWN]))}))
@@ -169,7 +182,8 @@ def _metrics(result: AISResult, mean_energy: float) -> dict[str, float]:
     return metrics
 
 
-def _alarm(metrics: dict[str, float], energy: Energy) -> None:
+def _alarm(metrics: dict[str, float], energy: Energy) -> bool:
+    """Whether the likelihood is impossible; warns, if it is."""
     likelihood = metrics["ais/log_likelihood"]
     if math.isnan(likelihood):
         rank_zero_warn("AISEvaluation: the log-likelihood is NaN: an energy of the data or of a chain is not finite")
@@ -179,3 +193,5 @@ def _alarm(metrics: dict[str, float], energy: Energy) -> None:
             f"data: log Z is far too small (effective sample size {metrics['ais/ess']:.3g}); take more temperatures, "
             "or another sampler"
         )
+        return True
+    return math.isnan(likelihood)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from callbacks.chains import to_images
 from callbacks.images import log_image, panels, tile
+from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 
@@ -30,6 +31,8 @@ class DivergenceGuard(pl.Callback):
     """
 
     def __init__(self, max_gap: float = 100.0) -> None:
+        if not max_gap > 0:
+            raise UserError(f"DivergenceGuard: max_gap is {max_gap}; it must be above 0, or .inf for no limit")
         self.max_gap = max_gap
         self._batch: Any = None
         self._loss: Tensor | None = None
@@ -82,19 +85,21 @@ class DivergenceGuard(pl.Callback):
 
     def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor | None) -> str:
         culprit = _bad_data(self._batch) or _not_finite(pl_module) or self._bad_gradients(pl_module, loss)
-        return f"{_where(trainer)}: {culprit}; training stopped before this step was taken, {_last_good(trainer)}"
+        picture = _show_chains(trainer, pl_module)
+        return (
+            f"{_where(trainer)}: {culprit}; training stopped before this step was taken{_energies(pl_module)}, "
+            f"{_last_good(trainer)}{picture}"
+        )
 
     @staticmethod
     def _bad_gradients(pl_module: pl.LightningModule, loss: Tensor | None) -> str:
         bad = [name for name, p in pl_module.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
-        what = (
-            f"the gradient of {', '.join(bad)}"
-            if bad
-            else f"the loss ({float(loss) if loss is not None else math.nan})"
-        )
-        return (
-            f"{what} is not finite though data and parameters are: the sampler's negatives ran away{_hint(pl_module)}"
-        )
+        what = f"the gradient of {_few(bad)}" if bad else f"the loss ({float(loss) if loss is not None else math.nan})"
+        if isinstance(getattr(getattr(pl_module, "energy", None), "domain", None), Finite):
+            cause = "the energies overflow; lower the learning rate or clip the gradient"
+        else:
+            cause = f"the sampler's negatives ran away{_hint(pl_module)}"
+        return f"{what} is not finite though data and parameters are: {cause}"
 
 
 def _show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
@@ -122,7 +127,16 @@ def _bad_data(batch: Any) -> str | None:
 
 def _not_finite(pl_module: pl.LightningModule) -> str | None:
     bad = [name for name, p in pl_module.named_parameters() if not p.isfinite().all()]
-    return f"parameter {', '.join(bad)} is not finite: lower the learning rate or clip the gradient" if bad else None
+    return f"parameter {_few(bad)} is not finite: lower the learning rate or clip the gradient" if bad else None
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _energies(pl_module: pl.LightningModule) -> str:
+    energies = getattr(pl_module, "energies", None)
+    return "" if energies is None else " (energy of data {:.4g}, of negatives {:.4g})".format(*map(float, energies))
 
 
 def _hint(pl_module: pl.LightningModule) -> str:

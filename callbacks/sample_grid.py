@@ -11,6 +11,8 @@ from torch import Tensor
 from callbacks.chains import chain_length, image_data, noise, require_chains, shows_mean, to_images
 from callbacks.images import log_image, panels, tile
 from callbacks.periodic import PeriodicEvaluation
+from ebmlab.energies import Bipartite
+from ebmlab.errors import UserError
 
 
 class SampleGrid(PeriodicEvaluation):
@@ -42,6 +44,11 @@ class SampleGrid(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        if min(num_samples, 1 if num_steps is None else num_steps, num_strips) < 1 or num_frames < 2:
+            raise UserError(
+                f"SampleGrid: num_samples is {num_samples}, num_steps {num_steps}, num_strips {num_strips} and "
+                f"num_frames {num_frames}; all must be at least 1, num_frames 2"
+            )
         self.num_samples = num_samples
         self.num_steps = num_steps
         self.num_strips = num_strips
@@ -50,11 +57,22 @@ class SampleGrid(PeriodicEvaluation):
 
     @property
     def state_key(self) -> str:
-        return self._generate_state_key(num_steps=self.num_steps, denoise=self.denoise, seed=self.seed)
+        settings = ("num_samples", "num_steps", "num_strips", "num_frames", "denoise", "seed")
+        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        image_data(trainer, self)
-        require_chains(pl_module, self)
+        data, learner = image_data(trainer, self), require_chains(pl_module, self)
+        n, _ = self.limit(trainer, self.num_samples, 1)
+        if n > (count := len(data.raw("train"))):
+            raise UserError(
+                f"SampleGrid: num_samples is {n}, but {type(data).__name__} has only {count} training images to show "
+                "beside them"
+            )
+        if self.denoise and not isinstance(learner.energy, Bipartite):
+            raise UserError(
+                f"SampleGrid: denoise shows E[v | h], but {type(learner.energy).__name__} has no hidden units: set it "
+                "to false"
+            )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = image_data(trainer, self), require_chains(pl_module, self)
@@ -79,7 +97,7 @@ class SampleGrid(PeriodicEvaluation):
 
     def _draw(self, learner: Any, n: int, num_steps: int, denoise: bool) -> tuple[Tensor, list[Tensor], list[int]]:
         """The last states `(n, *event)`, the strips' states at each frame, and the frames' steps."""
-        wanted = sorted({round(k) for k in torch.linspace(0, num_steps, max(2, self.num_frames)).tolist()})
+        wanted = sorted({round(k) for k in torch.linspace(0, num_steps, self.num_frames).tolist()})
         start = x = noise(learner, n)
         strips = [start[: self.num_strips]]
         for k, x in enumerate(learner.trajectory(start, num_steps, denoise), start=1):

@@ -128,6 +128,10 @@ class CLI(LightningCLI):
             super().instantiate_classes()
         except ValueError as error:
             raise _user_error(error) from error
+        except RuntimeError as error:
+            if "more than one stateful callback" not in str(error):
+                raise
+            raise UserError(f"trainer.callbacks: {one_line(str(error))}") from error
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         trainer = self._get(self.config_init, "trainer")
@@ -146,7 +150,7 @@ class CLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def after_instantiate_classes(self) -> None:
-        self.model.check_data(self.datamodule)
+        self.model.check_data(self.datamodule, self.subcommand == "fit")
         path = self._get(self.config, "ckpt_path")
         if path:
             check_weights(self.model, self.checkpoint, path)

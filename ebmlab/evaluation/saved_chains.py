@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ebmlab.files import whole
 
 EVERY = 60.0  # seconds from one save to the next
+PLAIN = bool | int | float | str | None
 
 
 class SavedChains:
@@ -58,7 +59,10 @@ class SavedChains:
 
 
 def _fingerprint(energy: nn.Module, sampler: nn.Module, betas: list[float]) -> str:
-    digest = hashlib.sha256(repr((type(sampler).__name__, betas)).encode())
+    settings = [
+        (type(m).__name__, {k: v for k, v in vars(m).items() if isinstance(v, PLAIN)}) for m in sampler.modules()
+    ]
+    digest = hashlib.sha256(repr((settings, betas)).encode())
     for module in (energy, sampler):
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             digest.update(name.encode())

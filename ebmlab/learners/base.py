@@ -18,6 +18,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
+from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import Sampler, State
 
 Interval = Literal["epoch", "step"]
@@ -92,10 +93,10 @@ class Learner(pl.LightningModule):
         return self.l1 * torch.stack([p.abs().sum() for p in self.energy.parameters() if p.dim() > 1]).sum()
 
     def setup(self, stage: str) -> None:
-        self.check_data(getattr(self.trainer, "datamodule", None))
+        self.check_data(getattr(self.trainer, "datamodule", None), stage == "fit")
 
-    def check_data(self, datamodule: Any) -> None:
-        """Raises `UserError` if the energy cannot model the events of a datamodule."""
+    def check_data(self, datamodule: Any, training: bool = True) -> None:
+        """Raises `UserError` if the energy cannot model the events of a datamodule, or, in training, learn from it."""
         domains = getattr(datamodule, "domains", (Domain,))
         if not isinstance(self.energy.domain, domains):
             mend = "choose another energy or data set"
@@ -114,8 +115,8 @@ class Learner(pl.LightningModule):
         )
 
     def on_fit_start(self) -> None:
-        if self.trainer.world_size > 1:  # the ranks must not draw the same random numbers
-            torch.manual_seed(torch.initial_seed() + self.global_rank)
+        if self.global_rank > 0:  # the ranks must not draw the same random numbers
+            torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         grads = [p.grad for p in self.parameters() if p.grad is not None]

@@ -15,6 +15,9 @@ from ebmlab.ranks import rank_and_world
 class Chains:
     """Gives the negative chains their first states at each training step, and hears of their last ones."""
 
+    def check(self, domain: Domain, batch_size: int) -> None:
+        """Raises `UserError` if they cannot serve batches of that many data of a domain; called before training."""
+
     def start(self, x: Tensor, domain: Domain) -> Tensor:
         """First states for a batch of data x `(B, *event)`: one chain each."""
         raise NotImplementedError
@@ -74,14 +77,15 @@ class ReplayBuffer(Chains):
         self._slots: Tensor | None = None
         self._index: Tensor | None = None
 
+    def check(self, domain: Domain, batch_size: int) -> None:
+        self._check_size(self._share(), batch_size)
+        if self.initial == "mean" and not isinstance(domain, Binary):
+            raise UserError(f'ReplayBuffer: initial "mean" draws bits, but the chains live on {domain}: use "noise"')
+
     @torch.no_grad()
     def start(self, x: Tensor, domain: Domain) -> Tensor:
         slots = self._filled(x, domain)
-        if len(x) > len(slots):
-            raise UserError(
-                f"ReplayBuffer: size is {self.size}, {len(slots)} slots on each rank, but a step runs {len(x)} chains: "
-                "make it larger, or the batch smaller"
-            )
+        self._check_size(len(slots), len(x))
         self._index = torch.randperm(len(slots), device=x.device)[: len(x)]
         old = slots[self._index].to(x.dtype)
         if self.reinitialize == 0:
@@ -105,8 +109,7 @@ class ReplayBuffer(Chains):
 
     def _filled(self, x: Tensor, domain: Domain) -> Tensor:
         if self._slots is None:
-            share = -(-self.size // rank_and_world()[1])
-            self._slots = self._fresh(x, domain, share).to(_smallest(domain, x.dtype))
+            self._slots = self._fresh(x, domain, self._share()).to(_smallest(domain, x.dtype))
         self._slots = self._slots.to(x.device)
         return self._slots
 
@@ -114,15 +117,24 @@ class ReplayBuffer(Chains):
         if self.initial == "data":
             return x[torch.randint(len(x), (n,), device=x.device)]
         if self.initial == "mean":
-            return self._from_mean(x, domain, n)
+            return self._from_mean(x, n)
         return domain.random(n, device=x.device).to(x.dtype)
 
-    def _from_mean(self, x: Tensor, domain: Domain, n: int) -> Tensor:
-        if not isinstance(domain, Binary):
-            raise UserError(f'ReplayBuffer: initial "mean" draws bits, but the chains live on {domain}: use "noise"')
+    def _from_mean(self, x: Tensor, n: int) -> Tensor:
         if self.mean is None:
             raise UserError('ReplayBuffer: initial "mean" needs the data\'s mean: add callbacks.DataMean')
         return self.mean.to(x).view(x.shape[1:]).expand(n, *x.shape[1:]).bernoulli()
+
+    def _share(self) -> int:
+        """Slots of each rank."""
+        return -(-self.size // rank_and_world()[1])
+
+    def _check_size(self, slots: int, num_chains: int) -> None:
+        if num_chains > slots:
+            raise UserError(
+                f"ReplayBuffer: size is {self.size}, {slots} slots on each rank, but a step runs {num_chains} chains: "
+                "make it larger, or the batch smaller"
+            )
 
 
 def _smallest(domain: Domain, dtype: torch.dtype) -> torch.dtype:

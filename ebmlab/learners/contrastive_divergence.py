@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
@@ -80,6 +80,11 @@ class ContrastiveDivergence(Learner):
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
             )
 
+    def check_data(self, datamodule: Any, training: bool = True) -> None:
+        super().check_data(datamodule, training)
+        if training:
+            self.chains.check(self.energy.domain, getattr(datamodule, "batch_size", 0))
+
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         x = self.to_event(batch)
         positive, data_energy = self._positive_phase(x)
@@ -129,10 +134,11 @@ class ContrastiveDivergence(Learner):
         assert state is not None and total is not None
         self.chains.end(state.x)
         value = average.value()
-        if not isinstance(self.energy, Bipartite) or state.logits is None:
+        if not isinstance(self.energy, Bipartite):
             return value, value.detach(), total / num_steps, state.x
         with torch.no_grad():
-            marginal = self.energy.marginal_energy(state.x, state.logits).mean()
+            logits = self.energy.hidden_given_visible(state.x) if state.logits is None else state.logits
+            marginal = self.energy.marginal_energy(state.x, logits).mean()
         return value, marginal, total / num_steps, state.x
 
     def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:

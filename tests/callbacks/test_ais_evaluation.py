@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import EMAWeightAveraging
+from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
 from torch import nn
 
 from callbacks import AISEvaluation
@@ -93,6 +93,30 @@ def test_alarms(setup, monkeypatch: pytest.MonkeyPatch) -> None:
     nn.init.constant_(model.energy.b_v, float("nan"))
     with pytest.warns(UserWarning, match="is NaN"):
         trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+
+
+def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = iter((50.0, -1e4, 51.0))
+
+    def one_impossible(*args: Any, **_: Any) -> AISResult:
+        return AISResult(torch.full((1, 3), next(results), dtype=torch.float64), torch.zeros(3, 64))
+
+    monkeypatch.setattr("callbacks.ais_evaluation.ais", one_impossible)
+    best = ModelCheckpoint(tmp_path / "best", monitor="ais/log_likelihood", mode="max", save_on_train_epoch_end=True)
+    callbacks = [AISEvaluation(num_chains=3, every_n_epochs=1), best]
+    model, trainer = setup(callbacks, learner=learner(), max_epochs=3, limit_train_batches=1, enable_checkpointing=True)
+    with pytest.warns(UserWarning, match="above 0 is impossible"):
+        trainer.fit(model, datamodule=Digits(binarize=True))
+    assert "epoch=1" not in best.best_model_path and float(best.best_model_score) < 0
+
+
+def test_two_that_differ_in_one_setting_live_side_by_side() -> None:
+    keys = [
+        quick(**settings).state_key
+        for settings in ({}, {"sampler": DMALA(0.2)}, {"reverse": True}, {"test_temperatures": 7}, {"seed": 1})
+    ]
+    assert len(set(keys)) == 5
+    assert quick(every_n_epochs=1).state_key == quick(every_n_epochs=2).state_key  # may change when resuming
 
 
 def test_no_alarm_without_cause(setup) -> None:

@@ -121,6 +121,24 @@ def test_energies_that_drift_apart_stop_the_run(setup, tmp_path):
     assert all(p.isfinite().all() for p in learner.parameters())
 
 
+def test_overflow_on_bits_is_blamed_on_the_learning_rate(setup, tmp_path):
+    torch.manual_seed(0)
+    sgd = partial(torch.optim.SGD, lr=1e30)
+    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), optimizer=sgd)
+    _, trainer = setup([DivergenceGuard(max_gap=math.inf)], learner=learner, max_epochs=100)
+    with pytest.raises(UserError, match=r"learning rate .*energy of data .*, of negatives ") as error:
+        trainer.fit(learner, datamodule=Digits(binarize=True))
+    assert "ran away" not in str(error.value) and len(str(error.value)) < 700
+    [picture] = tmp_path.rglob("images/samples-diverged*.png")
+    assert str(picture) in str(error.value)
+
+
+@pytest.mark.parametrize("max_gap", [0.0, -1.0, math.nan])
+def test_max_gap_is_positive(max_gap):
+    with pytest.raises(UserError, match="must be above 0"):
+        DivergenceGuard(max_gap)
+
+
 def test_large_penalties_are_not_mistaken_for_drifting_energies(setup):
     torch.manual_seed(0)
     learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), energy_l2=1e4)

@@ -134,6 +134,21 @@ def test_sample_grid_tells_what_to_use_for_points(setup):
         trainer.fit(learner, datamodule=GaussianMixture())
 
 
+def test_sample_grid_says_before_training_what_it_cannot_show(setup, squares):
+    cubic = ContrastiveDivergence(Quadratic(), Langevin(0.1), FromNoise())
+    for grid, learner, message in (
+        (SampleGrid(num_samples=65, at_start=False), None, "has only 64 training images"),
+        (SampleGrid(denoise=True, at_start=False), cubic, "Quadratic has no hidden units"),
+    ):
+        learner, trainer = setup([grid], learner=learner)
+        with pytest.raises(UserError, match=message):
+            trainer.fit(learner, datamodule=squares)
+        assert trainer.global_step == 0
+    for settings in ({"num_samples": 0}, {"num_steps": -1}, {"num_strips": -1}, {"num_frames": 1}):
+        with pytest.raises(UserError, match="must be at least 1"):
+            SampleGrid(**settings)
+
+
 def test_sample_grid_is_small_under_fast_dev_run(setup, squares, tmp_path):
     learner, trainer = setup([SampleGrid(num_samples=10**6, num_steps=10**6)], fast_dev_run=1)
     trainer.fit(learner, datamodule=squares)

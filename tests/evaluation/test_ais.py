@@ -318,6 +318,14 @@ def test_a_broken_off_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert moved.log_z == pytest.approx(whole.log_z + 1, abs=1e-3)
 
 
+def test_kept_chains_are_those_of_the_same_sampler() -> None:
+    def key(sampler: s.Sampler) -> str:
+        return saved_chains._fingerprint(make_ising(), sampler, [0.0, 1.0])
+
+    assert key(s.GWG(1)) == key(s.GWG(1)) != key(s.GWG(7))
+    assert key(s.DMALA(0.1)) != key(s.DMALA(0.2))
+
+
 def test_wrong_use_is_refused() -> None:
     ising = make_ising()
     with pytest.raises(UserError, match="DULA is not exact"):

@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy
 from ebmlab.errors import UserError
-from ebmlab.learners import Chains, ContrastiveDivergence, FromData, FromNoise
-from ebmlab.samplers import BlockGibbs, Gibbs, GibbsLangevin, Info, Langevin, Sampler, State
+from ebmlab.learners import Chains, ContrastiveDivergence, FromData, FromNoise, ReplayBuffer
+from ebmlab.samplers import DMALA, BlockGibbs, Gibbs, GibbsLangevin, Info, Langevin, Sampler, State
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -207,6 +207,17 @@ def test_logs_marginal_energies_of_data_and_of_the_last_states() -> None:
     assert logged["train/energy_negative"] == pytest.approx(grbm(last).mean().item())
     assert logged["train/energy_gap"] == pytest.approx(logged["train/energy_negative"] - logged["train/energy_data"])
     assert logged["sampler/acceptance"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("sampler", [BlockGibbs(), DMALA(0.2)], ids=lambda sampler: type(sampler).__name__)
+def test_energies_are_marginal_whether_or_not_the_sampler_knows_hidden_units(sampler: Sampler) -> None:
+    torch.manual_seed(0)
+    rbm = RBM(9, 30)
+    nn.init.normal_(rbm.W)
+    learner, logged = make_learner(rbm, sampler, chains=(chains := ReplayBuffer(50)), num_steps=3)
+    learner.training_step(torch.rand(50, 9).round(), 0)
+    assert chains.slots is not None
+    assert logged["train/energy_negative"] == pytest.approx(rbm(chains.slots.float()).mean().item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

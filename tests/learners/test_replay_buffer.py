@@ -147,7 +147,9 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
     error = (buffer.slots.float().mean(0) - mean).abs()
     assert (error <= 4 * (mean * (1 - mean) / 20_000).sqrt()).all()
     with pytest.raises(UserError, match="draws bits"):
-        ReplayBuffer(5, initial="mean").start(torch.ones(3, 4), Spin(4))
+        ReplayBuffer(5, initial="mean").check(Spin(4), 3)
+    with pytest.raises(UserError, match="size is 5, 5 slots on each rank, but a step runs 6 chains"):
+        ReplayBuffer(5).check(Spin(4), 6)
 
 
 def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
