@@ -60,7 +60,7 @@ class SaveConfig(SaveConfigCallback):
 
     def __init__(self, parser: LightningArgumentParser, config: Namespace, **kwargs: Any) -> None:
         config = config.clone()
-        config["name"] = config["ckpt_path"] = None  # they belong to this start of the run
+        del config["name"], config["ckpt_path"]  # they belong to this start of the run
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

@@ -105,7 +105,8 @@ def make_loggers(folder: Path, experiment: str, wandb: WandbMode, project: str) 
     if wandb == "online":
         _require_api_key()
     os.environ.setdefault("WANDB_SILENT", "true")
-    name = str(folder.relative_to(folder.parents[1] if folder.name in ("validate", "test") else folder.parent))
+    names = folder.absolute().parts
+    name = "/".join(names[-2:] if folder.name in ("validate", "test") else names[-1:])
     loggers.append(
         WandbLogger(
             name=name,

@@ -90,7 +90,7 @@ def test_resume_takes_the_config_of_the_run_and_the_settings_of_the_day(run: Run
     variance = float(rows[-2]["sampler/step_size"] or rows[-1]["sampler/step_size"]) / 0.01
     assert 0.1 < variance < 3  # the mean variance, had the step size been 0.01
     config = yaml.safe_load(Path("runs/grbm_digits/a/config.yaml").read_text())
-    assert config["ckpt_path"] is None
+    assert "ckpt_path" not in config
 
 
 def test_a_copied_checkpoint_goes_on_in_a_run_of_its_own(run: Run) -> None:
@@ -103,6 +103,15 @@ def test_a_copied_checkpoint_goes_on_in_a_run_of_its_own(run: Run) -> None:
     assert sorted(path.name for path in Path("copies").iterdir()) == ["a.ckpt", "config.yaml"]
     assert Path("copies/config.yaml").read_text() == kept
     assert torch.load("runs/grbm_digits/b/checkpoints/last.ckpt", weights_only=True)["epoch"] == 1
+
+
+def test_a_checkpoint_in_the_working_directory_can_be_tested(run: Run) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a")
+    for name in ("checkpoints/last.ckpt", "config.yaml"):
+        shutil.copy(f"runs/grbm_digits/a/{name}", Path(name).name)
+    run("test", "--ckpt_path=last.ckpt", "--config=config.yaml", "--wandb=offline", bare=True)
+    wandb.finish()
+    assert Path("test/metrics.csv").exists()
 
 
 def test_predict_with_another_sampler(run: Run) -> None:
