@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import wandb
 import yaml
 
 from ebmlab.learners import ContrastiveDivergence
@@ -147,8 +148,6 @@ def test_list_names_every_component_once(run: Run, capsys: pytest.CaptureFixture
 
 
 def test_wandb_gets_the_config_the_commit_and_the_step_axis(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import wandb
-
     seen: dict[str, object] = {}
     original = wandb.init
 
