@@ -14,6 +14,7 @@ import wandb
 import yaml
 
 from ebmlab.learners import ContrastiveDivergence
+from ebmlab.loggers import make_loggers
 
 Run = Callable[..., None]
 
@@ -106,13 +107,12 @@ def test_a_copied_checkpoint_goes_on_in_a_run_of_its_own(run: Run) -> None:
     assert torch.load("runs/grbm_digits/b/checkpoints/last.ckpt", weights_only=True)["epoch"] == 1
 
 
-def test_a_checkpoint_in_the_working_directory_can_be_tested(run: Run) -> None:
-    run("fit", "--trainer.max_epochs=1", "--name=a")
-    for name in ("checkpoints/last.ckpt", "config.yaml"):
-        shutil.copy(f"runs/grbm_digits/a/{name}", Path(name).name)
-    run("test", "--ckpt_path=last.ckpt", "--config=config.yaml", "--wandb=offline", bare=True)
-    wandb.finish()
-    assert Path("test/metrics.csv").exists()
+@pytest.mark.parametrize(("folder", "name"), [("runs/e/a", "a"), ("runs/e/a/test", "a/test"), ("test", "here/test")])
+def test_names_of_runs_at_wandb(folder: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a checkpoint in the working directory, too."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert make_loggers(Path(folder), "e", "offline", "project")[1]._name == name  # type: ignore[attr-defined]
 
 
 def test_predict_with_another_sampler(run: Run) -> None:
@@ -163,5 +163,5 @@ def test_wandb_gets_the_config_the_commit_and_the_step_axis(run: Run, monkeypatc
     assert config["model"]["init_args"]["num_steps"] == 2
     assert "git_commit" in config
     assert Path("runs/grbm_digits/w/wandb/id").read_text() == seen["run"].id  # type: ignore[attr-defined]
+    wandb.finish()  # its service writes in the background
     assert list(Path("runs/grbm_digits/w/wandb").glob("offline-run-*/*.wandb"))
-    wandb.finish()
