@@ -31,6 +31,7 @@ class RunState(pl.Callback):
         """Restores; whatever seeds or draws at the start of a run has done so by now."""
         loaded, self._loaded = self._loaded, None
         if self._buffer is not None and hasattr(pl_module, "chains"):
+            _warn_of_old_size(pl_module.chains, len(self._buffer), 1 if loaded is None else len(loaded["cpu"]))
             share = len(self._buffer) // trainer.world_size
             mine = self._buffer[trainer.global_rank * share :][:share]
             pl_module.chains.slots = mine.to(pl_module.device)  # type: ignore[union-attr]
@@ -64,6 +65,15 @@ class RunState(pl.Callback):
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the random numbers start anew")
+
+
+def _warn_of_old_size(chains: Any, slots: int, ranks: int) -> None:
+    size = getattr(chains, "size", slots)
+    if not size <= slots < size + ranks:  # which round their shares up
+        rank_zero_warn(
+            f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; chains.size, now "
+            f"{size}, counts in new runs only"
+        )
 
 
 def _streams(device: torch.device) -> Streams:

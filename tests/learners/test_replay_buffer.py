@@ -152,6 +152,16 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
         ReplayBuffer(5).check(Spin(4), 6)
 
 
+def test_another_size_on_resuming_is_warned_of() -> None:
+    learner = SimpleNamespace(chains=ReplayBuffer(30), device=torch.device("cpu"))
+    trainer = SimpleNamespace(world_size=1, global_rank=0, fit_loop=SimpleNamespace(is_resuming=False))
+    callback = RunState()
+    with pytest.warns(UserWarning, match="written without it"):
+        callback.on_load_checkpoint(trainer, learner, {"replay_buffer": torch.zeros(12, 1)})  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match=r"has 12 slots .* now 30,"):
+        callback.on_train_start(trainer, learner)  # type: ignore[arg-type]
+
+
 def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
     """Every state is somewhere after each change of the number of ranks, and nowhere twice."""
     states = torch.arange(12.0).view(12, 1)
