@@ -4,9 +4,10 @@
     python benchmarks/gpu_check.py --device cpu --minutes 0.2      # the same on a CPU, too slow for the trainings
 
 1. Energies: values, gradients and neighbours at random states, in float32, on the device and in float64 on the CPU.
+   All but MaskedLanguageModel, which asks for a download.
 2. Samplers: a few steps from exact draws of a small target, on the device; the p-value of a chi-square test against
-   the exact law, for samplers that are exact, and against the same sampler on the CPU for those that are not. Those on
-   real spaces (Langevin, Gibbs-Langevin) are left to the tests, which run on a GPU where there is one.
+   the exact law, for samplers that are exact, and against the same sampler on the CPU for those that are not. On real
+   spaces, of a Kolmogorov-Smirnov test of the sum of the coordinates against the same sampler on the CPU.
 3. Settings: steps per second of the deep EBM's chains in float32, channels last, with TF32, bf16 and a compiled energy,
    each with its largest deviation of energies and gradients from eager float32.
 4. Training: `ebm_dynamic_mnist`, as it is and with `callbacks.Acceleration`, and `grbm_mnist` for a few minutes each,
@@ -28,13 +29,28 @@ from pathlib import Path
 
 import torch
 import yaml
-from scipy.stats import chi2_contingency, chisquare
+from scipy.stats import chi2_contingency, chisquare, ks_2samp
 from torch import Tensor
 
 from datamodules.roots import data_root
 from ebmlab import samplers as s
 from ebmlab.domains import Real
-from ebmlab.energies import GRBM, MLP, RBM, RGCN, Energy, Ising, LatticeGaussian, Potts, QuarticMixture, ResNet
+from ebmlab.energies import (
+    GRBM,
+    MLP,
+    RBM,
+    RGCN,
+    BinaryNetPosterior,
+    Energy,
+    Ising,
+    LatticeGaussian,
+    LogisticPosterior,
+    ModeGrid,
+    Potts,
+    QuarticMixture,
+    ResNet,
+)
+from ebmlab.energies.binary_net_posterior import Rows
 from ebmlab.evaluation import exact_samples
 
 ROOT = Path(__file__).parents[1]
@@ -56,6 +72,9 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "Potts": lambda: Potts(Ising.lattice(5, 0.3).coupling, num_classes=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
     "QuarticMixture": lambda: QuarticMixture(),
+    "ModeGrid": lambda: ModeGrid(),
+    "LogisticPosterior": lambda: LogisticPosterior(*table(20)),
+    "BinaryNetPosterior": lambda: BinaryNetPosterior(Rows(*table(5)), 20),
 }
 SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "Gibbs": ("Ising", s.Gibbs()),
@@ -77,6 +96,21 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "DMALA on an RBM": ("RBM", s.DMALA(0.4)),
     "Tempered DMALA": ("Ising", s.Tempered(s.DMALA(1.6), num_temperatures=3)),
 }
+
+
+REAL_SAMPLERS: dict[str, s.Sampler] = {
+    "BlockGibbs on a GRBM": s.BlockGibbs(),
+    "Langevin": s.Langevin(0.1),
+    "Langevin, adjusted": s.Langevin(0.1, adjust_from=0),
+    "GibbsLangevin": s.GibbsLangevin(0.1),
+    "GibbsLangevin, adjusted": s.GibbsLangevin(0.1, adjust_from=0),
+}
+
+
+def table(num_features: int, num_rows: int = 50) -> tuple[Tensor, Tensor]:
+    """The same random features and targets each time."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(num_rows, num_features, generator=generator), (torch.arange(num_rows) % 2).float()
 
 
 def small_target(name: str) -> Energy:
@@ -142,6 +176,16 @@ def check_samplers(device: torch.device) -> bool:
         ok = p > 1e-4
         fine &= ok
         print(f"| {name} | {what} | {p:.3f} | {'ok' if ok else 'DISAGREES'} |", flush=True)
+    torch.manual_seed(0)
+    grbm = GRBM(6, 4).requires_grad_(False)
+    torch.nn.init.normal_(grbm.W)
+    start = grbm.domain.random(CHAINS)
+    for name, sampler in REAL_SAMPLERS.items():
+        theirs = sampler.cpu().sample(grbm.cpu(), start, 4)[0].sum(1)
+        ours = sampler.to(device).sample(grbm.to(device), start.to(device), 4)[0].sum(1).cpu()
+        p = float(ks_2samp(ours.numpy(), theirs.numpy()).pvalue)
+        fine &= p > 1e-4
+        print(f"| {name} | the CPU | {p:.3f} | {'ok' if p > 1e-4 else 'DISAGREES'} |", flush=True)
     return fine
 
 
