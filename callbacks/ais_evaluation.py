@@ -147,7 +147,8 @@ class AISEvaluation(PeriodicEvaluation):
         impossible = _alarm(metrics, energy)
         self.log_metrics(trainer, pl_module, metrics)
         if impossible and trainer.state.fn == TrainerFn.FITTING:
-            trainer.callback_metrics["ais/log_likelihood"] = torch.tensor(math.nan)
+            self._metrics["ais/log_likelihood"] = math.nan  # what a resumed run publishes again
+            self._publish(trainer, self._metrics)
         if len(data.event_shape) == 3:
             title = f"AIS: {len(result.samples[:SHOWN])} chains after {steps} temperatures"
             log_image(trainer, "ais/samples", panels({title: tile(to_images(data, result.samples[:SHOWN]))}))

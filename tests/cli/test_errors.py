@@ -176,7 +176,7 @@ def test_run_that_ended_before_its_first_checkpoint(fails: Fails) -> None:
     assert "delete it" in fails("fit", "--name=a")
 
 
-def test_run_that_never_began_leaves_its_name_free(fails: Fails, run: Callable[..., None]) -> None:
+def test_run_that_never_began_leaves_its_name_free(run: Callable[..., None]) -> None:
     Path("runs/grbm_digits/a").mkdir(parents=True)
     Path("runs/grbm_digits/a/config.yaml").touch()
     run("fit", "--trainer.max_epochs=1", "--name=a")
