@@ -135,14 +135,16 @@ class CLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         trainer = self._get(self.config_init, "trainer")
-        folder = self.folder / self.subcommand if self.subcommand in ("validate", "test") else self.folder
+        evaluates = self.subcommand in ("validate", "test")
+        folder = self.folder / str(self.subcommand) if evaluates else self.folder
         kwargs["default_root_dir"] = str(folder)
         if trainer.logger is None or trainer.logger is True:
             mode: WandbMode = "disabled" if self.subcommand == "predict" else self._get(self.config, "wandb")
-            kwargs["logger"] = make_loggers(folder, self.experiment, mode, self._get(self.config, "wandb_project"))
+            project = self._get(self.config, "wandb_project")
+            kwargs["logger"] = make_loggers(folder, self.experiment, mode, project, evaluates)
         elif trainer.logger:
             own = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
-            kwargs["logger"] = [MetricsCSV(folder), *own]
+            kwargs["logger"] = [MetricsCSV(folder, evaluates), *own]
         idle: list[type] = [pl.callbacks.Checkpoint] if self.subcommand != "fit" else []
         idle += [pl.callbacks.ProgressBar] if trainer.enable_progress_bar is False else []
         kwargs["enable_checkpointing"] = self.subcommand == "fit" and trainer.enable_checkpointing
@@ -155,6 +157,13 @@ class CLI(LightningCLI):
         if path:
             check_weights(self.model, self.checkpoint, path)
             warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
+
+    def before_test(self) -> None:
+        """Pictures and numbers bear the step of the checkpoint."""
+        if loops := self.checkpoint.get("loops"):
+            self.trainer.fit_loop.load_state_dict(loops["fit_loop"])
+
+    before_validate = before_test
 
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:

@@ -25,11 +25,13 @@ class MetricsCSV(Logger):
 
     Args:
         folder: the run folder.
+        evaluates: a row is a checkpoint's evaluation, and no reason to forget those of later steps.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, evaluates: bool = False) -> None:
         super().__init__()
         self._path = folder / "metrics.csv"
+        self._evaluates = evaluates
         self._columns: list[str] = []
         self._row: dict[str, Any] = {}
 
@@ -54,7 +56,7 @@ class MetricsCSV(Logger):
         if self._row and self._row["step"] != step:
             self._write()
         if not self._columns:
-            self._forget_rows_from(step or 0)
+            self._forget_rows_of(step or 0)
         self._row = {"step": step or 0, **self._row, **{k: float(v) for k, v in metrics.items()}}
 
     @rank_zero_only
@@ -73,12 +75,14 @@ class MetricsCSV(Logger):
                 csv.DictWriter(file, self._columns).writerow(self._row)
         self._row = {}
 
-    def _forget_rows_from(self, step: int) -> None:
-        """A resumed run repeats the steps after its checkpoint: their old rows go."""
+    def _forget_rows_of(self, step: int) -> None:
+        """An evaluation repeats its checkpoint's row, a resumed run all from its checkpoint on: the old ones go."""
         rows = self._read()
         self._columns = list(rows[0]) if rows else ["step"]
         if rows:
-            self._rewrite([row for row in rows if int(row["step"]) < step])
+            steps = [int(row["step"]) for row in rows]
+            kept = [s != step if self._evaluates else s < step for s in steps]
+            self._rewrite([row for row, keep in zip(rows, kept, strict=True) if keep])
 
     def _read(self) -> list[dict[str, Any]]:
         if not self._path.exists():
@@ -93,20 +97,22 @@ class MetricsCSV(Logger):
             writer.writerows(rows)
 
 
-def make_loggers(folder: Path, experiment: str, wandb: WandbMode, project: str) -> list[Logger]:
+def make_loggers(
+    folder: Path, experiment: str, wandb: WandbMode, project: str, evaluates: bool = False
+) -> list[Logger]:
     """The loggers of a run: always `MetricsCSV`, and W&B unless disabled.
 
     Raises:
         UserError: W&B online without an API key.
     """
-    loggers: list[Logger] = [MetricsCSV(folder)]
+    loggers: list[Logger] = [MetricsCSV(folder, evaluates)]
     if wandb == "disabled":
         return loggers
     if wandb == "online":
         _require_api_key()
     os.environ.setdefault("WANDB_SILENT", "true")
     names = folder.absolute().parts
-    name = "/".join(names[-2:] if folder.name in ("validate", "test") else names[-1:])
+    name = "/".join(names[-2:] if evaluates else names[-1:])
     loggers.append(
         WandbLogger(
             name=name,

@@ -112,7 +112,23 @@ def test_names_of_runs_at_wandb(folder: str, name: str, tmp_path: Path, monkeypa
     """Those of a checkpoint in the working directory, too."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert make_loggers(Path(folder), "e", "offline", "project")[1]._name == name  # type: ignore[attr-defined]
+    loggers = make_loggers(Path(folder), "e", "offline", "project", folder.endswith("test"))
+    assert loggers[1]._name == name  # type: ignore[attr-defined]
+
+
+def test_evaluations_of_two_checkpoints_stand_side_by_side(run: Run) -> None:
+    run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
+    last, early = Path("runs/grbm_digits/a/checkpoints/last.ckpt"), Path("runs/grbm_digits/a/checkpoints/early.ckpt")
+    shutil.copy(last, early)
+    run("fit", "--trainer.max_epochs=2", "--ckpt_path=last", "--model.init_args.lr_scheduler=null")
+    for checkpoint in (last, early, last):
+        run("test", "--ckpt_path", checkpoint, bare=True)
+    steps = [torch.load(path, weights_only=True)["global_step"] for path in (early, last)]
+    rows = read_csv(Path("runs/grbm_digits/a/test/metrics.csv"))
+    assert sorted(int(row["step"]) for row in rows) == steps
+    assert len({row["test/energy"] for row in rows}) == 2
+    pictures = sorted(path.name for path in Path("runs/grbm_digits/a/test/images").glob("samples-grid_*.png"))
+    assert pictures == [f"samples-grid_step{step:07d}.png" for step in steps]
 
 
 def test_predict_with_another_sampler(run: Run) -> None:
