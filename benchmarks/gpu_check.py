@@ -296,7 +296,8 @@ def check_training(device: torch.device, minutes: float, folder: Path) -> bool:
         found = [line for line in done.stdout.splitlines() if line.startswith("METER")]
         ok = done.returncode == 0 and bool(found)
         fine &= ok
-        print(f"| {name} {found[0].removeprefix('METER') if ok else '| FAILED: ' + done.stderr[-300:]}", flush=True)
+        reason = ["", *filter(str.strip, done.stderr.splitlines())][-1]
+        print(f"| {name} {found[0].removeprefix('METER') if ok else '| FAILED: ' + reason}", flush=True)
     return fine
 
 
