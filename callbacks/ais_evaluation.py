@@ -112,8 +112,11 @@ class AISEvaluation(PeriodicEvaluation):
             sampler.check(bridge(reference(learner.energy.domain), learner.energy))
         except UserError as error:
             raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
-        if self.reverse:
-            check_enumerable(learner.energy)
+        try:
+            if self.reverse:
+                check_enumerable(learner.energy)
+        except UserError as error:
+            raise UserError(f"AISEvaluation: reverse needs exact samples: {error}; set reverse to false") from error
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data: Any = getattr(trainer, "datamodule", None)
@@ -166,7 +169,8 @@ class AISEvaluation(PeriodicEvaluation):
 
 
 def _mean_energy(learner: Any, x: Tensor, batch_size: int = 1000) -> float:
-    total = sum(learner(part.to(learner.device)).double().sum() for part in torch.split(x, batch_size))
+    dtype = next(learner.energy.parameters(), x).dtype
+    total = sum(learner(part.to(learner.device, dtype)).double().sum() for part in torch.split(x, batch_size))
     return float(total) / len(x)
 
 

@@ -42,6 +42,12 @@ def chain_length(learner: Any, num_steps: int | None) -> int:
     return int(learner.num_steps if num_steps is None else num_steps)
 
 
+def check_length(callback: pl.Callback, num_steps: int | None) -> None:
+    """Raises `UserError` unless a chain of the callback can take that many steps."""
+    if num_steps is not None and num_steps < 1:
+        raise UserError(f"{type(callback).__name__}: num_steps is {num_steps}, but a chain must take at least 1 step")
+
+
 def noise(learner: Any, n: int) -> Tensor:
     """First states `(n, *event)` of fresh chains, on the learner's device and in its dtype."""
     x: Tensor = learner.energy.random(n)

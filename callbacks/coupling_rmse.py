@@ -69,7 +69,7 @@ def draw_matrices(matrices: dict[str, Tensor]) -> Figure:
     figure = Figure(figsize=(len(matrices) * height + 0.9, height), dpi=DPI, layout="compressed")
     panels = figure.subplots(1, len(matrices), squeeze=False)[0]
     for axes, (title, matrix) in zip(panels, matrices.items(), strict=True):
-        picture = axes.imshow(matrix.numpy(), cmap="bwr", vmin=-limit, vmax=limit)
+        picture = axes.imshow(matrix.float().numpy(), cmap="bwr", vmin=-limit, vmax=limit)
         axes.set_title(title)
     beyond = max(float(matrix.abs().max()) for matrix in matrices.values()) > limit
     figure.colorbar(picture, ax=list(panels), shrink=0.85, extend="both" if beyond else "neither")

@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from callbacks.chains import chain_length, noise, require_chains
+from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.images import DPI, log_image
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
@@ -42,6 +42,7 @@ class Density2D(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        check_length(self, num_steps)
         self.num_samples = num_samples
         self.num_steps = num_steps
         self.extent = extent

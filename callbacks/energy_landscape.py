@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from callbacks.chains import chain_length, noise, require_chains
+from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.images import DPI, log_image
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
@@ -49,6 +49,7 @@ class EnergyLandscape(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        check_length(self, num_steps)
         if resolution < 2 or num_samples < 0 or not 0 < extent < float("inf"):
             raise UserError(
                 f"EnergyLandscape: resolution is {resolution}, num_samples {num_samples} and extent {extent}; "

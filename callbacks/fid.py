@@ -12,11 +12,12 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from callbacks.chains import chain_length, image_data, noise, require_chains, shows_mean, to_images
+from callbacks.chains import chain_length, check_length, image_data, noise, require_chains, shows_mean, to_images
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
 from ebmlab.evaluation import FrechetDistance, inception_extractor, load_or_train, require_inception
 from ebmlab.files import whole
+from ebmlab.ranks import seed_of_rank
 
 COLUMNS = ["stage", "step", "epoch", "name", "fid", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype"]
 
@@ -54,6 +55,7 @@ class FID(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        check_length(self, num_steps)
         if num_samples < 2 or batch_size < 1:
             raise UserError(
                 f"FID: num_samples is {num_samples} and batch_size {batch_size}; at least 2 and 1 are needed"
@@ -88,7 +90,7 @@ class FID(PeriodicEvaluation):
             self._metric, self._name = self._prepare(trainer, learner, data)
         metric = self._metric.to(_metric_device(learner))
         metric.reset()
-        torch.manual_seed(self.seed + trainer.global_rank)
+        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
         sizes = [min(self.batch_size, share - i) for i in range(0, share, self.batch_size)] or [0]
         bar = tqdm(sizes, desc=f"sampling for {self._name}", leave=False, delay=2, disable=not _shows_progress(trainer))

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from callbacks.chains import chain_length, noise, require_chains
+from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.graph_mmd import graph_data
 from callbacks.images import DPI, log_image
 from callbacks.periodic import PeriodicEvaluation
@@ -48,6 +48,7 @@ class GraphGrid(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        check_length(self, num_steps)
         if num_samples < 1:
             raise UserError(f"GraphGrid: num_samples is {num_samples}, but must be at least 1")
         self.num_samples = num_samples
@@ -90,7 +91,7 @@ def draw_graphs(sides: dict[str, Tensor]) -> Figure:
         axes.set(xlim=(0, columns), ylim=(rows, 0))
         axes.set_axis_off()
         figure.text((left + columns * CELL / 2) / width, 1 - GAP / 2 / height, title, ha="center", va="center")
-        for i, matrix in enumerate(matrices.numpy() != 0):
+        for i, matrix in enumerate((matrices != 0).numpy()):
             _draw(axes, matrix, i % columns, i // columns)
     return figure
 

@@ -9,10 +9,11 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from callbacks.chains import chain_length, noise, require_chains
+from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
 from ebmlab.evaluation import GraphMMD
+from ebmlab.ranks import seed_of_rank
 
 
 class GraphMMDEvaluation(PeriodicEvaluation):
@@ -40,6 +41,7 @@ class GraphMMDEvaluation(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        check_length(self, num_steps)
         if min(num_samples, batch_size) < 1:
             raise UserError(
                 f"GraphMMDEvaluation: num_samples is {num_samples} and batch_size {batch_size}; both must be at least 1"
@@ -64,7 +66,7 @@ class GraphMMDEvaluation(PeriodicEvaluation):
         metric = GraphMMD(data.num_nodes).to(device)
         real: Tensor = data.normalize(data.raw("test" if trainer.state.fn == TrainerFn.TESTING else "val"))
         metric.update(real[trainer.global_rank :: trainer.world_size].to(device), real=True)
-        torch.manual_seed(self.seed + trainer.global_rank)
+        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
         for i in range(0, max(share, 1), self.batch_size):
             x = noise(learner, min(self.batch_size, share - i))

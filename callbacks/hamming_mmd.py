@@ -9,11 +9,12 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from callbacks.chains import chain_length, noise, require_chains
+from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation import HammingMMD
+from ebmlab.ranks import seed_of_rank
 
 KERNELS = {"mmd/hamming": "linear", "mmd/exponential": "exponential"}
 SPLITS: dict[TrainerFn | None, str] = {
@@ -57,6 +58,7 @@ class HammingMMDEvaluation(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
+        check_length(self, num_steps)
         if num_samples < 2 or batch_size < 1:
             raise UserError(
                 f"HammingMMDEvaluation: num_samples is {num_samples} and batch_size {batch_size}; "
@@ -85,6 +87,12 @@ class HammingMMDEvaluation(PeriodicEvaluation):
                 f"HammingMMDEvaluation needs a datamodule with raw and normalize, got {given}: "
                 "use one of ebmlab's, or remove it"
             )
+        split = SPLITS[trainer.state.fn]  # type: ignore[index]
+        if (count := len(data.raw(split))) < 1 + self.unbiased:
+            raise UserError(
+                f"HammingMMDEvaluation compares sets of {1 + self.unbiased} or more states, but {type(data).__name__} "
+                f"has {count} in its {split} split: take more data"
+            )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data: Any = getattr(trainer, "datamodule", None)
@@ -101,7 +109,7 @@ class HammingMMDEvaluation(PeriodicEvaluation):
         raw: Tensor = data.raw(SPLITS[trainer.state.fn])
         chosen = torch.randperm(len(raw), generator=torch.Generator().manual_seed(self.seed))[:n]
         add(learner.to_event(data.normalize(raw[chosen[trainer.global_rank :: trainer.world_size]])), real=True)
-        torch.manual_seed(self.seed + trainer.global_rank)
+        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
         for i in range(0, max(share, 1), self.batch_size):
             x = noise(learner, min(self.batch_size, share - i))

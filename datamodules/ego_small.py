@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from datamodules import restricted_pickle
@@ -120,6 +121,8 @@ class EgoSmall(TensorDataModule):
         """The adjacency matrices `(k, k)` of the graphs in all splits, in their order."""
         if self.embedded:
             nx = _networkx()
+            if self.source == "auto":
+                rank_zero_info(f"EgoSmall: there is no {self.path}: the graphs are networkx's own social networks")
             networks = [getattr(nx, name)() for name in _EMBEDDED]
         else:
             networks = [self._citeseer()]

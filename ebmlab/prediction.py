@@ -47,6 +47,9 @@ def save_samples(
     """
     if num_samples < 1 or batch_size < 1:
         raise UserError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}")
+    target = Path(output) if output else folder / "samples"
+    if target.exists() and not target.is_dir():
+        raise UserError(f"output is {target}, which is a file: name a folder")
     denoise = isinstance(learner.energy, Bipartite) if denoise is None else denoise
     torch.manual_seed(seed)
     learner.eval()
@@ -55,7 +58,6 @@ def save_samples(
         x = learner.energy.random(min(batch_size, num_samples - start))
         parts.append(datamodule.denormalize(learner.draw(x, num_steps, denoise)).cpu())  # type: ignore[attr-defined]
     samples = torch.cat(parts)
-    target = Path(output) if output else folder / "samples"
     files = [target / "samples.pt"]
     with whole(files[0]) as path:
         torch.save(samples, path)

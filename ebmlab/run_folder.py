@@ -44,7 +44,7 @@ def new_run(experiment: str, name: str | None) -> Path:
     if rank is not None and name is None:
         raise UserError("give the run a --name: processes that torchrun or SLURM launches share a folder by it")
     folder = RUNS / experiment / (name or datetime.now().strftime("%Y-%m-%d_%H-%M-%S"))
-    if not rank and folder.exists() and any(path.name != CONFIG for path in folder.iterdir()):
+    if not rank and folder.exists() and any(path.name not in (CONFIG, "wandb") for path in folder.iterdir()):
         started = (folder / "checkpoints" / "last.ckpt").exists()
         mend = (
             "continue that run with --ckpt_path last" if started else "delete it (it ended before its first checkpoint)"

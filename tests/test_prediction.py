@@ -14,6 +14,7 @@ from PIL import Image
 from datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
 from ebmlab import pictures
 from ebmlab.energies import GRBM, MLP, RBM, RGCN, Ising
+from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise, RatioMatching
 from ebmlab.prediction import save_samples
 from ebmlab.samplers import Gibbs, GibbsLangevin
@@ -107,3 +108,15 @@ def test_no_picture_without_networkx_or_without_a_way_to_draw(tmp_path: Path, mo
 
     files = save_samples(learner, Plain(), tmp_path, 2, output=str(tmp_path / "plain"))  # type: ignore[arg-type]
     assert files == [tmp_path / "plain" / "samples.pt"]
+
+
+def test_no_samples_of_a_model_that_has_diverged_and_none_into_a_file(tmp_path: Path) -> None:
+    learner = RatioMatching(MLP(12, hidden=4), num_steps=5)
+    (tmp_path / "taken").touch()
+    with pytest.raises(UserError, match="taken, which is a file"):
+        save_samples(learner, GrayCode2D(num_bits=12), tmp_path, 3, output=str(tmp_path / "taken"))
+    with torch.no_grad():
+        learner.energy.W[0, 0] = float("nan")  # type: ignore[index, operator]
+    with pytest.raises(UserError, match="energies of 3 of 3 samples are not finite"):
+        save_samples(learner, GrayCode2D(num_bits=12), tmp_path, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.energies.base import Energy
 from ebmlab.noise import bernoulli
+
+Result = TypeVar("Result")
+
+
+def unrounded(method: Callable[[Any, Tensor], Result]) -> Callable[[Any, Tensor], Result]:
+    """A method of a tensor that goes without autocast: in half precision energies of -300 are whole numbers."""
+
+    @wraps(method)
+    def call(self: Any, x: Tensor) -> Result:
+        if not torch.is_autocast_enabled(x.device.type):
+            return method(self, x)
+        with torch.autocast(x.device.type, enabled=False):
+            return method(self, x)
+
+    return call
 
 
 class Bipartite(Energy):

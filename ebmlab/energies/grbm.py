@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Real
 from ebmlab.energies.average import AverageEnergy
 from ebmlab.energies.base import Evaluation
-from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.errors import UserError
 
 
@@ -51,10 +51,12 @@ class GRBM(Bipartite):
         """1 / sigma^2, `(V,)`."""
         return (-self.log_var).exp()
 
+    @unrounded
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Logits W'(v / sigma^2) + b of p(h_j = 1 | v) (Eq. 4), `(B, H)`."""
         return torch.addmm(self.b, v * self.precision, self.W)
 
+    @unrounded
     def visible_given_hidden(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """Mean W h + mu `(B, V)` and variance sigma^2 `(V,)` of the Gaussian p(v | h) (Eq. 3)."""
         return torch.addmm(self.mu, h, self.W.T), self.variance
@@ -63,6 +65,7 @@ class GRBM(Bipartite):
         """E(v, h) of Eq. 1, `(B,)`."""
         return self.visible_energy(v) - (h * self.hidden_given_visible(v)).sum(1)
 
+    @unrounded
     def visible_energy(self, v: Tensor) -> Tensor:
         """|(v - mu) / sigma|^2 / 2, the part of Eq. 1 and 5 without h, `(B,)`."""
         return 0.5 * ((v - self.mu).square() * self.precision).sum(1)

@@ -10,6 +10,7 @@ from torch import Tensor
 from ebmlab.domains import Spin
 from ebmlab.energies import graphs
 from ebmlab.energies.pairwise import Matrix, Pairwise
+from ebmlab.errors import UserError
 
 
 class Ising(Pairwise):
@@ -30,6 +31,8 @@ class Ising(Pairwise):
     @classmethod
     def learnable(cls, num_spins: int) -> Ising:
         """Couplings between all spins, and fields, to be learnt; all zero at first."""
+        if num_spins < 1:
+            raise UserError(f"Ising: num_spins is {num_spins}; it must be at least 1")
         return cls(torch.zeros(num_spins, num_spins), learn=True)
 
     @classmethod

@@ -99,20 +99,20 @@ class Pairwise(Energy):
 class _Symmetric(nn.Module):
     """The symmetric matrix with a zero diagonal that has this one's entries above the diagonal.
 
-    Where gradients are off, as in a chain, it is made once for each change of the parameter.
+    On a CPU without gradients, as in a chain, it is made once for each change of the entries: comparing them, which a
+    GPU would have to wait for, takes a tenth of the time.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._made: tuple[tuple[int, int, torch.dtype], Tensor] | None = None
+        self._kept: tuple[Tensor, Tensor] | None = None
 
     def forward(self, matrix: Tensor) -> Tensor:
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or matrix.device.type != "cpu":
             return self._make(matrix)
-        key = (matrix._version, matrix.data_ptr(), matrix.dtype)
-        if self._made is None or self._made[0] != key:
-            self._made = key, self._make(matrix)
-        return self._made[1]
+        if self._kept is None or self._kept[0].dtype != matrix.dtype or not torch.equal(self._kept[0], matrix):
+            self._kept = matrix.clone(), self._make(matrix)
+        return self._kept[1]
 
     @staticmethod
     def _make(matrix: Tensor) -> Tensor:

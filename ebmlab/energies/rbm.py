@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary
 from ebmlab.energies.average import AverageEnergy
 from ebmlab.energies.base import Evaluation
-from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.errors import UserError
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
@@ -49,17 +49,20 @@ class RBM(Bipartite):
             raise UserError(f"RBM: a mean of {mean.numel()} numbers given, but it has {self.b_v.numel()} visible units")
         self.b_v.copy_(mean.to(self.b_v).view_as(self.b_v).clamp(0.01, 0.99).logit())
 
+    @unrounded
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Logits W'v + b_h of p(h_j = 1 | v), `(B, H)`."""
         return torch.addmm(self.b_h, v, self.W)
 
+    @unrounded
     def visible_given_hidden(self, h: Tensor) -> Tensor:
         """Logits W h + b_v of p(v_i = 1 | h), `(B, V)`."""
         return torch.addmm(self.b_v, h, self.W.T)
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
-        return -(v @ self.b_v) - (h * self.hidden_given_visible(v)).sum(1)
+        return self.visible_energy(v) - (h * self.hidden_given_visible(v)).sum(1)
 
+    @unrounded
     def visible_energy(self, v: Tensor) -> Tensor:
         return -(v @ self.b_v)
 
@@ -125,4 +128,4 @@ class AveragePairs(AverageEnergy):
 
     def value(self) -> Tensor:
         r = self._rbm
-        return -((r.W * self._vh).sum() + r.b_v @ self._v + r.b_h @ self._h) / self._count
+        return -((r.W * self._vh).sum() + (r.b_v * self._v).sum() + (r.b_h * self._h).sum()) / self._count

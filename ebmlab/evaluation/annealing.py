@@ -98,7 +98,7 @@ def ais(
         num_replicates: independent repeats, all at once.
         progress: show a bar.
         saved: a file in which the chains are kept every minute, so that a call with the same arguments goes on from it;
-            deleted at the end.
+            its name is lengthened by a mark of these arguments, and it is deleted at the end.
 
     Raises:
         UserError: the sampler is not exact, or cannot serve the energy.
@@ -172,7 +172,7 @@ def _anneal(
     """Log-weights `(chains,)`, float64, relative to the law where the chains from x begin, and their last states."""
     sampler.check(path)
     log_w = torch.zeros(len(x), dtype=torch.float64, device="cpu" if x.device.type == "mps" else x.device)
-    store = SavedChains(saved, path, sampler, betas)
+    store = SavedChains(saved, path, sampler, betas, len(x))
     begin, x, log_w = store.load(x, log_w)
     steps = list(pairwise(betas))
     bar = tqdm(steps[begin:], "AIS", len(steps), initial=begin, disable=not progress, delay=2, leave=False)

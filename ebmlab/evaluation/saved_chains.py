@@ -19,15 +19,18 @@ class SavedChains:
     """A file with the chains of one annealing: their states, weights and random numbers, and whose they are.
 
     Args:
-        path: the file; None keeps nothing.
+        path: the file, whose name is lengthened by whose chains they are; None keeps nothing.
         energy: its parameters and buffers tell this annealing from others, as do the rest.
         sampler: moves the chains.
         betas: their inverse temperatures.
+        count: how many they are.
     """
 
-    def __init__(self, path: Path | None, energy: nn.Module, sampler: nn.Module, betas: list[float]) -> None:
-        self._path = path
-        self._key = "" if path is None else _fingerprint(energy, sampler, betas)
+    def __init__(
+        self, path: Path | None, energy: nn.Module, sampler: nn.Module, betas: list[float], count: int
+    ) -> None:
+        self._key = "" if path is None else _fingerprint(energy, sampler, betas, count)
+        self._path = None if path is None else path.with_stem(f"{path.stem}-{self._key[:8]}")
         self._saved_at = time.monotonic()
 
     def load(self, x: Tensor, log_w: Tensor) -> tuple[int, Tensor, Tensor]:
@@ -58,11 +61,11 @@ class SavedChains:
             self._path.unlink(missing_ok=True)
 
 
-def _fingerprint(energy: nn.Module, sampler: nn.Module, betas: list[float]) -> str:
+def _fingerprint(energy: nn.Module, sampler: nn.Module, betas: list[float], count: int) -> str:
     settings = [
         (type(m).__name__, {k: v for k, v in vars(m).items() if isinstance(v, PLAIN)}) for m in sampler.modules()
     ]
-    digest = hashlib.sha256(repr((settings, betas)).encode())
+    digest = hashlib.sha256(repr((settings, betas, count)).encode())
     for module in (energy, sampler):
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             digest.update(name.encode())

@@ -129,6 +129,10 @@ class Learner(pl.LightningModule):
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
+        if (period := getattr(scheduler, "T_max", 1)) < 1:
+            raise UserError(
+                f"lr_scheduler: T_max is {period}, but must be at least 1; where it is trainer.max_epochs, that must be"
+            )
         return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval}] if scheduler else []
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -145,11 +149,19 @@ class Learner(pl.LightningModule):
             x: first states, `(B, *event)`.
             num_steps: at least 1; default as the learner's.
             denoise: give E[v | h] in place of v (bipartite energies only).
+
+        Raises:
+            UserError: num_steps is below 1, or at the end of the chains energies are not finite.
         """
         if num_steps is not None and num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
         for state, _ in self.sampler.chain(self.energy, x, self.num_steps if num_steps is None else num_steps):
             yield self._mean_visible(state) if denoise else state.x
+        if bad := int((~self.energy(state.x).isfinite()).sum()):
+            raise UserError(
+                f"the energies of {bad} of {len(x)} samples are not finite, so they are none of the model's: training "
+                "has diverged, take an earlier checkpoint"
+            )
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_steps: int | None = None, denoise: bool = False) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -65,7 +66,7 @@ class UniformSubset(Estimator):
 class GradientGuided(Estimator):
     """RMwGGIS: neighbours drawn where a first-order expansion says that they weigh most (Liu et al. 2023, Alg. 1).
 
-    The proposal n(i) is proportional to f at the expanded difference (y_i - x_i) dE/dx_i, which is Eq. 10 for the
+    The proposal n(i) is proportional to f at the expanded difference (x_i - y_i) dE/dx_i, which is Eq. 10 for the
     exponential objective: softmax(2 (2x - 1) dE/dx) on bits. Draws are with replacement, as there; neither the
     proposal nor the weights are differentiated.
 
@@ -91,7 +92,7 @@ class GradientGuided(Estimator):
     def proposal(self, energy: Energy, x: Tensor, grad: Tensor) -> Tensor:
         """n(i), `(B, d)`, from x and dE/dx `(B, *event)`."""
         rise = _minus_flipped(energy, x).mul_(grad).flatten(1)
-        return self.objective.log(rise).softmax(1)
+        return self.objective.log(rise).softmax(1, dtype=torch.promote_types(rise.dtype, torch.float32))
 
 
 class EnergyDiscrepancy(Estimator):
@@ -110,8 +111,8 @@ class EnergyDiscrepancy(Estimator):
         self.num_samples = _check_samples(self, num_samples)
         if not 0 < flip_probability <= 0.5:
             raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")
-        if not stabilizer >= 0:
-            raise UserError(f"EnergyDiscrepancy: stabilizer is {stabilizer}; it must be 0 or positive")
+        if not 0 <= stabilizer < math.inf:
+            raise UserError(f"EnergyDiscrepancy: stabilizer is {stabilizer}; it must be 0 or a positive number")
         self.flip_probability = flip_probability
         self.stabilizer = stabilizer
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ebmlab.noise import bernoulli
+from ebmlab.noise import bernoulli, categorical
 
 SMALL, LARGE = 2**12, 2**20  # 2^14 entries and more take the numpy path in float32
 PATHS = [(torch.float32, SMALL), (torch.float32, LARGE), (torch.float64, SMALL), (torch.float64, LARGE)]
@@ -73,3 +73,19 @@ def test_odd_counts_and_layouts_match_their_own_logit(shape: tuple[int, ...]) ->
     assert torch.equal(bernoulli(logits), want)
     assert torch.equal(bernoulli(logits.T.contiguous().T if len(shape) == 2 else logits), want)
     assert torch.equal(logits, 100 * (2 * want - 1)), "the logits were changed in place"
+
+
+@pytest.mark.parametrize("p", [1e-4, 1e-3, 0.002])
+def test_rare_bits_keep_their_odds_in_half_precision(p: float) -> None:
+    torch.manual_seed(0)
+    logits = torch.full((2**20,), p, dtype=torch.float64).logit().bfloat16()
+    draws = bernoulli(logits)
+    assert draws.dtype == torch.bfloat16
+    expected = float(2**20 * torch.sigmoid(logits.double()[0]))
+    assert abs(draws.double().sum().item() - expected) < 5 * expected**0.5
+
+
+def test_choices_reach_every_index_in_half_precision() -> None:
+    torch.manual_seed(0)
+    draws = categorical(torch.full((20_000, 625), 1 / 625).log().bfloat16())
+    assert len(draws.unique()) == 625

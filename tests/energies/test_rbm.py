@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from helpers_grbm import FAIL, PASS, chi_square_p
 from helpers_mutants import mutant
 from torch import Tensor
 
-from ebmlab.energies import Energy
+from ebmlab.energies import GRBM, Bipartite, Energy
 from ebmlab.energies import rbm as module
 from ebmlab.energies.rbm import RBM
 from ebmlab.errors import UserError
@@ -203,3 +204,26 @@ def test_first_parameters() -> None:
     assert not rbm.b_v.any() and not rbm.b_h.any() and rbm.domain.event_shape == (100,)
     with pytest.raises(UserError, match="num_hidden 0; both must be at least 1"):
         RBM(3, 0)
+
+
+@pytest.mark.parametrize("make", [lambda: RBM(64, 50), lambda: GRBM(64, 50)], ids=["RBM", "GRBM"])
+def test_mixed_precision_changes_nothing(make: Callable[[], Bipartite]) -> None:
+    """Conditionals, energies and the statistics' gradient are those of float32."""
+    torch.manual_seed(0)
+    energy = make()
+    with torch.no_grad():
+        for p in energy.parameters():
+            p.normal_()
+    x, h = energy.domain.random(40), torch.rand(40, 50).round()
+
+    def everything() -> list[Tensor]:
+        average = energy.average()
+        average.add(x, h)
+        value = average.value()
+        found = [energy.joint_energy(x, h), energy(x), *energy.value_and_grad(x), energy.mean_visible(h)]
+        return [*found, value, *torch.autograd.grad(value, list(energy.parameters()))]
+
+    plain = everything()
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = everything()
+    assert all(torch.equal(a, b) for a, b in zip(plain, mixed, strict=True))
