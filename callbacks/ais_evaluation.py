@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 from torch import Tensor
 
@@ -142,6 +144,7 @@ class AISEvaluation(PeriodicEvaluation):
             self.num_replicates,
             progress=shows,
             saved=Path(trainer.default_root_dir, name),
+            check=partial(_stop_if_told, trainer),
         )
         metrics = _metrics(result, mean_energy)
         if self.reverse:
@@ -166,6 +169,12 @@ class AISEvaluation(PeriodicEvaluation):
             return reference(learner.energy.domain)
         mean = learner.to_event(data.normalize(data.raw("train"))).mean(0)
         return Bernoulli(mean.to(learner.device))
+
+
+def _stop_if_told(trainer: pl.Trainer) -> None:
+    """On SIGTERM Lightning leaves a flag, which it reads between batches."""
+    if trainer.received_sigterm:
+        raise SIGTERMException
 
 
 def _mean_energy(learner: Any, x: Tensor, batch_size: int = 1000) -> float:

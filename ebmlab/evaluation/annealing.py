@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -81,6 +82,7 @@ def ais(
     num_replicates: int = 1,
     progress: bool = False,
     saved: Path | None = None,
+    check: Callable[[], None] | None = None,
 ) -> AISResult:
     """Estimates log Z by chains that walk from a base law to the energy's, one step at each temperature.
 
@@ -99,6 +101,7 @@ def ais(
         progress: show a bar.
         saved: a file in which the chains are kept every minute, so that a call with the same arguments goes on from it;
             its name is lengthened by a mark of these arguments, and it is deleted at the end.
+        check: called before each temperature; what it raises ends the call.
 
     Raises:
         UserError: the sampler is not exact, or cannot serve the energy.
@@ -110,7 +113,7 @@ def ais(
     share = total // world + (rank < total % world)
     betas = inverse_temperatures(schedule, num_temperatures)
     path = bridge(base, energy)
-    log_w, x = _anneal(path, sampler, base.draw(share).to(_dtype(energy)), betas, progress, saved)
+    log_w, x = _anneal(path, sampler, base.draw(share).to(_dtype(energy)), betas, progress, saved, check)
     log_w = _gather(log_w, total) + path.log_z
     return AISResult(log_w.view(num_replicates, num_chains), x)
 
@@ -149,7 +152,7 @@ def reverse_ais(
     base = (reference(energy.domain) if base is None else base).to(x.device)
     betas = inverse_temperatures(schedule, num_temperatures)[::-1]
     path = bridge(base, energy, 1.0)
-    log_w, x = _anneal(path, sampler, x, betas, progress, None)
+    log_w, x = _anneal(path, sampler, x, betas, progress)
     return AISResult((_gather(log_w, total) - path.log_z).view(1, -1), x, reverse=True)
 
 
@@ -167,7 +170,13 @@ def inverse_temperatures(schedule: Schedule, num_temperatures: int) -> list[floa
 
 @torch.no_grad()
 def _anneal(
-    path: Bridge, sampler: Sampler, x: Tensor, betas: list[float], progress: bool, saved: Path | None
+    path: Bridge,
+    sampler: Sampler,
+    x: Tensor,
+    betas: list[float],
+    progress: bool,
+    saved: Path | None = None,
+    check: Callable[[], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-weights `(chains,)`, float64, relative to the law where the chains from x begin, and their last states."""
     sampler.check(path)
@@ -177,6 +186,8 @@ def _anneal(
     steps = list(pairwise(betas))
     bar = tqdm(steps[begin:], "AIS", len(steps), initial=begin, disable=not progress, delay=2, leave=False)
     for k, (old, new) in enumerate(bar, start=begin):
+        if check is not None:
+            check()
         path.beta = old
         log_w += path.increment(x, new).to(log_w)
         path.beta = new

@@ -11,6 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
 from callbacks import AISEvaluation
@@ -140,3 +141,19 @@ def test_what_cannot_be_evaluated_is_refused(setup) -> None:
     loader = torch.utils.data.DataLoader(torch.zeros(4, 64))
     with pytest.raises(UserError, match="needs a datamodule"):
         validate(quick(), learner(), dataloaders=loader)
+
+
+def test_sigterm_stops_it(setup, monkeypatch) -> None:
+    """And not hours later."""
+    model, trainer = setup([quick()], learner=learner())
+    monkeypatch.setattr(pl.Trainer, "received_sigterm", True)
+    monkeypatch.setattr(BlockGibbs, "step", lambda *_: pytest.fail("a step was taken"))
+    with pytest.raises(SIGTERMException):
+        trainer.test(model, datamodule=Digits(binarize=True), verbose=False)
+
+
+def test_double_precision(setup) -> None:
+    model, trainer = setup([quick(num_temperatures=3)], learner=learner(), precision="64-true")
+    trainer.test(model, datamodule=Digits(binarize=True), verbose=False)
+    assert model.energy.W.dtype == torch.float64
+    assert math.isfinite(float(trainer.callback_metrics["ais/log_likelihood"]))

@@ -54,6 +54,11 @@ def states(model: Learner, data: TensorDataModule, split: str, n: int, seed: int
     return model.draw(model.energy.domain.random(n)), real
 
 
+def test_one_state_is_no_sample(setup):
+    model, trainer = setup([HammingMMDEvaluation()], learner=learner())
+    one_line(lambda: trainer.validate(model, datamodule=points(num_samples=10, batch_size=1)), "has 1 in its val split")
+
+
 @pytest.mark.parametrize("unbiased", [True, False])
 @pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "val"), ("test", "test")])
 def test_mmd_of_each_stages_split(setup, stage, split, unbiased):

@@ -285,6 +285,8 @@ def test_l1_shrinks_weights_not_biases() -> None:
         (lambda: EnergyDiscrepancy(0), "EnergyDiscrepancy: num_samples is 0"),
         (lambda: EnergyDiscrepancy(4, 0.7), "flip_probability is 0.7"),
         (lambda: EnergyDiscrepancy(4, 0.1, -1.0), "stabilizer is -1.0"),
+        (lambda: EnergyDiscrepancy(4, 0.1, float("inf")), "stabilizer is inf"),
+        (lambda: Ising.learnable(-1), "num_spins is -1"),
     ],
 )
 def test_wrong_use(make: Callable[[], object], message: str) -> None:
