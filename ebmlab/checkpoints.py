@@ -23,9 +23,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises half a dozen types here
-        reason = str(error).split("\n")[0][:120]
+        first = (str(error).splitlines() or [""])[0].split(". ")[0][:120]
         raise UserError(
-            f"{path} cannot be read as a checkpoint ({reason}): it is damaged; use another file of that run"
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {first}): it is none, or damaged; use "
+            "another file of that run"
         ) from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         raise UserError(f"{path} is not a Lightning checkpoint: it has no state_dict")
