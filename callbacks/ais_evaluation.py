@@ -114,9 +114,10 @@ class AISEvaluation(PeriodicEvaluation):
             sampler.check(bridge(reference(learner.energy.domain), learner.energy))
         except UserError as error:
             raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
+        if not self.reverse:
+            return
         try:
-            if self.reverse:
-                check_enumerable(learner.energy)
+            check_enumerable(learner.energy)
         except UserError as error:
             raise UserError(f"AISEvaluation: reverse needs exact samples: {error}; set reverse to false") from error
 

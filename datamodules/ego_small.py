@@ -92,6 +92,11 @@ class EgoSmall(TensorDataModule):
         """Whether the graphs are networkx's own."""
         return self.source == "embedded" or (self.source == "auto" and not self.path.is_file())
 
+    def prepare_data(self) -> None:
+        """Says, once a run, that `auto` had to take networkx's graphs."""
+        if self.embedded and self.source == "auto":
+            rank_zero_info(f"EgoSmall: there is no {self.path}: the graphs are networkx's own social networks")
+
     def load(self, split: str) -> tuple[Tensor, None]:
         """Upper triangles `(N, max_nodes * (max_nodes - 1) / 2)`, uint8; a pure function of source, seed and split."""
         chosen = self._choose()
@@ -121,8 +126,6 @@ class EgoSmall(TensorDataModule):
         """The adjacency matrices `(k, k)` of the graphs in all splits, in their order."""
         if self.embedded:
             nx = _networkx()
-            if self.source == "auto":
-                rank_zero_info(f"EgoSmall: there is no {self.path}: the graphs are networkx's own social networks")
             networks = [getattr(nx, name)() for name in _EMBEDDED]
         else:
             networks = [self._citeseer()]

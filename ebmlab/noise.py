@@ -15,7 +15,7 @@ def bernoulli(logits: Tensor) -> Tensor:
     All randomness comes from the global torch generator. Large float32 tensors on CPU, where torch draws uniforms one
     at a time, take 24 random bits an entry from numpy's SFC64, itself seeded by that generator.
     """
-    p = _wide(torch.sigmoid(logits))
+    p = wide(torch.sigmoid(logits))
     if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
         return torch.rand_like(p).lt_(p).to(logits.dtype)
     seed = int(torch.randint(2**62, ()))
@@ -29,11 +29,11 @@ def categorical(log_probs: Tensor) -> Tensor:
 
     One uniform number a draw, by inversion of the distribution function.
     """
-    cdf = _wide(log_probs).exp().cumsum(-1)
+    cdf = wide(log_probs).exp().cumsum(-1)
     level = torch.rand_like(cdf[..., :1]) * cdf[..., -1:]
     return (cdf <= level).sum(-1).clamp(max=log_probs.shape[-1] - 1)
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
     """At least float32: of uniform numbers in half precision there are so few that rare events have other odds."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -159,8 +159,8 @@ class Learner(pl.LightningModule):
             yield self._mean_visible(state) if denoise else state.x
         if bad := int((~self.energy(state.x).isfinite()).sum()):
             raise UserError(
-                f"the energies of {bad} of {len(x)} samples are not finite, so they are none of the model's: training "
-                "has diverged, take an earlier checkpoint"
+                f"the energies of {bad} of {len(x)} samples are not finite, so they are none of the model's: take an "
+                "earlier checkpoint where training has diverged, smaller steps where the sampler has"
             )
 
     @torch.no_grad()

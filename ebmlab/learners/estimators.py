@@ -13,6 +13,7 @@ from ebmlab.energies import Energy
 from ebmlab.energies.accumulated import Accumulated
 from ebmlab.errors import UserError
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
+from ebmlab.noise import wide
 
 ROWS = 2**12  # neighbours whose graph is kept at a time
 
@@ -92,7 +93,7 @@ class GradientGuided(Estimator):
     def proposal(self, energy: Energy, x: Tensor, grad: Tensor) -> Tensor:
         """n(i), `(B, d)`, from x and dE/dx `(B, *event)`."""
         rise = _minus_flipped(energy, x).mul_(grad).flatten(1)
-        return self.objective.log(rise).softmax(1, dtype=torch.promote_types(rise.dtype, torch.float32))
+        return wide(self.objective.log(rise)).softmax(1)
 
 
 class EnergyDiscrepancy(Estimator):

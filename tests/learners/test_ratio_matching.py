@@ -303,3 +303,10 @@ def test_draws_follow_the_proposal_and_never_hit_a_zero() -> None:
     energy = make_mlp()
     nn.init.constant_(energy.b, float("nan"))
     assert GradientGuided(3).loss(energy, states(4)).isnan()
+
+
+def test_every_neighbour_is_drawn_in_half_precision() -> None:
+    torch.manual_seed(0)
+    x = torch.zeros(64, 625, dtype=torch.bfloat16)
+    proposal = GradientGuided().proposal(MLP(625, hidden=2).bfloat16(), x, torch.zeros_like(x))
+    assert len(estimators._draw(proposal, 1000).unique()) == 625
