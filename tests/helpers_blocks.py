@@ -87,7 +87,7 @@ def block_matrix(sampler: Sampler, energy: Energy, at: int = 0) -> Tensor:
     rows = torch.arange(len(exact.states))
     matrix = torch.zeros(len(rows), len(rows), dtype=torch.float64)
     state = sampler.init(energy, exact.states)
-    state.num_steps = at
+    state.step = at
     if isinstance(state, gibbs.GibbsState):
         state.first = 0
     with ExitStack() as patches:

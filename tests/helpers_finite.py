@@ -98,13 +98,13 @@ def transition_matrix(sampler: MetropolisSampler, energy: Energy, at: Any = None
     Args:
         sampler: a sampler with a density.
         energy: the target.
-        at: which step of a schedule: `num_steps` of the state.
+        at: which step of a schedule: `step` of the state.
     """
     exact = Exact(energy)
     n = len(exact.states)
     matrix = torch.zeros(n, n, dtype=torch.float64)
     state = sampler.init(energy, exact.states)
-    state.num_steps = at or 0
+    state.step = at or 0
     for j in range(n):
         y = exact.states[j : j + 1].expand_as(exact.states).clone()
         with torch.no_grad():

@@ -1,10 +1,9 @@
 """What p(x) = exp(-E(x)) / Z is."""
 
-from ebmlab.energies.base import Energy, Evaluation
-from ebmlab.energies.bases import Base, Bernoulli, StandardNormal, Uniform, reference
 from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows, TabularSource
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.bridge import BipartiteBridge, Bridge, bridge
+from ebmlab.energies.energy import Energy, Evaluation
 from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.ising import Ising
 from ebmlab.energies.lattice_gaussian import LatticeGaussian
@@ -15,9 +14,10 @@ from ebmlab.energies.mode_grid import ModeGrid
 from ebmlab.energies.potts import Potts
 from ebmlab.energies.quartic_mixture import QuarticMixture
 from ebmlab.energies.rbm import RBM
+from ebmlab.energies.reference import Base, Bernoulli, StandardNormal, Uniform, reference
 from ebmlab.energies.resnet import ResNet
 from ebmlab.energies.rgcn import RGCN
-from ebmlab.energies.tempered import TemperedBipartite, TemperedEnergy, tempered
+from ebmlab.energies.tempering import TemperedBipartite, TemperedEnergy, tempered
 
 __all__ = [
     "GRBM",

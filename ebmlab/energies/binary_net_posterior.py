@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Spin
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 _CHUNK = 2**24  # hidden units computed at once, over chains and rows: 64 MiB in float32

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.noise import bernoulli
 
 Result = TypeVar("Result")

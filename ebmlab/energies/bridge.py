@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ebmlab.energies.base import Energy
-from ebmlab.energies.bases import Base, Bernoulli
 from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.energy import Energy
+from ebmlab.energies.reference import Base, Bernoulli
 from ebmlab.errors import UserError
 
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.average import AverageEnergy
-from ebmlab.energies.base import Evaluation
 from ebmlab.energies.bipartite import Bipartite, unrounded
+from ebmlab.energies.energy import Evaluation
 from ebmlab.errors import UserError
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Categorical
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 MASK = "[MASK]"

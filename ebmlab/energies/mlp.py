@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from ebmlab.domains import Binary
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 CHUNK_BYTES = 64 * 2**20  # of first-layer pre-activations that `flip_differences` holds at a time

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 from torch.nn.utils.parametrize import register_parametrization
 
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.energies.graphs import colour
 from ebmlab.errors import UserError
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Ordinal
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 HEIGHT = 2.0  # of the barrier between the two wells of an axis

@@ -8,8 +8,8 @@ from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
 from ebmlab.energies.average import AverageEnergy
-from ebmlab.energies.base import Evaluation
 from ebmlab.energies.bipartite import Bipartite, unrounded
+from ebmlab.energies.energy import Evaluation
 from ebmlab.errors import UserError
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes

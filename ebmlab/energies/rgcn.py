@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from ebmlab.domains import Binary
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.energies.graphs import adjacency
 from ebmlab.errors import UserError
 

@@ -191,7 +191,7 @@ def _anneal(
         path.beta = old
         log_w += path.increment(x, new).to(log_w)
         path.beta = new
-        state = replace(sampler.init(path, x, len(steps)), num_steps=k)
+        state = replace(sampler.init(path, x, len(steps)), step=k)
         path.settle(state.x)
         x = sampler.step(path, state)[0].x
         path.settle(x)

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Finite, Real
-from ebmlab.energies.base import Energy
 from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 MAX_TERMS = 2**26

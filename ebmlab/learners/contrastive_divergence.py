@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.learners.base import Interval, Learner, non_negative
 from ebmlab.learners.chains import Chains, FromNoise
+from ebmlab.learners.learner import Interval, Learner, non_negative
 from ebmlab.noise import bernoulli
 from ebmlab.samplers import Info, Sampler, State
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.learners.base import Interval, Learner
 from ebmlab.learners.estimators import Estimator, GradientGuided
+from ebmlab.learners.learner import Interval, Learner
 from ebmlab.samplers import Gibbs, Sampler
 
 ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)

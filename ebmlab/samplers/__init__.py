@@ -2,7 +2,6 @@
 
 from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.any_scale import AnyScale
-from ebmlab.samplers.base import EnergyState, GradientState, Info, Sampler, State
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
 from ebmlab.samplers.discrete_langevin import DMALA, DULA
@@ -18,6 +17,7 @@ from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.persistent_acs import PersistentACS
 from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
+from ebmlab.samplers.sampler import EnergyState, GradientState, Info, Sampler, State
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
 from ebmlab.samplers.tempered import Tempered
 

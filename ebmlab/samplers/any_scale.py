@@ -12,9 +12,9 @@ from torch import Tensor
 from ebmlab.domains import Categorical, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Info
 from ebmlab.samplers.discrete_langevin import DMALA, GuidedState
 from ebmlab.samplers.factorised import Factorised, factorised
+from ebmlab.samplers.sampler import Info
 
 Variant = Literal["first", "shift", "max", "trace", "diagonal"]
 VARIANTS = ("first", "shift", "max", "trace", "diagonal")
@@ -115,7 +115,7 @@ class AnyScale(DMALA):
             )
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> AnyScaleState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> AnyScaleState:
         value, grad = energy.value_and_grad(x)
         return AnyScaleState(x=x, energy=value, grad=grad)
 
@@ -123,7 +123,7 @@ class AnyScale(DMALA):
         """q(. | x, u) at the state."""
         if self.curvature is None:
             return super().proposal(energy, state)
-        sigma, alpha = self.settings(state.num_steps)
+        sigma, alpha = self.settings(state.step)
         assert isinstance(energy.domain, Finite)
         drift = -alpha * state.grad
         if self.root is None or self.diagonal is None:

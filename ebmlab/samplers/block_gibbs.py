@@ -8,7 +8,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.noise import bernoulli
-from ebmlab.samplers.base import Info, Sampler, State, require_bipartite
+from ebmlab.samplers.sampler import Info, Sampler, State, require_bipartite
 
 
 class BlockGibbs(Sampler):
@@ -27,14 +27,14 @@ class BlockGibbs(Sampler):
         require_bipartite(self, energy)
 
     @torch.no_grad()
-    def init(self, energy: Bipartite, x: Tensor, num_steps: int | None = None) -> State:  # type: ignore[override]
+    def init(self, energy: Bipartite, x: Tensor, horizon: int | None = None) -> State:  # type: ignore[override]
         return self._state(energy, x, 0)
 
     @torch.no_grad()
     def step(self, energy: Bipartite, state: State) -> tuple[State, Info]:  # type: ignore[override]
         assert state.hidden is not None
         x = energy.sample_visible(state.hidden)
-        new = self._state(energy, x, state.num_steps + 1)
+        new = self._state(energy, x, state.step + 1)
         assert new.logits is not None
         acceptance = x.new_ones(len(x)).masked_fill_(new.logits.sum(1).isnan(), torch.nan)
         return new, Info(acceptance, energy.domain.hops(x, state.x))
@@ -42,4 +42,4 @@ class BlockGibbs(Sampler):
     @staticmethod
     def _state(energy: Bipartite, x: Tensor, k: int) -> State:
         logits = energy.hidden_given_visible(x)
-        return State(x=x, num_steps=k, logits=logits, hidden=bernoulli(logits))
+        return State(x=x, step=k, logits=logits, hidden=bernoulli(logits))

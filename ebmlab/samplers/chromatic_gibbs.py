@@ -11,8 +11,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Info, Sampler, State
 from ebmlab.samplers.blocks import draw
+from ebmlab.samplers.sampler import Info, Sampler, State
 
 
 class Coloured(Protocol):
@@ -52,7 +52,7 @@ class ChromaticGibbs(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
         return State(x=x)
 
     @torch.no_grad()
@@ -68,4 +68,4 @@ class ChromaticGibbs(Sampler):
             flat.index_copy_(1, sites, domain.from_index(draw(-logits)).to(x.dtype))
         x = torch.where(broken.view(-1, *[1] * (x.dim() - 1)), state.x, x)
         acceptance = x.new_ones(len(x)).masked_fill(broken, torch.nan)  # as in `Gibbs`: no law to draw from, x stays
-        return replace(state, x=x, num_steps=state.num_steps + 1), Info(acceptance, domain.hops(x, state.x))
+        return replace(state, x=x, step=state.step + 1), Info(acceptance, domain.hops(x, state.x))

@@ -11,9 +11,9 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import GradientState, Info, Sampler
 from ebmlab.samplers.factorised import Factorised, factorised
 from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.sampler import GradientState, Info, Sampler
 
 
 @dataclass(kw_only=True)
@@ -90,13 +90,13 @@ class DiscreteLangevin(Sampler):
         return self.step_size, self.balance
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> GuidedState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> GuidedState:
         value, grad = energy.value_and_grad(x)
         return GuidedState(x=x, energy=value, grad=grad)
 
     def proposal(self, energy: Energy, state: GuidedState) -> Factorised:
         """q(. | x) at the state."""
-        alpha, beta = self.settings(state.num_steps)
+        alpha, beta = self.settings(state.step)
         stiffness = 1 / alpha if self.precondition is None else 1 / (alpha * self.precondition.to(state.x))
         assert isinstance(energy.domain, Finite)
         return factorised(energy.domain, state.x, -beta * state.grad, stiffness, self.window)
@@ -129,7 +129,7 @@ class DULA(DiscreteLangevin):
             new = replace(state, x=x, energy=torch.full_like(state.energy, torch.nan))
         else:
             new = self.arrive(energy, state, x)
-        new = replace(new, num_steps=state.num_steps + 1)
+        new = replace(new, step=state.step + 1)
         return new, Info(acceptance, energy.domain.hops(x, state.x))
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
-from ebmlab.samplers.base import Info, Sampler, State
 from ebmlab.samplers.relaxed_mala import check_relaxation, harden, lift, soften
+from ebmlab.samplers.sampler import Info, Sampler, State
 
 
 @dataclass(kw_only=True)
@@ -61,7 +61,7 @@ class DiscreteSVGD(Sampler):
         return False
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> ParticleState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> ParticleState:
         return ParticleState(x=x, z=lift(x))
 
     @torch.no_grad()
@@ -73,7 +73,7 @@ class DiscreteSVGD(Sampler):
         move = stein_direction(state.z.flatten(1), score.flatten(1), weights).view_as(state.z)
         z = state.z + (self.step_size * move).clamp(-1, 1)
         x = harden(energy.domain, z)
-        new = replace(state, x=x, z=z, num_steps=state.num_steps + 1)
+        new = replace(state, x=x, z=z, step=state.step + 1)
         acceptance = x.new_ones(len(x)).masked_fill_(z.flatten(1).sum(1).isnan(), torch.nan)
         return new, Info(acceptance, energy.domain.hops(x, state.x), 2.0)
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Info, Sampler, State
 from ebmlab.samplers.blocks import MAX_SETTINGS, ball, random_block, redraw
+from ebmlab.samplers.sampler import Info, Sampler, State
 
 
 @dataclass(kw_only=True)
@@ -65,7 +65,7 @@ class Gibbs(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> GibbsState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> GibbsState:
         assert isinstance(energy.domain, Finite)
         return GibbsState(x=x, first=int(torch.randint(self._num_blocks(energy.domain), ())))
 
@@ -76,7 +76,7 @@ class Gibbs(Sampler):
         block = self._block(domain, state)
         width = block.shape[1]
         y, info = redraw(energy, x, block, ball(domain.num_values, width, width, x.device))
-        return replace(state, x=y, num_steps=state.num_steps + 1), info
+        return replace(state, x=y, step=state.step + 1), info
 
     def _num_blocks(self, domain: Finite) -> int:
         return -(-domain.size // min(self.block_size, domain.size))
@@ -86,6 +86,6 @@ class Gibbs(Sampler):
         size, width = domain.size, min(self.block_size, domain.size)
         if self.scan == "random":
             return random_block(domain, state.x, width)
-        first = (state.first + state.num_steps) % self._num_blocks(domain) * width
+        first = (state.first + state.step) % self._num_blocks(domain) * width
         coordinates = torch.arange(first, min(first + width, size), device=state.x.device)
         return coordinates.expand(len(state.x), -1)

@@ -12,8 +12,8 @@ from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
-from ebmlab.samplers.base import Info, Sampler, State, check_settings, require_bipartite
 from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.sampler import Info, Sampler, State, check_settings, require_bipartite
 from ebmlab.samplers.schedules import cosine_factors
 
 
@@ -100,7 +100,7 @@ class GibbsLangevin(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: GRBM, x: Tensor, num_steps: int | None = None) -> GibbsLangevinState:  # type: ignore[override]
+    def init(self, energy: GRBM, x: Tensor, horizon: int | None = None) -> GibbsLangevinState:  # type: ignore[override]
         variance = energy.variance
         factors = cosine_factors(self.inner_steps).to(variance)
         law = inner_law(self.step_size * variance.mean() * factors, variance, self.temperature)
@@ -110,7 +110,7 @@ class GibbsLangevin(Sampler):
     def step(self, energy: GRBM, state: GibbsLangevinState) -> tuple[GibbsLangevinState, Info]:  # type: ignore[override]
         noise = torch.randn_like(state.x)
         x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
-        new = self._state(energy, x, state.num_steps + 1, state.law)
+        new = self._state(energy, x, state.step + 1, state.law)
         probability = x.new_ones(len(x))
         if state.energy is not None and new.energy is not None:
             # p(v, h) q(h | v)^-1 is p(v) up to a constant, so that Eq. 12 needs marginal energies only
@@ -126,9 +126,7 @@ class GibbsLangevin(Sampler):
         mean, _ = energy.visible_given_hidden(hidden)
         adjusted = self.adjust_from is not None and k >= self.adjust_from
         marginal = energy.marginal_energy(x, logits, self.temperature) if adjusted else None
-        return GibbsLangevinState(
-            x=x, num_steps=k, logits=logits, hidden=hidden, mean=mean.to(x), law=law, energy=marginal
-        )
+        return GibbsLangevinState(x=x, step=k, logits=logits, hidden=hidden, mean=mean.to(x), law=law, energy=marginal)
 
     @staticmethod
     def _log_density(x: Tensor, start: GibbsLangevinState) -> Tensor:

@@ -10,8 +10,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Info, Sampler, State
 from ebmlab.samplers.blocks import MAX_SETTINGS, ball, ball_size, random_block, redraw, uniform_index
+from ebmlab.samplers.sampler import Info, Sampler, State
 
 
 class HammingBall(Sampler):
@@ -53,7 +53,7 @@ class HammingBall(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
         return State(x=x)
 
     @torch.no_grad()
@@ -64,4 +64,4 @@ class HammingBall(Sampler):
         shifts = ball(domain.num_values, block.shape[1], self.radius, x.device)
         u = shifts[uniform_index(x.new_empty(len(x)), len(shifts))]  # as its shift from x_block
         y, info = redraw(energy, x, block, shifts, away=u)
-        return replace(state, x=y, num_steps=state.num_steps + 1), info
+        return replace(state, x=y, step=state.step + 1), info

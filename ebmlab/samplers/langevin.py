@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
-from ebmlab.samplers.base import GradientState, Info, Sampler, check_settings
 from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.sampler import GradientState, Info, Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule
 
 
@@ -58,22 +58,22 @@ class Langevin(Sampler):
     def exact(self) -> bool:
         return self.adjust_from == 0 and self.temperature == 1.0
 
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> LangevinState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> LangevinState:
         at = energy.evaluate(x)
         step_size = (self.step_size * energy.step_unit()).detach()
         return LangevinState(
-            x=x, energy=at.energy, grad=at.grad, logits=at.logits, step_size=step_size, horizon=num_steps
+            x=x, energy=at.energy, grad=at.grad, logits=at.logits, step_size=step_size, horizon=horizon
         )
 
     @torch.no_grad()
     def step(self, energy: Energy, state: LangevinState) -> tuple[LangevinState, Info]:
-        alpha = state.step_size * self.schedule.factor(state.num_steps, state.horizon)
+        alpha = state.step_size * self.schedule.factor(state.step, state.horizon)
         noise = torch.randn_like(state.x)
         x = state.x - alpha * state.grad + (2 * alpha * self.temperature).sqrt() * noise
         at = energy.evaluate(x)
-        new = replace(state, x=x, num_steps=state.num_steps + 1, energy=at.energy, grad=at.grad, logits=at.logits)
+        new = replace(state, x=x, step=state.step + 1, energy=at.energy, grad=at.grad, logits=at.logits)
         probability = x.new_ones(len(x))
-        if self.adjust_from is not None and state.num_steps >= self.adjust_from:
+        if self.adjust_from is not None and state.step >= self.adjust_from:
             back = (state.x - x + alpha * at.grad).square().flatten(1).sum(1) / (4 * alpha * self.temperature)
             forth = noise.square().flatten(1).sum(1) / 2
             log_ratio = (state.energy - at.energy) / self.temperature - back + forth

@@ -14,9 +14,9 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import categorical
-from ebmlab.samplers.base import EnergyState, Info
 from ebmlab.samplers.blocks import change_differences, place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.sampler import EnergyState, Info
 
 LOG_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {  # log g as a function of log t; each has g(t) = t g(1 / t)
     "sqrt": lambda log_t: log_t / 2,
@@ -59,7 +59,7 @@ class LocallyBalanced(MetropolisSampler):
         self.weight = weight
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> LocalState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> LocalState:
         return LocalState(x=x, energy=energy(x), log_probs=self._log_probs(energy, x))
 
     def propose(self, energy: Energy, state: LocalState) -> tuple[Tensor, Tensor]:

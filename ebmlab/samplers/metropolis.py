@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.samplers.base import EnergyState, Info, Sampler
+from ebmlab.samplers.sampler import EnergyState, Info, Sampler
 
 
 def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,5 +54,5 @@ class MetropolisSampler(Sampler):
         back = self.log_proposal(energy, new, state.x)
         accepted, probability = metropolis(state.energy - new.energy + back - forth)
         after = new.where(accepted, state)
-        after = replace(after, num_steps=state.num_steps + 1)
+        after = replace(after, step=state.step + 1)
         return after, Info(probability, energy.domain.hops(after.x, state.x))

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
-from ebmlab.samplers.base import GradientState, Info, Sampler
 from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.sampler import GradientState, Info, Sampler
 
 
 class Path(NamedTuple):
@@ -85,16 +85,16 @@ class PathSampler(Sampler):
         raise NotImplementedError
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> GradientState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> GradientState:
         value, grad = energy.value_and_grad(x)
         return GradientState(x=x, energy=value, grad=grad)
 
     @torch.no_grad()
     def step(self, energy: Energy, state: GradientState) -> tuple[GradientState, Info]:
-        domain, x, k = energy.domain, state.x, state.num_steps + 1
+        domain, x, k = energy.domain, state.x, state.step + 1
         assert isinstance(domain, Finite)
         if domain.num_values == 1:  # no move exists
-            return replace(state, num_steps=k), Info(x.new_ones(len(x)), x.new_zeros(len(x)), 0.0)
+            return replace(state, step=k), Info(x.new_ones(len(x)), x.new_zeros(len(x)), 0.0)
         at_x = log_moves(domain, x, state.grad)
         path = self.draw(at_x)
         index, reverse = self.follow(domain.to_index(x).flatten(1), path)
@@ -103,5 +103,5 @@ class PathSampler(Sampler):
         at_y = log_moves(domain, y, grad_y)
         forth, back = self.log_path(at_x, path), self.log_path(at_y, reverse)
         accepted, probability = metropolis(state.energy - energy_y + back - forth)
-        new = GradientState(x=y, energy=energy_y, grad=grad_y, num_steps=k).where(accepted, state)
+        new = GradientState(x=y, energy=energy_y, grad=grad_y, step=k).where(accepted, state)
         return new, Info(probability, domain.hops(new.x, x))

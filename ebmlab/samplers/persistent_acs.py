@@ -8,9 +8,9 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.acs import ACS
-from ebmlab.samplers.base import Sampler
 from ebmlab.samplers.discrete_langevin import DMALA, DULA
-from ebmlab.samplers.tuners.acs import ACSTuner
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.tuners.acs_search import ACSTuner
 
 
 class PersistentACS(DMALA):

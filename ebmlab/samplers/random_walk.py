@@ -11,9 +11,9 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import EnergyState
 from ebmlab.samplers.blocks import place, random_block, uniform_index, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.sampler import EnergyState
 
 
 class RandomWalk(MetropolisSampler):
@@ -55,7 +55,7 @@ class RandomWalk(MetropolisSampler):
             raise UserError(f"RandomWalk: a window needs an Ordinal domain, but {type(energy).__name__} is on {domain}")
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> EnergyState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> EnergyState:
         return EnergyState(x=x, energy=energy(x))
 
     def propose(self, energy: Energy, state: EnergyState) -> tuple[Tensor, Tensor]:

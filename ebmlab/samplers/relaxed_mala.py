@@ -10,8 +10,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import EnergyState, Info, Sampler
 from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.sampler import EnergyState, Info, Sampler
 
 
 def lift(x: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class RelaxedMALA(Sampler):
         return True
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> RelaxedState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> RelaxedState:
         z = lift(x)
         return RelaxedState(x=x, energy=energy(x), z=z, mean=self._mean(energy, z))
 
@@ -90,7 +90,7 @@ class RelaxedMALA(Sampler):
         back = (state.z - new.mean).square().flatten(1).sum(1) / (4 * self.step_size)
         forth = noise.square().flatten(1).sum(1) / 2
         accepted, probability = metropolis(gain - back + forth)
-        after = replace(new.where(accepted, state), num_steps=state.num_steps + 1)
+        after = replace(new.where(accepted, state), step=state.step + 1)
         return after, Info(probability, energy.domain.hops(after.x, state.x), 2.0)
 
     def _mean(self, energy: Energy, z: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ from ebmlab.errors import UserError
 class Schedule:
     """Factors of the first step size."""
 
-    def factor(self, k: int, num_steps: int | None) -> float:
-        """The factor at step k = 0, 1, ... of `num_steps`."""
+    def factor(self, k: int, horizon: int | None) -> float:
+        """The factor at step k = 0, 1, ... of `horizon`."""
         raise NotImplementedError
 
 
@@ -23,7 +23,7 @@ class Schedule:
 class Constant(Schedule):
     """Always 1."""
 
-    def factor(self, k: int, num_steps: int | None) -> float:
+    def factor(self, k: int, horizon: int | None) -> float:
         return 1.0
 
 
@@ -34,14 +34,14 @@ class Cosine(Schedule):
     The paper prints k = 1, ..., K, whose last step has size 0 and a Metropolis ratio of 0 / 0.
     """
 
-    def factor(self, k: int, num_steps: int | None) -> float:
-        if num_steps is None:
+    def factor(self, k: int, horizon: int | None) -> float:
+        if horizon is None:
             raise UserError(
-                "a Cosine schedule needs its length: call sampler.init(energy, x, num_steps) or sampler.sample"
+                "a Cosine schedule needs its length: call sampler.init(energy, x, horizon) or sampler.sample"
             )
-        return (1 + math.cos(math.pi * min(k, num_steps - 1) / num_steps)) / 2
+        return (1 + math.cos(math.pi * min(k, horizon - 1) / horizon)) / 2
 
 
-def cosine_factors(num_steps: int) -> Tensor:
-    """All the factors of a `Cosine` schedule, `(num_steps,)`."""
-    return torch.tensor([Cosine().factor(k, num_steps) for k in range(num_steps)])
+def cosine_factors(horizon: int) -> Tensor:
+    """All the factors of a `Cosine` schedule, `(horizon,)`."""
+    return torch.tensor([Cosine().factor(k, horizon) for k in range(horizon)])

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ebmlab.domains import Domain
 from ebmlab.energies import Energy
-from ebmlab.energies.tempered import Tempering, tempered
+from ebmlab.energies.tempering import Tempering, tempered
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Info, Sampler, State
 from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.sampler import Info, Sampler, State
 
 
 @dataclass(kw_only=True)
@@ -24,13 +24,13 @@ class TemperedState(State):
         replicas: the kernel's state over B * K rows, chain by chain, coldest replica first.
         swap_rates: acceptance of swaps between neighbours on the ladder, `(K - 1,)`, over chains and `rounds`.
         rounds: how many rounds of swaps these averages span.
-        num_steps_planned: the length of the chain, where it was given.
+        horizon: the length of the chain, where it was given.
     """
 
     replicas: State
     swap_rates: Tensor
     rounds: int = 0
-    num_steps_planned: int | None = None
+    horizon: int | None = None
 
 
 class Tempered(Sampler):
@@ -86,25 +86,25 @@ class Tempered(Sampler):
             raise UserError(f"Tempered: {name} cannot move replicas of {type(energy).__name__}: {error}") from error
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> TemperedState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> TemperedState:
         """All replicas of a chain start at its x."""
-        return self.start(energy, x.unsqueeze(1).expand(-1, len(self.betas), *x.shape[1:]), num_steps)
+        return self.start(energy, x.unsqueeze(1).expand(-1, len(self.betas), *x.shape[1:]), horizon)
 
     @torch.no_grad()
-    def start(self, energy: Energy, replicas: Tensor, num_steps: int | None = None) -> TemperedState:
+    def start(self, energy: Energy, replicas: Tensor, horizon: int | None = None) -> TemperedState:
         """The state whose replicas are at `(B, K, *event)`."""
         rows = replicas.flatten(0, 1)
-        state = self.kernel.init(self.ladder(energy, rows), rows, num_steps)
+        state = self.kernel.init(self.ladder(energy, rows), rows, horizon)
         return TemperedState(
             x=replicas[:, 0],
             replicas=state,
             swap_rates=replicas.new_zeros(len(self.betas) - 1),
-            num_steps_planned=num_steps,
+            horizon=horizon,
         )
 
     @torch.no_grad()
     def step(self, energy: Energy, state: TemperedState) -> tuple[TemperedState, Info]:
-        chains, k = len(state.x), state.num_steps + 1
+        chains, k = len(state.x), state.step + 1
         replicas, info = self.kernel.step(self.ladder(energy, state.replicas.x), state.replicas)
         new = replace(state, replicas=replicas)
         evaluations = info.evaluations
@@ -113,7 +113,7 @@ class Tempered(Sampler):
             evaluations += 2  # the energies that decide, and what the kernel caches at the new places
         x = new.replicas.x.view(chains, -1, *state.x.shape[1:])[:, 0]
         acceptance = info.acceptance.view(chains, -1)[:, 0]
-        new = replace(new, x=x, num_steps=k)
+        new = replace(new, x=x, step=k)
         return new, Info(acceptance, energy.domain.hops(x, state.x), evaluations * len(self.betas))
 
     def ladder(self, energy: Energy, rows: Tensor) -> Tempering:
@@ -122,8 +122,8 @@ class Tempered(Sampler):
 
     def refresh(self, energy: Energy, state: TemperedState, rows: Tensor) -> TemperedState:
         """The state with its replicas at `rows` `(B * K, *event)`, and what the kernel caches computed anew."""
-        replicas = self.kernel.init(self.ladder(energy, rows), rows, state.num_steps_planned)
-        return replace(state, replicas=replace(replicas, num_steps=state.replicas.num_steps))
+        replicas = self.kernel.init(self.ladder(energy, rows), rows, state.horizon)
+        return replace(state, replicas=replace(replicas, step=state.replicas.step))
 
     def _swap(self, energy: Energy, state: TemperedState) -> TemperedState:
         """One round: every other pair of neighbours on the ladder."""

@@ -296,7 +296,7 @@ def test_a_broken_off_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     class Bomb(s.ACS):
         def step(self, energy, state):
-            if state.num_steps == 17:
+            if state.step == 17:
                 raise Stop
             return super().step(energy, state)
 

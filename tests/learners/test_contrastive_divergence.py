@@ -44,15 +44,15 @@ class Fake(Sampler):
         self.make = make
         self.starts: list[Tensor] = []
 
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
         self.starts.append(x)
         return State(x=x)
 
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
-        k = state.num_steps + 1
+        k = state.step + 1
         x, hidden = self.make(k, self.starts[-1])
         logits = energy.hidden_given_visible(x).detach() if isinstance(energy, GRBM) else None
-        return State(x=x, num_steps=k, logits=logits, hidden=hidden), Info(x.new_ones(len(x)), x.new_zeros(len(x)))
+        return State(x=x, step=k, logits=logits, hidden=hidden), Info(x.new_ones(len(x)), x.new_zeros(len(x)))
 
 
 class Linear(Energy):

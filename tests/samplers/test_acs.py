@@ -19,7 +19,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, MetropolisSampler
 from ebmlab.samplers.acs import ACS, cyclical
-from ebmlab.samplers.tuners.acs import ACSTuner
+from ebmlab.samplers.tuners.acs_search import ACSTuner
 
 
 class Couplings(Energy):
@@ -126,7 +126,7 @@ def test_chains_go_through_the_cycle() -> None:
 
 class ReverseOfTheNextStep(ACS):
     def arrive(self, energy: Energy, state: Any, y: Tensor) -> Any:
-        return replace(super().arrive(energy, state, y), num_steps=state.num_steps + 1)
+        return replace(super().arrive(energy, state, y), step=state.step + 1)
 
 
 once_per_batch = mutant(
@@ -250,7 +250,7 @@ class Wavy(ACS):
 
     def step(self, energy: Energy, state: Any) -> Any:
         after, info = super().step(energy, state)
-        log = float(self.settings(state.num_steps)[0].log())
+        log = float(self.settings(state.step)[0].log())
         curve = -math.prod(log - math.log(a) for a in (0.3, 1.0, 20.0))
         rate = torch.sigmoid(torch.tensor(curve))
         return after, replace(info, acceptance=rate.expand_as(info.acceptance))

@@ -18,7 +18,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
 from ebmlab.samplers.discrete_langevin import DMALA
-from ebmlab.samplers.tuners.any_scale import DIAGONALS, AnyScaleTuner
+from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.curvature import diagonal_trace
 
 NUMERIC = {name: DOMAINS[name] for name in ("binary", "spin", "ordinal")}
@@ -242,7 +242,7 @@ def test_one_evaluation_a_step_whatever_dtype_shape_and_mode(dtype: torch.dtype)
             energy.calls = 0
             with mode():
                 for k, (state, info) in enumerate(sampler.chain(energy, x, 4)):
-                    assert energy.calls == k + 2 and info.evaluations == 1 and state.num_steps == k + 1
+                    assert energy.calls == k + 2 and info.evaluations == 1 and state.step == k + 1
                     values, grad = Target.value_and_grad(energy, state.x)
                     torch.testing.assert_close((state.energy, state.grad), (values, grad))
                     tensors = [v for v in vars(state).values() if isinstance(v, Tensor)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Finite, Ordinal
 from ebmlab.energies import Energy
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
-from ebmlab.samplers.tuners.any_scale import DIAGONALS, AnyScaleTuner
+from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
 
 

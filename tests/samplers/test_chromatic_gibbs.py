@@ -91,7 +91,7 @@ def test_one_step_is_one_sweep(graph: Graph) -> None:
     assert torch.equal(x, before), "the start was changed in place"
     moved = (domain.to_index(state.x) != domain.to_index(x)).flatten(1).double().mean(0)
     assert (moved - (1 - 1 / domain.num_values)).abs().max() < 0.1, "every coordinate is redrawn"
-    assert info.evaluations == 1 and state.num_steps == 1 and (info.acceptance == 1).all()
+    assert info.evaluations == 1 and state.step == 1 and (info.acceptance == 1).all()
 
 
 def test_states_of_any_memory_layout() -> None:

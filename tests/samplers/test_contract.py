@@ -72,7 +72,7 @@ def test_one_evaluation_a_step(sampler: Sampler) -> None:
     for k in range(5):
         grbm.counts.clear()
         state, info = sampler.step(grbm, state)
-        assert state.num_steps == k + 1 and info.evaluations == 1
+        assert state.step == k + 1 and info.evaluations == 1
         assert grbm.counts["hidden_given_visible"] == 1 and grbm.counts["evaluate"] <= 1, "within evaluate, or alone"
         assert grbm.counts["forward"] == grbm.counts["value_and_grad"] == 0
 

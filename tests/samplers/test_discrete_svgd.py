@@ -74,7 +74,7 @@ def test_two_evaluations_a_step_and_no_noise() -> None:
         torch.manual_seed(seed)
         after, info = DiscreteSVGD(0.3).step(energy, state)
         ends.append(after.z)
-    assert len(calls) == 4 and info.evaluations == 2 and after.num_steps == 1
+    assert len(calls) == 4 and info.evaluations == 2 and after.step == 1
     assert torch.equal(*ends) and torch.equal(after.x, harden(energy.domain, after.z))
     assert torch.equal(info.hops, energy.domain.hops(after.x, state.x)) and (info.acceptance == 1).all()
 

@@ -167,9 +167,9 @@ def test_metropolis_probabilities_and_hopeless_ratios() -> None:
 def test_where_mixes_chains_and_keeps_what_all_share() -> None:
     grbm, sampler = make_grbm(2), Langevin(0.3)
     old = sampler.init(grbm, torch.zeros(3, 2, dtype=torch.float64), 9)
-    new = replace(sampler.init(grbm, torch.ones(3, 2, dtype=torch.float64), 9), num_steps=1)
+    new = replace(sampler.init(grbm, torch.ones(3, 2, dtype=torch.float64), 9), step=1)
     mixed = new.where(torch.tensor([True, False, True]), old)
-    assert mixed.x.tolist() == [[1, 1], [0, 0], [1, 1]] and mixed.num_steps == 1
+    assert mixed.x.tolist() == [[1, 1], [0, 0], [1, 1]] and mixed.step == 1
     for field in ("energy", "grad", "logits"):
         for i, source in enumerate((new, old, new)):
             assert torch.equal(getattr(mixed, field)[i], getattr(source, field)[i])

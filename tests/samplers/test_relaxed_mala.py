@@ -98,7 +98,7 @@ def test_two_evaluations_a_step() -> None:
     energy.calls = 0
     for k in range(4):
         state, info = RelaxedMALA(0.3).step(energy, state)
-        assert info.evaluations == 2 and energy.calls == 2 * (k + 1) and state.num_steps == k + 1
+        assert info.evaluations == 2 and energy.calls == 2 * (k + 1) and state.step == k + 1
         torch.testing.assert_close(state.energy, energy(state.x))
         torch.testing.assert_close(state.mean, RelaxedMALA(0.3)._mean(energy, state.z))
         energy.calls -= 2

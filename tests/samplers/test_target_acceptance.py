@@ -18,8 +18,8 @@ from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin, MetropolisSampler
 from ebmlab.samplers.acs import ACS
-from ebmlab.samplers.base import EnergyState
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
+from ebmlab.samplers.sampler import EnergyState
 from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
 
 
@@ -47,7 +47,7 @@ class Flips(MetropolisSampler):
         super().__init__()
         self.register_buffer("probability", torch.tensor(probability), persistent=False)
 
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> EnergyState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> EnergyState:
         return EnergyState(x=x, energy=energy(x))
 
     def propose(self, energy: Energy, state: Any) -> tuple[Tensor, Tensor]:

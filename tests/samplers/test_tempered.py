@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Ordinal, Spin
 from ebmlab.energies import RBM, Bipartite, Energy, Ising
-from ebmlab.energies.tempered import tempered
+from ebmlab.energies.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 from ebmlab.samplers import (
@@ -70,14 +70,14 @@ class ScanGibbs(Sampler):
     domains = (Binary,)
     exact = True  # type: ignore[assignment]
 
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
         return State(x=x)
 
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
-        index = torch.full((len(state.x), 1), state.num_steps % 4)
+        index = torch.full((len(state.x), 1), state.step % 4)
         flips = bernoulli(-energy.flip_differences(state.x, index))
         x = state.x.scatter_add(1, index, flips * (1 - 2 * state.x.gather(1, index)))
-        return State(x=x, num_steps=state.num_steps + 1), Info(x.new_ones(len(x)), energy.domain.hops(x, state.x))
+        return State(x=x, step=state.step + 1), Info(x.new_ones(len(x)), energy.domain.hops(x, state.x))
 
 
 class TwoWells(Energy):
@@ -192,7 +192,7 @@ def test_swap_rates_and_evaluations() -> None:
     for _ in range(20):
         state, info = sampler.step(energy, state)
         evaluations.append(info.evaluations)
-    assert evaluations == [3, 9] * 10 and state.rounds == 10 and state.num_steps == state.replicas.num_steps == 20
+    assert evaluations == [3, 9] * 10 and state.rounds == 10 and state.step == state.replicas.step == 20
     torch.testing.assert_close(state.swap_rates.double(), torch.tensor(expected).double(), rtol=0, atol=0.02)
     pair = Tempered(DMALA(0.8), LADDER[:2])
     state = pair.start(energy, torch.stack([law.sample(5_000) for law in laws[:2]], 1))

@@ -12,8 +12,8 @@ from torch import Tensor
 from ebmlab.domains import Categorical, Domain
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Sampler
-from ebmlab.samplers.tuners.base import Tuner
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.tuners.tuner import Tuner
 
 LARGEST = {"balance": 1.0}  # beyond its range no probe goes
 

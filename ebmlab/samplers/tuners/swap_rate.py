@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Sampler
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tempered import Tempered
-from ebmlab.samplers.tuners.base import Tuner
+from ebmlab.samplers.tuners.tuner import Tuner
 
 NARROWEST, WIDEST = 1e-4, 20.0  # of a gap, and of all together: betas differ in float32, and the last is no zero
 

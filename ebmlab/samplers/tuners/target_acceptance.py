@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.base import Sampler
-from ebmlab.samplers.tuners.base import Tuner
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.tuners.tuner import Tuner
 
 _LIMITS = {"probability": (1e-6, 0.5), "balance": (1e-6, 1.0)}  # beyond 1/2 a random walk jumps back and forth
 _WIDE = (1e-8, 1e8)

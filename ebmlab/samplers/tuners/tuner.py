@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.samplers.base import Sampler
+from ebmlab.samplers.sampler import Sampler
 
 
 class Tuner:

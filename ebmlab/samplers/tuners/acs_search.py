@@ -10,9 +10,9 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.acs import ACS, cyclical
-from ebmlab.samplers.base import Sampler
 from ebmlab.samplers.discrete_langevin import GuidedState
-from ebmlab.samplers.tuners.base import Tuner
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.tuners.tuner import Tuner
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class ACSTuner(Tuner):
         naive = sampler.with_schedule(
             cyclical(self.alpha_ceil, self.alpha_floor, length), cyclical(first, last, length)
         )
-        for _ in range(num_steps):  # all at the first step's settings: num_steps stays 0
+        for _ in range(num_steps):  # all at the first step's settings: step stays 0
             state = naive.arrive(energy, state, naive.proposal(energy, state).sample()[0])
         for _ in range(num_steps):
             state, _ = naive.step(energy, state)
@@ -168,7 +168,7 @@ class ACSTuner(Tuner):
         probe = sampler.with_schedule(alphas, betas)  # a cycle of trials: trial k is its step k
         rates, states = [], []
         for k in range(len(alphas)):
-            after, info = probe.step(energy, replace(state, num_steps=k))
+            after, info = probe.step(energy, replace(state, step=k))
             rates.append(info.acceptance.nan_to_num(0.0).mean())  # a NaN energy was rejected
             states.append(after)
         return torch.stack(rates), states

@@ -12,10 +12,10 @@ from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.any_scale import AnyScale
-from ebmlab.samplers.base import Sampler
-from ebmlab.samplers.tuners.base import Tuner
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.curvature import GradientDifferences, diagonal_max, diagonal_shift, diagonal_trace
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
+from ebmlab.samplers.tuners.tuner import Tuner
 
 DIAGONALS = {"shift": diagonal_shift, "max": diagonal_max, "trace": diagonal_trace}
 

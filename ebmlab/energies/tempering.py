@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
-from ebmlab.energies.base import Energy
 from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.energy import Energy
 
 
 def tempered(energy: Energy, beta: float | Tensor) -> Tempering:

@@ -22,13 +22,13 @@ class State:
 
     Attributes:
         x: `(B, *event)`.
-        num_steps: steps taken since `init`.
+        step: steps taken since `init`.
         logits: of p(h | x), `(B, H)`, where the energy is bipartite and the kernel has computed them.
         hidden: h, `(B, H)`, where the kernel draws hidden units.
     """
 
     x: Tensor
-    num_steps: int = 0
+    step: int = 0
     logits: Tensor | None = None
     hidden: Tensor | None = None
 
@@ -112,8 +112,8 @@ class Sampler(nn.Module):
                 f"{type(self).__name__} samples {mine} domains, but {type(energy).__name__} lives on {energy.domain}"
             )
 
-    def init(self, energy: Energy, x: Tensor, num_steps: int | None = None) -> State:
-        """State at x `(B, *event)`; annealed schedules span `num_steps`."""
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
+        """State at x `(B, *event)`; annealed schedules span `horizon`."""
         raise NotImplementedError
 
     def step(self, energy: Energy, state: Any) -> tuple[State, Info]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Domain, Finite, Real
-from ebmlab.energies.base import Energy
+from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 
