@@ -21,11 +21,11 @@ from kept import Result, cell, fit, run_missing
 from torch import Tensor
 
 from callbacks import DataMean
-from callbacks.graph_grid import draw_graphs
 from datamodules import EgoSmall
+from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.energies import RGCN
-from ebmlab.energies.graphs import adjacency
 from ebmlab.evaluation import graph_mmds
+from ebmlab.graphs import adjacency
 from ebmlab.learners import (
     ContrastiveDivergence,
     EnergyDiscrepancy,

@@ -24,8 +24,8 @@ import torch
 from kept import Result, cell, fit, run_missing
 
 from callbacks import EnergyLandscape
-from callbacks.energy_landscape import highest_colour
 from datamodules import GrayCode2D
+from ebmlab.drawing.plane import highest_colour
 from ebmlab.energies import MLP
 from ebmlab.evaluation import hamming_mmd
 from ebmlab.learners import (

@@ -11,7 +11,7 @@ from callbacks.fid import FID
 from callbacks.graph_grid import GraphGrid
 from callbacks.graph_mmd import GraphMMDEvaluation
 from callbacks.hamming_mmd import HammingMMDEvaluation
-from callbacks.images import log_image
+from callbacks.image_log import log_image
 from callbacks.parameter_images import ParameterImages
 from callbacks.periodic import PeriodicEvaluation
 from callbacks.progress import Progress

@@ -15,9 +15,11 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 from torch import Tensor
 
 from callbacks.chains import require_chains, to_images
-from callbacks.images import log_image, panels, tile
+from callbacks.image_log import log_image
 from callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation
 from ebmlab.domains import Binary, Finite
+from ebmlab.drawing.figures import panels
+from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, Bernoulli, Energy, bridge, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytorch_lightning as pl
-from matplotlib.figure import Figure
-from torch import Tensor
 
-from callbacks.images import DPI, log_image
+from callbacks.image_log import log_image
 from callbacks.periodic import PeriodicEvaluation
+from ebmlab.drawing.parameters import draw_matrices
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.evaluation import coupling_rmse
@@ -56,21 +55,3 @@ class CouplingRMSE(PeriodicEvaluation):
             titles = ("true J", f"learnt J, RMSE {rmse:.3g}")
             matrices = (true, energy.coupling.detach().cpu())
             log_image(trainer, "parameters/couplings", draw_matrices(dict(zip(titles, matrices, strict=True))))
-
-
-def draw_matrices(matrices: dict[str, Tensor]) -> Figure:
-    """Matrices `(d, d)` side by side under their titles; white is zero, and the first one's largest entry full colour.
-
-    At least a pixel an entry, where that fits on a screen.
-    """
-    first = next(iter(matrices.values()))
-    limit = float(first.abs().max()) or 1.0
-    height = min(10.0, max(4.6, len(first) / DPI + 0.8))
-    figure = Figure(figsize=(len(matrices) * height + 0.9, height), dpi=DPI, layout="compressed")
-    panels = figure.subplots(1, len(matrices), squeeze=False)[0]
-    for axes, (title, matrix) in zip(panels, matrices.items(), strict=True):
-        picture = axes.imshow(matrix.float().numpy(), cmap="bwr", vmin=-limit, vmax=limit)
-        axes.set_title(title)
-    beyond = max(float(matrix.abs().max()) for matrix in matrices.values()) > limit
-    figure.colorbar(picture, ax=list(panels), shrink=0.85, extend="both" if beyond else "neither")
-    return figure

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from callbacks.chains import chain_length, check_length, noise, require_chains
-from callbacks.images import DPI, log_image
+from callbacks.image_log import log_image
 from callbacks.periodic import PeriodicEvaluation
+from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces_and_points
 from ebmlab.errors import UserError
 
 RESOLUTION = 200
@@ -60,43 +60,19 @@ class Density2D(PeriodicEvaluation):
             return
         learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
         n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
-        grid = self._grid().to(learner.device)
-        true = data.log_density(grid).exp().view(RESOLUTION, RESOLUTION)
+        grid = cell_centres(self.extent, RESOLUTION).to(learner.device, torch.float32)
+        true = data.log_density(grid).exp().view(RESOLUTION, RESOLUTION).cpu()
         samples = learner.draw(noise(learner, n), num_steps).cpu()
         real = data.sample(n, torch.Generator().manual_seed(self.seed)).cpu()
-        log_image(
-            trainer,
-            "samples/density",
-            self._figure(true.cpu(), self._model_energy(learner, grid), samples, real, num_steps),
-        )
+        surfaces = [
+            Surface("data density", true, float(true.max())),
+            Surface("model energy above its minimum", energy_above_minimum(learner, grid), ENERGY_RANGE, "viridis_r"),
+        ]
+        title = f"{n} samples after {num_steps} steps"
+        log_image(trainer, "samples/density", draw_surfaces_and_points(surfaces, self.extent, samples, real, title))
 
-    def _grid(self) -> Tensor:
-        """Centres of the cells, `(RESOLUTION^2, 2)`; rows run along y."""
-        cell = 2 * self.extent / RESOLUTION
-        axis = torch.linspace(-self.extent + cell / 2, self.extent - cell / 2, RESOLUTION)
-        y, x = torch.meshgrid(axis, axis, indexing="ij")
-        return torch.stack([x, y], -1).view(-1, 2)
 
-    def _model_energy(self, learner: Any, grid: Tensor) -> Tensor:
-        """Energy above its minimum over the window, `(RESOLUTION, RESOLUTION)`."""
-        energy = torch.cat([learner.energy(x) for x in grid.split(8192)])
-        return (energy - energy.min()).view(RESOLUTION, RESOLUTION).cpu()
-
-    def _figure(self, true: Tensor, model: Tensor, samples: Tensor, real: Tensor, num_steps: int) -> Figure:
-        figure = Figure(figsize=(13, 4.4), dpi=DPI, layout="constrained")
-        left, middle, right = figure.subplots(1, 3, sharex=True, sharey=True)
-        window = (-self.extent, self.extent, -self.extent, self.extent)
-        shared = {"origin": "lower", "extent": window, "interpolation": "bilinear", "vmin": 0}
-        picture = left.imshow(true.numpy(), cmap="viridis", **shared)
-        figure.colorbar(picture, ax=left, shrink=0.78)
-        left.set_title("data density")
-        picture = middle.imshow(model.numpy(), cmap="viridis_r", vmax=ENERGY_RANGE, **shared)
-        figure.colorbar(picture, ax=middle, shrink=0.78, extend="max")
-        middle.set_title("model energy above its minimum")
-        right.scatter(*real.T.numpy(), s=5, color="0.6", linewidths=0, label="data")
-        right.scatter(*samples.T.numpy(), s=5, color="tab:red", linewidths=0, alpha=0.6, label="samples")
-        right.set(
-            title=f"{len(samples)} samples after {num_steps} steps", xlim=window[:2], ylim=window[:2], aspect="equal"
-        )
-        right.legend(loc="upper right", markerscale=3, framealpha=0.9)
-        return figure
+def energy_above_minimum(learner: Any, grid: Tensor) -> Tensor:
+    """Energies of a grid's points above the lowest of them, `(RESOLUTION, RESOLUTION)`."""
+    energy = torch.cat([learner.energy(x) for x in grid.split(8192)])
+    return (energy - energy.min()).view(RESOLUTION, RESOLUTION).cpu()

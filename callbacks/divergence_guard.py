@@ -11,8 +11,10 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from callbacks.chains import to_images
-from callbacks.images import log_image, panels, tile
+from callbacks.image_log import log_image
 from ebmlab.domains import Finite
+from ebmlab.drawing.figures import panels
+from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 

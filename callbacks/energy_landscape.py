@@ -6,18 +6,16 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from callbacks.chains import chain_length, check_length, noise, require_chains
-from callbacks.images import DPI, log_image
+from callbacks.image_log import log_image
 from callbacks.periodic import PeriodicEvaluation
+from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
 
 NUM_DATA = 400_000  # points that the data's density is counted from
 CHUNK = 8192
-SHOWN = 0.95  # of the mass lies where the density is within the colours' range
 
 
 class EnergyLandscape(PeriodicEvaluation):
@@ -81,29 +79,26 @@ class EnergyLandscape(PeriodicEvaluation):
             return
         learner: Any = pl_module
         data: Any = getattr(trainer, "datamodule", None)
-        figure = Figure(figsize=(13 if self.num_samples else 8.9, 4.4), dpi=DPI, layout="constrained")
-        left, middle, *right = figure.subplots(1, 3 if self.num_samples else 2, sharex=True, sharey=True)
         generator = torch.Generator().manual_seed(self.seed)
-        self._show(left, self.data_density(data, generator), "data density")
-        self._show(middle, self.model_density(learner, data), "model density")
-        if right:
+        densities = {
+            "data density": self.data_density(data, generator),
+            "model density": self.model_density(learner, data),
+        }
+        surfaces = [Surface(title, density, highest_colour(density)) for title, density in densities.items()]
+        if self.num_samples:
             n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
             samples = data.decode(learner.draw(noise(learner, n), num_steps).cpu())
-            real = data.sample(n, generator)
-            self._scatter(right[0], samples, real, f"{n} samples after {num_steps} steps")
+            title = f"{n} samples after {num_steps} steps"
+            figure = draw_surfaces_and_points(surfaces, self.extent, samples, data.sample(n, generator), title)
+        else:
+            figure = draw_surfaces(surfaces, self.extent)
         log_image(trainer, "samples/landscape", figure)
-
-    def _grid(self) -> Tensor:
-        """Centres of the cells, `(resolution^2, 2)`, float64; rows run along y."""
-        cell = 2 * self.extent / self.resolution
-        axis = cell * (torch.arange(self.resolution, dtype=torch.float64) + 0.5) - self.extent
-        y, x = torch.meshgrid(axis, axis, indexing="ij")
-        return torch.stack([x, y], -1).view(-1, 2)
 
     def model_density(self, learner: Any, data: Any) -> Tensor:
         """Density over the window from the energies of the grid's codes, `(resolution, resolution)`, float64."""
+        grid = cell_centres(self.extent, self.resolution)
         like = next(learner.energy.parameters(), torch.empty(0, device=learner.device))
-        energy = torch.cat([learner.energy(data.encode(x).to(like)) for x in torch.split(self._grid(), CHUNK)])
+        energy = torch.cat([learner.energy(data.encode(x).to(like)) for x in torch.split(grid, CHUNK)])
         return self._density(torch.softmax(-energy.cpu().double(), 0))
 
     def data_density(self, data: Any, generator: torch.Generator) -> Tensor:
@@ -116,30 +111,3 @@ class EnergyLandscape(PeriodicEvaluation):
         """Probabilities of cells, `(resolution^2,)`, by the area of a cell."""
         cell = (2 * self.extent / self.resolution) ** 2
         return (probabilities.double() / cell).view(self.resolution, self.resolution)
-
-    def _show(self, axes: Axes, density: Tensor, title: str) -> None:
-        window = (-self.extent, self.extent, -self.extent, self.extent)
-        picture = axes.imshow(
-            density.numpy(), cmap="viridis", vmin=0, vmax=highest_colour(density), origin="lower", extent=window
-        )
-        assert axes.figure is not None
-        axes.figure.colorbar(picture, ax=axes, shrink=0.78, extend="max")
-        axes.set_title(title)
-
-    def _scatter(self, axes: Axes, samples: Tensor, real: Tensor, title: str) -> None:
-        outside = int((samples.abs() > self.extent).any(1).sum())
-        label = f"samples ({outside} outside)" if outside else "samples"
-        looks = {"data": (real, "0.6", 1.0), label: (samples, "tab:red", 0.6)}
-        for name, (points, colour, alpha) in looks.items():
-            x, y = points.T.numpy()
-            axes.scatter(x, y, s=4, color=colour, alpha=alpha, linewidths=0, label=name)
-        window = (-self.extent, self.extent)
-        axes.set(title=title, xlim=window, ylim=window, aspect="equal")
-        axes.legend(loc="upper right", markerscale=3, framealpha=0.9)
-
-
-def highest_colour(density: Tensor) -> float:
-    """The density of which `SHOWN` of the mass lies at or below; a few sharp peaks do not make the rest dark."""
-    levels = density.flatten().sort().values
-    mass = levels.cumsum(0)
-    return float(levels[min(int((mass < SHOWN * mass[-1]).sum()), len(levels) - 1)])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytorch_lightning as pl
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from callbacks.chains import image_data
-from callbacks.images import DPI, log_image, panels, tile
+from callbacks.image_log import log_image
 from callbacks.periodic import PeriodicEvaluation
+from ebmlab.drawing.figures import panels
+from ebmlab.drawing.parameters import draw_log_variance
+from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError
 
 
@@ -51,19 +53,7 @@ class ParameterImages(PeriodicEvaluation):
         scaled = filters / filters.abs().amax((1, 2, 3), keepdim=True).clamp(min=1e-12)
         title = f"{count} largest of {energy.num_hidden} filters (white +, black -)"
         log_image(trainer, "parameters/filters", panels({title: tile(0.5 + 0.5 * scaled)}))
-        log_image(trainer, "parameters/log_variance", self._curve())
-
-    def _curve(self) -> Figure:
-        steps, mean, low, high = zip(*self._history, strict=True)
-        figure = Figure(figsize=(7, 4), dpi=DPI, layout="constrained")
-        axes = figure.add_subplot()
-        marker = "o" if len(steps) < 30 else None
-        axes.fill_between(steps, low, high, alpha=0.2, label="smallest to largest")
-        axes.plot(steps, mean, marker=marker, markersize=3, label="mean")
-        axes.set(xlabel="step", ylabel=r"$\log\,\sigma^2$", title="log variance of the visible units")
-        axes.grid(alpha=0.3)
-        axes.legend(loc="best", frameon=False)
-        return figure
+        log_image(trainer, "parameters/log_variance", draw_log_variance(self._history))
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "history": self._history}

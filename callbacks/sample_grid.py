@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from callbacks.chains import chain_length, image_data, noise, require_chains, shows_mean, to_images
-from callbacks.images import log_image, panels, tile
+from callbacks.image_log import log_image
 from callbacks.periodic import PeriodicEvaluation
+from ebmlab.drawing.figures import panels
+from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 

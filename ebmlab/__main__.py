@@ -1,6 +1,6 @@
 """`python -m ebmlab`."""
 
-from ebmlab.cli import main
+from ebmlab.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,10 @@
-"""Imports run one way: ground <- energies <- samplers <- learners and evaluation <- callbacks and the command line."""
+"""Imports run one way, and every module has a layer."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,30 +13,45 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("ebmlab", "callbacks", "datamodules")
 FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
-GROUND = {"domains", "errors", "files", "noise", "ranks"}
-MAY_IMPORT = {  # layer: the layers that it may import besides itself
+LAYERS = {  # each layer with its modules, from the ground up
+    "ground": {f"ebmlab.{name}" for name in ("domains", "errors", "files", "graphs", "noise", "ranks")},
+    "energies": {"ebmlab.energies"},
+    "samplers": {"ebmlab.samplers"},
+    "learners": {"ebmlab.learners"},
+    "evaluation": {"ebmlab.evaluation"},
+    "drawing": {"ebmlab.drawing"},
+    "studies": {"ebmlab.studies"},
+    "datamodules": {"datamodules"},
+    "callbacks": {"callbacks"},
+    "app": {"ebmlab.app", "ebmlab.__main__"},
+}
+LIBRARY = {"ground", "energies", "samplers", "learners", "evaluation", "drawing", "studies"}
+MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "ground": set(),
     "energies": {"ground"},
     "samplers": {"ground", "energies"},
     "learners": {"ground", "energies", "samplers"},
     "evaluation": {"ground", "energies", "samplers"},
-    "command line": {"ground", "energies", "samplers", "learners", "evaluation", "callbacks", "datamodules"},
-    "callbacks": {"ground", "energies", "samplers", "learners", "evaluation"},
+    "drawing": {"ground", "energies", "samplers", "evaluation"},
+    "studies": LIBRARY,
     "datamodules": {"ground"},
+    "callbacks": LIBRARY,
+    "app": LIBRARY | {"datamodules", "callbacks"},
 }
 
 
 def layer(module: str) -> str | None:
-    """The layer of a dotted module name; None for other people's modules and for the bare package."""
-    package, _, rest = module.partition(".")
-    if package not in PACKAGES or module == "ebmlab":
+    """The layer of a dotted module name; None for other people's modules and for the bare package.
+
+    Raises:
+        LookupError: a module of ours that no layer names.
+    """
+    if module.partition(".")[0] not in PACKAGES or module == "ebmlab":
         return None
-    part = rest.partition(".")[0]
-    if package != "ebmlab":
-        return package
-    if part in GROUND:
-        return "ground"
-    return part if part in MAY_IMPORT else "command line"
+    for name, modules in LAYERS.items():
+        if any(module == m or module.startswith(f"{m}.") for m in modules):
+            return name
+    raise LookupError(f"{module} is in no layer: name it in LAYERS, or move it")
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -45,7 +62,8 @@ def imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(path.parts[: len(path.parts) - node.level]) if node.level else ""
             module = ".".join(filter(None, [base, node.module]))
-            yield from [f"ebmlab.{alias.name}" for alias in node.names] if module == "ebmlab" else [module]
+            names = [f"ebmlab.{alias.name}" for alias in node.names if alias.name != "__version__"]
+            yield from names if module == "ebmlab" else [module]
 
 
 def violations(path: Path) -> list[str]:
@@ -67,8 +85,19 @@ def test_files_are_short_and_named_for_what_they_hold(path: Path) -> None:
     assert len((ROOT / path).read_text().splitlines()) <= 300
 
 
+def test_every_layer_that_is_named_is_there() -> None:
+    modules = {".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in FILES}
+    assert set().union(*LAYERS.values()) <= modules
+    assert LAYERS.keys() == MAY_IMPORT.keys()
+
+
+def test_a_module_without_a_layer_is_an_error() -> None:
+    for module in ("ebmlab.helpers", "ebmlab.appendix", "ebmlab.graphs2.a"):
+        with pytest.raises(LookupError, match="is in no layer"):
+            layer(module)
+
+
 def test_the_rule_sees_every_layer_and_every_way_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {layer(".".join(p.with_suffix("").parts)) for p in FILES} >= {"ground", "energies", "samplers", "learners"}
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     for file, line, wrong in [
         ("ebmlab/energies/a.py", "from ebmlab.samplers import Langevin", True),
@@ -78,16 +107,31 @@ def test_the_rule_sees_every_layer_and_every_way_to_import(tmp_path: Path, monke
         ("ebmlab/energies/a.py", "from .. import samplers", True),
         ("ebmlab/energies/a.py", "from . import base\nfrom ebmlab import domains, errors\nimport torch", False),
         ("ebmlab/samplers/a.py", "import callbacks", True),
-        ("ebmlab/learners/a.py", "from ebmlab.cli import main", True),
+        ("ebmlab/learners/a.py", "from ebmlab.app.cli import main", True),
         ("ebmlab/learners/a.py", "from ebmlab.evaluation import ais", True),
-        ("ebmlab/cli.py", "import callbacks, datamodules\nfrom ebmlab.learners import FromData", False),
+        ("ebmlab/drawing/a.py", "from ebmlab.studies import Study", True),
+        ("ebmlab/drawing/a.py", "from ebmlab.evaluation import ais", False),
+        ("ebmlab/studies/a.py", "from ebmlab.drawing.tiles import tile", False),
+        ("ebmlab/studies/a.py", "from callbacks import log_image", True),
+        ("ebmlab/app/cli.py", "import callbacks, datamodules\nfrom ebmlab import __version__, learners", False),
         ("ebmlab/__init__.py", "from ebmlab.energies import GRBM", True),
         ("ebmlab/noise.py", "from ebmlab.energies import GRBM", True),
         ("callbacks/a.py", "import datamodules.mnist", True),
+        ("callbacks/a.py", "from ebmlab.app.loggers import make_loggers", True),
         ("datamodules/a.py", "from ebmlab.energies import GRBM", True),
-        ("datamodules/a.py", "from ebmlab.errors import UserError\nfrom datamodules.b import c", False),
+        ("datamodules/a.py", "from ebmlab.graphs import lattice\nfrom datamodules.b import c", False),
     ]:
         path = tmp_path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(line + "\n")
         assert bool(violations(Path(file))) == wrong, (file, line)
+
+
+HEAVY = ("pytorch_lightning", "lightning_fabric", "matplotlib", "callbacks", "datamodules", "torchmetrics")
+
+
+@pytest.mark.parametrize("module", ["ebmlab.energies", "ebmlab.samplers"])
+def test_samplers_load_neither_lightning_nor_matplotlib(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted(set({HEAVY}) & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ebmlab import graphs
 from ebmlab.domains import Spin
-from ebmlab.energies import graphs
 from ebmlab.energies.pairwise import Matrix, Pairwise
 from ebmlab.errors import UserError
 

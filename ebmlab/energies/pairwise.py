@@ -11,8 +11,8 @@ from torch.nn.functional import embedding_bag
 from torch.nn.utils.parametrize import register_parametrization
 
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.graphs import colour
 from ebmlab.errors import UserError
+from ebmlab.graphs import colour
 
 SPARSE = 0.015  # share of non-zero couplings below which summing over neighbours beats a matrix product (on CPU)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from ebmlab import graphs
 from ebmlab.domains import Categorical
-from ebmlab.energies import graphs
 from ebmlab.energies.pairwise import Matrix, Pairwise
 from ebmlab.errors import UserError
 

@@ -8,8 +8,8 @@ from torch.nn.functional import silu
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.graphs import adjacency
 from ebmlab.errors import UserError
+from ebmlab.graphs import adjacency
 
 
 class RGCN(Energy):

@@ -26,9 +26,9 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
-from ebmlab.energies.graphs import adjacency
 from ebmlab.errors import UserError
 from ebmlab.evaluation.orbits import orbit_counts
+from ebmlab.graphs import adjacency
 
 BINS = 100
 CHUNK = 2**22  # kernel values at a time

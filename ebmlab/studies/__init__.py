@@ -2,11 +2,11 @@
 
 from ebmlab.studies.bayesian_net import Prediction
 from ebmlab.studies.histogram import Histogram2D
-from ebmlab.studies.images import Images
+from ebmlab.studies.last_states import Images
 from ebmlab.studies.law import LawDistance
+from ebmlab.studies.log_mmd import LogMMD
 from ebmlab.studies.means import MeanError
 from ebmlab.studies.measures import Measure
-from ebmlab.studies.mmd import LogMMD
 from ebmlab.studies.starts import FromMode, FromPoint, FromReference, Start
 from ebmlab.studies.study import Contender, Study
 from ebmlab.studies.text import Sentences

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -18,6 +17,9 @@ from ebmlab.evaluation import effective_sample_size, split_r_hat
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.tuners.jump_distance import jump_distance
 from ebmlab.studies.measures import Measure
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 STATISTICS = ("energy", "distance", "mean")
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from ebmlab.domains import Finite
@@ -21,6 +21,9 @@ from ebmlab.samplers.tuners import Tuner
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Limits, Result, race
 from ebmlab.studies.starts import FromReference, Start
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 @dataclass

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ebmlab.checkpoints import load_checkpoint
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence
+from ebmlab.files import load_checkpoint
 
 
 def trained_energy(checkpoint: str) -> Energy:
@@ -19,6 +18,8 @@ def trained_energy(checkpoint: str) -> Energy:
     Raises:
         UserError: there is no such file, or it does not hold a learner.
     """
+    from ebmlab.learners import Learner  # loads Lightning, which no other part of a study needs
+
     path = Path(checkpoint)
     if not path.is_file():
         experiment = path.parts[1] if len(path.parts) > 2 and path.parts[0] == "runs" else "NAME"
@@ -29,7 +30,7 @@ def trained_energy(checkpoint: str) -> Energy:
         )
     load_checkpoint(path)
     try:
-        learner = ContrastiveDivergence.load_from_checkpoint(path, map_location="cpu", weights_only=True)
+        learner = Learner.load_from_checkpoint(path, map_location="cpu", weights_only=True)
     except (TypeError, KeyError, RuntimeError) as error:
         raise UserError(f"{path} cannot be rebuilt as a learner ({str(error).splitlines()[0][:120]})") from error
     energy: Energy = learner.energy.eval()

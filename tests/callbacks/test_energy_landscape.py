@@ -79,14 +79,6 @@ def testdata_density_integrates_to_one():
     assert middle.max() < 1e-3 * density.max()
 
 
-def test_colours_show_what_most_of_the_mass_is_in():
-    assert energy_landscape.highest_colour(torch.full((5, 5), 0.2)) == pytest.approx(0.2)
-    assert energy_landscape.highest_colour(torch.tensor([[1.0, 1.0], [0.0, 1e-9]])) == 1
-    flat_with_a_peak = torch.cat([torch.full((99,), 1.0), torch.tensor([4.0])])
-    assert energy_landscape.highest_colour(flat_with_a_peak) == 1
-    assert energy_landscape.highest_colour(torch.tensor([0.01, 9.0])) == 9
-
-
 def test_landscape_shows_data_model_and_samples(setup, tmp_path, monkeypatch):
     figures, data = shown(monkeypatch), points()
     callback = EnergyLandscape(resolution=30, num_samples=50, num_steps=20, every_n_epochs=2, seed=4)

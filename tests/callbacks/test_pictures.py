@@ -11,8 +11,11 @@ from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 
 from callbacks import Density2D, ParameterImages, SampleGrid, log_image
-from callbacks.images import panels, tile
+from callbacks.density2d import energy_above_minimum
 from datamodules import GaussianMixture
+from ebmlab.drawing.figures import panels
+from ebmlab.drawing.plane import cell_centres
+from ebmlab.drawing.tiles import tile
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise
@@ -86,17 +89,6 @@ def test_other_ranks_write_nothing(setup, tmp_path, monkeypatch):
     monkeypatch.setattr(pl.Trainer, "is_global_zero", False)
     assert log_image(trainer, "a", torch.eye(3)) is None
     assert not (tmp_path / "run" / "images").exists()
-
-
-def test_tile_lays_images_out_in_rows():
-    images = torch.arange(5.0).view(5, 1, 1, 1)
-    assert tile(images, columns=3, fill=9)[0].tolist() == [
-        [9, 9, 9, 9, 9, 9, 9],
-        [9, 0, 9, 1, 9, 2, 9],
-        [9, 9, 9, 9, 9, 9, 9],
-        [9, 3, 9, 4, 9, 9, 9],
-        [9, 9, 9, 9, 9, 9, 9],
-    ]
 
 
 def test_panels_keep_every_pixel_value(setup):
@@ -210,11 +202,10 @@ def test_density2d(setup, tmp_path):
 
 def test_density2d_shows_the_energy_where_it_is():
     learner = ContrastiveDivergence(GRBM(2, 4), Langevin(0.1), FromNoise())
-    callback = Density2D(extent=10)
     with torch.no_grad():
         learner.energy.W.zero_()
         learner.energy.mu.copy_(torch.tensor([3.05, -2.05]))
-        energy = callback._model_energy(learner, callback._grid())
+        energy = energy_above_minimum(learner, cell_centres(10, 200).float())
     row, column = divmod(int(energy.argmin()), 200)
     assert (row, column) == (79, 130)  # y = -2.05, x = 3.05
     assert energy.min() == 0

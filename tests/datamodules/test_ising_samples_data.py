@@ -12,8 +12,8 @@ from torch import Tensor
 from datamodules import IsingSamples
 from datamodules.ising_samples import colours, neighbours
 from ebmlab.domains import Spin
-from ebmlab.energies.graphs import lattice
 from ebmlab.errors import UserError
+from ebmlab.graphs import lattice
 
 
 def make(root: Path, **options: object) -> IsingSamples:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from ebmlab import graphs
 from ebmlab.domains import Spin
-from ebmlab.energies import Energy, graphs
+from ebmlab.energies import Energy
 from ebmlab.energies.ising import Ising
 from ebmlab.errors import UserError
 from ebmlab.samplers import ChromaticGibbs

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from ebmlab.energies import RGCN, Energy
-from ebmlab.energies.graphs import adjacency
 from ebmlab.errors import UserError
+from ebmlab.graphs import adjacency
 
 N = 18
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}

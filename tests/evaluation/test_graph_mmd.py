@@ -11,9 +11,9 @@ import pytest
 import torch
 from scipy.stats import wasserstein_distance
 
-from ebmlab.energies.graphs import adjacency
 from ebmlab.errors import UserError
 from ebmlab.evaluation import GraphMMD, graph_mmd, graph_mmds, orbit_counts
+from ebmlab.graphs import adjacency
 
 module = importlib.import_module("ebmlab.evaluation.graph_mmd")  # its name in the package is the function's
 N = 9

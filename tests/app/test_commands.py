@@ -13,8 +13,8 @@ import torch
 import wandb
 import yaml
 
+from ebmlab.app.loggers import make_loggers
 from ebmlab.learners import ContrastiveDivergence
-from ebmlab.loggers import make_loggers
 
 Run = Callable[..., None]
 
@@ -152,7 +152,7 @@ def test_a_logger_of_ones_own_comes_on_top(run: Run) -> None:
 
 
 def test_list_names_every_component_once(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    from ebmlab.cli import main
+    from ebmlab.app.cli import main
 
     main(["list"])
     lines = capsys.readouterr().out.splitlines()

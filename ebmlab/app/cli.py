@@ -20,15 +20,16 @@ from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback, instantiate_class
 from pytorch_lightning.loggers import WandbLogger
 
-from ebmlab.checkpoints import check_weights, load_checkpoint, warn_of_old_schedule
-from ebmlab.config_errors import one_line
+from ebmlab.app.checkpoints import check_weights, warn_of_old_schedule
+from ebmlab.app.config_errors import one_line
+from ebmlab.app.listing import list_components
+from ebmlab.app.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
+from ebmlab.app.prediction import save_samples
+from ebmlab.app.run_folder import CONFIG, config_name, contents, find_checkpoint, in_a_run, new_run, run_of
+from ebmlab.app.sample_command import sample
 from ebmlab.errors import UserError
+from ebmlab.files import load_checkpoint
 from ebmlab.learners import Learner
-from ebmlab.listing import list_components
-from ebmlab.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
-from ebmlab.prediction import save_samples
-from ebmlab.run_folder import CONFIG, config_name, contents, find_checkpoint, in_a_run, new_run, run_of
-from ebmlab.studies.command import sample
 
 HELP = """usage: python -m ebmlab <command> [options]
 

@@ -18,7 +18,7 @@ from helpers_data import make_bert, make_compas, make_mnist
 from helpers_grbm import PASS
 from pytorch_lightning.loggers import WandbLogger
 
-from ebmlab.cli import main
+from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"

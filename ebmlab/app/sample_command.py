@@ -15,10 +15,10 @@ from lightning_fabric import Fabric
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 
+from ebmlab.app.loggers import WandbMode, git_commit, make_loggers
+from ebmlab.app.run_folder import CONFIG, RUNS, config_name, new_run
+from ebmlab.drawing.race_plots import write_overview, write_target
 from ebmlab.errors import UserError
-from ebmlab.loggers import WandbMode, git_commit, make_loggers
-from ebmlab.run_folder import CONFIG, RUNS, config_name, new_run
-from ebmlab.studies.plots import write_overview, write_target
 from ebmlab.studies.race import Result
 from ebmlab.studies.report import write_tables, write_texts
 from ebmlab.studies.study import Study

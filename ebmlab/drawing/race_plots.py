@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from callbacks.images import panels
+from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.files import whole
-from ebmlab.studies.race import Result
 
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#e377c2", "#7f7f7f", "#bcbd22")
 LINES = ("-", "--", ":")
 
-
 Style = dict[str, dict[str, str]]
 
 
-def write_target(results: list[Result], folder: Path, log_curves: set[str]) -> list[Path]:
+class Result(Protocol):
+    """What is drawn of `ebmlab.studies.race.Result`, which documents the attributes."""
+
+    target: str
+    sampler: str
+    exact: bool
+    row: dict[str, float]
+    steps: list[int]
+    seconds: list[float]
+    curves: dict[str, list[float]]
+    pictures: dict[str, Tensor]
+    truths: dict[str, Tensor]
+
+
+def write_target(results: Sequence[Result], folder: Path, log_curves: set[str]) -> list[Path]:
     """Writes the curves and the samplers' pictures of one target's results; returns the files."""
     target, style, figures = results[0].target, _style(results), {}
     for label in dict.fromkeys(label for r in results for label in r.curves):
@@ -37,7 +51,7 @@ def write_target(results: list[Result], folder: Path, log_curves: set[str]) -> l
     return _save(figures, folder)
 
 
-def write_overview(results: list[Result], folder: Path, log_curves: set[str], sweep: str | None) -> list[Path]:
+def write_overview(results: Sequence[Result], folder: Path, log_curves: set[str], sweep: str | None) -> list[Path]:
     """Writes what spans the targets: efficiency bars, and curves' ends against the setting `sweep`."""
     figures = {}
     if any("ess_per_second" in r.row for r in results):
@@ -52,12 +66,12 @@ def _save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     for key, figure in figures.items():
         path = folder / "images" / f"{key}.png"
         with whole(path) as temporary:
-            figure.savefig(temporary, format="png", dpi=figure.dpi)
+            temporary.write_bytes(figure_png(figure))
         files.append(path)
     return files
 
 
-def _style(results: list[Result]) -> Style:
+def _style(results: Sequence[Result]) -> Style:
     """A colour and a line for each sampler."""
     return {
         name: {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
@@ -65,7 +79,7 @@ def _style(results: list[Result]) -> Style:
     }
 
 
-def _curves(results: list[Result], label: str, target: str, log: bool, style: Style) -> Figure:
+def _curves(results: Sequence[Result], label: str, target: str, log: bool, style: Style) -> Figure:
     """One measure against steps and against seconds."""
     figure = Figure(figsize=(13, 4.8), dpi=100, layout="constrained")
     for axes, across in zip(figure.subplots(1, 2), ("steps", "seconds"), strict=True):
@@ -83,7 +97,7 @@ def _curves(results: list[Result], label: str, target: str, log: bool, style: St
     return figure
 
 
-def _sweep(results: list[Result], label: str, log: bool, sweep: str) -> Figure:
+def _sweep(results: Sequence[Result], label: str, log: bool, sweep: str) -> Figure:
     """The last value of a curve against a setting, a line for each target."""
     figure = Figure(figsize=(6, 4.5), dpi=100, layout="constrained")
     axes = figure.add_subplot()
@@ -106,7 +120,7 @@ def _sweep(results: list[Result], label: str, log: bool, sweep: str) -> Figure:
     return figure
 
 
-def _bars(results: list[Result], targets: list[str], style: Style) -> Figure:
+def _bars(results: Sequence[Result], targets: list[str], style: Style) -> Figure:
     """ESS per second and per evaluation of the exact samplers, a row of panels for each target.
 
     The distance's ESS in full colour, the energy's in light: chains that stay in their modes differ in these.

@@ -8,11 +8,11 @@ import pytorch_lightning as pl
 import torch
 from tqdm.auto import tqdm
 
+from ebmlab.drawing.samples import picture
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.files import whole
 from ebmlab.learners import Learner
-from ebmlab.pictures import picture
 
 
 def save_samples(
@@ -28,7 +28,7 @@ def save_samples(
 ) -> list[Path]:
     """Draws samples by fresh chains from noise into `samples.pt`, and as a picture into `samples.png`.
 
-    There is a picture of images, points in the plane, graphs and spins of a square lattice (`ebmlab.pictures`).
+    There is a picture of images, points in the plane, graphs and spins of a square lattice (`ebmlab.drawing.samples`).
 
     Args:
         learner: the trained learner.

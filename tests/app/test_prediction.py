@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import torch
 from PIL import Image
 
 from datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
-from ebmlab import pictures
+from ebmlab.app.prediction import save_samples
+from ebmlab.drawing import samples as pictures
 from ebmlab.energies import GRBM, MLP, RBM, RGCN, Ising
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise, RatioMatching
-from ebmlab.prediction import save_samples
 from ebmlab.samplers import Gibbs, GibbsLangevin
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
@@ -39,9 +40,9 @@ def predict(learner: Any, data: Any, folder: Path, num_samples: int, **options: 
 
 
 def squares(png: Path, size: int, count: int) -> np.ndarray:
-    """The first `count` images of size x size pixels in rows of isqrt(count), one grey value each, 0 to 1."""
-    columns = int(count**0.5)
-    scale = max(1, 600 // (columns * (size + 1) + 1))
+    """The first `count` images of size x size pixels in rows of ceil(sqrt(count)), one grey value each, 0 to 1."""
+    columns = math.ceil(math.sqrt(count))
+    scale = math.ceil(600 / (columns * (size + 1) + 1))
     small = read(png)[scale // 2 :: scale, scale // 2 :: scale, 0] / 255
     places = [divmod(i, columns) for i in range(count)]
     return np.stack([small[r * (size + 1) + 1 :, c * (size + 1) + 1 :][:size, :size] for r, c in places])
@@ -64,8 +65,8 @@ def test_spins_of_a_lattice(tmp_path: Path) -> None:
 
 def test_codes_of_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
-    points = pictures._points
-    monkeypatch.setattr(pictures, "_points", lambda x, extent: (decoded.append(x), points(x, extent))[1])
+    points = pictures.draw_points
+    monkeypatch.setattr(pictures, "draw_points", lambda x, extent: (decoded.append(x), points(x, extent))[1])
     data = GrayCode2D(num_bits=12)
     samples, png = predict(RatioMatching(MLP(12, hidden=4), num_steps=5), data, tmp_path, 300)
     assert ((samples == 0) | (samples == 1)).all()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ebmlab.cli import main
+from ebmlab.app.cli import main
 
 Fails = Callable[..., str]
 

@@ -1,8 +1,7 @@
-"""Checkpoints: read safely, and held against the model that is to take them."""
+"""Checkpoints, held against the model that is to take them."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,27 +9,6 @@ from jsonargparse import Namespace
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint safely, tensors on the CPU.
-
-    Raises:
-        UserError: there is no such file, or it is not a checkpoint, or it is damaged.
-    """
-    if not path.is_file():
-        raise UserError(f"--ckpt_path {path}: no such file; give a .ckpt file, or `last` for the newest run's")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises half a dozen types here
-        first = (str(error).splitlines() or [""])[0].split(". ")[0][:120]
-        raise UserError(
-            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {first}): it is none, or damaged; use "
-            "another file of that run"
-        ) from error
-    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
-        raise UserError(f"{path} is not a Lightning checkpoint: it has no state_dict")
-    return checkpoint
 
 
 def check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str) -> None:

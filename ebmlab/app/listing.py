@@ -44,7 +44,7 @@ def _family(module: str) -> str:
 
 
 def _configs() -> list[str]:
-    folder = next((f for f in (Path("configs"), Path(__file__).parents[1] / "configs") if f.is_dir()), None)
+    folder = next((f for f in (Path("configs"), Path(__file__).parents[2] / "configs") if f.is_dir()), None)
     if folder is None:
         return []
     return [

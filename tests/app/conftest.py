@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ebmlab.cli import main
+from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[2]
 SMALL = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from callbacks.images import tile
+from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.studies.measures import Measure

@@ -1,0 +1,42 @@
+"""How pictures reach the run's folder and its loggers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+from matplotlib.figure import Figure
+from PIL import Image
+from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
+from torch import Tensor
+
+from ebmlab.drawing.figures import figure_png
+from ebmlab.drawing.tiles import image_png
+from ebmlab.files import whole
+
+
+def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor) -> Path | None:
+    """Writes a picture to `<run folder>/images/<key>_step<global step>.png` and shows it to every logger.
+
+    Args:
+        trainer: its `default_root_dir` is the run's folder.
+        key: such as "samples/grid"; slashes become dashes in the file's name.
+        image: a matplotlib figure, or a tensor `(C, H, W)` or `(H, W)` in [0, 1], enlarged if it is small.
+
+    Returns:
+        The file, or None on other ranks than 0, which do nothing.
+    """
+    if not trainer.is_global_zero:
+        return None
+    step = trainer.global_step
+    path = Path(trainer.default_root_dir, "images", f"{key.replace('/', '-')}_step{step:07d}.png")
+    with whole(path) as temporary:
+        temporary.write_bytes(figure_png(image) if isinstance(image, Figure) else image_png(image))
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            logger.log_image(key, [str(path)], step=step)
+        elif isinstance(logger, TensorBoardLogger):
+            with Image.open(path) as picture:
+                logger.experiment.add_image(key, np.asarray(picture.convert("RGB")), step, dataformats="HWC")
+    return path

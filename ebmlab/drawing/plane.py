@@ -1,0 +1,129 @@
+"""Points in the plane, beside functions of the plane."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from ebmlab.drawing.figures import DPI
+
+SHOWN = 0.95  # of the mass lies where the density is within the colours' range
+
+
+class Surface(NamedTuple):
+    """A function of the plane, counted or computed at `cell_centres`.
+
+    Attributes:
+        title: stands above it.
+        values: `(resolution, resolution)`, 0 or more; rows run along y.
+        top: the value at which the colours end.
+        colours: matplotlib's name of the colour map.
+    """
+
+    title: str
+    values: Tensor
+    top: float
+    colours: str = "viridis"
+
+
+def cell_centres(extent: float, resolution: int) -> Tensor:
+    """Centres of the cells of a square grid over the window from -extent to extent, `(resolution^2, 2)`, float64.
+
+    Rows of cells run along y, as in `Surface`.
+
+    Example:
+        >>> cell_centres(1.0, 2).tolist()
+        [[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]]
+    """
+    axis = 2 * extent / resolution * (torch.arange(resolution, dtype=torch.float64) + 0.5) - extent
+    y, x = torch.meshgrid(axis, axis, indexing="ij")
+    return torch.stack([x, y], -1).view(-1, 2)
+
+
+def draw_surfaces(surfaces: list[Surface], extent: float) -> Figure:
+    """Shows functions of the plane side by side, each with its colour bar.
+
+    Args:
+        surfaces: what to show.
+        extent: the window is [-extent, extent] in both directions.
+
+    Example:
+        >>> len(draw_surfaces([Surface("flat", torch.ones(5, 5), top=1.0)], extent=2.0).axes)  # with the colour bar
+        2
+    """
+    return _surfaces(surfaces, extent, 0)
+
+
+def draw_surfaces_and_points(
+    surfaces: list[Surface], extent: float, samples: Tensor, data: Tensor, title: str
+) -> Figure:
+    """`draw_surfaces`, and beside them samples over data; says how many samples lie outside the window.
+
+    Args:
+        surfaces: what to show.
+        extent: the window is [-extent, extent] in both directions.
+        samples: points `(N, 2)`.
+        data: points `(M, 2)`.
+        title: stands above the points.
+
+    Example:
+        >>> flat = Surface("flat", torch.ones(5, 5), top=1.0)
+        >>> figure = draw_surfaces_and_points([flat], 2.0, torch.randn(9, 2), torch.randn(9, 2), "9 samples")
+        >>> [axes.get_title() for axes in figure.axes]
+        ['flat', '9 samples', '']
+    """
+    figure = _surfaces(surfaces, extent, 1)
+    axes = figure.axes[len(surfaces)]
+    outside = int((samples.abs() > extent).any(1).sum())
+    label = f"samples ({outside} outside)" if outside else "samples"
+    for name, points, colour, alpha in (("data", data, "0.6", 1.0), (label, samples, "tab:red", 0.6)):
+        axes.scatter(
+            points[:, 0].numpy(), points[:, 1].numpy(), s=4, color=colour, alpha=alpha, linewidths=0, label=name
+        )
+    axes.set(title=title, xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
+    axes.legend(loc="upper right", markerscale=3, framealpha=0.9)
+    return figure
+
+
+def _surfaces(surfaces: list[Surface], extent: float, places: int) -> Figure:
+    """The surfaces, and `places` empty axes to their right."""
+    columns = len(surfaces) + places
+    figure = Figure(figsize=(4.45 * len(surfaces) + 4.1 * places, 4.4), dpi=DPI, layout="constrained")
+    row = figure.subplots(1, columns, sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (title, values, top, colours) in zip(row, surfaces, strict=False):
+        window = (-extent, extent, -extent, extent)
+        picture = axes.imshow(values.numpy(), cmap=colours, vmin=0, vmax=top, origin="lower", extent=window)
+        beyond = "max" if float(values.max()) > top else "neither"
+        figure.colorbar(picture, ax=axes, shrink=0.78, extend=beyond)
+        axes.set_title(title)
+    return figure
+
+
+def draw_points(points: Tensor, extent: float) -> Figure:
+    """Points `(N, 2)` alone, in the window from -extent to extent.
+
+    Example:
+        >>> draw_points(torch.randn(9, 2), extent=3.0).axes[0].get_title()
+        '9 samples'
+    """
+    figure = Figure(figsize=(6, 6), dpi=DPI, layout="constrained")
+    axes = figure.add_subplot()
+    axes.scatter(points[:, 0].numpy(), points[:, 1].numpy(), s=9, color="tab:red", linewidths=0, alpha=0.6)
+    window = (-extent, extent)
+    axes.set(xlim=window, ylim=window, aspect="equal", title=f"{len(points)} samples")
+    return figure
+
+
+def highest_colour(density: Tensor) -> float:
+    """The density of which 95 % of the mass lies at or below; a few sharp peaks do not make the rest dark.
+
+    Example:
+        >>> highest_colour(torch.tensor([1.0] * 99 + [4.0]))
+        1.0
+    """
+    levels = density.flatten().sort().values
+    mass = levels.cumsum(0)
+    return float(levels[min(int((mass < SHOWN * mass[-1]).sum()), len(levels) - 1)])
