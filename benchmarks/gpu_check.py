@@ -41,14 +41,18 @@ from ebmlab.energies import (
     RBM,
     RGCN,
     BinaryNetPosterior,
+    Clamped,
     Energy,
     Ising,
     LatticeGaussian,
     LogisticPosterior,
+    Mixture,
     ModeGrid,
     Potts,
     QuarticMixture,
     ResNet,
+    Scaled,
+    Sum,
 )
 from ebmlab.energies.binary_net_posterior import Rows
 from ebmlab.evaluation import exact_samples
@@ -75,6 +79,10 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "ModeGrid": lambda: ModeGrid(),
     "LogisticPosterior": lambda: LogisticPosterior(*table(20)),
     "BinaryNetPosterior": lambda: BinaryNetPosterior(Rows(*table(5)), 20),
+    "Clamped": lambda: Clamped(Ising.lattice(20, 0.3), torch.ones(400), torch.arange(400) % 3 == 0),
+    "Sum": lambda: Sum([MLP(256), RBM(256, 50)], [0.5, 1.0]),
+    "Scaled": lambda: Scaled(Ising.lattice(20, 0.3), 2.0),
+    "Mixture": lambda: Mixture([MLP(256), RBM(256, 50)]),
 }
 SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "Gibbs": ("Ising", s.Gibbs()),

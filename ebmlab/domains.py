@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -29,6 +30,19 @@ class Domain:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'x'.join(map(str, self.event_shape))})"
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return math.prod(self.shape)
+
+    def with_shape(self, shape: int | Sequence[int]) -> Self:
+        """The domain of other shape whose coordinates have the same values."""
+        return type(self)(shape)
+
+    def flat(self, x: Tensor) -> Tensor:
+        """States with their coordinates in one axis: `(B, size)`, or `(B, size, K)` on a Categorical domain."""
+        return x.flatten(1)
 
     def random(self, n: int, device: torch.device | str | None = None) -> Tensor:
         """Draws `n` states from the domain's reference law; `(n, *event_shape)`."""
@@ -80,18 +94,9 @@ class Finite(Domain):
     num_values: int
 
     @property
-    def size(self) -> int:
-        """Number of coordinates."""
-        return math.prod(self.shape)
-
-    @property
     def values(self) -> Tensor:
         """What a coordinate can be, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
         return self.from_index(torch.arange(self.num_values))
-
-    def flat(self, x: Tensor) -> Tensor:
-        """States with their coordinates in one axis: `(B, size)`, or `(B, size, K)` on a Categorical domain."""
-        return x.flatten(1)
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
         return (self.flat(new) != self.flat(old)).sum(1).to(new.dtype)
@@ -160,6 +165,9 @@ class Ordinal(Finite):
         super().__init__(shape)
         self.num_values = num_values
 
+    def with_shape(self, shape: int | Sequence[int]) -> Self:
+        return type(self)(shape, self.num_values)
+
     def to_index(self, x: Tensor) -> Tensor:
         return x.long()
 
@@ -180,6 +188,9 @@ class Categorical(Finite):
         super().__init__(shape)
         self.num_values = num_classes
         self.event_shape = (*self.shape, num_classes)
+
+    def with_shape(self, shape: int | Sequence[int]) -> Self:
+        return type(self)(shape, self.num_values)
 
     def to_index(self, x: Tensor) -> Tensor:
         return x.argmax(-1)

@@ -13,7 +13,7 @@ from ebmlab import energies, samplers
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu_check.py"
 DOWNLOADS = {"MaskedLanguageModel"}
 LAWS = {"Base", "Bernoulli", "StandardNormal", "Uniform"}
-WRAPPERS = {"Bipartite", "Bridge", "BipartiteBridge", "TemperedEnergy", "TemperedBipartite"}
+WRAPPERS = {"Bipartite", "Bridge", "BipartiteBridge", "ClampedBipartite", "TemperedEnergy", "TemperedBipartite"}
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ FAMILIES = (
 BASES = (
     *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "Chains", "Learner", "Estimator"),
     *("EnergyState", "GradientState", "MetropolisSampler", "Tuner", "Measure", "Start", "Study", "Contender"),
-    *("PathSampler", "TemperedBipartite", "TemperedEnergy"),
+    *("PathSampler", "ClampedBipartite", "TemperedBipartite", "TemperedEnergy"),
     *("TabularData", "Table", "Rows", "TabularSource"),
     *("TensorDataModule", "PeriodicEvaluation"),
 )

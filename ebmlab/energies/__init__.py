@@ -3,6 +3,8 @@
 from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows, TabularSource
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.bridge import BipartiteBridge, Bridge, bridge
+from ebmlab.energies.clamped import Clamped, ClampedBipartite
+from ebmlab.energies.composed import Mixture, Sum
 from ebmlab.energies.energy import Energy, Evaluation
 from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.ising import Ising
@@ -17,7 +19,7 @@ from ebmlab.energies.rbm import RBM
 from ebmlab.energies.reference import Base, Bernoulli, StandardNormal, Uniform, reference
 from ebmlab.energies.resnet import ResNet
 from ebmlab.energies.rgcn import RGCN
-from ebmlab.energies.tempering import TemperedBipartite, TemperedEnergy, tempered
+from ebmlab.energies.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 
 __all__ = [
     "GRBM",
@@ -30,18 +32,23 @@ __all__ = [
     "Bipartite",
     "BipartiteBridge",
     "Bridge",
+    "Clamped",
+    "ClampedBipartite",
     "Energy",
     "Evaluation",
     "Ising",
     "LatticeGaussian",
     "LogisticPosterior",
     "MaskedLanguageModel",
+    "Mixture",
     "ModeGrid",
     "Potts",
     "QuarticMixture",
     "ResNet",
     "Rows",
+    "Scaled",
     "StandardNormal",
+    "Sum",
     "TabularSource",
     "TemperedBipartite",
     "TemperedEnergy",

@@ -140,6 +140,12 @@ class Energy(nn.Module):
         tensors = itertools.chain(self.parameters(), self.buffers())
         return next((t.device for t in tensors), torch.device("cpu"))
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the parameters and buffers; torch's default for an energy without any."""
+        tensors = (t for t in itertools.chain(self.parameters(), self.buffers()) if t.is_floating_point())
+        return next((t.dtype for t in tensors), torch.get_default_dtype())
+
     def random(self, n: int) -> Tensor:
         """States `(n, *event)` for fresh chains to start from, on this energy's device: the domain's reference law."""
         return self.domain.random(n, device=self.device)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ebmlab.domains import Binary
+from ebmlab.domains import Binary, Domain
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Energy
+from ebmlab.errors import UserError
 
 
 def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
@@ -96,6 +98,33 @@ class TemperedEnergy(Tempering):
 
     def _scale(self, value: Tensor) -> Tensor:
         return self.beta_of(value) * value
+
+
+class Scaled(TemperedEnergy):
+    """E(x) / temperature: hotter laws are flatter.
+
+    Of a bipartite energy the marginal one is scaled, which leaves it no hidden units; `tempered` scales the joint one.
+
+    Args:
+        energy: held, not copied.
+        temperature: T, positive; 1 is the energy's own law.
+
+    Raises:
+        UserError: the temperature is not a positive number.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> Scaled(Ising.lattice(2, coupling=0.5), temperature=4.0)(torch.ones(1, 4)).item()
+        -0.5
+    """
+
+    domains = (Domain,)
+
+    def __init__(self, energy: Energy, temperature: float) -> None:
+        if not 0 < temperature < math.inf:
+            raise UserError(f"Scaled: temperature is {temperature}, but must be positive")
+        super().__init__(energy, torch.tensor(1 / temperature, dtype=energy.dtype, device=energy.device))
+        self.temperature = temperature
 
 
 class TemperedBipartite(Tempering, Bipartite):

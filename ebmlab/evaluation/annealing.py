@@ -113,7 +113,7 @@ def ais(
     share = total // world + (rank < total % world)
     betas = inverse_temperatures(schedule, num_temperatures)
     path = bridge(base, energy)
-    log_w, x = _anneal(path, sampler, base.draw(share).to(_dtype(energy)), betas, progress, saved, check)
+    log_w, x = _anneal(path, sampler, base.draw(share).to(energy.dtype), betas, progress, saved, check)
     log_w = _gather(log_w, total) + path.log_z
     return AISResult(log_w.view(num_replicates, num_chains), x)
 
@@ -198,11 +198,6 @@ def _anneal(
         store.save(k + 1, x, log_w)
     store.delete()
     return log_w, x
-
-
-def _dtype(energy: Energy) -> torch.dtype:
-    tensors = (t for t in (*energy.parameters(), *energy.buffers()) if t.is_floating_point())
-    return next((t.dtype for t in tensors), torch.get_default_dtype())
 
 
 def _check(sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int) -> None:

@@ -69,8 +69,7 @@ def check_enumerable(energy: Energy) -> None:
 
 def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """A partition of the space: the log weight of each part, float64 `(B,)`, and what names it, a state x or h."""
-    like = next((t for t in itertools.chain(energy.parameters(), energy.buffers()) if t.is_floating_point()), None)
-    like = torch.empty(0) if like is None else like
+    like = torch.empty(0, dtype=energy.dtype, device=energy.device)
     if _hidden_are_fewer(energy):
         assert isinstance(energy, Bipartite)
         for h in _states(Binary(energy.num_hidden), batch_size, energy):

@@ -1,0 +1,196 @@
+"""An energy with some coordinates given: the conditional law of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Categorical, Domain, Finite
+from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.energy import Energy
+from ebmlab.errors import UserError
+
+Array = Tensor | Sequence[Any]
+
+
+class _Chosen(Energy):
+    """Makes `Clamped` of a bipartite energy a `ClampedBipartite`.
+
+    It is a class of its own because command-line parsers read the arguments of `__new__` where a class defines it.
+    """
+
+    def __new__(cls, energy: Energy | None = None, *_: Any, **__: Any) -> Self:
+        joint = cls is Clamped and isinstance(energy, Bipartite)
+        return super().__new__(ClampedBipartite if joint else cls)  # type: ignore[return-value]
+
+
+class Clamped(_Chosen):
+    """E(x_free) = E(x) with the other coordinates of x fixed, so that exp(-E) / Z is p(x_free | x_given).
+
+    The states are the free coordinates, in their order in the flattened event: `(B, k)`, or one-hot `(B, k, K)` on a
+    Categorical domain. Differences, closed forms and colours are the inner energy's own. Of a bipartite energy it is
+    bipartite: block Gibbs redraws the hidden units and the free visible ones.
+
+    Args:
+        energy: held, not copied.
+        x: one event, in the shape of the energy's states; what it holds at free coordinates (NaN, say) is ignored.
+        mask: True where x is given; in the domain's shape, which on a Categorical domain leaves out the axis of
+            classes. A mask in the shape of the event will do there too, if all classes of a coordinate agree.
+
+    Attributes:
+        free: numbers of the free coordinates in the flattened event, `(k,)`, int64.
+        given: the event, with some valid value at free coordinates.
+
+    Raises:
+        UserError: x or the mask do not fit the energy's domain, or nothing is free.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> energy = Ising.lattice(2, coupling=0.5)
+        >>> top = Clamped(energy, x=[1, 1, -1, -1], mask=[True, True, False, False])
+        >>> top.domain, top.merge(torch.ones(1, 2)).tolist()
+        (Spin(2), [[1.0, 1.0, 1.0, 1.0]])
+    """
+
+    domains = (Domain,)
+    free: Tensor
+    given: Tensor
+
+    def __init__(self, energy: Energy, x: Array, mask: Array) -> None:
+        super().__init__()
+        self.energy = energy
+        is_given = _mask(energy.domain, mask).to(energy.device)
+        free = (~is_given).nonzero().squeeze(1)
+        if len(free) == 0:
+            raise UserError(f"Clamped: the mask gives all {len(is_given)} coordinates of {energy.domain}; none is free")
+        self.domain = energy.domain.with_shape(len(free))
+        given = _event(energy.domain, x, free).to(device=energy.device, dtype=energy.dtype)
+        self.register_buffer("free", free, persistent=False)
+        self.register_buffer("given", given, persistent=False)
+        self._colours: tuple[list[Tensor], list[Tensor]] | None = None
+
+    def merge(self, x: Tensor) -> Tensor:
+        """Whole events `(B, *event)` of the inner energy, with the free coordinates `(B, k)` of x filled in."""
+        given = self.energy.domain.flat(self.given.to(x).unsqueeze(0)).expand(len(x), *[-1] * (x.dim() - 1))
+        return given.index_copy(1, self.free, x).view(len(x), *self.given.shape)
+
+    def split(self, x: Tensor) -> Tensor:
+        """The free coordinates `(B, k)` of whole events `(B, *event)`."""
+        return self.energy.domain.flat(x).index_select(1, self.free)
+
+    def forward(self, x: Tensor) -> Tensor:
+        energy: Tensor = self.energy(self.merge(x))
+        return energy
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = self.energy.value_and_grad(self.merge(x))
+        return value, self.split(grad)
+
+    def around(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.energy.around(self.merge(x))
+
+    def flip_differences(
+        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
+    ) -> Tensor:
+        return self.energy.flip_differences(self.merge(x), self._places(x, index), around)
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        return self.energy.value_differences(self.merge(x), self._places(x, index))
+
+    @property
+    def colours(self) -> list[Tensor]:
+        """The inner energy's colours of the free coordinates: `ChromaticGibbs` asks."""
+        inner: list[Tensor] = self.energy.colours  # type: ignore[assignment]
+        if self._colours is None or self._colours[0] is not inner:
+            place = torch.full((self.energy.domain.size,), -1, device=self.free.device)
+            place[self.free] = torch.arange(len(self.free), device=self.free.device)
+            own = [place[sites] for sites in inner]
+            own = [sites[sites >= 0] for sites in own]
+            self._colours = inner, [sites for sites in own if len(sites)]
+        return self._colours[1]
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Logits of p(x_i) given the rest, for the free sites of one colour."""
+        return self.energy.conditional(self.merge(x), self.free[sites])  # type: ignore[operator, no-any-return]
+
+    @property
+    def minibatch(self) -> Callable[[], Clamped]:
+        """The inner energy's, where it has any, with the same coordinates given."""
+        inner: Callable[[], Energy] = self.energy.minibatch  # type: ignore[assignment]
+        is_given = torch.ones(self.energy.domain.shape, dtype=torch.bool, device=self.free.device)
+        is_given.view(-1)[self.free] = False
+        return lambda: Clamped(inner(), self.given, is_given)
+
+    def step_unit(self) -> Tensor | float:
+        return self.energy.step_unit()
+
+    def _places(self, x: Tensor, index: Tensor | None) -> Tensor:
+        """The inner energy's numbers of the coordinates in `index`."""
+        return self.free.expand(len(x), -1) if index is None else self.free[index]
+
+
+class ClampedBipartite(Clamped, Bipartite):
+    """E(v_free, h) = E(v, h) with the other visible units fixed; as an energy of v_free, h is summed out."""
+
+    energy: Bipartite
+
+    def __init__(self, energy: Bipartite, x: Array, mask: Array) -> None:
+        super().__init__(energy, x, mask)
+        self.num_hidden = energy.num_hidden
+
+    def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
+        return self.energy.joint_energy(self.merge(v), h)
+
+    def hidden_given_visible(self, v: Tensor) -> Tensor:
+        return self.energy.hidden_given_visible(self.merge(v))
+
+    def visible_given_hidden(self, h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        law = self.energy.visible_given_hidden(h)
+        if isinstance(law, Tensor):
+            return self.split(law)
+        mean, variance = law
+        return self.split(mean), self.split(variance.expand_as(mean))
+
+    def visible_energy(self, v: Tensor) -> Tensor:
+        return self.energy.visible_energy(self.merge(v))
+
+
+def _mask(domain: Domain, mask: Array) -> Tensor:
+    """True where a coordinate is given, `(size,)`."""
+    try:
+        values = torch.as_tensor(mask)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"Clamped: mask must be an array of True and False ({error})") from error
+    if not ((values == 0) | (values == 1)).all():
+        raise UserError("Clamped: mask must hold True (given) and False (free) alone")
+    values = values.bool()
+    if isinstance(domain, Categorical) and values.shape == domain.event_shape:
+        if not (values == values[..., :1]).all():
+            raise UserError(f"Clamped: mask gives some classes of a coordinate of {domain} and not the others")
+        values = values[..., 0]
+    if values.shape != domain.shape:
+        raise UserError(f"Clamped: mask has shape {tuple(values.shape)}; coordinates of {domain} have {domain.shape}")
+    return values.flatten()
+
+
+def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
+    """The event x `(*event)`, checked where it is given; one of the domain's values at free coordinates."""
+    try:
+        event = torch.as_tensor(x).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"Clamped: x must be an array of numbers ({error})") from error
+    event = event.to(free.device, torch.promote_types(event.dtype, torch.get_default_dtype()))
+    if event.shape != domain.event_shape:
+        raise UserError(f"Clamped: x has shape {tuple(event.shape)}; one state of {domain} has {domain.event_shape}")
+    filler = domain.values[0].to(event) if isinstance(domain, Finite) else event.new_zeros(())
+    flat = domain.flat(event.unsqueeze(0))
+    flat = flat.index_copy(1, free, filler.expand(1, len(free), *flat.shape[2:]))
+    event = flat.view(1, *domain.event_shape)
+    try:
+        domain.validate(event)
+    except UserError as error:
+        raise UserError(f"Clamped: x is not a state of the energy where it is given: {error}") from error
+    return event[0]
