@@ -15,7 +15,9 @@ from tqdm import tqdm
 from callbacks.chains import chain_length, check_length, image_data, noise, require_chains, shows_mean, to_images
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
-from ebmlab.evaluation import FrechetDistance, inception_extractor, load_or_train, require_inception
+from ebmlab.evaluation import load_or_train
+from ebmlab.evaluation.inception import inception_extractor, require_inception
+from ebmlab.evaluation.metrics import FrechetDistance
 from ebmlab.files import whole
 from ebmlab.ranks import seed_of_rank
 

@@ -12,12 +12,12 @@ from torch import Tensor
 from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.errors import UserError
-from ebmlab.evaluation import GraphMMD
+from ebmlab.evaluation.metrics import GraphMMD
 from ebmlab.ranks import seed_of_rank
 
 
 class GraphMMDEvaluation(PeriodicEvaluation):
-    """Draws fresh chains from noise and logs how their graphs differ from the data's, by `ebmlab.evaluation.GraphMMD`.
+    """Draws fresh chains from noise and logs how their graphs differ from the data's, by `evaluation.graph_mmds`.
 
     Logs `mmd/degree`, `mmd/clustering`, `mmd/orbit` and their mean, `mmd/average`: against the validation split in fit
     and `validate`, against the test split in `test`. Each rank draws its share; all graphs of the split count.

@@ -13,7 +13,7 @@ from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.periodic import PeriodicEvaluation
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
-from ebmlab.evaluation import HammingMMD
+from ebmlab.evaluation.metrics import HammingMMD
 from ebmlab.ranks import seed_of_rank
 
 KERNELS = {"mmd/hamming": "linear", "mmd/exponential": "exponential"}

@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.data import dim_zero_cat
 
 from ebmlab.errors import UserError
 from ebmlab.evaluation.orbits import orbit_counts
@@ -49,46 +47,15 @@ def graph_mmd(x: Tensor, y: Tensor, num_nodes: int, statistic: str = "degree") -
     """
     if statistic not in STATISTICS:
         raise UserError(f'graph_mmd: statistic is "{statistic}"; it must be one of {", ".join(STATISTICS)}')
-    return _mmd(_matrices(x, num_nodes), _matrices(y, num_nodes), statistic)
+    return _mmd(matrices(x, num_nodes), matrices(y, num_nodes), statistic)
 
 
 @torch.no_grad()
 def graph_mmds(x: Tensor, y: Tensor, num_nodes: int) -> dict[str, Tensor]:
     """`graph_mmd` by `degree`, `clustering` and `orbit`, and their mean, `average`; arguments as there."""
-    x, y = _matrices(x, num_nodes), _matrices(y, num_nodes)
+    x, y = matrices(x, num_nodes), matrices(y, num_nodes)
     values = {statistic: _mmd(x, y, statistic) for statistic in STATISTICS}
     return {**values, "average": torch.stack(list(values.values())).mean()}
-
-
-class GraphMMD(Metric):
-    """`graph_mmds` of all graphs seen, real and generated, on all ranks.
-
-    Args:
-        num_nodes: n, the number of slots.
-    """
-
-    is_differentiable = False
-    higher_is_better = False
-    full_state_update = False
-    real: list[Tensor]
-    generated: list[Tensor]
-
-    def __init__(self, num_nodes: int) -> None:
-        super().__init__()
-        self.num_nodes = num_nodes
-        self.add_state("real", [], dist_reduce_fx="cat")
-        self.add_state("generated", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, real: bool) -> None:
-        """Adds graphs `(B, n (n - 1) / 2)`, 0 and 1; B may be 0, and a rank that has none must say so."""
-        _matrices(x, self.num_nodes)
-        (self.real if real else self.generated).append(x.detach().byte())
-
-    def compute(self) -> dict[str, Tensor]:
-        """`degree`, `clustering`, `orbit` and `average`, scalars, float64; every rank must call it."""
-        empty = torch.zeros(0, self.num_nodes * (self.num_nodes - 1) // 2, device=self.device)
-        real, generated = (dim_zero_cat(graphs) if len(graphs) else empty for graphs in (self.real, self.generated))
-        return graph_mmds(generated, real, self.num_nodes)
 
 
 class Statistic(NamedTuple):
@@ -154,8 +121,8 @@ def _mmd(x: Tensor, y: Tensor, statistic: str) -> Tensor:
     return mean_kernel(a, a) + mean_kernel(b, b) - 2 * mean_kernel(a, b)
 
 
-def _matrices(x: Tensor, num_nodes: int) -> Tensor:
-    """Adjacency matrices `(N, n, n)`, float64, of upper triangles."""
+def matrices(x: Tensor, num_nodes: int) -> Tensor:
+    """Adjacency matrices `(N, n, n)`, float64, of upper triangles of bits; raises `UserError` for anything else."""
     if not ((x == 0) | (x == 1)).all():
         raise UserError("graph_mmd compares graphs given by bits, 0 or 1; here are other numbers")
     return adjacency(x, num_nodes).double()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.data import dim_zero_cat
 
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
@@ -41,7 +39,7 @@ def hamming_mmd(
     Returns:
         A scalar, float64.
     """
-    _check_kernel(kernel)
+    check_kernel(kernel)
     x, y = _coordinates(x, domain), _coordinates(y, domain)
     n, m = len(x), len(y)
     if x.shape[1] != y.shape[1] or min(n, m) < 1 + unbiased:
@@ -64,43 +62,8 @@ def log_mmd(x: Tensor, y: Tensor, kernel: str = "exponential", domain: Finite | 
     return hamming_mmd(x, y, kernel, domain=domain).log()
 
 
-class HammingMMD(Metric):
-    """`hamming_mmd` of all states seen, real and generated, on all ranks.
-
-    Args:
-        kernel: `exponential` or `linear`.
-        unbiased: the U-statistic in place of the V-statistic.
-        domain: where the states live; needed for one-hot states only.
-    """
-
-    is_differentiable = False
-    higher_is_better = False
-    full_state_update = False
-    real: list[Tensor]
-    generated: list[Tensor]
-
-    def __init__(self, kernel: str = "exponential", unbiased: bool = False, domain: Finite | None = None) -> None:
-        super().__init__()
-        _check_kernel(kernel)
-        self.kernel = kernel
-        self.unbiased = unbiased
-        self.domain = domain
-        self.add_state("real", [], dist_reduce_fx="cat")
-        self.add_state("generated", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, real: bool) -> None:
-        """Adds states `(B, *event)`; B may be 0, and a rank that has none must say so."""
-        (self.real if real else self.generated).append(x.detach())
-
-    def compute(self) -> Tensor:
-        """A scalar, float64; every rank must call it."""
-        if min(len(self.real), len(self.generated)) == 0:
-            raise UserError("HammingMMD compares real with generated states, but was given none of one kind")
-        real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
-        return hamming_mmd(generated, real, self.kernel, self.unbiased, self.domain)
-
-
-def _check_kernel(kernel: str) -> None:
+def check_kernel(kernel: str) -> None:
+    """Raises `UserError` unless there is a kernel of that name."""
     if kernel not in KERNELS:
         raise UserError(f'hamming_mmd: kernel is "{kernel}"; it must be one of {", ".join(KERNELS)}')
 

@@ -7,7 +7,9 @@ from scipy import linalg
 from torch import nn
 
 from ebmlab.errors import UserError
-from ebmlab.evaluation import FrechetDistance, frechet, frechet_distance, inception_extractor
+from ebmlab.evaluation import frechet_distance, inception
+from ebmlab.evaluation.inception import inception_extractor
+from ebmlab.evaluation.metrics import FrechetDistance
 
 
 class Features(nn.Module):
@@ -102,7 +104,7 @@ def test_reset_keeps_the_real_images(images):
 
 
 def test_inception_without_torch_fidelity(monkeypatch):
-    monkeypatch.setattr(frechet, "find_spec", lambda name: None)
+    monkeypatch.setattr(inception, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r'pip install "ebmlab\[fid\]"'):
         inception_extractor()
 
@@ -111,8 +113,8 @@ def test_inception_without_its_weights(monkeypatch):
     def fail():
         raise OSError("no route to host")
 
-    monkeypatch.setattr(frechet, "find_spec", lambda name: True)
-    monkeypatch.setattr(frechet, "_Inception", fail)
+    monkeypatch.setattr(inception, "find_spec", lambda name: True)
+    monkeypatch.setattr(inception, "_Inception", fail)
     with pytest.raises(UserError, match=r'no route to host.*use extractor "classifier"'):
         inception_extractor()
 
@@ -125,7 +127,7 @@ def test_inception_gets_rgb_bytes(monkeypatch):
             seen.append(x)
             return torch.zeros(len(x), 2048)
 
-    monkeypatch.setattr(frechet, "FrechetInceptionDistance", lambda feature: type("M", (), {"inception": Network()}))
-    assert frechet._Inception()(torch.tensor([[[[0.0, 0.5, 1.0]]]])).shape == (1, 2048)
+    monkeypatch.setattr(inception, "FrechetInceptionDistance", lambda feature: type("M", (), {"inception": Network()}))
+    assert inception._Inception()(torch.tensor([[[[0.0, 0.5, 1.0]]]])).shape == (1, 2048)
     assert seen[0].dtype == torch.uint8
     assert seen[0].tolist() == [[[[0, 128, 255]]] * 3]

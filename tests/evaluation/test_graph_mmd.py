@@ -12,7 +12,8 @@ import torch
 from scipy.stats import wasserstein_distance
 
 from ebmlab.errors import UserError
-from ebmlab.evaluation import GraphMMD, graph_mmd, graph_mmds, orbit_counts
+from ebmlab.evaluation import graph_mmd, graph_mmds, orbit_counts
+from ebmlab.evaluation.metrics import GraphMMD
 from ebmlab.graphs import adjacency
 
 module = importlib.import_module("ebmlab.evaluation.graph_mmd")  # its name in the package is the function's

@@ -5,7 +5,8 @@ import torch
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal
 from ebmlab.errors import UserError
-from ebmlab.evaluation import HammingMMD, hamming_mmd
+from ebmlab.evaluation import hamming_mmd
+from ebmlab.evaluation.metrics import HammingMMD
 
 
 @pytest.mark.parametrize("unbiased", [False, True])

@@ -1,0 +1,116 @@
+"""Comparisons of two sets of states or images as torchmetrics: they gather their sets over batches and ranks.
+
+This module loads torchmetrics, and matplotlib with it: `ebmlab.evaluation` does not import it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+from torchmetrics.image.fid import FrechetInceptionDistance
+from torchmetrics.utilities.data import dim_zero_cat
+
+from ebmlab.domains import Finite
+from ebmlab.errors import UserError
+from ebmlab.evaluation.graph_mmd import graph_mmds, matrices
+from ebmlab.evaluation.mmd import check_kernel, hamming_mmd
+
+
+class _Kept(Metric):
+    """Keeps all states seen, real and generated."""
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+    real: list[Tensor]
+    generated: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("real", [], dist_reduce_fx="cat")
+        self.add_state("generated", [], dist_reduce_fx="cat")
+
+    def update(self, x: Tensor, real: bool) -> None:
+        """Adds states `(B, *event)`; B may be 0, and a rank that has none must say so."""
+        (self.real if real else self.generated).append(x.detach())
+
+
+class HammingMMD(_Kept):
+    """`hamming_mmd` of all states seen, real and generated, on all ranks.
+
+    Args:
+        kernel: `exponential` or `linear`.
+        unbiased: the U-statistic in place of the V-statistic.
+        domain: where the states live; needed for one-hot states only.
+
+    Example:
+        >>> metric = HammingMMD()
+        >>> metric.update(torch.zeros(3, 4), real=True)
+        >>> metric.update(torch.zeros(5, 4), real=False)
+        >>> float(metric.compute())
+        0.0
+    """
+
+    def __init__(self, kernel: str = "exponential", unbiased: bool = False, domain: Finite | None = None) -> None:
+        super().__init__()
+        check_kernel(kernel)
+        self.kernel = kernel
+        self.unbiased = unbiased
+        self.domain = domain
+
+    def compute(self) -> Tensor:
+        """A scalar, float64; every rank must call it."""
+        if min(len(self.real), len(self.generated)) == 0:
+            raise UserError("HammingMMD compares real with generated states, but was given none of one kind")
+        real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
+        return hamming_mmd(generated, real, self.kernel, self.unbiased, self.domain)
+
+
+class GraphMMD(_Kept):
+    """`graph_mmds` of all graphs seen, real and generated, on all ranks.
+
+    Args:
+        num_nodes: n, the number of slots.
+
+    Example:
+        >>> metric = GraphMMD(num_nodes=3)
+        >>> metric.update(torch.ones(2, 3), real=True)  # triangles
+        >>> metric.update(torch.ones(2, 3), real=False)
+        >>> float(metric.compute()["average"])
+        0.0
+    """
+
+    def __init__(self, num_nodes: int) -> None:
+        super().__init__()
+        self.num_nodes = num_nodes
+
+    def update(self, x: Tensor, real: bool) -> None:
+        """Adds graphs `(B, n (n - 1) / 2)`, 0 and 1; B may be 0, and a rank that has none must say so."""
+        matrices(x, self.num_nodes)
+        super().update(x.byte(), real)
+
+    def compute(self) -> dict[str, Tensor]:
+        """`degree`, `clustering`, `orbit` and `average`, scalars, float64; every rank must call it."""
+        empty = torch.zeros(0, self.num_nodes * (self.num_nodes - 1) // 2, device=self.device)
+        real, generated = (dim_zero_cat(graphs) if len(graphs) else empty for graphs in (self.real, self.generated))
+        return graph_mmds(generated, real, self.num_nodes)
+
+
+class FrechetDistance(FrechetInceptionDistance):
+    """torchmetrics' FID on an extractor of one's own: images are handed on as they are, sums are float64.
+
+    The sums of the real images outlast `reset`. `compute` adds up all ranks' sums; every rank must call it.
+
+    Args:
+        extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
+    """
+
+    def __init__(self, extractor: nn.Module) -> None:
+        super().__init__(feature=extractor, reset_real_features=False, normalize=True)
+
+    def compute(self) -> Tensor:
+        """The distance, a scalar; float64, and never below 0 by rounding."""
+        self.orig_dtype = torch.float64
+        distance: Tensor = super().compute()
+        return distance.clamp(min=0)
