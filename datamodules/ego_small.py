@@ -14,6 +14,7 @@ from datamodules import restricted_pickle
 from datamodules.base import TensorDataModule
 from datamodules.roots import data_root
 from datamodules.streams import stream
+from ebmlab import graphs
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
 
@@ -107,13 +108,11 @@ class EgoSmall(TensorDataModule):
         for matrix, adjacency in zip(padded, part, strict=True):
             slots = torch.randperm(self.num_nodes, generator=generator)[: len(adjacency)]
             matrix[slots.unsqueeze(1), slots] = adjacency
-        return triangle(padded), None
+        return graphs.triangle(padded), None
 
     def adjacency(self, x: Tensor) -> Tensor:
         """States `(B, max_nodes * (max_nodes - 1) / 2)` to symmetric adjacency matrices `(B, max_nodes, max_nodes)`."""
-        if x.dim() != 2 or x.shape[1:] != self.event_shape:
-            raise UserError(f"EgoSmall: states have shape {tuple(x.shape)}; it must be (B, {self.event_shape[0]})")
-        return symmetric(x, self.num_nodes)
+        return graphs.adjacency(x, self.num_nodes)
 
     def graphs(self, x: Tensor) -> list[Any]:
         """States as networkx graphs without their isolated nodes; a node's name is its slot, an int."""
@@ -172,20 +171,6 @@ def ego_graphs(network: Any, min_nodes: int, max_nodes: int) -> list[Tensor]:
         if min_nodes <= len(members) <= max_nodes:
             egos.append(whole[members.unsqueeze(1), members])
     return egos
-
-
-def triangle(adjacency: Tensor) -> Tensor:
-    """Symmetric matrices `(B, n, n)` to their entries above the diagonal, row by row, `(B, n * (n - 1) / 2)`."""
-    row, column = torch.triu_indices(adjacency.shape[-1], adjacency.shape[-1], 1)
-    return adjacency[..., row, column]
-
-
-def symmetric(x: Tensor, num_nodes: int) -> Tensor:
-    """The inverse of `triangle`: `(B, n * (n - 1) / 2)` to `(B, n, n)` with a zero diagonal."""
-    row, column = torch.triu_indices(num_nodes, num_nodes, 1)
-    matrix = x.new_zeros(*x.shape[:-1], num_nodes, num_nodes)
-    matrix[..., row, column] = x
-    return matrix + matrix.mT
 
 
 def _is_row(item: tuple[object, object]) -> bool:

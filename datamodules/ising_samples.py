@@ -16,6 +16,7 @@ from datamodules.streams import stream
 from ebmlab.domains import Spin
 from ebmlab.errors import UserError
 from ebmlab.files import whole
+from ebmlab.graphs import lattice
 
 
 class IsingSamples(TensorDataModule):
@@ -84,10 +85,7 @@ class IsingSamples(TensorDataModule):
 
     def coupling_matrix(self) -> Tensor:
         """The true J `(d, d)` with d = side * side, symmetric with a zero diagonal: E(x) = -1/2 x'Jx."""
-        size = self.side**2
-        matrix = torch.zeros(size, size)
-        matrix[torch.arange(size).unsqueeze(1), neighbours(self.side)] = self.coupling
-        return matrix
+        return lattice(self.side, self.coupling)
 
     def prepare_data(self) -> None:
         """Draws the samples and caches them, unless a cache is there already."""

@@ -86,3 +86,14 @@ def adjacency(x: Tensor, num_nodes: int) -> Tensor:
     place = torch.full((num_nodes, num_nodes), size, device=x.device)  # the diagonal reads the padding
     place[rows, columns] = place[columns, rows] = torch.arange(size, device=x.device)
     return pad(x, (0, 1)).index_select(1, place.flatten()).view(-1, num_nodes, num_nodes)
+
+
+def triangle(matrices: Tensor) -> Tensor:
+    """The inverse of `adjacency`: symmetric matrices `(B, n, n)` to their upper triangles `(B, n (n - 1) / 2)`.
+
+    Example:
+        >>> triangle(adjacency(torch.tensor([[1, 0, 1]]), 3)).tolist()
+        [[1, 0, 1]]
+    """
+    rows, columns = torch.triu_indices(matrices.shape[-1], matrices.shape[-1], 1, device=matrices.device)
+    return matrices[..., rows, columns]

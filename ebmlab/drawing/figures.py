@@ -36,6 +36,7 @@ def panels(pictures: dict[str, Tensor], gap: int = 24, min_width: int = MIN_WIDT
         min_width: pixels that the images have in width together, at least.
 
     Example:
+        >>> import torch
         >>> len(panels({"noise": torch.rand(1, 8, 8), "data": torch.rand(1, 8, 8)}).axes)
         2
     """

@@ -64,7 +64,8 @@ class ResNet(Energy):
     def forward(self, x: Tensor) -> Tensor:
         image = x.unsqueeze(1) if x.dim() == 3 else x
         features = self.net(image).mean((2, 3))
-        with torch.autocast(x.device.type, enabled=False):  # in half precision energies of -300 are whole numbers
+        # near -300 the numbers are 0.25 apart in float16 and 2 apart in bfloat16: too coarse for energies
+        with torch.autocast(x.device.type, enabled=False):
             net: Tensor = self.linear(features.to(self.linear.weight.dtype))
         return self.base_energy(x) - net.squeeze(1)
 

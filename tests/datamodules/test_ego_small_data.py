@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from datamodules import EgoSmall
-from datamodules.ego_small import symmetric, triangle
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
 
@@ -104,13 +103,6 @@ def test_slots_are_uniform(tmp_path: Path) -> None:
     assert float((counts - expected).square().sum()) / expected < 46
 
 
-def test_triangle_and_matrix_are_inverse_and_row_by_row() -> None:
-    x = torch.arange(1.0, 13).view(2, 6)
-    matrix = symmetric(x, 4)
-    assert matrix[0].tolist() == [[0, 1, 2, 3], [1, 0, 4, 5], [2, 4, 0, 6], [3, 5, 6, 0]]
-    assert torch.equal(triangle(matrix), x)
-
-
 def test_networkx_has_graphs_for_a_machine_without_data(tmp_path: Path) -> None:
     module = EgoSmall(root=str(tmp_path))
     assert module.embedded
@@ -197,7 +189,7 @@ def test_bad_options_and_inputs_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds 0 ego graphs of 60 to 70 nodes"):
         EgoSmall(root=str(tmp_path), min_nodes=60, max_nodes=70).setup("fit")
     module = EgoSmall(max_nodes=5)
-    with pytest.raises(UserError, match=r"shape \(1, 5, 5\); it must be \(B, 10\)"):
+    with pytest.raises(UserError, match=r"shape \(1, 5, 5\); the upper triangle of 5 nodes takes \(B, 10\)"):
         module.adjacency(torch.zeros(1, 5, 5))
     with pytest.raises(UserError, match="must be 0 or 1"):
         module.graphs(torch.full((1, 10), 0.5))

@@ -1,4 +1,4 @@
-"""The Ising model against the printed sum over edges, enumeration and autograd; the graphs it comes on."""
+"""The Ising model against the printed sum over edges, enumeration and autograd; the colours of its graphs."""
 
 from __future__ import annotations
 
@@ -109,28 +109,6 @@ def test_conditional_of_an_enumerated_law() -> None:
         torch.testing.assert_close(product, p[same] / p[same].sum(), **TIGHT)
 
 
-def num_edges(coupling: Tensor) -> int:
-    return int((coupling != 0).sum()) // 2
-
-
-@pytest.mark.parametrize("side", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("periodic", [False, True])
-def test_lattice_edges(side: int, periodic: bool) -> None:
-    coupling = graphs.lattice(side, 0.3, periodic)
-    expected = 2 * side**2 if periodic and side > 2 else 2 * side * (side - 1)
-    assert num_edges(coupling) == expected
-    edges = {(min(i, j), max(i, j)) for i, j in coupling.nonzero().tolist()}
-    brute = set()
-    for row in range(side):
-        for column in range(side):
-            for r, c in ((row + 1, column), (row, column + 1)):
-                if periodic or (r < side and c < side):
-                    a, b = row * side + column, r % side * side + c % side
-                    brute |= {(min(a, b), max(a, b))} - {(a, a)}
-    assert edges == brute
-    assert set(coupling.unique().tolist()) <= {0.0, coupling.max().item()}
-
-
 def test_an_edge_counts_once_on_the_2_x_2_lattice() -> None:
     energy = Ising.lattice(2, 0.5, field=0.25)
     x = torch.tensor([[1.0, 1, 1, 1], [1, -1, -1, 1], [1, 1, -1, -1]])
@@ -168,21 +146,6 @@ def test_colours_are_proper_and_few(coupling: Tensor, most: int) -> None:
     for sites in energy.colours:
         assert sites.dtype == torch.long and not coupling[sites][:, sites].any()
     assert energy.colours is energy.colours, "computed once"
-
-
-@pytest.mark.parametrize(("n", "m"), [(400, 4), (10, 1), (5, 4), (2, 1)])
-def test_barabasi_albert(n: int, m: int) -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    coupling = Ising.barabasi_albert(n, m, 0.7, field=0.1, seed=3).coupling
-    assert torch.equal(torch.get_rng_state(), before), "the global generator was used"
-    assert num_edges(coupling) == m * (n - m)
-    degree = (coupling != 0).sum(1)
-    assert (degree[m + 1 :] >= m).all()
-    assert torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=3))
-    if n == 400:
-        assert not torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=4))
-        assert degree.max() > 30, "hubs: uniform attachment would have none"
 
 
 def test_saves_loads_and_copies_with_its_graph() -> None:

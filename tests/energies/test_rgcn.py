@@ -9,7 +9,7 @@ from torch.nn.functional import silu
 
 from ebmlab.energies import RGCN, Energy
 from ebmlab.errors import UserError
-from ebmlab.graphs import adjacency
+from ebmlab.graphs import adjacency, triangle
 
 N = 18
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
@@ -18,12 +18,6 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 def make(num_nodes: int = N, hidden: int = 6, layers: int = 5) -> RGCN:
     torch.manual_seed(0)
     return RGCN(num_nodes, hidden, layers).double()
-
-
-def triangle(matrix: Tensor) -> Tensor:
-    """`(B, n, n)` to `(B, n (n - 1) / 2)`."""
-    rows, columns = torch.triu_indices(matrix.shape[-1], matrix.shape[-1], 1)
-    return matrix[:, rows, columns]
 
 
 def graphs(sizes: list[int], num_nodes: int = N, density: float = 0.4) -> Tensor:
@@ -53,21 +47,6 @@ def written_out(energy: RGCN, matrix: Tensor) -> Tensor:
                     new[i] = new[i] + (other @ h[j] + other_bias) / energy.num_nodes
         h = {i: silu(new[i]) for i in nodes}
     return energy.head(sum(h.values(), torch.zeros_like(energy.start)))[0]
-
-
-def test_adjacency_is_the_symmetric_matrix_of_the_triangle() -> None:
-    x = torch.arange(1.0, 7).view(1, 6)
-    assert adjacency(x, 4)[0].tolist() == [[0, 1, 2, 3], [1, 0, 4, 5], [2, 4, 0, 6], [3, 5, 6, 0]]
-    torch.manual_seed(0)
-    x = torch.rand(5, N * (N - 1) // 2, dtype=torch.float64, requires_grad=True)
-    matrix = adjacency(x, N)
-    assert torch.equal(matrix, matrix.mT) and not matrix.diagonal(dim1=1, dim2=2).any()
-    assert torch.equal(triangle(matrix), x)
-    weights = torch.rand(N, N, dtype=torch.float64)
-    (grad,) = torch.autograd.grad((matrix * weights).sum(), x)
-    torch.testing.assert_close(grad, triangle((weights + weights.T).expand(5, -1, -1)))
-    assert adjacency(x.detach().byte(), N).dtype == torch.uint8
-    assert adjacency(x[:0], N).shape == (0, N, N)
 
 
 def test_equation_2_written_out() -> None:

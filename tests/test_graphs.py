@@ -1,0 +1,62 @@
+"""Lattices against loops over their sites, random graphs by their counts, triangles and matrices as inverses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebmlab import graphs
+
+
+def num_edges(coupling: Tensor) -> int:
+    return int((coupling != 0).sum()) // 2
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("periodic", [False, True])
+def test_lattice_edges(side: int, periodic: bool) -> None:
+    coupling = graphs.lattice(side, 0.3, periodic)
+    expected = 2 * side**2 if periodic and side > 2 else 2 * side * (side - 1)
+    assert num_edges(coupling) == expected
+    edges = {(min(i, j), max(i, j)) for i, j in coupling.nonzero().tolist()}
+    brute = set()
+    for row in range(side):
+        for column in range(side):
+            for r, c in ((row + 1, column), (row, column + 1)):
+                if periodic or (r < side and c < side):
+                    a, b = row * side + column, r % side * side + c % side
+                    brute |= {(min(a, b), max(a, b))} - {(a, a)}
+    assert edges == brute
+    assert set(coupling.unique().tolist()) <= {0.0, coupling.max().item()}
+
+
+@pytest.mark.parametrize(("n", "m"), [(400, 4), (10, 1), (5, 4), (2, 1)])
+def test_barabasi_albert(n: int, m: int) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    coupling = graphs.barabasi_albert(n, m, 0.7, seed=3)
+    assert torch.equal(torch.get_rng_state(), before), "the global generator was used"
+    assert num_edges(coupling) == m * (n - m)
+    degree = (coupling != 0).sum(1)
+    assert (degree[m + 1 :] >= m).all()
+    assert torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=3))
+    if n == 400:
+        assert not torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=4))
+        assert degree.max() > 30, "hubs: uniform attachment would have none"
+
+
+def test_adjacency_is_the_symmetric_matrix_of_the_triangle() -> None:
+    x = torch.arange(1.0, 13).view(2, 6)
+    assert torch.equal(graphs.triangle(graphs.adjacency(x, 4)), x)
+    assert graphs.adjacency(x, 4)[0].tolist() == [[0, 1, 2, 3], [1, 0, 4, 5], [2, 4, 0, 6], [3, 5, 6, 0]]
+    torch.manual_seed(0)
+    x = torch.rand(5, 7 * 6 // 2, dtype=torch.float64, requires_grad=True)
+    matrix = graphs.adjacency(x, 7)
+    assert torch.equal(matrix, matrix.mT) and not matrix.diagonal(dim1=1, dim2=2).any()
+    assert torch.equal(graphs.triangle(matrix), x)
+    weights = torch.rand(7, 7, dtype=torch.float64)
+    (grad,) = torch.autograd.grad((matrix * weights).sum(), x)
+    torch.testing.assert_close(grad, graphs.triangle((weights + weights.T).expand(5, -1, -1)))
+    assert graphs.adjacency(x.detach().byte(), 7).dtype == torch.uint8
+    assert graphs.adjacency(x[:0], 7).shape == (0, 7, 7)
