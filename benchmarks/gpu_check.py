@@ -54,8 +54,8 @@ from ebmlab.energies import (
     Scaled,
     Sum,
 )
-from ebmlab.energies.binary_net_posterior import Rows
 from ebmlab.evaluation import exact_samples
+from ebmlab.tables import Rows
 
 ROOT = Path(__file__).parents[1]
 DATA_MEAN, ACCELERATION = "callbacks.DataMean", "callbacks.Acceleration"

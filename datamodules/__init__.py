@@ -12,7 +12,7 @@ from datamodules.ising_samples import IsingSamples
 from datamodules.mnist import KMNIST, MNIST, FashionMNIST
 from datamodules.omniglot import Omniglot
 from datamodules.static_mnist import StaticMNIST
-from datamodules.tabular import COMPAS, Adult, Blog, News, Table, TabularData
+from datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
 
 __all__ = [
     "COMPAS",
@@ -32,7 +32,6 @@ __all__ = [
     "News",
     "Omniglot",
     "StaticMNIST",
-    "Table",
     "TabularData",
     "TensorDataModule",
 ]

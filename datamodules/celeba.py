@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from datamodules import celeba_files as files
@@ -74,7 +75,11 @@ class CelebA(TensorDataModule):
             data = files.faces(self.folder, names[split][: self.num_images], self.size)
             content = {"images": data}
             if split == "train":
-                content["mean"], content["std"] = files.moments(data)
+                mean, std = self._measure(data)
+                content |= {
+                    "mean": torch.tensor(mean, dtype=torch.float64),
+                    "std": torch.tensor(std, dtype=torch.float64),
+                }
             files.save(content, self.cache(split))
 
     def load(self, split: str) -> tuple[Tensor, None]:

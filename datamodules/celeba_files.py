@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from tqdm import tqdm
 
 from datamodules.base import SPLITS
 from ebmlab.errors import UserError
+from ebmlab.files import whole
 
 PARTITION = "list_eval_partition.txt"
 IMAGES = "img_align_celeba"
@@ -67,26 +67,13 @@ def faces(folder: Path, names: list[str], size: int) -> Tensor:
     return data
 
 
-def moments(data: Tensor) -> tuple[Tensor, Tensor]:
-    """Per-channel mean and standard deviation in [0, 1] of `(N, C, H, W)` uint8; two float64 tensors `(C,)`."""
-    total = torch.zeros(2, data.shape[1], dtype=torch.float64)
-    for begin in range(0, len(data), _CHUNK):
-        x = data[begin : begin + _CHUNK].double() / 255
-        total += torch.stack([x.sum((0, 2, 3)), x.square().sum((0, 2, 3))])
-    mean, square = total / (data.numel() / data.shape[1])
-    return mean, (square - mean.square()).clamp_min(1e-12).sqrt()
-
-
 def save(content: dict[str, Tensor], path: Path) -> None:
-    """Writes tensors so that `path` is either absent or complete, even if the process is killed."""
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+    """Writes tensors into a file that has its name only when it is complete."""
     try:
-        torch.save(content, part)
-        os.replace(part, path)
+        with whole(path) as temporary:
+            torch.save(content, temporary)
     except OSError as error:
         raise UserError(f"CelebA: cannot write {path} ({error}); the folder must be writable, with space") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read(path: Path) -> dict[str, Any]:

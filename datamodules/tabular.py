@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from datamodules.roots import data_root
 from datamodules.streams import stream
 from ebmlab.errors import UserError
+from ebmlab.tables import Rows
 
 Array = NDArray[np.float64]
 
@@ -24,23 +23,6 @@ _ADULT = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship"),
     *("race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income"),
 )
-
-
-@dataclass(frozen=True)
-class Table:
-    """Features and targets, float32, in two parts.
-
-    Attributes:
-        train_x: `(N, F)`.
-        train_y: `(N,)`, between 0 and 1.
-        test_x: `(M, F)`.
-        test_y: `(M,)`.
-    """
-
-    train_x: Tensor
-    train_y: Tensor
-    test_x: Tensor
-    test_y: Tensor
 
 
 class TabularData(ABC):
@@ -70,7 +52,7 @@ class TabularData(ABC):
     def read(self) -> tuple[Array, Array]:
         """Raw features `(N, F)` and targets `(N,)` of all rows."""
 
-    def load(self) -> Table:
+    def load(self) -> Rows:
         """Reads, scales and splits the table."""
         try:
             x, y = self.read()
@@ -83,7 +65,7 @@ class TabularData(ABC):
         x, y = _unit(x[:, np.ptp(x, axis=0) > 0]), _unit(y)
         if self.standardize:
             x = (x - x[train].mean(0)) / np.where(np.ptp(x[train], axis=0) > 0, x[train].std(0), 1)
-        return Table(*(torch.from_numpy(part).float() for part in (x[train], y[train], x[test], y[test])))
+        return Rows(*(torch.from_numpy(part).float() for part in (x[train], y[train], x[test], y[test])))
 
     def path(self, name: str) -> Path:
         """One of the files, which must be there."""

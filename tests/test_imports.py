@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("ebmlab", "callbacks", "datamodules")
 FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 LAYERS = {  # each layer with its modules, from the ground up
-    "ground": {f"ebmlab.{name}" for name in ("domains", "errors", "files", "graphs", "noise", "ranks")},
+    "ground": {f"ebmlab.{name}" for name in ("domains", "errors", "files", "graphs", "noise", "ranks", "tables")},
     "energies": {"ebmlab.energies"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},

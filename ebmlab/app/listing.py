@@ -16,7 +16,7 @@ BASES = (
     *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "Chains", "Learner", "Estimator"),
     *("EnergyState", "GradientState", "MetropolisSampler", "Tuner", "Measure", "Start", "Study", "Contender"),
     *("PathSampler", "ClampedBipartite", "TemperedBipartite", "TemperedEnergy"),
-    *("TabularData", "Table", "Rows", "TabularSource"),
+    *("TabularData", "Rows", "TabularSource"),
     *("TensorDataModule", "PeriodicEvaluation"),
 )
 

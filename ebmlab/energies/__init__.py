@@ -1,6 +1,6 @@
 """What p(x) = exp(-E(x)) / Z is."""
 
-from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows, TabularSource
+from ebmlab.energies.binary_net_posterior import BinaryNetPosterior
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.bridge import BipartiteBridge, Bridge, bridge
 from ebmlab.energies.clamped import Clamped, ClampedBipartite
@@ -20,6 +20,7 @@ from ebmlab.energies.reference import Base, Bernoulli, StandardNormal, Uniform, 
 from ebmlab.energies.resnet import ResNet
 from ebmlab.energies.rgcn import RGCN
 from ebmlab.energies.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
+from ebmlab.tables import Rows, TabularSource
 
 __all__ = [
     "GRBM",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -12,35 +10,9 @@ from torch import Tensor
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.tables import Rows, TabularSource
 
 _CHUNK = 2**24  # hidden units computed at once, over chains and rows: 64 MiB in float32
-
-
-class TabularSource(Protocol):
-    """Reads a table: `load()` returns something with the attributes of `Rows`."""
-
-    def load(self) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table in memory; a `TabularSource`.
-
-    Attributes:
-        train_x: features, `(N, F)`.
-        train_y: targets between 0 and 1, `(N,)`.
-        test_x: features to test on, `(M, F)`, if there are any.
-        test_y: their targets, `(M,)`.
-    """
-
-    train_x: Tensor
-    train_y: Tensor
-    test_x: Tensor | None = None
-    test_y: Tensor | None = None
-
-    def load(self) -> Rows:
-        """Itself."""
-        return self
 
 
 class BinaryNetPosterior(Energy):

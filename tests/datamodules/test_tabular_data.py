@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers_data import COMPAS_HEAD, make_compas
 
-from datamodules.tabular import COMPAS, Adult, Blog, News, Table, TabularData
+from datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
 from ebmlab.errors import UserError
 
 PLACES = [os.environ.get("EBMLAB_DATA"), "data"]
@@ -61,7 +61,7 @@ SETS: dict[type[TabularData], tuple[Callable[[Path], None], int, int]] = {  # wr
 }
 
 
-def everything(table: Table) -> torch.Tensor:
+def everything(table: Rows) -> torch.Tensor:
     x, y = torch.cat([table.train_x, table.test_x]), torch.cat([table.train_y, table.test_y])
     return torch.cat([x, y.unsqueeze(1)], 1)
 

@@ -15,10 +15,10 @@ from jsonargparse import ArgumentParser
 from torch import Tensor
 
 from ebmlab.domains import Spin
-from ebmlab.energies import Energy, binary_net_posterior
-from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows
+from ebmlab.energies import BinaryNetPosterior, Energy, binary_net_posterior
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, DULA
+from ebmlab.tables import Rows
 
 
 def table(n: int = 6, features: int = 1, seed: int = 0) -> Rows:

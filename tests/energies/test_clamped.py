@@ -19,6 +19,7 @@ from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.energies import (
     GRBM,
     RBM,
+    BinaryNetPosterior,
     Bipartite,
     Clamped,
     ClampedBipartite,
@@ -29,10 +30,10 @@ from ebmlab.energies import (
     Sum,
     tempered,
 )
-from ebmlab.energies.binary_net_posterior import BinaryNetPosterior, Rows
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, exact_mean
 from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, Langevin, Sampler
+from ebmlab.tables import Rows
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
 
