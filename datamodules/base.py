@@ -188,4 +188,4 @@ class TensorDataModule(pl.LightningDataModule, ABC):
             x = self._unit(data[begin : begin + 4096]).double()
             total += torch.stack([x.sum((0, 2, 3)), x.square().sum((0, 2, 3))])
         mean, square = total / (data.numel() / self.event_shape[0])
-        return tuple(mean.tolist()), tuple((square - mean.square()).sqrt().tolist())
+        return tuple(mean.tolist()), tuple((square - mean.square()).clamp_min(1e-12).sqrt().tolist())

@@ -75,11 +75,8 @@ class CelebA(TensorDataModule):
             data = files.faces(self.folder, names[split][: self.num_images], self.size)
             content = {"images": data}
             if split == "train":
-                mean, std = self._measure(data)
-                content |= {
-                    "mean": torch.tensor(mean, dtype=torch.float64),
-                    "std": torch.tensor(std, dtype=torch.float64),
-                }
+                moments = zip(("mean", "std"), self._measure(data), strict=True)
+                content |= {key: torch.tensor(values, dtype=torch.float64) for key, values in moments}
             files.save(content, self.cache(split))
 
     def load(self, split: str) -> tuple[Tensor, None]:
