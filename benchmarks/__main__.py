@@ -1,0 +1,76 @@
+"""`python -m benchmarks`: ebmlab beside its peers and beside the floor.
+
+    python -m benchmarks                          # every race, with as many threads as there are cores
+    python -m benchmarks dmala gwg-100            # races by name, or by what comes before a hyphen
+    python -m benchmarks --threads 1 2            # one process for each, on that many cores
+    python -m benchmarks --list
+
+Install the peers by `pip install -e ".[bench]"`; a race goes without those that are not installed, and says so. Tables
+go to the screen, `results-N.json` and `results-N.png` for N threads to `--output`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each contestant's turn comes")
+    parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count() or 1])
+    parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"))
+    parser.add_argument("--list", action="store_true", help="names the races")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in a process set up for it
+    options = parser.parse_args()
+    if options.here or options.list:
+        measure(options)
+        return
+    for threads in options.threads:
+        arguments = [*options.names, "--here", "--rounds", str(options.rounds), "--output", str(options.output)]
+        environment = os.environ | {
+            "OMP_NUM_THREADS": str(threads),
+            "JAX_PLATFORMS": "cpu",
+            "JSONARGPARSE_DEPRECATION_WARNINGS": "off",  # Lightning 2.6 calls jsonargparse by older names
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks", *arguments, "--threads", str(threads)], env=environment
+        )
+        if done.returncode:
+            sys.exit(done.returncode)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Runs the races in this process."""
+    threads = options.threads[0]
+    if options.here and hasattr(os, "sched_setaffinity"):  # JAX and thrml count the cores, not OMP_NUM_THREADS
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    warnings.filterwarnings("ignore")
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    from benchmarks import cases, harness
+
+    assert cases.__doc__  # importing it registers the races
+    names = harness.chosen(options.names)
+    if options.list:
+        print("\n".join(names))
+        return
+    data = {"machine": harness.machine(), "rounds": options.rounds, "races": {}}
+    print(f"{data['machine']}\n\n{harness.HEAD}", flush=True)
+    for name in names:
+        contest = harness.RACES[name]()
+        results = harness.run_race(contest, options.rounds)
+        print("\n".join(harness.rows(name, contest, results)), flush=True)
+        data["races"][name] = harness.as_data(contest, results)
+        harness.write(options.output, data)
+
+
+if __name__ == "__main__":
+    main()

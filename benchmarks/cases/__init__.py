@@ -1,0 +1,5 @@
+"""The races: importing this package registers them all."""
+
+from benchmarks.cases import ais, binary, gibbs, grbm, langevin, ratio_matching, rbm, resnet, running, tuners
+
+__all__ = ["ais", "binary", "gibbs", "grbm", "langevin", "ratio_matching", "rbm", "resnet", "running", "tuners"]

@@ -1,0 +1,144 @@
+"""Gibbs sampling: of the two layers of an RBM, and of the two colours of a lattice."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks import packages, published
+from benchmarks.cases.targets import HIDDEN, VISIBLE, bits, rbm, repeating, sampling, steps_for
+from benchmarks.floors import floor
+from benchmarks.harness import Contestant, Race, race
+from ebmlab.energies import Ising
+from ebmlab.samplers import BlockGibbs, ChromaticGibbs
+
+COUPLING = 0.3
+CHAINS = 100
+
+
+@race("block-gibbs", 1, 100, 10_000)
+def block_gibbs(chains: int) -> Race:
+    energy, x, steps = rbm(), bits(chains), steps_for(chains)
+    parameters = [p.detach() for p in (energy.W, energy.b_v, energy.b_h)]
+
+    def in_jax() -> Contestant:
+        from benchmarks import in_jax
+
+        return Contestant(in_jax.runner(in_jax.block_gibbs(*parameters), x.numpy(), steps))
+
+    return Race(
+        f"Block Gibbs, RBM 784-500, {chains:,} chain{'s' * (chains > 1)}",
+        steps,
+        {
+            "ebmlab": lambda: sampling(BlockGibbs(), energy, x, steps),
+            "plain torch": lambda: repeating(partial(published.block_gibbs, *parameters), x, steps),
+            "JAX": in_jax,
+            "rbms": lambda: Contestant(packages.rbms_gibbs(energy, x, steps)),
+            "ebmkit": lambda: Contestant(packages.ebmkit_sampling(energy, "GibbsSampler", x, steps)),
+            "scikit-learn": lambda: Contestant(packages.sklearn_gibbs(energy, x, steps)),
+            "floor": lambda: floor(
+                [(chains, VISIBLE, HIDDEN), (chains, HIDDEN, VISIBLE)],
+                uniforms=chains * (VISIBLE + HIDDEN),
+                times=steps,
+            ),
+        },
+    )
+
+
+def numpy_checkerboard(spins: Tensor, side: int, sweeps: int) -> Contestant:
+    """Each colour is an array `(side, side / 2, chains)`; row r of black holds the columns of r's parity."""
+    x = spins.view(-1, side, side // 2, 2).numpy()
+    even = np.arange(side) % 2 == 0
+    first, second = (np.ascontiguousarray(x[..., k].transpose(1, 2, 0)) for k in (0, 1))
+    black = np.where(even[:, None, None], first, second)
+    white = np.where(even[:, None, None], second, first)
+    rng = np.random.Generator(np.random.SFC64(0))
+
+    def redraw(colour: np.ndarray, other: np.ndarray, right: np.ndarray) -> None:
+        """Redraws `colour`; the second neighbour in a row is one place to the left, in the rows of `right` right."""
+        pull = np.roll(other, 1, 0) + np.roll(other, -1, 0) + other
+        pull[right] += np.roll(other[right], -1, 1)
+        pull[~right] += np.roll(other[~right], 1, 1)
+        up = rng.random(pull.shape, np.float32) < 1 / (1 + np.exp(-2 * COUPLING * pull))
+        np.copyto(colour, np.where(up, np.float32(1), np.float32(-1)))
+
+    def run() -> np.ndarray:
+        for _ in range(sweeps):
+            redraw(black, white, ~even)
+            redraw(white, black, even)
+        rows = even[:, None, None]
+        both = np.stack([np.where(rows, black, white), np.where(rows, white, black)], 2)
+        return both.reshape(side, side, -1).transpose(2, 0, 1)
+
+    return Contestant(run)
+
+
+def torch_checkerboard(spins: Tensor, side: int, sweeps: int) -> Contestant:
+    """Whole lattices, rolled, of which one colour is kept."""
+    x = spins.view(-1, side, side).clone()
+    black = (torch.arange(side).unsqueeze(1) + torch.arange(side)) % 2 == 0
+
+    def step(x: Tensor) -> Tensor:
+        for colour in (black, ~black):
+            pull = x.roll(1, 1) + x.roll(-1, 1) + x.roll(1, 2) + x.roll(-1, 2)
+            up = torch.rand_like(x) < torch.sigmoid(2 * COUPLING * pull)
+            x = torch.where(colour, torch.where(up, 1.0, -1.0), x)
+        return x
+
+    return repeating(step, x, sweeps)
+
+
+def jax_checkerboard(spins: Tensor, side: int, sweeps: int) -> Contestant:
+    import jax.numpy as jnp
+
+    from benchmarks import in_jax
+
+    x = jnp.asarray(spins.view(-1, side, side).numpy())
+    return Contestant(in_jax.runner(in_jax.checkerboard(side, COUPLING), x, sweeps))
+
+
+def lattice_floor(sites: int, sweeps: int) -> Contestant:
+    """A uniform number and the four additions of a local field for every site, colour by colour."""
+    other = torch.ones(sites // 2)
+    draws = floor(uniforms=sites)
+    pull = torch.empty_like(other)
+
+    def run() -> None:
+        for _ in range(sweeps):
+            draws.run()
+            for _ in range(2):
+                torch.add(other, other, out=pull)
+                pull.add_(other).add_(other).add_(other)
+
+    return Contestant(run)
+
+
+@race("checkerboard", 20, 100)
+def checkerboard(side: int) -> Race:
+    sweeps = 50 if side < 50 else 5
+    spins = 2 * bits(CHAINS, side * side) - 1
+    return Race(
+        f"Checkerboard Gibbs, {side}x{side}, {CHAINS} chains, a sweep",
+        sweeps,
+        {
+            "ebmlab": lambda: sampling(ChromaticGibbs(), Ising.lattice(side, COUPLING), spins, sweeps),
+            "thrml": lambda: Contestant(packages.thrml_lattice(side, COUPLING, CHAINS, sweeps)),
+            "NumPy": lambda: numpy_checkerboard(spins, side, sweeps),
+            "torch, rolled": lambda: torch_checkerboard(spins, side, sweeps),
+            "JAX": lambda: jax_checkerboard(spins, side, sweeps),
+            "floor": lambda: lattice_floor(side * side * CHAINS, sweeps),
+        },
+    )
+
+
+@race("lattice", 20, 100)
+def lattice(side: int) -> Race:
+    """Making the energy, and its colours."""
+    return Race(
+        f"Ising.lattice({side}) and its colours",
+        1,
+        {"ebmlab": lambda: Contestant(lambda: Ising.lattice(side, COUPLING).colours)},
+    )

@@ -1,0 +1,100 @@
+"""DMALA on a ResNet of 64 channels, images of 28 x 28 pixels, and its training by persistent CD with 40 steps."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from benchmarks import published
+from benchmarks.cases.rbm import training
+from benchmarks.cases.targets import repeating, sampling
+from benchmarks.harness import Contestant, Race, race
+from ebmlab.energies import ResNet
+from ebmlab.learners import ReplayBuffer
+from ebmlab.samplers import DMALA
+
+CHAINS, STEP_SIZE, TRAINING_STEPS = 100, 0.15, 40
+
+
+def images(n: int) -> Tensor:
+    return torch.randint(2, (n, 1, 28, 28), generator=torch.Generator().manual_seed(1)).float()
+
+
+def energy() -> ResNet:
+    torch.manual_seed(0)
+    return ResNet((1, 28, 28))
+
+
+def convolutions(times: int, weights: bool) -> Contestant:
+    """The convolutions of an evaluation, forward and backward, channels last; with `weights` their gradients too."""
+    net = energy().net.to(memory_format=torch.channels_last)
+    for parameter in net.parameters():
+        parameter.requires_grad_(weights)
+    blocks = list(net)
+
+    def run() -> None:
+        for _ in range(times):
+            x = images(CHAINS).to(memory_format=torch.channels_last).requires_grad_()
+            y = blocks[0](x)
+            for block in blocks[1:]:
+                y = block.second(block.first(y)) + block.shortcut(y)
+            y.sum().backward()
+
+    return Contestant(run)
+
+
+def flat_log_prob(net: ResNet) -> published.LogProb:
+    return lambda x: -net(x.view(-1, 1, 28, 28))
+
+
+@race("resnet-dmala")
+def step() -> Race:
+    x, steps = images(CHAINS), 2
+    plain = partial(published.dmala, flat_log_prob(energy()), step_size=STEP_SIZE)
+    return Race(
+        "DMALA, ResNet-64 on 28 x 28, 100 chains",
+        steps,
+        {
+            "ebmlab": lambda: sampling(DMALA(STEP_SIZE), energy(), x, steps),
+            "published": lambda: repeating(plain, x.flatten(1), steps, published.ADJUSTED),
+            "floor": lambda: convolutions(steps, weights=False),
+        },
+    )
+
+
+@race("resnet-pcd")
+def pcd() -> Race:
+    x = images(CHAINS)
+
+    def plain() -> Contestant:
+        net, held = energy(), {"chains": x.flatten(1)}
+        optimizer, f = torch.optim.Adam(net.parameters(), lr=1e-4), flat_log_prob(net)
+
+        def run() -> None:
+            y = held["chains"]
+            for _ in range(TRAINING_STEPS):
+                y = published.dmala(f, y, STEP_SIZE).detach()
+            held["chains"] = y
+            optimizer.zero_grad()
+            (f(y).mean() - f(x.flatten(1)).mean()).backward()
+            optimizer.step()
+
+        return Contestant(run)
+
+    def least() -> Contestant:
+        chain, both = convolutions(TRAINING_STEPS, weights=False), convolutions(2, weights=True)
+        return Contestant(lambda: (chain.run(), both.run()))
+
+    def ours() -> Contestant:
+        net, sampler = energy(), DMALA(STEP_SIZE)
+        adam = partial(torch.optim.Adam, lr=1e-4)
+        return training(net, sampler, [x], chains=ReplayBuffer(CHAINS), num_steps=TRAINING_STEPS, optimizer=adam)
+
+    return Race(
+        "PCD with 40 steps of DMALA, ResNet-64, batch 100",
+        1,
+        {"ebmlab": ours, "published": plain, "floor": least},
+        unit="s",
+    )

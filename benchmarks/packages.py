@@ -1,0 +1,172 @@
+"""How the peers on the package index are called; each is imported where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebmlab.energies import RBM
+
+
+def rbms_machine(energy: RBM) -> Any:
+    """The same RBM in `rbms`."""
+    from rbms.bernoulli_bernoulli.classes import BBRBM
+
+    return BBRBM(energy.W.detach().clone(), energy.b_v.detach().clone(), energy.b_h.detach().clone())
+
+
+def rbms_gibbs(energy: RBM, x: Tensor, steps: int) -> Callable[[], object]:
+    machine = rbms_machine(energy)
+    chains = machine.init_chains(len(x), start_v=x)
+    return lambda: machine.sample_state(chains, steps)
+
+
+def rbms_training(energy: RBM, x: Tensor, steps: int, lr: float) -> Callable[[], object]:
+    """One update by persistent CD with `steps` steps, `fit_batch_pcd` and the optimizer, as its `train` does."""
+    from rbms.training.pcd import fit_batch_pcd
+
+    machine = rbms_machine(energy)
+    machine.init_grad()
+    optimizer = torch.optim.SGD(machine.parameters(), lr=lr, maximize=True)
+    held = {"chains": machine.init_chains(len(x))}
+    weights = torch.ones(len(x))
+
+    @torch.no_grad()
+    def run() -> None:
+        held["chains"], _ = fit_batch_pcd((x, weights), held["chains"], machine, steps, 1.0)
+        optimizer.step()
+
+    return run
+
+
+def rbms_ais(energy: RBM, chains: int, temperatures: int) -> Callable[[], object]:
+    from rbms.partition_function.ais import compute_partition_function_ais
+
+    machine = rbms_machine(energy)
+    return lambda: compute_partition_function_ais(chains, temperatures + 1, machine)
+
+
+def ebmkit_rbm(energy: RBM) -> Any:
+    """The same RBM in `ebmkit`."""
+    import ebm.nets
+
+    machine = ebm.nets.RBM(energy.W.shape[0], energy.num_hidden)
+    with torch.no_grad():
+        machine.W.copy_(energy.W.T)
+        machine.b.copy_(energy.b_v)
+        machine.c.copy_(energy.b_h)
+    return machine
+
+
+def ebmkit_sampling(energy: RBM, name: str, x: Tensor, steps: int) -> Callable[[], object]:
+    import ebm.samplers
+
+    sampler, machine = getattr(ebm.samplers, name)(steps=steps), ebmkit_rbm(energy)
+    return lambda: sampler.sample(machine, x)
+
+
+def ebmkit_training(energy: RBM, x: Tensor, steps: int, lr: float) -> Callable[[], object]:
+    """One update by CD with `steps` steps from a buffer."""
+    import ebm
+    import ebm.samplers
+
+    machine = ebmkit_rbm(energy)
+    buffer = ebm.ReplayBuffer(len(x), x.shape[1:], init_fn=lambda shape: torch.rand(shape).round())
+    loss = ebm.ContrastiveDivergence(ebm.samplers.GibbsSampler(steps), buffer)
+    optimizer = torch.optim.SGD(machine.parameters(), lr=lr)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        loss(machine, x).loss.backward()
+        optimizer.step()
+
+    return run
+
+
+def ebmkit_ais(energy: RBM, name: str, chains: int, temperatures: int) -> Callable[[], object]:
+    import ebm
+    import ebm.samplers
+
+    machine, shape = ebmkit_rbm(energy), (energy.W.shape[0],)
+    sampler = getattr(ebm.samplers, name)(steps=1)
+    base = torch.distributions.Independent(torch.distributions.Bernoulli(torch.full(shape, 0.5)), 1)
+    return lambda: ebm.ais_log_z(machine, shape, base=base, n_temps=temperatures, n_chains=chains, sampler=sampler)
+
+
+def sklearn_rbm(energy: RBM, x: Tensor, **settings: Any) -> Any:
+    """The same RBM in scikit-learn, fitted for no epoch but ready."""
+    from sklearn.neural_network import BernoulliRBM
+
+    machine = BernoulliRBM(energy.num_hidden, **settings)
+    machine.components_ = np.ascontiguousarray(energy.W.detach().numpy().T)
+    machine.intercept_visible_ = energy.b_v.detach().numpy().copy()
+    machine.intercept_hidden_ = energy.b_h.detach().numpy().copy()
+    machine.random_state_ = np.random.RandomState(0)
+    machine.n_features_in_ = x.shape[1]
+    return machine
+
+
+def sklearn_gibbs(energy: RBM, x: Tensor, steps: int) -> Callable[[], object]:
+    machine = sklearn_rbm(energy, x)
+
+    def run() -> None:
+        v = x.numpy()
+        for _ in range(steps):
+            v = machine.gibbs(v).astype(np.float32)
+
+    return run
+
+
+def sklearn_epoch(energy: RBM, data: Tensor, batch_size: int, lr: float) -> Callable[[], object]:
+    """`fit` for one epoch, by persistent CD of one step."""
+    from sklearn.neural_network import BernoulliRBM
+
+    array = data.numpy()
+    return lambda: BernoulliRBM(energy.num_hidden, batch_size=batch_size, learning_rate=lr, n_iter=1).fit(array)
+
+
+def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Callable[[], object]:
+    """Sweeps over a periodic square lattice of spins, the two colours as two blocks; gives the blocks' spins."""
+    import jax
+    import jax.numpy as jnp
+    from thrml import Block, SamplingSchedule, SpinNode, sample_states
+    from thrml.models import IsingEBM, IsingSamplingProgram, hinton_init
+
+    nodes = [[SpinNode() for _ in range(side)] for _ in range(side)]
+    flat = [node for row in nodes for node in row]
+    edges = [
+        (nodes[r][c], other)
+        for r in range(side)
+        for c in range(side)
+        for other in (nodes[(r + 1) % side][c], nodes[r][(c + 1) % side])
+    ]
+    model = IsingEBM(flat, edges, jnp.zeros(len(flat)), jnp.full(len(edges), coupling), jnp.array(1.0))
+    blocks = [Block([nodes[r][c] for r in range(side) for c in range(side) if (r + c) % 2 == k]) for k in (0, 1)]
+    program = IsingSamplingProgram(model, blocks, clamped_blocks=[])
+    schedule = SamplingSchedule(n_warmup=sweeps, n_samples=1, steps_per_sample=1)
+    begin = hinton_init(jax.random.key(0), model, blocks, (chains,))
+    seeds = iter(range(2**31))
+
+    @jax.jit
+    def run(keys: Any, state: Any) -> Any:
+        return jax.vmap(lambda key, s: sample_states(key, program, schedule, s, [], blocks))(keys, state)
+
+    return lambda: jax.block_until_ready(run(jax.random.split(jax.random.key(next(seeds)), chains), begin))
+
+
+def torchebm_langevin(closed: bool, x: Tensor, steps: int, step_size: float) -> Callable[[], object]:
+    """Langevin on the double well sum of (x^2 - 1)^2, by autograd or by its gradient."""
+    from torchebm.core import DoubleWellModel
+    from torchebm.samplers import LangevinDynamics
+
+    class ClosedForm(DoubleWellModel):  # type: ignore[misc]
+        def gradient(self, x: Tensor, model_kwargs: Any = None) -> Tensor:
+            return 4 * x * (x.square() - 1)
+
+    model = (ClosedForm if closed else DoubleWellModel)(barrier_height=1.0, b=1.0, device="cpu")
+    sampler = LangevinDynamics(model, step_size=step_size, device="cpu")
+    return lambda: sampler.sample(x=x, n_steps=steps)

@@ -1,0 +1,103 @@
+"""The harness: who is timed, in which order, and what is written down."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks import cases, harness
+from benchmarks.harness import Contestant, Race, chosen, rows, run_race
+
+
+def _missing() -> Contestant:
+    raise ModuleNotFoundError("No module named 'elsewhere'")
+
+
+def _broken() -> Contestant:
+    raise RuntimeError("first line\nsecond line")
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who ran, in order; every run says that it took 1 second, the peer's 3."""
+    calls: list[str] = []
+    monkeypatch.setattr(harness, "SHORTEST", 0.0)
+    return calls
+
+
+def _race(calls: list[str]) -> Race:
+    def entry(name: str, seconds: float) -> harness.Make:
+        return lambda: Contestant(lambda: (calls.append(name), seconds)[1], "1 / 1")
+
+    return Race(
+        "A race",
+        2,
+        {
+            "ebmlab": entry("ebmlab", 1.0),
+            "peer": entry("peer", 3.0),
+            "absent": _missing,
+            "broken": _broken,
+            "floor": entry("floor", 0.5),
+        },
+    )
+
+
+def test_turns_alternate_and_rotate(order: list[str]) -> None:
+    run_race(_race(order), 3)
+    assert order[6:] == ["ebmlab", "peer", "floor", "peer", "floor", "ebmlab", "floor", "ebmlab", "peer"]
+
+
+def test_times_are_of_one_unit_and_absentees_are_named(order: list[str]) -> None:
+    results = run_race(_race(order), 3)
+    assert results["ebmlab"].seconds == [0.5] * 3
+    assert harness.ratios(results, "peer") == [3.0] * 3
+    assert results["absent"].missing == "not installed: No module named 'elsewhere'"
+    assert results["broken"].missing == "failed: first line"
+    assert math.isnan(results["absent"].median)
+    table = rows("a-race", _race(order), results)
+    assert "3.00 | 3.00 to 3.00 | 6.00" in table[1]
+    assert any("not installed" in line for line in table)
+
+
+def test_our_own_failure_is_not_passed_over(order: list[str]) -> None:
+    with pytest.raises(RuntimeError, match="first line"):
+        run_race(Race("A race", 1, {"ebmlab": _broken}), 1)
+
+
+def test_json_and_chart_are_written(order: list[str], tmp_path: Path) -> None:
+    contest = _race(order)
+    data = {"machine": harness.machine(), "races": {"a": harness.as_data(contest, run_race(contest, 2))}}
+    harness.write(tmp_path, data)
+    (written,) = tmp_path.glob("results-*.json")
+    contestants = json.loads(written.read_text())["races"]["a"]["contestants"]
+    assert contestants["peer"]["median"] == 1.5
+    assert "absent" in contestants
+    assert written.with_suffix(".png").stat().st_size > 1000
+
+
+def test_names_choose_races() -> None:
+    assert chosen(["dmala"]) == [f"dmala-{n}" for n in (1, 16, 100, 1000, 10000)]
+    assert chosen(["acs"]) == ["acs-100"]
+    assert set(chosen([])) == set(harness.RACES)
+    with pytest.raises(SystemExit, match="no race is called dmla"):
+        chosen(["dmla"])
+
+
+@pytest.mark.parametrize("name", harness.RACES)
+def test_every_race_can_be_set_up(name: str) -> None:
+    assert cases.__doc__
+    contest = harness.RACES[name]()
+    assert next(iter(contest.entries)) == "ebmlab"
+    assert contest.title and contest.units >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dmala-1", "block-gibbs-1", "checkerboard-20", "trainer", "rbm-pcd-1", "lattice-20"])
+def test_races_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "SHORTEST", 0.0)
+    results = run_race(harness.RACES[name](), 1)
+    assert results["ebmlab"].median > 0
+    assert not any(t.missing.startswith("failed") for t in results.values())

@@ -1,0 +1,60 @@
+"""Checkerboard sweeps by other means, on the 4x4 lattice: their energies follow the exact law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from helpers_grbm import PASS, chi_square_p
+from torch import Tensor
+
+from benchmarks import packages
+from benchmarks.cases.gibbs import COUPLING, jax_checkerboard, numpy_checkerboard, torch_checkerboard
+from ebmlab.domains import Spin
+from ebmlab.energies import Ising
+
+SIDE, CHAINS, SWEEPS = 4, 20_000, 20
+
+
+def _bonds(x: Tensor) -> Tensor:
+    """Sum of the products of neighbours, which is even and from -32 to 32, as the numbers 0 to 32; `(B,)`."""
+    grid = x.view(-1, SIDE, SIDE)
+    return ((grid * grid.roll(1, 1) + grid * grid.roll(1, 2)).sum((1, 2)) / 2 + 16).long()
+
+
+def _p_value(x: Tensor) -> float:
+    states = Spin(SIDE * SIDE).enumerate()
+    law = torch.zeros(33).index_add_(0, _bonds(states), (-Ising.lattice(SIDE, COUPLING)(states)).softmax(0))
+    return chi_square_p(torch.bincount(_bonds(x), minlength=33), law)
+
+
+def _start() -> Tensor:
+    torch.manual_seed(0)
+    return torch.ones(CHAINS, SIDE * SIDE)
+
+
+@pytest.mark.parametrize("make", [numpy_checkerboard, torch_checkerboard, jax_checkerboard])
+def test_sweeps_find_the_law(make: Callable[..., object]) -> None:
+    if make is jax_checkerboard:
+        pytest.importorskip("jax")
+    spins = make(_start(), SIDE, SWEEPS).run()  # type: ignore[attr-defined]
+    assert _p_value(torch.as_tensor(np.array(spins) if make is not torch_checkerboard else spins).float()) > PASS
+
+
+def test_thrml_is_asked_for_the_same_law() -> None:
+    pytest.importorskip("thrml")
+    blocks = packages.thrml_lattice(SIDE, COUPLING, CHAINS, SWEEPS)()
+    x = torch.empty(CHAINS, SIDE, SIDE)
+    parity = torch.arange(SIDE).unsqueeze(1) + torch.arange(SIDE)
+    for k, block in enumerate(blocks):  # type: ignore[arg-type, var-annotated]
+        x[:, parity % 2 == k] = 2 * torch.from_numpy(np.array(block)).view(CHAINS, -1).float() - 1
+    assert _p_value(x) > PASS
+
+
+def test_the_test_sees_another_coupling() -> None:
+    states = Spin(SIDE * SIDE).enumerate()
+    torch.manual_seed(0)
+    wrong = (-Ising.lattice(SIDE, COUPLING * 0.97)(states)).softmax(0).multinomial(CHAINS, replacement=True)
+    assert _p_value(states[wrong]) < 1e-6
