@@ -23,6 +23,7 @@ LAYERS = {  # each layer with its modules, from the ground up
     "studies": {"ebmlab.studies"},
     "datamodules": {"datamodules"},
     "callbacks": {"callbacks"},
+    "scikit-learn": {"ebmlab.sklearn"},
     "app": {"ebmlab.app", "ebmlab.__main__"},
 }
 LIBRARY = {"ground", "energies", "samplers", "learners", "evaluation", "drawing", "studies"}
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "studies": LIBRARY,
     "datamodules": {"ground"},
     "callbacks": LIBRARY,
+    "scikit-learn": LIBRARY,
     "app": LIBRARY | {"datamodules", "callbacks"},
 }
 

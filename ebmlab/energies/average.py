@@ -21,11 +21,17 @@ class AverageEnergy:
         self._count = 0
 
     def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
-        """Adds states `(B, *event)`; `hidden` belongs to bipartite energies, which override this class."""
-        if hidden is not None:
+        """Adds states `(B, *event)`.
+
+        With `hidden`, of bipartite energies, the mean is that of E(v, h): given E[h | v], its gradient is the same.
+        """
+        joint = getattr(self._energy, "joint_energy", None)
+        if hidden is not None and joint is None:
             raise TypeError(f"{type(self._energy).__name__} has no hidden units")
         with torch.inference_mode(False), torch.enable_grad():
-            self._sum.add(self._energy(x.detach().clone()).sum())
+            x = x.detach().clone()
+            value = self._energy(x) if hidden is None or joint is None else joint(x, hidden.detach().clone())
+            self._sum.add(value.sum())
         self._count += len(x)
 
     def value(self) -> Tensor:

@@ -1,0 +1,239 @@
+"""A scikit-learn estimator around an energy: `fit`, `transform`, `score_samples`, `sample`."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+from ebmlab.domains import Binary, Real
+from ebmlab.energies import GRBM, RBM, Bernoulli, Bipartite, Energy, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation import ais, exact_log_z
+from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
+from ebmlab.samplers import BlockGibbs, Sampler
+
+SUMMABLE = 16  # hidden units up to which log Z is summed exactly
+AIS_CHAINS, AIS_TEMPERATURES = 200, 2000
+
+
+class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """An energy-based model as a scikit-learn transformer and density, fit by persistent contrastive divergence.
+
+    Real features are standardised before they meet the energy, and what comes back is in the units of X. A binary
+    energy takes features in [0, 1]: those in between are probabilities, from which `fit` draws bits anew in each epoch.
+
+    Args:
+        energy: "GRBM" for real features, "RBM" for binary ones, or an `Energy` whose size is that of the data; `fit`
+            trains a copy of it.
+        num_hidden: hidden units, where `energy` is a name.
+        sampler: moves the chains of training and of `sample`, and, where it is exact, anneals for log Z; block Gibbs
+            when None, which needs hidden units.
+        num_steps: of the chains, in each training step.
+        learning_rate: of Adam at first; it falls to 0 along a cosine.
+        batch_size: rows of a training step, and its number of chains.
+        num_epochs: passes through the data.
+        accelerator: where to train, as Lightning names it; everything else happens on the CPU.
+        random_state: None, a seed or a `RandomState`.
+
+    Attributes:
+        energy_: the fitted energy, float64, of standardised features.
+        mean_, scale_: what features were standardised by, `(n_features_in_,)`; 0 and 1 for a binary energy.
+
+    Example:
+        >>> X = np.random.default_rng(0).normal(size=(100, 3))
+        >>> model = EBM(num_hidden=4, num_epochs=2, random_state=0).fit(X)
+        >>> model.transform(X).shape, model.score_samples(X).shape, model.sample(5, random_state=0).shape
+        ((100, 4), (100,), (5, 3))
+    """
+
+    def __init__(
+        self,
+        energy: str | Energy = "GRBM",
+        num_hidden: int = 64,
+        sampler: Sampler | None = None,
+        num_steps: int = 1,
+        learning_rate: float = 0.005,
+        batch_size: int = 64,
+        num_epochs: int = 30,
+        accelerator: str = "cpu",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.energy = energy
+        self.num_hidden = num_hidden
+        self.sampler = sampler
+        self.num_steps = num_steps
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.num_epochs = num_epochs
+        self.accelerator = accelerator
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Trains a fresh model on rows X `(n, d)`; y is ignored."""
+        rows = validate_data(self, X, dtype=[np.float64, np.float32])
+        with _seeded(self.random_state):
+            self._fit(torch.tensor(rows, dtype=torch.float32))
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Probabilities p(h_j = 1 | x) of the hidden units, `(n, num_hidden)`: the features."""
+        rows, x = self._states(X)
+        if not isinstance(self.energy_, Bipartite):
+            raise UserError(f"EBM: {type(self.energy_).__name__} has no hidden units to transform into: take an RBM")
+        with torch.no_grad():
+            features: NDArray[Any] = torch.sigmoid(self.energy_.hidden_given_visible(x)).numpy()
+        return features.astype(rows.dtype)
+
+    def score_samples(self, X: ArrayLike) -> NDArray[Any]:
+        """Log-likelihoods log p(x), `(n,)`: densities in the units of X, or probabilities of bits.
+
+        The first call finds log Z: exactly with up to 16 hidden units, else by AIS (`log_z_`, `log_z_error_`).
+        """
+        _, x = self._states(X)
+        if isinstance(self.energy_.domain, Binary) and not ((x == 0) | (x == 1)).all():
+            raise UserError(
+                "EBM: a binary energy gives bits a likelihood, but X has values between 0 and 1: round them"
+            )
+        with torch.no_grad():
+            energies: NDArray[Any] = self.energy_(x).numpy()
+        log_likelihoods: NDArray[Any] = -energies - self.log_z_ - np.log(self.scale_).sum()
+        return log_likelihoods
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """The mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def sample(
+        self, n_samples: int = 1, num_steps: int = 1000, random_state: int | np.random.RandomState | None = None
+    ) -> NDArray[Any]:
+        """States `(n_samples, d)` of chains after `num_steps` steps from noise, in the units of X."""
+        check_is_fitted(self)
+        with _seeded(random_state), torch.no_grad():
+            x, _ = self._sampler().sample(self.energy_, self.energy_.random(n_samples).double(), num_steps)
+        states: NDArray[Any] = x.flatten(1).numpy() * self.scale_ + self.mean_
+        return states
+
+    @property
+    def log_z_(self) -> float:
+        """Log Z of `energy_`."""
+        return self._log_z()[0]
+
+    @property
+    def log_z_error_(self) -> float:
+        """Standard error of `log_z_`; 0 where it was summed."""
+        return self._log_z()[1]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.energy_.num_hidden if isinstance(self.energy_, Bipartite) else 0
+
+    def _fit(self, rows: Tensor) -> None:
+        energy = self._new_energy(rows)
+        real, binary = isinstance(energy.domain, Real), isinstance(energy.domain, Binary)
+        scale = rows.double().std(0, correction=0).numpy() if real else np.ones(rows.shape[1])
+        self.mean_ = rows.double().mean(0).numpy() if real else np.zeros(rows.shape[1])
+        self.scale_ = np.where(scale > 0, scale, 1.0)
+        x = self._events(rows.double().numpy(), energy).float()
+        learner = ContrastiveDivergence(
+            energy,
+            self._sampler(),
+            ReplayBuffer(min(self.batch_size, len(x)), initial="data"),
+            self.num_steps,
+            optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
+            lr_scheduler=partial(CosineAnnealingLR, T_max=max(1, self.num_epochs)),
+        )
+        batches = BatchSampler(RandomSampler(x), self.batch_size, drop_last=False)
+        draw = torch.bernoulli if binary else None
+        loader: DataLoader[Tensor] = DataLoader(x, None, sampler=batches, collate_fn=draw)  # type: ignore[arg-type]
+        with _quiet():
+            trainer = pl.Trainer(max_epochs=self.num_epochs, accelerator=self.accelerator, devices=1, barebones=True)
+            trainer.fit(learner, loader)
+        if not all(p.isfinite().all() for p in energy.parameters()):
+            raise UserError(f"EBM: training has diverged; take a learning_rate below {self.learning_rate}")
+        self.energy_ = energy.cpu().double().eval().requires_grad_(False)
+        self._base = Bernoulli(x.mean(0)) if binary else reference(energy.domain)
+        self._log_z_found: tuple[float, float] | None = None
+
+    def _new_energy(self, rows: Tensor) -> Energy:
+        """An untrained energy for the data."""
+        if isinstance(self.energy, Energy):
+            energy = copy.deepcopy(self.energy).float()
+        elif self.energy == "GRBM":
+            energy = GRBM(rows.shape[1], self.num_hidden)
+        elif self.energy == "RBM":
+            energy = RBM(rows.shape[1], self.num_hidden)
+            energy.set_base(rows.mean(0))
+        else:
+            raise UserError(f'EBM: energy is {self.energy!r}, but must be "GRBM", "RBM" or an Energy')
+        if (size := math.prod(energy.domain.event_shape)) != rows.shape[1]:
+            raise UserError(f"EBM: X has {rows.shape[1]} features, but {type(energy).__name__} models {size} numbers")
+        return energy
+
+    def _sampler(self) -> Sampler:
+        return BlockGibbs() if self.sampler is None else copy.deepcopy(self.sampler)
+
+    def _states(self, X: ArrayLike) -> tuple[NDArray[Any], Tensor]:
+        """The rows as given, and as states of the energy's domain, float64."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return rows, self._events(rows, self.energy_)
+
+    def _events(self, rows: NDArray[Any], energy: Energy) -> Tensor:
+        """Rows in units of X as states `(n, *event)`, float64, or probabilities of bits."""
+        x = torch.as_tensor((rows - self.mean_) / self.scale_).view(len(rows), *energy.domain.event_shape)
+        if not isinstance(energy.domain, Binary):
+            energy.domain.validate(x)
+        elif not ((x >= 0) & (x <= 1)).all():
+            raise UserError(f"EBM: {type(energy).__name__} takes features in [0, 1], but X has others: scale them")
+        return x
+
+    def _log_z(self) -> tuple[float, float]:
+        check_is_fitted(self)
+        if self._log_z_found is None:
+            energy = self.energy_
+            if isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE:
+                self._log_z_found = float(exact_log_z(energy)), 0.0
+            else:
+                with _seeded(0):
+                    found = ais(energy, self._sampler(), AIS_CHAINS, AIS_TEMPERATURES, self._base)
+                self._log_z_found = found.log_z, found.std_error
+        return self._log_z_found
+
+
+@contextmanager
+def _seeded(random_state: int | np.random.RandomState | None) -> Iterator[None]:
+    """Draws from a generator of its own, and leaves torch's global one where it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(int(check_random_state(random_state).randint(2**31 - 1)))
+        yield
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps Lightning's messages about devices and data loaders to itself."""
+    log = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
