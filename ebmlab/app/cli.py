@@ -10,22 +10,24 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import pytorch_lightning as pl
 from jsonargparse import Namespace
+from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
+from lightning_fabric.utilities.rank_zero import _get_rank
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback, instantiate_class
 from pytorch_lightning.loggers import WandbLogger
 
-from ebmlab.app.checkpoints import check_weights, warn_of_old_schedule
+from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
 from ebmlab.app.config_errors import one_line
 from ebmlab.app.listing import list_components
 from ebmlab.app.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
 from ebmlab.app.prediction import save_samples
-from ebmlab.app.run_folder import CONFIG, config_name, contents, find_checkpoint, in_a_run, new_run, run_of
+from ebmlab.app.run_folder import CONFIG, claim, config_name, contents, in_a_run, new_run, release, run_of
 from ebmlab.app.sample_command import sample
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
@@ -61,7 +63,7 @@ class SaveConfig(SaveConfigCallback):
 
     def __init__(self, parser: LightningArgumentParser, config: Namespace, **kwargs: Any) -> None:
         config = config.clone()
-        del config["name"], config["ckpt_path"]  # they belong to this start of the run
+        del config["name"], config["ckpt_path"], config["resume"]  # they belong to this start of the run
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -96,6 +98,8 @@ class CLI(LightningCLI):
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        if subcommand == "fit":
+            parser.add_argument("--resume", type=Literal["auto"] | None, help="auto: start the run --name, or go on.")
         if subcommand == "predict":
             parser.add_function_arguments(save_samples, skip={"learner", "datamodule", "folder"})
         return parser
@@ -105,9 +109,10 @@ class CLI(LightningCLI):
         config = self.config[self.config.subcommand]
         self.experiment = config_name(sys.argv[1:])
         ckpt_path = config.get("ckpt_path")
+        if again := config.get("resume") == "auto":
+            ckpt_path = resumed(self.experiment, config.name, ckpt_path)
         if ckpt_path:
-            path = find_checkpoint(ckpt_path, self.experiment, config.name)
-            self.checkpoint = load_checkpoint(path)
+            path, self.checkpoint = find_checkpoint(ckpt_path, self.experiment, config.name)
             config.ckpt_path = str(path)
         elif self.config.subcommand != "fit":
             raise UserError(
@@ -118,7 +123,9 @@ class CLI(LightningCLI):
         elif ckpt_path and (self.config.subcommand != "fit" or in_a_run(path)):
             self.folder = run_of(path)
         else:
-            self.folder = new_run(self.experiment, config.name)
+            self.folder = new_run(self.experiment, config.name, again)
+        if self.config.subcommand == "fit" and not _get_rank():
+            claim(self.folder)
 
     def before_instantiate_classes(self) -> None:
         if self.subcommand != "fit":
@@ -146,11 +153,15 @@ class CLI(LightningCLI):
         elif trainer.logger:
             own = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
             kwargs["logger"] = [MetricsCSV(folder, evaluates), *own]
-        idle: list[type] = [pl.callbacks.Checkpoint] if self.subcommand != "fit" else []
+        saves = self.subcommand == "fit" and not trainer.fast_dev_run
+        idle: list[type] = [] if saves else [pl.callbacks.Checkpoint]
         idle += [pl.callbacks.ProgressBar] if trainer.enable_progress_bar is False else []
-        kwargs["enable_checkpointing"] = self.subcommand == "fit" and trainer.enable_checkpointing
+        kwargs["enable_checkpointing"] = saves and trainer.enable_checkpointing
         kwargs["callbacks"] = [c for c in trainer.callbacks or [] if not isinstance(c, tuple(idle))]
-        return super().instantiate_trainer(**kwargs)
+        made = super().instantiate_trainer(**kwargs)
+        if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
+            made.strategy.checkpoint_io = WholeCheckpoints()
+        return made
 
     def after_instantiate_classes(self) -> None:
         self.model.check_data(self.datamodule, self.subcommand == "fit")
@@ -206,6 +217,8 @@ def main(args: list[str] | None = None) -> None:
         _fail(str(error))
     except OmegaConfBaseException as error:
         _fail(str(_user_error(error)))
+    finally:
+        release()
 
 
 def _is_no_advertisement(record: logging.LogRecord) -> bool:
@@ -228,9 +241,9 @@ def _with_run_config(args: list[str]) -> list[str]:
     path = Path(options.get("--ckpt_path", ""))
     if {"-c", "--config"} & options.keys() or not path.suffix:
         return args
-    load_checkpoint(path)
     config = run_of(path) / CONFIG
     if not config.is_file():
+        load_checkpoint(path)
         raise UserError(
             f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
         )

@@ -115,7 +115,7 @@ def test_nan_in_the_data(fails: Fails) -> None:
 
 def test_run_that_exists(fails: Fails, run: Callable[..., None]) -> None:
     run("fit", "--trainer.max_epochs=1", "--name=a")
-    assert "--ckpt_path last" in fails("fit", "--name=a")
+    assert "--resume auto" in fails("fit", "--name=a")
 
 
 def test_wandb_online_without_a_key(fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

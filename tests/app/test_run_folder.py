@@ -1,0 +1,149 @@
+"""Run folders are for one process at a time, and are found again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from ebmlab.app.checkpoints import find_checkpoint
+from ebmlab.app.run_folder import LAST, claim, new_run, newest_run, release
+from ebmlab.errors import UserError
+from ebmlab.files import save
+
+OTHER = "import sys; from pathlib import Path; from ebmlab.app.run_folder import claim; claim(Path(sys.argv[1]))"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
+    yield
+    release()
+
+
+def checkpoint(path: Path, step: int = 0, age: float = 0) -> Path:
+    save({"state_dict": {}, "global_step": step}, path)
+    os.utime(path, (1e9 - age, 1e9 - age))
+    return path
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "~", "~/x", "a/b", "a\\b", "x" * 300, "a\nb", "ä" * 150, ".hidden"])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(UserError, match="must be the name of a folder"):
+        new_run("e", name)
+    assert not Path("runs").exists()
+
+
+def test_two_runs_of_one_second_have_two_folders() -> None:
+    folders = {new_run("e", None) for _ in range(5)}
+    assert len(folders) == 5
+    release()
+    assert not Path("runs").exists()  # nothing was written
+
+
+def test_a_run_is_for_one_process_until_it_ends() -> None:
+    claim(Path("runs/e/a"))
+
+    def other() -> str:
+        return subprocess.run([sys.executable, "-c", OTHER, "runs/e/a"], capture_output=True, text=True).stderr
+
+    assert "runs/e/a is in use by another process" in other()
+    Path("runs/e/a/file").touch()
+    release()
+    assert other() == ""
+
+
+def test_a_child_that_outlives_a_run_does_not_keep_its_folder() -> None:
+    claim(Path("runs/e/a"))
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        os.read(read, 1)
+        os._exit(0)
+    try:
+        Path("runs/e/a/file").touch()
+        release()
+        done = subprocess.run([sys.executable, "-c", OTHER, "runs/e/a"], capture_output=True, text=True)
+        assert done.stderr == ""
+    finally:
+        os.write(write, b"x")
+        os.waitpid(child, 0)
+
+
+def test_the_newest_run_is_that_of_the_newest_checkpoint() -> None:
+    checkpoint(Path("runs/e/a [1]/checkpoints") / LAST, age=5)
+    checkpoint(Path("runs/e/b/checkpoints") / LAST, age=9)
+    Path("runs/e/later").mkdir()
+    assert newest_run("e", None) == Path("runs/e/a [1]")
+    assert newest_run("e", "a [1]") == Path("runs/e/a [1]")
+    assert find_checkpoint("last", "e", "a [1]")[0].parts[2] == "a [1]"
+    with pytest.raises(UserError, match="no checkpoint in runs/e/later"):
+        newest_run("e", "later")
+
+
+@pytest.mark.parametrize("asked", ["last", "runs/e/a/checkpoints/last.ckpt"])
+def test_a_damaged_last_checkpoint_gives_way_to_the_newest_that_is_whole(asked: str) -> None:
+    parent = Path("runs/e/a/checkpoints")
+    checkpoint(parent / "epoch=1.ckpt", 1, age=30)
+    checkpoint(parent / "epoch=2.ckpt", 2, age=20)
+    torn = checkpoint(parent / "epoch=3.ckpt", 3, age=10)
+    torn.write_bytes(torn.read_bytes()[:400])
+    last = checkpoint(parent / LAST, 4)
+    last.write_bytes(last.read_bytes().replace(b"global_step", b"global_stop"))
+    with pytest.warns(UserWarning) as warned:
+        path, content = find_checkpoint(asked, "e", "a")
+    assert (path.name, content["global_step"]) == ("epoch=2.ckpt", 2)
+    messages = " ".join(str(w.message) for w in warned)
+    assert "last.ckpt cannot be read" in messages and "goes on from" in messages
+
+
+def test_no_checkpoint_that_is_whole() -> None:
+    for name in ("epoch=1.ckpt", LAST):
+        path = checkpoint(Path("runs/e/a/checkpoints", name))
+        path.write_bytes(b"")
+    with pytest.warns(UserWarning), pytest.raises(UserError, match="none of the checkpoints in"):
+        find_checkpoint("last", "e", "a")
+
+
+def rows(name: str) -> str:
+    return Path(f"runs/grbm_digits/{name}/metrics.csv").read_text()
+
+
+def test_resume_auto_starts_and_goes_on(run: Callable[..., None]) -> None:
+    fit = ["fit", "--resume=auto", "--model.init_args.lr_scheduler=null"]
+    run(*fit, "--name=a", "--trainer.max_epochs=2")
+    run(*fit, "--name=a", "--trainer.max_epochs=3")
+    run(*fit, "--name=a", "--trainer.max_epochs=3")  # nothing is left to do
+    run(*fit, "--name=b", "--trainer.max_epochs=3")
+    a, b = (torch.load(f"runs/grbm_digits/{name}/checkpoints/last.ckpt", weights_only=True) for name in "ab")
+    assert a["global_step"] == b["global_step"] > 0
+    assert all(torch.equal(a["state_dict"][key], b["state_dict"][key]) for key in a["state_dict"])
+    assert "resume" not in Path("runs/grbm_digits/a/config.yaml").read_text()
+
+
+def test_resume_auto_begins_again_what_died_before_its_first_checkpoint(run: Callable[..., None]) -> None:
+    for remains in ("metrics.csv", "config.yaml", "images/a.png", "checkpoints/.77.last.ckpt"):
+        path = Path("runs/grbm_digits/a", remains)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    Path("runs/grbm_digits/a/metrics.csv").write_text("step,train/energy_gap\n0,1.0\n10,1.0\n20,1")
+    run("fit", "--resume=auto", "--name=a", "--trainer.max_epochs=1")
+    assert Path("runs/grbm_digits/a/checkpoints/last.ckpt").exists()
+    assert not Path("runs/grbm_digits/a/checkpoints/.77.last.ckpt").exists()
+
+
+def test_resume_auto_needs_a_name(fails: Callable[..., str], run: Callable[..., None]) -> None:
+    assert "say which run by --name" in fails("fit", "--resume=auto")
+    assert "leave --ckpt_path out" in fails("fit", "--resume=auto", "--name=a", "--ckpt_path=last")
+    assert "resume" in fails("fit", "--resume=yes", "--name=a")
+
+
+def test_a_trial_run_is_never_continued(fails: Callable[..., str], run: Callable[..., None]) -> None:
+    run("fit", "--trainer.fast_dev_run=true", "--name=trial")
+    assert not list(Path("runs").rglob("*.ckpt"))
+    assert "no checkpoint" in fails("fit", "--ckpt_path=last")
