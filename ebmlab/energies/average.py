@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
@@ -37,3 +39,54 @@ class AverageEnergy:
     def value(self) -> Tensor:
         """The mean, a scalar whose gradient with respect to the parameters is the mean gradient."""
         return self._sum.value() / self._count
+
+
+class PairEnergy(Protocol):
+    """An E(v, h) whose sum over pairs takes no more than the sums of v, v^2, h and v h'."""
+
+    @property
+    def W(self) -> Tensor:  # noqa: N802
+        """Weights `(V, H)`."""
+
+    def hidden_given_visible(self, v: Tensor) -> Tensor:
+        """Logits `(B, H)` of p(h_j = 1 | v)."""
+
+    def summed_energy(self, count: int, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+        """The sum of E(v, h) over `count` pairs, from the sums `(V,)`, `(V,)`, `(H,)` and `(V, H)`; a scalar."""
+
+
+class AveragePairs(AverageEnergy):
+    """Mean of E(v, h), from the sufficient statistics v, v^2, h and v h' alone (GRBM paper, Eq. 14 to 17).
+
+    Given E[h | v] in place of h, its gradient is that of the marginal energy (Eq. 33 to 36).
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(3, 2)
+        >>> average = AveragePairs(rbm)
+        >>> average.add(torch.ones(5, 3), hidden=torch.zeros(5, 2))
+        >>> (average.value() - rbm.joint_energy(torch.ones(1, 3), torch.zeros(1, 2))).item()
+        0.0
+    """
+
+    def __init__(self, energy: PairEnergy) -> None:
+        self._pairs = energy
+        self._vh = torch.zeros_like(energy.W)
+        self._v, self._h = self._vh.sum(1), self._vh.sum(0)
+        self._v_squared = self._v.clone()
+        self._count = 0
+
+    @torch.no_grad()
+    def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
+        """Adds pairs of v `(B, V)` and h or E[h | v] `(B, H)`; the latter is computed where it is not given."""
+        if hidden is None:
+            hidden = torch.sigmoid(self._pairs.hidden_given_visible(x))
+        x, hidden = x.to(self._vh), hidden.to(self._vh)  # under mixed precision they come in half
+        self._v += x.sum(0)
+        self._v_squared += x.square().sum(0)
+        self._h += hidden.sum(0)
+        self._vh.addmm_(x.T, hidden)
+        self._count += len(x)
+
+    def value(self) -> Tensor:
+        return self._pairs.summed_energy(self._count, self._v, self._v_squared, self._h, self._vh) / self._count

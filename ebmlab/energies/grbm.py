@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
-from ebmlab.energies.average import AverageEnergy
+from ebmlab.energies.average import AverageEnergy, AveragePairs
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.energy import Evaluation
 from ebmlab.errors import UserError
@@ -85,38 +85,11 @@ class GRBM(Bipartite):
         """The current mean variance, by which Alg. 3 and 4 multiply the step size."""
         return self.variance.mean()
 
+    def summed_energy(self, count: int, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+        """The sum of E(v, h) over `count` pairs, see `AveragePairs`."""
+        quadratic = 0.5 * (v_squared - 2 * self.mu * v + count * self.mu.square())
+        interaction = (self.W * vh).sum(1)
+        return ((quadratic - interaction) * self.precision).sum() - (self.b * h).sum()
+
     def average(self) -> AverageEnergy:
-        return AverageJointEnergy(self)
-
-
-class AverageJointEnergy(AverageEnergy):
-    """Mean of E(v, h), from the sufficient statistics v, v^2, h and v h' alone (Eq. 14 to 17).
-
-    Given E[h | v] in place of h, its gradient is that of the marginal energy (Eq. 33 to 36).
-    """
-
-    def __init__(self, energy: GRBM) -> None:
-        self._grbm = energy
-        self._v = torch.zeros_like(energy.mu)
-        self._v2 = torch.zeros_like(energy.mu)
-        self._h = torch.zeros_like(energy.b)
-        self._vh = torch.zeros_like(energy.W)
-        self._count = 0
-
-    @torch.no_grad()
-    def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
-        """Adds pairs of v `(B, V)` and h or E[h | v] `(B, H)`; the latter is computed where it is not given."""
-        if hidden is None:
-            hidden = torch.sigmoid(self._grbm.hidden_given_visible(x))
-        x, hidden = x.to(self._vh), hidden.to(self._vh)  # under mixed precision they come in half
-        self._v += x.sum(0)
-        self._v2 += x.square().sum(0)
-        self._h += hidden.sum(0)
-        self._vh.addmm_(x.T, hidden)
-        self._count += len(x)
-
-    def value(self) -> Tensor:
-        g = self._grbm
-        quadratic = 0.5 * (self._v2 - 2 * g.mu * self._v + self._count * g.mu.square())
-        interaction = (g.W * self._vh).sum(1)
-        return (((quadratic - interaction) * g.precision).sum() - (g.b * self._h).sum()) / self._count
+        return AveragePairs(self)

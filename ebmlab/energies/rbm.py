@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
-from ebmlab.energies.average import AverageEnergy
+from ebmlab.energies.average import AverageEnergy, AveragePairs
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.energy import Evaluation
 from ebmlab.errors import UserError
@@ -98,34 +98,9 @@ class RBM(Bipartite):
             parts.append(here - there - sign * self.b_v[i])
         return torch.cat(parts, 1)
 
+    def summed_energy(self, count: int, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+        """The sum of E(v, h) over pairs, see `AveragePairs`."""
+        return -((self.W * vh).sum() + (self.b_v * v).sum() + (self.b_h * h).sum())
+
     def average(self) -> AverageEnergy:
         return AveragePairs(self)
-
-
-class AveragePairs(AverageEnergy):
-    """Mean of E(v, h), from the sufficient statistics v, h and v h' alone.
-
-    Given E[h | v] in place of h, its gradient is that of the marginal energy.
-    """
-
-    def __init__(self, energy: RBM) -> None:
-        self._rbm = energy
-        self._v = torch.zeros_like(energy.b_v)
-        self._h = torch.zeros_like(energy.b_h)
-        self._vh = torch.zeros_like(energy.W)
-        self._count = 0
-
-    @torch.no_grad()
-    def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
-        """Adds pairs of v `(B, V)` and h or E[h | v] `(B, H)`; the latter is computed where it is not given."""
-        if hidden is None:
-            hidden = torch.sigmoid(self._rbm.hidden_given_visible(x))
-        x, hidden = x.to(self._vh), hidden.to(self._vh)  # under mixed precision they come in half
-        self._v += x.sum(0)
-        self._h += hidden.sum(0)
-        self._vh.addmm_(x.T, hidden)
-        self._count += len(x)
-
-    def value(self) -> Tensor:
-        r = self._rbm
-        return -((r.W * self._vh).sum() + (r.b_v * self._v).sum() + (r.b_h * self._h).sum()) / self._count
