@@ -99,7 +99,6 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "ACS": ("Ising", s.ACS(8.0, 0.5, 4)),
     "RelaxedMALA": ("Ising", s.RelaxedMALA(0.5)),
     "DiscreteSVGD": ("Ising", s.DiscreteSVGD(0.3)),
-    "PersistentACS": ("Ising", s.PersistentACS(4.0, 0.8)),
     "BlockGibbs": ("RBM", s.BlockGibbs()),
     "DMALA on an RBM": ("RBM", s.DMALA(0.4)),
     "Tempered DMALA": ("Ising", s.Tempered(s.DMALA(1.6), num_temperatures=3)),

@@ -23,8 +23,8 @@ from callbacks import DataMean
 from datamodules import MNIST
 from ebmlab.energies import RBM, Bernoulli
 from ebmlab.evaluation import ais
-from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
-from ebmlab.samplers import DMALA, GWG, BlockGibbs, PersistentACS
+from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
+from ebmlab.samplers import DMALA, GWG, BlockGibbs
 
 SAMPLERS = {
     "block Gibbs": BlockGibbs,

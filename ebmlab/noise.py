@@ -24,14 +24,25 @@ def bernoulli(logits: Tensor) -> Tensor:
     return torch.from_numpy(bits).view_as(p).float().lt_(p.sub_(0.5).mul_(2.0**32))
 
 
-def categorical(log_probs: Tensor) -> Tensor:
-    """Draws an index of the last axis with the given (normalised) log-probabilities; int64, `log_probs.shape[:-1]`.
+def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
+    """Draws an index of the last axis with the given (normalised) log-probabilities, int64.
 
     One uniform number a draw, by inversion of the distribution function.
+
+    Args:
+        log_probs: `(..., K)`.
+        num_draws: draws with replacement from each law; one, without an axis for it, when None.
+
+    Returns:
+        `(...)`, or `(..., num_draws)`.
     """
     cdf = wide(log_probs).exp().cumsum(-1)
-    level = torch.rand_like(cdf[..., :1]) * cdf[..., -1:]
-    return (cdf <= level).sum(-1).clamp(max=log_probs.shape[-1] - 1)
+    total = cdf[..., -1:]
+    last = log_probs.shape[-1] - 1
+    if num_draws is None:
+        return (cdf <= torch.rand_like(total) * total).sum(-1).clamp(max=last)
+    level = torch.rand_like(total.expand(*total.shape[:-1], num_draws)) * total
+    return torch.searchsorted(cdf, level, right=True).clamp(max=last)
 
 
 def wide(x: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from ebmlab.samplers import (
     HammingBall,
     LocallyBalanced,
     PathAuxiliary,
-    PersistentACS,
     RandomWalk,
     RelaxedMALA,
     Sampler,
@@ -94,9 +93,6 @@ CASES: dict[str, Case] = {
     "AB-max": Case(any_scale("max"), ("binary", "spin", "ordinal"), gradients=1),
     "AB-trace": Case(any_scale("trace"), ("binary", "spin", "ordinal"), gradients=1),
     "ACS": Case(lambda d: ACS(5.0, 0.2, cycle_length=3), density=True, gradients=1),
-    "PersistentACS": Case(
-        lambda d: PersistentACS(alpha_min=0.8, cycle_length=1), ("binary",), density=True, gradients=1
-    ),
     "RelaxedMALA": Case(lambda d: RelaxedMALA(0.3), TWO),
     "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, exact=False),
     "Tempered": Case(lambda d: Tempered(DMALA(0.8), betas=[1.0])),

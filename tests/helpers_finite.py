@@ -16,6 +16,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.samplers import MetropolisSampler, Sampler
+from ebmlab.samplers.proposals import Draw, Proposal
 
 DOMAINS: dict[str, Finite] = {
     "binary": Binary(4),
@@ -90,6 +91,19 @@ class Exact:
         return torch.einsum("n,n...->...", self.probabilities, self.states)
 
 
+class Forced(Proposal):
+    """A kernel's own law, made to draw the move to y."""
+
+    def __init__(self, law: Proposal, x: Tensor, y: Tensor) -> None:
+        self.law, self.x, self.y = law, x, y
+
+    def sample(self) -> Draw:
+        return Draw(self.y, self.log_prob(self.y), self.x)
+
+    def log_prob(self, move: Tensor) -> Tensor:
+        return self.law.log_prob(self.law.move_to(move))
+
+
 def transition_matrix(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> Tensor:
     """P `(N, N)` of one step, from the sampler's own proposal density and acceptance.
 
@@ -105,11 +119,16 @@ def transition_matrix(sampler: MetropolisSampler, energy: Energy, at: Any = None
     matrix = torch.zeros(n, n, dtype=torch.float64)
     state = sampler.init(energy, exact.states)
     state.step = at or 0
+    own = sampler.proposal
     for j in range(n):
         y = exact.states[j : j + 1].expand_as(exact.states).clone()
         with torch.no_grad():
-            log_q = sampler.log_proposal(energy, state, y)
-        _, info = _step_to(sampler, energy, state, y, log_q)
+            log_q = density(own(energy, state), y)
+        sampler.proposal = lambda e, s, y=y: Forced(own(e, s), s.x, y)  # type: ignore[assignment]
+        try:
+            _, info = sampler.step(energy, state)
+        finally:
+            del sampler.proposal
         matrix[:, j] = torch.where(log_q == -torch.inf, 0, log_q.exp() * info.acceptance)
     stay = torch.arange(n)
     matrix[stay, stay] = 0
@@ -117,14 +136,9 @@ def transition_matrix(sampler: MetropolisSampler, energy: Energy, at: Any = None
     return matrix
 
 
-def _step_to(sampler: MetropolisSampler, energy: Energy, state: Any, y: Tensor, log_q: Tensor) -> Any:
-    """One step of the sampler with its proposal fixed to y."""
-    own = sampler.propose
-    sampler.propose = lambda *_: (y, log_q)  # type: ignore[method-assign]
-    try:
-        return sampler.step(energy, state)
-    finally:
-        sampler.propose = own  # type: ignore[method-assign]
+def density(proposal: Proposal, y: Tensor) -> Tensor:
+    """Log q(y | x), `(B,)`."""
+    return proposal.log_prob(proposal.move_to(y))
 
 
 def bias(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> float:
@@ -134,19 +148,27 @@ def bias(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> float:
 
 
 def proposal_matches_density(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
-    """Smallest p-value, over some starts, that `propose` draws from `log_proposal` and returns that density."""
+    """Smallest p-value, over some starts, that proposals are drawn from their density.
+
+    Each draw must also come with its own density, and with the move by which the proposal at y leads back.
+    """
     torch.manual_seed(seed)
     exact = Exact(energy)
     smallest = 1.0
     for start in exact.states[:: max(1, len(exact.states) // 4)]:
         state = sampler.init(energy, start.expand(n, *start.shape).clone())
         with torch.no_grad():
-            y, log_q = sampler.propose(energy, state)
-            torch.testing.assert_close(log_q, sampler.log_proposal(energy, state, y), rtol=1e-8, atol=1e-8)
+            law = sampler.proposal(energy, state)
+            draw = law.sample()
+            torch.testing.assert_close(draw.log_prob, density(law, draw.y), rtol=1e-8, atol=1e-8)
+            if draw.hops is not None:
+                assert torch.equal(draw.hops, exact.domain.hops(draw.y, state.x))
+            there = sampler.proposal(energy, sampler.arrive(energy, state, draw.y))
+            torch.testing.assert_close(there.log_prob(draw.reverse), density(there, state.x), rtol=1e-8, atol=1e-8)
             one = sampler.init(energy, start.expand(len(exact.states), *start.shape).clone())
-            density = sampler.log_proposal(energy, one, exact.states).exp()
-        assert abs(float(density.sum()) - 1) < 1e-8
-        smallest = min(smallest, chi_square_p(torch.bincount(exact.number(y), minlength=len(density)), density))
+            law_of_y = density(sampler.proposal(energy, one), exact.states).exp()
+        assert abs(float(law_of_y.sum()) - 1) < 1e-8
+        smallest = min(smallest, chi_square_p(torch.bincount(exact.number(draw.y), minlength=len(law_of_y)), law_of_y))
     return smallest
 
 

@@ -14,21 +14,34 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
-from ebmlab.samplers import Sampler
+from ebmlab.samplers import MetropolisSampler, Sampler
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
-from ebmlab.samplers.paths import Path, PathSampler, log_moves
+from ebmlab.samplers.proposals import Draw, Path, Proposal
 
 
-def paths(sampler: PathSampler, domain: Finite, index: Tensor) -> Iterator[tuple[Path, float]]:
-    """Every path from each state `(N, d)` in index form, as N paths at a time, with the probability of its length."""
-    n, d = index.shape
-    shifts = range(1, domain.num_values)
+class Forced(Proposal):
+    """A kernel's own law of paths, made to draw a given one."""
+
+    def __init__(self, law: Any, path: Path) -> None:
+        self.law, self.path = law, path
+
+    def sample(self) -> Draw:
+        draw: Draw = self.law.follow(self.path)
+        return draw
+
+    def log_prob(self, move: Path) -> Tensor:
+        log_q: Tensor = self.law.log_prob(move)
+        return log_q
+
+
+def paths(sampler: MetropolisSampler, domain: Finite, n: int) -> Iterator[tuple[Path, float]]:
+    """Every path from any state, as n equal paths at a time, with the probability of its length."""
+    d, shifts = domain.size, range(1, domain.num_values)
     if isinstance(sampler, GWG):
         single = list(itertools.product(range(d), shifts))
         for moves in itertools.product(single, repeat=sampler.num_flips):
-            i = torch.tensor([i for i, _ in moves]).expand(n, -1)
-            yield Path(i, (index.gather(1, i) + torch.tensor([s for _, s in moves])) % domain.num_values), 1.0
+            yield Path(*(torch.tensor(part).expand(n, -1) for part in zip(*moves, strict=True))), 1.0
         return
     assert isinstance(sampler, PathAuxiliary)
     longest = 2 * sampler.max_length - 1
@@ -39,63 +52,57 @@ def paths(sampler: PathSampler, domain: Finite, index: Tensor) -> Iterator[tuple
             rest = [i for i in range(d) if i not in order]
             i = torch.tensor([*order, *rest][:listed]).expand(n, -1)
             for shift in itertools.product(shifts, repeat=min(length, d)):
-                s = torch.tensor([*shift, *[1] * d][:listed])
-                yield Path(i, (index.gather(1, i) + s) % domain.num_values, taken), 1 / longest
+                s = torch.tensor([*shift, *[1] * d][:listed]).expand(n, -1)
+                yield Path(i, s, taken), 1 / longest
 
 
-def path_bias(sampler: PathSampler, energy: Energy) -> float:
+def path_bias(sampler: MetropolisSampler, energy: Energy) -> float:
     """max |pi P - pi|, P built from the sampler's own path density and the acceptance of its own `step`."""
     exact = Exact(energy)
     n = len(exact.states)
-    domain = exact.domain
     matrix = torch.zeros(n, n, dtype=torch.float64)
     mass = torch.zeros(n, dtype=torch.float64)
     state = sampler.init(energy, exact.states)
-    table = log_moves(domain, state.x, state.grad)
-    index = domain.to_index(exact.states).flatten(1)
-    own = sampler.draw
-    for path, share in paths(sampler, domain, index):
-        probability = share * sampler.log_path(table, path).exp()
-        sampler.draw = lambda _, path=path: path  # type: ignore[method-assign]
+    own = sampler.proposal
+    law: Any = own(energy, state)
+    for path, share in paths(sampler, exact.domain, n):
+        draw = law.follow(path)
+        sampler.proposal = lambda e, s, path=path: Forced(own(e, s), path)  # type: ignore[assignment]
         _, info = sampler.step(energy, state)
-        y, _ = sampler.follow(index, path)
-        matrix[torch.arange(n), exact.number(domain.from_index(y.view(-1, *domain.shape)))] += (
-            probability * info.acceptance
-        )
+        probability = share * draw.log_prob.exp()
+        matrix[torch.arange(n), exact.number(draw.y)] += probability * info.acceptance
         mass += probability
-    sampler.draw = own  # type: ignore[method-assign]
+    del sampler.proposal
     torch.testing.assert_close(mass, torch.ones_like(mass), rtol=1e-10, atol=0)  # every path was counted once
     stay = torch.arange(n)
     matrix[stay, stay] += 1 - matrix.sum(1)
     return float((exact.probabilities @ matrix - exact.probabilities).abs().max())
 
 
-def path_law_p(sampler: PathSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
-    """Smallest p-value, over some starts, that `draw` draws what `log_path` says."""
+def path_law_p(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
+    """Smallest p-value, over some starts, that paths are drawn from their density."""
     torch.manual_seed(seed)
     exact = Exact(energy)
-    domain = exact.domain
     smallest = 1.0
     for start in exact.states[:: max(1, len(exact.states) // 3)]:
-        one = start.unsqueeze(0)
-        table = log_moves(domain, one, energy.value_and_grad(one)[1])
-        index = domain.to_index(one).flatten(1)
-        law: dict[int, float] = {}
-        for path, share in paths(sampler, domain, index):
+        law: Any = sampler.proposal(energy, sampler.init(energy, start.unsqueeze(0)))
+        probabilities: dict[int, float] = {}
+        for path, share in paths(sampler, exact.domain, 1):
             code = int(code_of(path))
-            law[code] = law.get(code, 0.0) + share * float(sampler.log_path(table, path).exp())
-        codes = torch.tensor(sorted(law))
-        drawn = code_of(sampler.draw(table.expand(n, -1, -1)))
+            probabilities[code] = probabilities.get(code, 0.0) + share * float(law.log_prob(path).exp())
+        codes = torch.tensor(sorted(probabilities))
+        many: Any = sampler.proposal(energy, sampler.init(energy, start.expand(n, *start.shape)))
+        drawn = code_of(many.draw())
         cells = torch.searchsorted(codes, drawn).clamp(max=len(codes) - 1)
         assert torch.equal(codes[cells], drawn), "a path that cannot be"
-        density = torch.tensor([law[int(code)] for code in codes], dtype=torch.float64)
+        density = torch.tensor([probabilities[int(code)] for code in codes], dtype=torch.float64)
         smallest = min(smallest, chi_square_p(torch.bincount(cells, minlength=len(codes)), density))
     return smallest
 
 
 def code_of(path: Path) -> Tensor:
     """A number for each chain's path, `(B,)`: its moves in order, without those that are not taken."""
-    moves = 1 + 9 * path.coordinates + path.values
+    moves = 1 + 9 * path.coordinates + path.shifts
     moves = moves if path.taken is None else moves * path.taken
     return (moves * 100 ** torch.arange(moves.shape[1])).sum(1)
 

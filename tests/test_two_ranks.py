@@ -94,7 +94,7 @@ def test_two_half_batches_have_the_gradient_of_one_in_expectation(tmp_path: Path
 
 def slots(rank: int) -> Tensor:
     buffer = ReplayBuffer(2000)
-    buffer.start(torch.zeros(10, 8), make_rbm().domain)
+    buffer.draw(make_rbm(), 10, torch.zeros(10, 8))
     assert buffer.slots is not None
     return buffer.slots
 

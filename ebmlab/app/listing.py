@@ -13,9 +13,10 @@ FAMILIES = (
     *("datamodules", "callbacks"),
 )
 BASES = (
-    *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "Chains", "Learner", "Estimator"),
-    *("EnergyState", "GradientState", "MetropolisSampler", "Tuner", "Measure", "Start", "Study", "Contender"),
-    *("PathSampler", "ClampedBipartite", "TemperedBipartite", "TemperedEnergy"),
+    *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "PerChain", "Learner", "Estimator"),
+    *("BipartiteState", "EnergyState", "GradientState", "MetropolisSampler", "Tuner", "Measure", "Start"),
+    *("Study", "Contender"),
+    *("ClampedBipartite", "TemperedBipartite", "TemperedEnergy"),
     *("TabularData", "Rows", "TabularSource"),
     *("TensorDataModule", "PeriodicEvaluation"),
 )

@@ -5,7 +5,8 @@ from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.bridge import BipartiteBridge, Bridge, bridge
 from ebmlab.energies.clamped import Clamped, ClampedBipartite
 from ebmlab.energies.composed import Mixture, Sum
-from ebmlab.energies.energy import Energy, Evaluation
+from ebmlab.energies.energy import Energy
+from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.ising import Ising
 from ebmlab.energies.lattice_gaussian import LatticeGaussian
@@ -43,6 +44,7 @@ __all__ = [
     "MaskedLanguageModel",
     "Mixture",
     "ModeGrid",
+    "PerChain",
     "Potts",
     "QuarticMixture",
     "ResNet",

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.noise import bernoulli
 
 Result = TypeVar("Result")
@@ -48,6 +49,10 @@ class Bipartite(Energy):
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Logits `(B, H)` of p(h_j = 1 | v)."""
         raise NotImplementedError
+
+    def hidden_logits(self, v: Tensor, known: PerChain | None = None) -> tuple[Tensor, PerChain | None]:
+        """`hidden_given_visible` and what may be passed as `known` at the same v; both as in `Energy.evaluate`."""
+        return self.hidden_given_visible(v), None
 
     def visible_given_hidden(self, h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Parameters of p(v | h): logits on a Binary domain, mean and variance on a Real one."""

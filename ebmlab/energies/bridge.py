@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,25 +12,60 @@ from torch.nn.functional import softplus
 
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.reference import Base, Bernoulli
 from ebmlab.errors import UserError
 
 
 def bridge(base: Base, energy: Energy, beta: float = 0.0) -> Bridge:
-    """The path from `base` (beta = 0) to `energy` (beta = 1); a bipartite energy is bridged jointly with h."""
+    """The path from `base` (beta = 0) to `energy` (beta = 1); a bipartite energy is bridged jointly with h.
+
+    Example:
+        >>> from ebmlab.energies import RBM, bridge, reference
+        >>> rbm = RBM(4, 3)
+        >>> type(bridge(reference(rbm.domain), rbm, 0.5)).__name__
+        'BipartiteBridge'
+    """
     return BipartiteBridge(base, energy, beta) if isinstance(energy, Bipartite) else Bridge(base, energy, beta)
+
+
+@dataclass
+class Ends(PerChain):
+    """What both ends of a bridge say at x: the same whatever its beta is.
+
+    Attributes:
+        base: E_0(x), `(B,)`.
+        base_grad: its gradient, `(B, *event)`.
+        energy: E_1(x), `(B,)`.
+        energy_grad: its gradient, `(B, *event)`.
+    """
+
+    base: Tensor
+    base_grad: Tensor
+    energy: Tensor
+    energy_grad: Tensor
 
 
 class Bridge(Energy):
     """(1 - beta) E_0(x) + beta E_1(x).
 
-    What was computed at x does not depend on beta, and is remembered: at a state that `settle` has been told of,
-    neither `increment` nor a gradient at another beta asks the energies again.
+    `evaluate` returns what both ends say at x as `known`. Passed back with the same x it spares them the evaluation,
+    whatever beta has become; `increment` takes it too.
 
     Args:
         base: E_0.
         energy: E_1, held, not copied.
         beta: from 0 to 1; may be set at any time.
+
+    Example:
+        >>> from ebmlab.energies import Ising, bridge, reference
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> path = bridge(reference(ising.domain), ising, beta=0.1)
+        >>> x = ising.domain.random(5)
+        >>> known = path.evaluate(x).known
+        >>> path.beta = 0.2
+        >>> bool((path.evaluate(x, known).energy == path(x)).all())
+        True
     """
 
     def __init__(self, base: Base, energy: Energy, beta: float = 0.0) -> None:
@@ -40,9 +76,6 @@ class Bridge(Energy):
         self.energy = energy
         self.beta = beta
         self.domain = energy.domain
-        self._here: tuple[Tensor, ...] | None = None  # x where the chains are, and what is known there
-        self._there: tuple[Tensor, ...] | None = None  # the same where they were looked at last
-        self._looks = 0
 
     @property
     def log_z(self) -> float:
@@ -52,30 +85,21 @@ class Bridge(Energy):
     def forward(self, x: Tensor) -> Tensor:
         return self._mix(self.base(x), self.energy(x))
 
+    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
+        if known is None:
+            known = Ends(*self.base.value_and_grad(x), *self.energy.value_and_grad(x))
+        ends = cast(Ends, known)
+        return Evaluation(self._mix(ends.base, ends.energy), self._mix(ends.base_grad, ends.energy_grad), known=ends)
+
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        _, e0, g0, e1, g1 = self._know(x)
-        return self._mix(e0, e1), self._mix(g0, g1)
+        at = self.evaluate(x)
+        return at.energy, at.grad
 
-    def increment(self, x: Tensor, beta: float) -> Tensor:
+    def increment(self, x: Tensor, beta: float, known: PerChain | None = None) -> Tensor:
         """Log of exp(-E(x)) at another beta less that at the present one, `(B,)`; both unnormalised."""
-        known = self._here
-        e0, e1 = (known[1], known[3]) if known and known[0] is x else (self.base(x), self.energy(x))
-        return (beta - self.beta) * (e0 - e1)
-
-    def settle(self, x: Tensor) -> None:
-        """Says where the chains are, `(B, *event)`, before and after each step.
-
-        A step that looked at one other place has left every chain there or where it was.
-        """
-        there, self._there, looks, self._looks = self._there, None, self._looks, 0
-        if there is not None and x is there[0]:
-            self._here = there
-        elif there is not None and looks == 1 and self._here is not None:
-            moved = (x == there[0]).flatten(1).all(1)
-            pairs = zip(there[1:], self._here[1:], strict=True)
-            self._here = x, *(torch.where(moved.view(-1, *[1] * (new.dim() - 1)), new, old) for new, old in pairs)
-        elif self._here is not None and x is not self._here[0]:
-            self._here = None
+        ends = cast(Ends | None, known)
+        base, energy = (self.base(x), self.energy(x)) if ends is None else (ends.base, ends.energy)
+        return (beta - self.beta) * (base - energy)
 
     def flip_differences(
         self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
@@ -101,17 +125,20 @@ class Bridge(Energy):
     def _mix(self, at_0: Tensor, at_1: Tensor) -> Tensor:
         return (1 - self.beta) * at_0 + self.beta * at_1
 
-    def _know(self, x: Tensor) -> tuple[Tensor, ...]:
-        for known in (self._here, self._there):
-            if known is not None and known[0] is x:
-                return known
-        self._there = x, *self._look(x)
-        self._looks += 1
-        return self._there
 
-    def _look(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What is remembered of x: values and gradients of both ends."""
-        return *self.base.value_and_grad(x), *self.energy.value_and_grad(x)
+@dataclass
+class JointEnds(PerChain):
+    """What both ends of a `BipartiteBridge` say at v: the same whatever its beta is.
+
+    Attributes:
+        base: E_0(v), `(B,)`.
+        visible: E_1(v, h = 0), `(B,)`.
+        logits: of h at beta = 1, `(B, H)`.
+    """
+
+    base: Tensor
+    visible: Tensor
+    logits: Tensor
 
 
 class BipartiteBridge(Bridge, Bipartite):
@@ -119,6 +146,15 @@ class BipartiteBridge(Bridge, Bipartite):
 
     Scaling the joint energy keeps both conditionals in their form, which scaling the marginal one does not; so this is
     the path for block Gibbs (Salakhutdinov & Murray, 2008, Sec. 4.1).
+
+    Example:
+        >>> from ebmlab.energies import RBM, bridge, reference
+        >>> rbm = RBM(4, 3)
+        >>> path = bridge(reference(rbm.domain), rbm, beta=0.5)
+        >>> x = rbm.domain.random(5)
+        >>> logits, known = path.hidden_logits(x)
+        >>> path.increment(x, 0.6, known).shape
+        torch.Size([5])
     """
 
     energy: Bipartite
@@ -134,28 +170,32 @@ class BipartiteBridge(Bridge, Bipartite):
         return self.base.log_z + self.num_hidden * math.log(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._free_energy(self.beta, *self._look(x))
+        return self._free_energy(self.beta, self._ends(x, None))
 
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
         """Closed where v is binary: E is linear in v, so that -dE/dv at E[h | v] is the logits of v."""
         if not isinstance(self.base, Bernoulli):
-            return Energy.value_and_grad(self, x)
+            return Evaluation(*Energy.value_and_grad(self, x))
         with torch.no_grad():
-            _, e0, without, logits = self._know(x)
-            field = self.visible_given_hidden(torch.sigmoid(self.beta * logits))
+            ends = self._ends(x, known)
+            logits = self.beta * ends.logits
+            field = self.visible_given_hidden(torch.sigmoid(logits))
             assert isinstance(field, Tensor)
-            return self._free_energy(self.beta, e0, without, logits), -field
+            return Evaluation(self._free_energy(self.beta, ends), -field, logits, ends)
 
-    def increment(self, x: Tensor, beta: float) -> Tensor:
-        known = self._here
-        parts = known[1:] if known and known[0] is x else self._look(x)
-        return self._free_energy(self.beta, *parts) - self._free_energy(beta, *parts)
+    def increment(self, x: Tensor, beta: float, known: PerChain | None = None) -> Tensor:
+        ends = self._ends(x, known)
+        return self._free_energy(self.beta, ends) - self._free_energy(beta, ends)
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         return self._mix(self.base(v), self.energy.joint_energy(v, h))
 
     def hidden_given_visible(self, v: Tensor) -> Tensor:
-        return self.beta * self._know(v)[3]
+        return self.beta * self.energy.hidden_given_visible(v)
+
+    def hidden_logits(self, v: Tensor, known: PerChain | None = None) -> tuple[Tensor, PerChain | None]:
+        ends = self._ends(v, known)
+        return self.beta * ends.logits, ends
 
     def visible_given_hidden(self, h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         law = self.energy.visible_given_hidden(h)
@@ -169,10 +209,11 @@ class BipartiteBridge(Bridge, Bipartite):
     def visible_energy(self, v: Tensor) -> Tensor:
         return self._mix(self.base(v), self.energy.visible_energy(v))
 
-    def _look(self, x: Tensor) -> tuple[Tensor, ...]:
-        """E_0(v), E_1(v, h = 0) and the logits of h at beta = 1."""
-        return self.base(x), self.energy.visible_energy(x), self.energy.hidden_given_visible(x)
+    def _ends(self, v: Tensor, known: PerChain | None) -> JointEnds:
+        if known is not None:
+            return cast(JointEnds, known)
+        return JointEnds(self.base(v), self.energy.visible_energy(v), self.energy.hidden_given_visible(v))
 
     @staticmethod
-    def _free_energy(beta: float, e0: Tensor, without: Tensor, logits: Tensor) -> Tensor:
-        return (1 - beta) * e0 + beta * without - softplus(beta * logits).sum(1)
+    def _free_energy(beta: float, ends: JointEnds) -> Tensor:
+        return (1 - beta) * ends.base + beta * ends.visible - softplus(beta * ends.logits).sum(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -11,24 +10,10 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
 from ebmlab.energies.average import AverageEnergy
+from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.errors import UserError
 
 MANY = 2048  # states of one evaluation
-
-
-@dataclass
-class Evaluation:
-    """What one evaluation of an energy at x yields.
-
-    Attributes:
-        energy: E(x), `(B,)`.
-        grad: dE/dx, `(B, *event)`.
-        logits: pre-activations of the hidden units, `(B, H)`, where the energy is bipartite.
-    """
-
-    energy: Tensor
-    grad: Tensor
-    logits: Tensor | None = None
 
 
 class Energy(nn.Module):
@@ -56,8 +41,14 @@ class Energy(nn.Module):
                     p.requires_grad_(True)
         return energy.detach(), grad
 
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """`value_and_grad` together with whatever else it had to compute."""
+    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
+        """`value_and_grad` together with whatever else it had to compute.
+
+        Args:
+            x: states, `(B, *event)`.
+            known: the `known` of an earlier evaluation of the same x, which spares a `Bridge` that has another beta now
+                the evaluation of its ends. Other energies have no use for it.
+        """
         return Evaluation(*self.value_and_grad(x))
 
     def around(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Real
 from ebmlab.energies.average import AverageEnergy, AveragePairs
 from ebmlab.energies.bipartite import Bipartite, unrounded
-from ebmlab.energies.energy import Evaluation
+from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.errors import UserError
 
 
@@ -71,7 +71,7 @@ class GRBM(Bipartite):
         return 0.5 * ((v - self.mu).square() * self.precision).sum(1)
 
     @torch.no_grad()
-    def evaluate(self, x: Tensor) -> Evaluation:
+    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
         """Marginal energy and its gradient (v - mu - W sigmoid(logits)) / sigma^2 (Eq. 21)."""
         logits = self.hidden_given_visible(x)
         mean, _ = self.visible_given_hidden(torch.sigmoid(logits))

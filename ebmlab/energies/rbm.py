@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary
 from ebmlab.energies.average import AverageEnergy, AveragePairs
 from ebmlab.energies.bipartite import Bipartite, unrounded
-from ebmlab.energies.energy import Evaluation
+from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.errors import UserError
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
@@ -67,7 +67,7 @@ class RBM(Bipartite):
         return -(v @ self.b_v)
 
     @torch.no_grad()
-    def evaluate(self, x: Tensor) -> Evaluation:
+    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
         """Marginal energy and its gradient -b_v - W sigmoid(logits), of the extension to real x."""
         logits = self.hidden_given_visible(x)
         grad = -self.visible_given_hidden(torch.sigmoid(logits))

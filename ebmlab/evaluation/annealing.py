@@ -184,17 +184,17 @@ def _anneal(
     store = SavedChains(saved, path, sampler, betas, len(x))
     begin, x, log_w = store.load(x, log_w)
     steps = list(pairwise(betas))
+    known = None  # what the path knows at x, where the sampler keeps it
     bar = tqdm(steps[begin:], "AIS", len(steps), initial=begin, disable=not progress, delay=2, leave=False)
     for k, (old, new) in enumerate(bar, start=begin):
         if check is not None:
             check()
         path.beta = old
-        log_w += path.increment(x, new).to(log_w)
+        log_w += path.increment(x, new, known).to(log_w)
         path.beta = new
-        state = replace(sampler.init(path, x, len(steps)), step=k)
-        path.settle(state.x)
-        x = sampler.step(path, state)[0].x
-        path.settle(x)
+        state = replace(sampler.init(path, x, len(steps), known), step=k)
+        state, _ = sampler.step(path, state)
+        x, known = state.x, state.known
         store.save(k + 1, x, log_w)
     store.delete()
     return log_w, x

@@ -1,22 +1,27 @@
 """How an energy is fit to data."""
 
-from ebmlab.learners.chains import Chains, FromData, FromNoise, ReplayBuffer
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.estimators import EnergyDiscrepancy, Estimator, Exact, GradientGuided, UniformSubset
 from ebmlab.learners.learner import Learner
+from ebmlab.learners.persistent_acs import PersistentACS
 from ebmlab.learners.ratio_matching import RatioMatching
+from ebmlab.learners.replay_buffer import ReplayBuffer
+from ebmlab.samplers.starts import FromData, FromMode, FromNoise, FromPoint, Start
 
 __all__ = [
-    "Chains",
     "ContrastiveDivergence",
     "EnergyDiscrepancy",
     "Estimator",
     "Exact",
     "FromData",
+    "FromMode",
     "FromNoise",
+    "FromPoint",
     "GradientGuided",
     "Learner",
+    "PersistentACS",
     "RatioMatching",
     "ReplayBuffer",
+    "Start",
     "UniformSubset",
 ]

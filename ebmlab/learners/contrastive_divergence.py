@@ -11,10 +11,11 @@ from torch import Tensor
 
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.learners.chains import Chains, FromNoise
+from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner, non_negative
 from ebmlab.noise import bernoulli
-from ebmlab.samplers import Info, Sampler, State
+from ebmlab.samplers import BipartiteState, Info, Sampler, State
+from ebmlab.samplers.starts import FromNoise, Start
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
 
@@ -52,7 +53,7 @@ class ContrastiveDivergence(Learner):
         self,
         energy: Energy,
         sampler: Sampler,
-        chains: Chains | None = None,
+        chains: Start | None = None,
         num_steps: int = 1,
         burn_in: int | None = None,
         density: Literal["joint", "marginal"] = "marginal",
@@ -88,7 +89,7 @@ class ContrastiveDivergence(Learner):
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         x = self.to_event(batch)
         positive, data_energy = self._positive_phase(x)
-        negative, negative_energy, info, y = self._negative_phase(self.chains.start(x, self.energy.domain))
+        negative, negative_energy, info, y = self._negative_phase(self.chains.draw(self.energy, len(x), x))
         self.energies = data_energy, negative_energy
         self.log_dict(
             {
@@ -125,7 +126,9 @@ class ContrastiveDivergence(Learner):
         """Mean energy of the states that count; of the last states the mean marginal energy, `Info`, and themselves."""
         average = self.energy.average()
         state, total = None, None
-        sampler, x, num_steps = self.sampler.for_training(self.energy, x, self.global_step, self.num_steps)
+        sampler, num_steps = self.sampler, self.num_steps
+        if isinstance(sampler, ChangesWithTraining):
+            sampler, x, num_steps = sampler.at_iteration(self.energy, x, self.global_step, num_steps)
         first = num_steps - (self.num_steps - self.burn_in)
         for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
             total = info if total is None else total + info
@@ -137,7 +140,7 @@ class ContrastiveDivergence(Learner):
         if not isinstance(self.energy, Bipartite):
             return value, value.detach(), total / num_steps, state.x
         with torch.no_grad():
-            logits = self.energy.hidden_given_visible(state.x) if state.logits is None else state.logits
+            logits = self.hidden_logits(self.energy, state)
             marginal = self.energy.marginal_energy(state.x, logits).mean()
         return value, marginal, total / num_steps, state.x
 
@@ -154,7 +157,7 @@ class ContrastiveDivergence(Learner):
 
     def _hidden(self, state: State) -> Tensor | None:
         """Hidden units that complete a state: drawn ones for the joint density, their mean for the marginal."""
-        if state.logits is None:
+        if not isinstance(state, BipartiteState) or state.logits is None:
             return None
         if self.density == "marginal":
             return torch.sigmoid(state.logits)

@@ -19,7 +19,7 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.ranks import seed_of_rank
-from ebmlab.samplers import Sampler, State
+from ebmlab.samplers import BipartiteState, Sampler, State
 
 Interval = Literal["epoch", "step"]
 
@@ -173,10 +173,15 @@ class Learner(pl.LightningModule):
             raise UserError(
                 f"denoise gives E[v | h], but {type(self.energy).__name__} has no hidden units: set it to false"
             )
-        if state.hidden is not None:
+        if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
-        logits = self.energy.hidden_given_visible(state.x) if state.logits is None else state.logits
-        return self.energy.mean_visible(torch.sigmoid(logits))
+        return self.energy.mean_visible(torch.sigmoid(self.hidden_logits(self.energy, state)))
+
+    @staticmethod
+    def hidden_logits(energy: Bipartite, state: State) -> Tensor:
+        """Logits `(B, H)` of p(h | x) at a state; those that the kernel has computed, where it has."""
+        kept = state.logits if isinstance(state, BipartiteState) else None
+        return energy.hidden_given_visible(state.x) if kept is None else kept
 
 
 def non_negative(name: str, value: float) -> float:

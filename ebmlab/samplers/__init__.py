@@ -4,8 +4,9 @@ from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
-from ebmlab.samplers.discrete_langevin import DMALA, DULA
 from ebmlab.samplers.discrete_svgd import DiscreteSVGD
+from ebmlab.samplers.dmala import DMALA
+from ebmlab.samplers.dula import DULA
 from ebmlab.samplers.gibbs import Gibbs
 from ebmlab.samplers.gibbs_langevin import GibbsLangevin
 from ebmlab.samplers.gwg import GWG
@@ -14,11 +15,11 @@ from ebmlab.samplers.langevin import Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
-from ebmlab.samplers.persistent_acs import PersistentACS
 from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
-from ebmlab.samplers.sampler import EnergyState, GradientState, Info, Sampler, State
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
+from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, State
 from ebmlab.samplers.tempered import Tempered
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "DULA",
     "GWG",
     "AnyScale",
+    "BipartiteState",
     "BlockGibbs",
     "ChromaticGibbs",
     "Constant",
@@ -42,7 +44,6 @@ __all__ = [
     "LocallyBalanced",
     "MetropolisSampler",
     "PathAuxiliary",
-    "PersistentACS",
     "RandomWalk",
     "RelaxedMALA",
     "Sampler",

@@ -5,24 +5,34 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ebmlab.domains import Binary, Categorical, Ordinal, Spin
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.discrete_langevin import DMALA
+from ebmlab.samplers.discrete_langevin import LangevinOptions
+from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.proposals import Proposal
+from ebmlab.samplers.state import GradientState, Info
 
 
 def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
     """max(high / 2 (cos(pi k / s) + 1), low) for k = 0, ..., s - 1 (Eq. 8), `(cycle_length,)`.
 
     The paper prints Eq. 8 without the half and with the 1 outside the product; only so does it start at `high`.
+
+    Example:
+        >>> cyclical(4.0, 1.0, 4)
+        tensor([4.0000, 3.4142, 2.0000, 1.0000])
     """
     values = [high / 2 * (math.cos(math.pi * k / cycle_length) + 1) for k in range(cycle_length)]
     return torch.tensor([max(value, low) for value in values])
 
 
-class ACS(DMALA):
+class ACS(MetropolisSampler):
     """Large steps that find modes, then smaller ones that explore them, each with its own balance (Alg. 1).
 
     Step k has alpha and beta number k mod s, in both directions of its Metropolis ratio, so that every step of the
@@ -39,8 +49,18 @@ class ACS(DMALA):
         precondition: as in `DMALA`.
         window: as in `DMALA`.
         stochastic: as in `DMALA`.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import ACS
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = ACS(alpha_max=5.0, cycle_length=8).sample(ising, ising.domain.random(4), num_steps=16)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
+    domains = (Binary, Spin, Ordinal, Categorical)
+    steady = False  # the next step has other settings
     step_sizes: Tensor
     balances: Tensor
 
@@ -63,8 +83,7 @@ class ACS(DMALA):
             raise UserError(f"ACS: alpha_min is {alpha_min} and alpha_max {alpha_max}; need 0 < alpha_min <= alpha_max")
         if not 0 <= beta_min <= beta_max <= 1:
             raise UserError(f"ACS: beta_min is {beta_min} and beta_max {beta_max}; need 0 <= beta_min <= beta_max <= 1")
-        super().__init__(alpha_max, beta_max, precondition, window, stochastic)
-        del self.step_size, self.balance  # a cycle has one of each for every step
+        super().__init__()
         alphas = cyclical(alpha_max, alpha_min, cycle_length) if step_sizes is None else step_sizes
         betas = cyclical(beta_max, beta_min, cycle_length) if balances is None else balances
         dtype = torch.get_default_dtype()
@@ -78,12 +97,25 @@ class ACS(DMALA):
             raise UserError("ACS: step_sizes must all be positive and balances all between 0 and 1")
         self.register_buffer("step_sizes", alphas, persistent=False)
         self.register_buffer("balances", betas, persistent=False)
+        self.options = LangevinOptions("ACS", precondition, window, stochastic)
+
+    def check(self, energy: Energy) -> None:
+        super().check(energy)
+        self.options.check(energy)
 
     def settings(self, k: int) -> tuple[Tensor, Tensor]:
+        """Step size and balance of step k."""
         k %= len(self.step_sizes)
         return self.step_sizes[k], self.balances[k]
 
-    def with_schedule(self, step_sizes: Tensor, balances: Tensor) -> ACS:
+    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
+        return self.options.proposal(energy, state, *self.settings(state.step))
+
+    @torch.no_grad()
+    def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
+        return super().step(*self.options.guided(energy, state))
+
+    def with_cycle(self, step_sizes: Tensor, balances: Tensor) -> ACS:
         """A copy of this sampler with another cycle; both `(s,)`, of any length s."""
         new = copy.deepcopy(self)
         new.step_sizes, new.balances = step_sizes.to(self.step_sizes), balances.to(self.balances)

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Categorical, Finite
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.discrete_langevin import DMALA, GuidedState
-from ebmlab.samplers.factorised import Factorised, factorised
-from ebmlab.samplers.sampler import Info
+from ebmlab.samplers.discrete_langevin import check_langevin
+from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.proposals import Proposal, factorised
+from ebmlab.samplers.state import GradientState, Info
 
 Variant = Literal["first", "shift", "max", "trace", "diagonal"]
 VARIANTS = ("first", "shift", "max", "trace", "diagonal")
 
 
 @dataclass(kw_only=True)
-class AnyScaleState(GuidedState):
+class AnyScaleState(GradientState):
     """x with the energy, the gradient and the auxiliary variable there.
 
     Attributes:
-        noise: xi = u - A x, standard normal given x, `(B, d)`; drawn anew at every step.
+        noise: xi = u - A x, standard normal given x, `(B, d)`; drawn anew at every step; None where W is 0 or diagonal.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import AnyScale
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> AnyScale("first").init(ising, ising.domain.random(4)).noise is None
+        True
     """
 
     noise: Tensor | None = None
 
 
-class AnyScale(DMALA):
+class AnyScale(MetropolisSampler):
     """The AB samplers (Sun et al. 2023, Sec. 3): Metropolis proposals from a quadratic model of f = -E.
 
     The model (Eq. 11)
@@ -54,8 +63,19 @@ class AnyScale(DMALA):
         balance: alpha, in [0, 1]; tunable.
         curvature: W, symmetric `(d, d)`, or its diagonal `(d,)` for `diagonal`.
         diagonal: D, `(d,)`, such that W + D has no negative eigenvalue; for `shift`, `max` and `trace` only.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import AnyScale
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = AnyScale("first", step_size=0.5).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
+    domains = (Binary, Spin, Ordinal, Categorical)
+    step_size: Tensor
+    balance: Tensor
     curvature: Tensor | None
     diagonal: Tensor | None
     root: Tensor | None  # (W + D)^(1/2); A is sqrt(alpha) times it
@@ -68,10 +88,13 @@ class AnyScale(DMALA):
         curvature: Sequence[float] | Sequence[Sequence[float]] | Tensor | None = None,
         diagonal: Sequence[float] | Tensor | None = None,
     ) -> None:
-        super().__init__(step_size, balance)
+        super().__init__()
+        check_langevin("AnyScale", step_size, balance)
         if variant not in VARIANTS:
             raise UserError(f"AnyScale: variant is {variant!r}, but must be one of {', '.join(VARIANTS)}")
         self.variant = variant
+        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
+        self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
         for name in ("curvature", "diagonal", "root"):
             self.register_buffer(name, None, persistent=False)
         self.set_curvature(_floats(curvature), _floats(diagonal))
@@ -114,43 +137,41 @@ class AnyScale(DMALA):
                 f"AnyScale: curvature has {len(self.curvature)} coordinates, but {domain} has {domain.size}"
             )
 
+    @property
+    def steady(self) -> bool:
+        return self.root is None  # otherwise every step has a new xi
+
+    def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> AnyScaleState:
+        at = energy.evaluate(x, known)
+        return AnyScaleState(x=x, energy=at.energy, grad=at.grad, known=at.known)
+
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> AnyScaleState:
-        value, grad = energy.value_and_grad(x)
-        return AnyScaleState(x=x, energy=value, grad=grad)
-
-    def proposal(self, energy: Energy, state: Any) -> Factorised:
-        """q(. | x, u) at the state."""
-        if self.curvature is None:
-            return super().proposal(energy, state)
-        sigma, alpha = self.settings(state.step)
-        assert isinstance(energy.domain, Finite)
-        drift = -alpha * state.grad
-        if self.root is None or self.diagonal is None:
-            stiffness = 1 / sigma - alpha * self.curvature.to(state.x)
-        else:
-            drift = drift + self._pull(state.noise).view_as(drift)
-            stiffness = 1 / sigma + alpha * self.diagonal.to(state.x)
-        return factorised(energy.domain, state.x, drift, stiffness.view(energy.domain.shape))
-
-    def propose(self, energy: Energy, state: Any) -> tuple[Tensor, Tensor]:
-        y, log_q = super().propose(energy, state)
-        return y, log_q + _log_normal(state.noise)
-
-    def log_proposal(self, energy: Energy, state: Any, y: Tensor) -> Tensor:
-        """Log q(u, y | x), up to a constant."""
-        return super().log_proposal(energy, state, y) + _log_normal(state.noise)
-
-    def arrive(self, energy: Energy, state: Any, y: Tensor) -> Any:
-        """The state at y with the same u."""
-        new: Any = super().arrive(energy, state, y)
-        if state.noise is None:
-            return new
-        return replace(new, noise=state.noise + self._pull((state.x - y).flatten(1)))
-
-    def step(self, energy: Energy, state: Any) -> tuple[Any, Info]:
+    def step(self, energy: Energy, state: AnyScaleState) -> tuple[Any, Info]:
         noise = None if self.root is None else torch.randn_like(state.x.flatten(1))
         return super().step(energy, replace(state, noise=noise))
+
+    def proposal(self, energy: Energy, state: AnyScaleState) -> Proposal:
+        """q( . | x, u) at the state."""
+        domain, sigma, alpha = cast(Finite, energy.domain), self.step_size, self.balance
+        drift, stiffness = -alpha * state.grad, 1 / sigma
+        if state.noise is not None and self.diagonal is not None:
+            drift = drift + self._pull(state.noise).view_as(drift)
+            stiffness = (stiffness + alpha * self.diagonal.to(state.x)).view(domain.shape)
+        elif self.curvature is not None:
+            stiffness = (stiffness - alpha * self.curvature.to(state.x)).view(domain.shape)
+        return factorised(domain, state.x, drift, stiffness)
+
+    def arrive(self, energy: Energy, state: AnyScaleState, y: Tensor) -> AnyScaleState:
+        """The state at y with the same u."""
+        new = self.evaluate(energy, y)
+        new.step = state.step
+        if state.noise is not None:
+            new.noise = state.noise + self._pull((state.x - y).flatten(1))
+        return new
+
+    def potential(self, state: AnyScaleState) -> Tensor:
+        """E(x) + |xi|^2 / 2."""
+        return state.energy if state.noise is None else state.energy + state.noise.square().sum(1) / 2
 
     def _pull(self, z: Tensor) -> Tensor:
         """A z, which is A' z too: `(B, d)`."""
@@ -175,8 +196,3 @@ def _square_root(W: Tensor, D: Tensor) -> Tensor:
         )
     root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
     return root.to(W)
-
-
-def _log_normal(noise: Tensor | None) -> Tensor | float:
-    """Log density of the noise, `(B,)`, up to a constant."""
-    return 0.0 if noise is None else -noise.square().sum(1) / 2

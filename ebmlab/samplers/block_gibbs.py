@@ -7,8 +7,10 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.noise import bernoulli
-from ebmlab.samplers.sampler import Info, Sampler, State, require_bipartite
+from ebmlab.samplers.sampler import Sampler, require_bipartite
+from ebmlab.samplers.state import BipartiteState, Info
 
 
 class BlockGibbs(Sampler):
@@ -27,19 +29,17 @@ class BlockGibbs(Sampler):
         require_bipartite(self, energy)
 
     @torch.no_grad()
-    def init(self, energy: Bipartite, x: Tensor, horizon: int | None = None) -> State:  # type: ignore[override]
-        return self._state(energy, x, 0)
+    def init(  # type: ignore[override]
+        self, energy: Bipartite, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    ) -> BipartiteState:
+        logits, known = energy.hidden_logits(x, known)
+        return BipartiteState(x=x, logits=logits, hidden=bernoulli(logits), known=known)
 
     @torch.no_grad()
-    def step(self, energy: Bipartite, state: State) -> tuple[State, Info]:  # type: ignore[override]
+    def step(self, energy: Bipartite, state: BipartiteState) -> tuple[BipartiteState, Info]:  # type: ignore[override]
         assert state.hidden is not None
-        x = energy.sample_visible(state.hidden)
-        new = self._state(energy, x, state.step + 1)
+        new = self.init(energy, energy.sample_visible(state.hidden))
+        new.step = state.step + 1
         assert new.logits is not None
-        acceptance = x.new_ones(len(x)).masked_fill_(new.logits.sum(1).isnan(), torch.nan)
-        return new, Info(acceptance, energy.domain.hops(x, state.x))
-
-    @staticmethod
-    def _state(energy: Bipartite, x: Tensor, k: int) -> State:
-        logits = energy.hidden_given_visible(x)
-        return State(x=x, step=k, logits=logits, hidden=bernoulli(logits))
+        acceptance = new.x.new_ones(len(new.x)).masked_fill_(new.logits.sum(1).isnan(), torch.nan)
+        return new, Info(acceptance, energy.domain.hops(new.x, state.x))

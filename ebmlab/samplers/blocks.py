@@ -15,7 +15,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy
 from ebmlab.noise import bernoulli, categorical
-from ebmlab.samplers.sampler import Info
+from ebmlab.samplers.state import Info
 
 MAX_SETTINGS = 2**16
 _CHUNK = 2**22  # numbers held in materialised neighbours at a time

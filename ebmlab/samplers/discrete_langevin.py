@@ -1,158 +1,136 @@
-"""The discrete Langevin proposal, unadjusted (DULA) and Metropolis-adjusted (DMALA)."""
+"""What DULA, DMALA and ACS have in common: the discrete Langevin proposal and its options (Zhang et al. 2022)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.domains import Finite, Ordinal
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.factorised import Factorised, factorised
-from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.sampler import GradientState, Info, Sampler
+from ebmlab.samplers.proposals import Proposal, factorised
+from ebmlab.samplers.state import GradientState
 
 
-@dataclass(kw_only=True)
-class GuidedState(GradientState):
-    """x with the energy and the gradient that guides the proposal there.
-
-    Attributes:
-        guide: the minibatch energy whose gradient `grad` is, where gradients are stochastic.
-    """
-
-    guide: Energy | None = None
-
-
-class DiscreteLangevin(Sampler):
-    """Settings and proposal of DULA, DMALA and their descendants (Zhang et al. 2022, Eq. 2).
+class LangevinOptions(nn.Module):
+    """The options of the discrete Langevin proposal besides step size and balance.
 
     Args:
-        step_size: alpha.
-        balance: beta, the weight of the gradient; 1/2 in the paper.
+        owner: name of the sampler, for messages.
         precondition: c, a scale for each coordinate's squared distance, in the shape of the domain (App. H).
         window: propose only values within this distance of the current one (App. C); Ordinal domains only.
         stochastic: guide by the gradient of a fresh minibatch each step (Sec. 6), which the energy must offer
             (`energy.minibatch()`).
+
+    Example:
+        >>> from ebmlab.samplers import DMALA
+        >>> DMALA(0.2, window=3).options.window
+        3
     """
 
-    domains = (Binary, Spin, Ordinal, Categorical)
-    step_size: Tensor
-    balance: Tensor
     precondition: Tensor | None
 
     def __init__(
         self,
-        step_size: float,
-        balance: float = 0.5,
+        owner: str,
         precondition: Sequence[float] | Tensor | None = None,
         window: int | None = None,
         stochastic: bool = False,
     ) -> None:
         super().__init__()
-        name = type(self).__name__
-        if not step_size > 0:
-            raise UserError(f"{name}: step_size is {step_size}, but must be positive")
-        if not 0 <= balance <= 1:
-            raise UserError(f"{name}: balance is {balance}, but must be between 0 and 1 (1/2 in the paper)")
         if window is not None and window < 1:
-            raise UserError(f"{name}: window is {window}, but must be at least 1, or null for all values")
+            raise UserError(f"{owner}: window is {window}, but must be at least 1, or null for all values")
         scale = None if precondition is None else torch.as_tensor(precondition)
         if scale is not None and not (scale > 0).all():
-            raise UserError(f"{name}: every entry of precondition must be positive")
-        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
-        self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
+            raise UserError(f"{owner}: every entry of precondition must be positive")
+        self.owner = owner
         self.register_buffer("precondition", scale, persistent=False)
         self.window = window
         self.stochastic = stochastic
 
     def check(self, energy: Energy) -> None:
-        super().check(energy)
-        name, domain = type(self).__name__, energy.domain
-        assert isinstance(domain, Finite)
+        """Raises `UserError` if the options do not suit the energy."""
+        domain = cast(Finite, energy.domain)
         if self.window is not None and not isinstance(domain, Ordinal):
-            raise UserError(f"{name}: a window needs an Ordinal domain, but {type(energy).__name__} lives on {domain}")
+            raise UserError(
+                f"{self.owner}: a window needs an Ordinal domain, but {type(energy).__name__} lives on {domain}"
+            )
         if self.precondition is not None and tuple(self.precondition.shape) != domain.shape:
             raise UserError(
-                f"{name}: precondition has shape {tuple(self.precondition.shape)}, but {domain} has {domain.shape}"
+                f"{self.owner}: precondition has shape {tuple(self.precondition.shape)}, but {domain} has "
+                f"{domain.shape}"
             )
         if self.stochastic and not hasattr(energy, "minibatch"):
             raise UserError(
-                f"{name}: stochastic gradients need an energy that is a sum over data (BinaryNetPosterior), "
+                f"{self.owner}: stochastic gradients need an energy that is a sum over data (BinaryNetPosterior), "
                 f"but {type(energy).__name__} has no minibatch"
             )
 
-    def settings(self, k: int) -> tuple[Tensor, Tensor]:
-        """Step size and balance of step k."""
-        return self.step_size, self.balance
+    def proposal(self, energy: Energy, state: GradientState, alpha: Tensor, beta: Tensor) -> Proposal:
+        """Softmax over y_i of -beta dE/dx_i (y_i - x_i) - (y_i - x_i)^2 / (2 alpha), for each coordinate (Eq. 2).
 
-    @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> GuidedState:
-        value, grad = energy.value_and_grad(x)
-        return GuidedState(x=x, energy=value, grad=grad)
-
-    def proposal(self, energy: Energy, state: GuidedState) -> Factorised:
-        """q(. | x) at the state."""
-        alpha, beta = self.settings(state.step)
+        Args:
+            energy: where the state lives.
+            state: x with the gradient there.
+            alpha: step size.
+            beta: balance, the weight of the gradient; 1/2 in the paper.
+        """
         stiffness = 1 / alpha if self.precondition is None else 1 / (alpha * self.precondition.to(state.x))
-        assert isinstance(energy.domain, Finite)
-        return factorised(energy.domain, state.x, -beta * state.grad, stiffness, self.window)
+        return factorised(cast(Finite, energy.domain), state.x, -beta * state.grad, stiffness, self.window)
 
-    def arrive(self, energy: Energy, state: GuidedState, y: Tensor) -> GuidedState:
-        """The state at y."""
-        value, grad = energy.value_and_grad(y)
-        return replace(state, x=y, energy=value, grad=grad)
+    def guided(self, energy: Energy, state: GradientState) -> tuple[Energy, GradientState]:
+        """The energy and the state with the gradient of a fresh minibatch; as they are where not stochastic."""
+        if not self.stochastic:
+            return energy, state
+        guided = GuidedEnergy(energy)
+        return guided, replace(state, grad=guided.gradient(state.x))
 
 
-class DULA(DiscreteLangevin):
-    """The discrete unadjusted Langevin algorithm: every proposal is taken (Zhang et al. 2022, Alg. 1).
+class GuidedEnergy(Energy):
+    """E of all data, with the gradient of one minibatch, which was drawn without regard to x.
 
-    Biased; on log-quadratic targets the bias falls like exp(-1 / (2 alpha)) (Theorem 5.1). Arguments as in
-    `DiscreteLangevin`.
+    Args:
+        energy: a sum over data, which offers `minibatch()`.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import BinaryNetPosterior
+        >>> from ebmlab.tables import Rows
+        >>> rows = Rows(torch.randn(8, 2), torch.ones(8), torch.randn(8, 2), torch.ones(8))
+        >>> energy = BinaryNetPosterior(rows, hidden=2, batch_size=4)
+        >>> x = energy.domain.random(3)
+        >>> bool((GuidedEnergy(energy)(x) == energy(x)).all())
+        True
     """
 
-    @property
-    def exact(self) -> bool:
-        return False
+    def __init__(self, energy: Energy) -> None:
+        super().__init__()
+        self.domain, self.energy = energy.domain, energy
+        self.guide: Energy = energy.minibatch()  # type: ignore[operator]
 
-    @torch.no_grad()
-    def step(self, energy: Energy, state: GuidedState) -> tuple[GuidedState, Info]:
-        if self.stochastic:
-            value, grad = energy.minibatch().value_and_grad(state.x)  # type: ignore[operator]
-            state = replace(state, energy=value, grad=grad)
-        x, _ = self.proposal(energy, state).sample()
-        acceptance = x.new_ones(len(x)).masked_fill_(state.energy.isnan(), torch.nan)
-        if self.stochastic:  # a minibatch's gradient serves one step, and says nothing about E at the new x
-            new = replace(state, x=x, energy=torch.full_like(state.energy, torch.nan))
-        else:
-            new = self.arrive(energy, state, x)
-        new = replace(new, step=state.step + 1)
-        return new, Info(acceptance, energy.domain.hops(x, state.x))
+    def forward(self, x: Tensor) -> Tensor:
+        value: Tensor = self.energy(x)
+        return value
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """dE/dx of the minibatch, `(B, *event)`."""
+        return self.guide.value_and_grad(x)[1]
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), self.gradient(x)
 
 
-class DMALA(DiscreteLangevin, MetropolisSampler):
-    """The discrete Metropolis-adjusted Langevin algorithm (Zhang et al. 2022, Alg. 1 with Eq. 3).
+def check_langevin(name: str, step_size: float, balance: float) -> None:
+    """Raises `UserError` unless step size and balance make sense.
 
-    With stochastic gradients both directions of a step are guided by the same minibatch, drawn without regard to x, and
-    the decision uses full energies, so that the law stays exact. Arguments as in `DiscreteLangevin`.
+    Example:
+        >>> check_langevin("DMALA", step_size=0.2, balance=0.5)
     """
-
-    def propose(self, energy: Energy, state: GuidedState) -> tuple[Tensor, Tensor]:
-        return self.proposal(energy, state).sample()
-
-    def log_proposal(self, energy: Energy, state: GuidedState, y: Tensor) -> Tensor:
-        return self.proposal(energy, state).log_prob(y)
-
-    def arrive(self, energy: Energy, state: GuidedState, y: Tensor) -> GuidedState:
-        if state.guide is None:
-            return super().arrive(energy, state, y)
-        return replace(state, x=y, energy=energy(y), grad=state.guide.value_and_grad(y)[1])
-
-    def step(self, energy: Energy, state: GuidedState) -> tuple[GuidedState, Info]:
-        if self.stochastic:
-            guide: Energy = energy.minibatch()  # type: ignore[operator]
-            state = replace(state, guide=guide, grad=guide.value_and_grad(state.x)[1])
-        return super().step(energy, state)
+    if not step_size > 0:
+        raise UserError(f"{name}: step_size is {step_size}, but must be positive")
+    if not 0 <= balance <= 1:
+        raise UserError(f"{name}: balance is {balance}, but must be between 0 and 1 (1/2 in the paper)")

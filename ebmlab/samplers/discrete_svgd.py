@@ -10,8 +10,10 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.samplers.relaxed_mala import check_relaxation, harden, lift, soften
-from ebmlab.samplers.sampler import Info, Sampler, State
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import Info, State
 
 
 @dataclass(kw_only=True)
@@ -61,7 +63,9 @@ class DiscreteSVGD(Sampler):
         return False
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> ParticleState:
+    def init(
+        self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    ) -> ParticleState:
         return ParticleState(x=x, z=lift(x))
 
     @torch.no_grad()

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import MAX_SETTINGS, ball, random_block, redraw
-from ebmlab.samplers.sampler import Info, Sampler, State
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import Info, State
 
 
 @dataclass(kw_only=True)
@@ -65,7 +67,7 @@ class Gibbs(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> GibbsState:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> GibbsState:
         assert isinstance(energy.domain, Finite)
         return GibbsState(x=x, first=int(torch.randint(self._num_blocks(energy.domain), ())))
 

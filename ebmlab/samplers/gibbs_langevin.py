@@ -10,11 +10,13 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.sampler import Info, Sampler, State, check_settings, require_bipartite
+from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite
 from ebmlab.samplers.schedules import cosine_factors
+from ebmlab.samplers.state import BipartiteState, Info
 
 
 class InnerLaw(NamedTuple):
@@ -48,7 +50,7 @@ def inner_law(step_sizes: Tensor, variance: Tensor, temperature: float | Tensor 
 
 
 @dataclass(kw_only=True)
-class GibbsLangevinState(State):
+class GibbsLangevinState(BipartiteState):
     """A pair (x, hidden) with what the next step starts from.
 
     Attributes:
@@ -100,7 +102,9 @@ class GibbsLangevin(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: GRBM, x: Tensor, horizon: int | None = None) -> GibbsLangevinState:  # type: ignore[override]
+    def init(  # type: ignore[override]
+        self, energy: GRBM, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    ) -> GibbsLangevinState:
         variance = energy.variance
         factors = cosine_factors(self.inner_steps).to(variance)
         law = inner_law(self.step_size * variance.mean() * factors, variance, self.temperature)

@@ -1,25 +1,38 @@
-"""Gibbs with gradients."""
+"""Gibbs with gradients (Grathwohl et al. 2021)."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import categorical
-from ebmlab.samplers.paths import Path, PathSampler
+from ebmlab.samplers.blocks import place, values_at
+from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
+from ebmlab.samplers.state import GradientState
 
 
-class GWG(PathSampler):
+class GWG(MetropolisSampler):
     """Gibbs with gradients: moves drawn independently from the first-order law at x (Grathwohl et al. 2021, Alg. 1).
-
-    A coordinate that is drawn more than once takes the value drawn first. Going back, every draw of that coordinate has
-    its old and its new value swapped: the first then restores the old one, none proposes the value that the coordinate
-    has, and swapping again gives the draws that led here.
 
     Args:
         num_flips: X, how many moves are drawn a step (App. D.2).
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import GWG
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = GWG(num_flips=2).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
+
+    domains = (Binary, Spin, Ordinal, Categorical)
 
     def __init__(self, num_flips: int = 1) -> None:
         super().__init__()
@@ -27,16 +40,57 @@ class GWG(PathSampler):
             raise UserError(f"GWG: num_flips is {num_flips}, but must be at least 1")
         self.num_flips = num_flips
 
-    def draw(self, log_moves: Tensor) -> Path:
-        draws = categorical(log_moves.flatten(1).unsqueeze(1).expand(-1, self.num_flips, -1))
-        num_values = log_moves.shape[-1]
-        return Path(draws // num_values, draws % num_values)
+    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
+        domain = cast(Finite, energy.domain)
+        if domain.num_values == 1:  # no move exists
+            return factorised(domain, state.x, state.grad, torch.ones(()))
+        return IndependentMoves(domain, state.x, first_order_moves(domain, state.x, state.grad), self.num_flips)
 
-    def log_path(self, log_moves: Tensor, path: Path) -> Tensor:
-        return path.gather(log_moves).sum(1)
 
-    def follow(self, index: Tensor, path: Path) -> tuple[Tensor, Path]:
-        i, v, _ = path
-        first = (i.unsqueeze(2) == i.unsqueeze(1)).byte().argmax(2)  # of the draws of the same coordinate, (B, X)
-        old, new = index.gather(1, i), v.gather(1, first)
-        return index.scatter(1, i, new), Path(i, torch.where(v == new, old, v))
+class IndependentMoves(Proposal):
+    """Paths of independent moves.
+
+    A coordinate that is drawn more than once takes the value drawn first. Going back, every draw of that coordinate has
+    its old and its new value swapped: the first then restores the old one, none proposes the value that the coordinate
+    has, and swapping again gives the draws that led here.
+
+    Args:
+        domain: where x lives.
+        x: `(B, *event)`.
+        log_moves: log-probability of each move, `(B, size, num_values - 1)`.
+        num_moves: how many are drawn.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Binary
+        >>> q = IndependentMoves(Binary(3), torch.zeros(2, 3), torch.zeros(2, 3, 1).log_softmax(1), num_moves=1)
+        >>> q.sample().hops
+        tensor([1., 1.])
+    """
+
+    def __init__(self, domain: Finite, x: Tensor, log_moves: Tensor, num_moves: int) -> None:
+        self.domain, self.x, self.log_moves, self.num_moves = domain, x, log_moves, num_moves
+
+    def sample(self) -> Draw:
+        return self.follow(self.draw())
+
+    def draw(self) -> Path:
+        """A path."""
+        entries, shifts = categorical(self.log_moves.flatten(1), self.num_moves), self.domain.num_values - 1
+        return Path(entries // shifts, entries % shifts + 1)
+
+    def log_prob(self, move: Path) -> Tensor:
+        return move.gather(self.log_moves).sum(1)
+
+    def follow(self, path: Path) -> Draw:
+        """The draw of a path: where it leads, and the path back."""
+        i, s, _ = path
+        same = i.unsqueeze(2) == i.unsqueeze(1)
+        first = same.byte().argmax(2)  # of the draws of the same coordinate, (B, X)
+        made = s.gather(1, first)
+        y = place(
+            self.domain, self.x, i, ((values_at(self.domain, self.x, i) + made) % self.domain.num_values)[:, None]
+        )
+        reverse = Path(i, torch.where(s == made, -made, s - made) % self.domain.num_values)
+        hops = (first == torch.arange(i.shape[1], device=i.device)).sum(1)
+        return Draw(y, self.log_prob(path), reverse, hops.to(self.x.dtype))

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import MAX_SETTINGS, ball, ball_size, random_block, redraw, uniform_index
-from ebmlab.samplers.sampler import Info, Sampler, State
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import Info, State
 
 
 class HammingBall(Sampler):
@@ -53,7 +55,7 @@ class HammingBall(Sampler):
             )
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> State:
         return State(x=x)
 
     @torch.no_grad()

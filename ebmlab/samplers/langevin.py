@@ -9,13 +9,15 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.sampler import GradientState, Info, Sampler, check_settings
+from ebmlab.samplers.sampler import Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule
+from ebmlab.samplers.state import BipartiteState, GradientState, Info
 
 
 @dataclass(kw_only=True)
-class LangevinState(GradientState):
+class LangevinState(GradientState, BipartiteState):
     """x with the energy and gradient there, and the schedule.
 
     Attributes:
@@ -58,11 +60,19 @@ class Langevin(Sampler):
     def exact(self) -> bool:
         return self.adjust_from == 0 and self.temperature == 1.0
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> LangevinState:
-        at = energy.evaluate(x)
+    def init(
+        self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    ) -> LangevinState:
+        at = energy.evaluate(x, known)
         step_size = (self.step_size * energy.step_unit()).detach()
         return LangevinState(
-            x=x, energy=at.energy, grad=at.grad, logits=at.logits, step_size=step_size, horizon=horizon
+            x=x,
+            energy=at.energy,
+            grad=at.grad,
+            logits=at.logits,
+            known=at.known,
+            step_size=step_size,
+            horizon=horizon,
         )
 
     @torch.no_grad()
@@ -71,7 +81,7 @@ class Langevin(Sampler):
         noise = torch.randn_like(state.x)
         x = state.x - alpha * state.grad + (2 * alpha * self.temperature).sqrt() * noise
         at = energy.evaluate(x)
-        new = replace(state, x=x, step=state.step + 1, energy=at.energy, grad=at.grad, logits=at.logits)
+        new = replace(state, x=x, step=state.step + 1, energy=at.energy, grad=at.grad, logits=at.logits, known=at.known)
         probability = x.new_ones(len(x))
         if self.adjust_from is not None and state.step >= self.adjust_from:
             back = (state.x - x + alpha * at.grad).square().flatten(1).sum(1) / (4 * alpha * self.temperature)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -12,11 +11,13 @@ from torch.nn.functional import logsigmoid
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
 from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import change_differences, place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.sampler import EnergyState, Info
+from ebmlab.samplers.proposals import Draw, Proposal
+from ebmlab.samplers.state import EnergyState, Info
 
 LOG_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {  # log g as a function of log t; each has g(t) = t g(1 / t)
     "sqrt": lambda log_t: log_t / 2,
@@ -24,18 +25,6 @@ LOG_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {  # log g as a function of
     "min": lambda log_t: log_t.clamp(max=0),
     "max": lambda log_t: log_t.clamp(min=0),
 }
-
-
-@dataclass(kw_only=True)
-class LocalState(EnergyState):
-    """x with the energy and the whole proposal there.
-
-    Attributes:
-        log_probs: of every one-coordinate change in the order of `change_differences`, and last of staying, which only
-            a state proposes that has no neighbour of finite energy; `(B, size * (num_values - 1) + 1)`.
-    """
-
-    log_probs: Tensor
 
 
 class LocallyBalanced(MetropolisSampler):
@@ -48,6 +37,14 @@ class LocallyBalanced(MetropolisSampler):
 
     Args:
         weight: g(t) is `sqrt` t, `barker` t / (1 + t), `min` (1, t) or `max` (1, t).
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import LocallyBalanced
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = LocallyBalanced("barker").sample(ising, ising.domain.random(4), num_steps=10)
+        >>> info.evaluations
+        10.0
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
@@ -58,42 +55,61 @@ class LocallyBalanced(MetropolisSampler):
             raise UserError(f"LocallyBalanced: weight is {weight!r}, but must be one of {', '.join(LOG_WEIGHTS)}")
         self.weight = weight
 
-    @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> LocalState:
-        return LocalState(x=x, energy=energy(x), log_probs=self._log_probs(energy, x))
+    def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> EnergyState:
+        return EnergyState(x=x, energy=energy(x))
 
-    def propose(self, energy: Energy, state: LocalState) -> tuple[Tensor, Tensor]:
-        domain = energy.domain
-        assert isinstance(domain, Finite)
-        entry = categorical(state.log_probs).unsqueeze(1)
-        others = max(domain.num_values - 1, 1)
-        coordinate = (entry // others).clamp(max=domain.size - 1)
-        shift = (entry % others + 1).masked_fill(entry == state.log_probs.shape[1] - 1, 0)
-        value = (values_at(domain, state.x, coordinate) + shift) % domain.num_values
-        return place(domain, state.x, coordinate, value.unsqueeze(1)), state.log_probs.gather(1, entry).squeeze(1)
-
-    def log_proposal(self, energy: Energy, state: LocalState, y: Tensor) -> Tensor:
-        domain = energy.domain
-        assert isinstance(domain, Finite)
-        changed = domain.flat(y) != domain.flat(state.x)
-        changed = changed.any(-1) if isinstance(domain, Categorical) else changed
-        coordinate = changed.byte().argmax(1, keepdim=True)
-        shift = (values_at(domain, y, coordinate) - values_at(domain, state.x, coordinate)) % domain.num_values
-        entry = coordinate * (domain.num_values - 1) + shift - 1
-        entry = torch.where(shift == 0, state.log_probs.shape[1] - 1, entry)  # y is x
-        return state.log_probs.gather(1, entry).squeeze(1).masked_fill(changed.sum(1) > 1, -torch.inf)
-
-    def arrive(self, energy: Energy, state: LocalState, y: Tensor) -> LocalState:
-        return replace(state, x=y, energy=energy(y), log_probs=self._log_probs(energy, y))
-
-    def step(self, energy: Energy, state: LocalState) -> tuple[LocalState, Info]:
-        new, info = super().step(energy, state)
-        return new, replace(info, evaluations=float(state.log_probs.shape[1]))
-
-    def _log_probs(self, energy: Energy, x: Tensor) -> Tensor:
-        log_t = -change_differences(energy, x).flatten(1)
+    def proposal(self, energy: Energy, state: EnergyState) -> Proposal:
+        log_t = -change_differences(energy, state.x).flatten(1)
         # what is certain to be rejected is not proposed; it changes g = max(1, t) alone
         log_g = LOG_WEIGHTS[self.weight](log_t).masked_fill(log_t == -torch.inf, -torch.inf)
         alone = (log_g == -torch.inf).all(1, keepdim=True)
-        stay = log_g.new_zeros(len(x), 1).masked_fill(~alone, -torch.inf)
-        return torch.cat([log_g, stay], 1).log_softmax(1)
+        stay = log_g.new_zeros(len(state.x), 1).masked_fill(~alone, -torch.inf)
+        return OneChange(cast(Finite, energy.domain), state.x, torch.cat([log_g, stay], 1).log_softmax(1))
+
+    @torch.no_grad()
+    def step(self, energy: Energy, state: EnergyState) -> tuple[EnergyState, Info]:
+        new, info = super().step(energy, state)
+        domain = cast(Finite, energy.domain)
+        info.evaluations = float(domain.size * (domain.num_values - 1) + 1)
+        return new, info
+
+
+class OneChange(Proposal):
+    """One coordinate takes another value.
+
+    Args:
+        domain: where x lives.
+        x: `(B, *event)`.
+        log_probs: of every one-coordinate change in the order of `change_differences`, and last of staying, which only
+            a state proposes that has no neighbour of finite energy; `(B, size * (num_values - 1) + 1)`.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Binary
+        >>> q = OneChange(Binary(2), torch.zeros(1, 2), torch.tensor([[0.0, -torch.inf, -torch.inf]]))
+        >>> q.sample().y
+        tensor([[1., 0.]])
+    """
+
+    def __init__(self, domain: Finite, x: Tensor, log_probs: Tensor) -> None:
+        self.domain, self.x, self.log_probs = domain, x, log_probs
+
+    def sample(self) -> Draw:
+        domain = self.domain
+        entry = categorical(self.log_probs).unsqueeze(1)
+        others = max(domain.num_values - 1, 1)
+        coordinate = (entry // others).clamp(max=domain.size - 1)
+        shift = (entry % others + 1).masked_fill(entry == self.log_probs.shape[1] - 1, 0)
+        value = (values_at(domain, self.x, coordinate) + shift) % domain.num_values
+        y = place(domain, self.x, coordinate, value.unsqueeze(1))
+        return Draw(y, self.log_probs.gather(1, entry).squeeze(1), self.x)
+
+    def log_prob(self, move: Tensor) -> Tensor:
+        domain = self.domain
+        changed = domain.flat(move) != domain.flat(self.x)
+        changed = changed.any(-1) if isinstance(domain, Categorical) else changed
+        coordinate = changed.byte().argmax(1, keepdim=True)
+        shift = (values_at(domain, move, coordinate) - values_at(domain, self.x, coordinate)) % domain.num_values
+        entry = coordinate * (domain.num_values - 1) + shift - 1
+        entry = torch.where(shift == 0, self.log_probs.shape[1] - 1, entry)  # y is x
+        return self.log_probs.gather(1, entry).squeeze(1).masked_fill(changed.sum(1) > 1, -torch.inf)

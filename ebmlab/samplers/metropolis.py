@@ -1,4 +1,4 @@
-"""The Metropolis-Hastings decision, and the samplers that propose by a density and decide by it."""
+"""The Metropolis-Hastings step, which every kernel with a proposal shares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.samplers.sampler import EnergyState, Info, Sampler
+from ebmlab.energies.evaluation import PerChain
+from ebmlab.samplers.proposals import Proposal
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import EnergyState, GradientState, Info
 
 
 def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
@@ -20,39 +23,90 @@ def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         The decisions `(B,)`, bool, and the probabilities `(B,)`; a NaN ratio is rejected and its probability stays NaN.
+
+    Example:
+        >>> import torch
+        >>> accepted, probability = metropolis(torch.tensor([3.0, -torch.inf]))
+        >>> accepted
+        tensor([ True, False])
     """
     probability = log_ratio.clamp(max=0).exp()
     return torch.rand_like(log_ratio) < probability, probability
 
 
 class MetropolisSampler(Sampler):
-    """Proposes y from a density q(y | x), accepts with min(1, p(y) q(x | y) / (p(x) q(y | x))).
+    """Draws a move from x to y, and accepts with min(1, p(y) q(back | y) / (p(x) q(move | x))).
 
-    A kernel says how to propose, what the proposal's density is, and what its state at y holds.
+    A kernel says which `proposal` it makes at a state. Where it needs more than the energy and its gradient it also
+    says what it evaluates at x (`evaluate`), what goes along to y (`arrive`) and what is added to E (`potential`). A
+    step evaluates the energy once, at y.
+
+    Attributes:
+        evaluations: energy-and-gradient evaluations of a step.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Spin
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers.proposals import factorised
+        >>> class Kernel(MetropolisSampler):
+        ...     domains = (Spin,)
+        ...     def proposal(self, energy, state):
+        ...         return factorised(energy.domain, state.x, -state.grad / 2, torch.tensor(5.0))
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = Kernel().sample(ising, ising.domain.random(5), num_steps=10)
+        >>> x.shape
+        torch.Size([5, 9])
     """
+
+    evaluations: float = 1.0
 
     @property
     def exact(self) -> bool:
         return True
 
-    def propose(self, energy: Energy, state: Any) -> tuple[Tensor, Tensor]:
-        """A draw y `(B, *event)` and log q(y | x) `(B,)`."""
+    @property
+    def steady(self) -> bool:
+        """Whether every step makes its proposal in the same way, so that the one at y serves the next step too."""
+        return True
+
+    def proposal(self, energy: Energy, state: Any) -> Proposal:
+        """q( . | x) at an evaluated state, for step number `state.step`."""
         raise NotImplementedError
 
-    def log_proposal(self, energy: Energy, state: Any, y: Tensor) -> Tensor:
-        """Log q(y | x) `(B,)` from the state at x; minus infinity where y cannot be proposed."""
-        raise NotImplementedError
+    def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> EnergyState:
+        """The state at x `(B, *event)`, with what `proposal` needs there; `known` as in `init`."""
+        at = energy.evaluate(x, known)
+        return GradientState(x=x, energy=at.energy, grad=at.grad, known=at.known)
 
     def arrive(self, energy: Energy, state: Any, y: Tensor) -> EnergyState:
-        """The state at y that `state` proposed, with everything that `log_proposal` needs there."""
-        raise NotImplementedError
+        """The evaluated state at y that the proposal of `state` has drawn."""
+        new = self.evaluate(energy, y)
+        new.step = state.step
+        return new
+
+    def potential(self, state: Any) -> Tensor:
+        """-log of the density of all that a step moves, up to a constant, `(B,)`: E(x) where it moves x alone."""
+        energy: Tensor = state.energy
+        return energy
+
+    @torch.no_grad()
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> Any:
+        return self.evaluate(energy, x, known)
 
     @torch.no_grad()
     def step(self, energy: Energy, state: Any) -> tuple[Any, Info]:
-        y, forth = self.propose(energy, state)
-        new = self.arrive(energy, state, y)
-        back = self.log_proposal(energy, new, state.x)
-        accepted, probability = metropolis(state.energy - new.energy + back - forth)
+        if not self.steady:
+            state = replace(state, proposal=None)
+        here = state.proposal or self.proposal(energy, state)
+        draw = here.sample()
+        new = self.arrive(energy, state, draw.y)
+        there = self.proposal(energy, new)
+        forth, back = draw.log_prob, there.log_prob(draw.reverse)
+        accepted, probability = metropolis(self.potential(state) - self.potential(new) + back - forth)
+        if self.steady:
+            state, new = replace(state, proposal=here), replace(new, proposal=there)
         after = new.where(accepted, state)
-        after = replace(after, step=state.step + 1)
-        return after, Info(probability, energy.domain.hops(after.x, state.x))
+        after.step = state.step + 1
+        hops = energy.domain.hops(after.x, state.x) if draw.hops is None else torch.where(accepted, draw.hops, 0)
+        return after, Info(probability, hops, self.evaluations)

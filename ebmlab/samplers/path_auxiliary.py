@@ -1,15 +1,22 @@
-"""The path auxiliary sampler."""
+"""The path auxiliary sampler (Sun et al. 2022)."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.paths import Path, PathSampler
+from ebmlab.samplers.blocks import place, values_at
+from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
+from ebmlab.samplers.state import GradientState
 
 
-class PathAuxiliary(PathSampler):
+class PathAuxiliary(MetropolisSampler):
     """The path auxiliary sampler in its fast version (Sun et al. 2022, Path Auxiliary Proposal for MCMC, PAFS).
 
     A path changes L different coordinates, L uniform on 1, ..., 2 max_length - 1 (or as many as there are). Each move
@@ -18,7 +25,17 @@ class PathAuxiliary(PathSampler):
 
     Args:
         max_length: the mean of L.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import PathAuxiliary
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = PathAuxiliary(max_length=2).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
+
+    domains = (Binary, Spin, Ordinal, Categorical)
 
     def __init__(self, max_length: int = 5) -> None:
         super().__init__()
@@ -26,31 +43,69 @@ class PathAuxiliary(PathSampler):
             raise UserError(f"PathAuxiliary: max_length is {max_length}, but must be at least 1")
         self.max_length = max_length
 
-    def draw(self, log_moves: Tensor) -> Path:
-        # the Gumbel trick: a coordinate scores by its best value, and the highest scores in order are draws without
-        # replacement
-        uniform = torch.rand_like(log_moves).clamp(min=torch.finfo(log_moves.dtype).tiny)
-        score, value = (log_moves - uniform.log().neg().log()).max(-1)
-        longest = 2 * self.max_length - 1
-        coordinates = score.topk(min(longest, score.shape[1])).indices
-        length = 1 + (torch.rand_like(score[:, 0]) * longest).floor()
+    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
+        domain = cast(Finite, energy.domain)
+        if domain.num_values == 1:  # no move exists
+            return factorised(domain, state.x, state.grad, torch.ones(()))
+        log_moves = first_order_moves(domain, state.x, state.grad)
+        return DistinctMoves(domain, state.x, log_moves, longest=2 * self.max_length - 1)
+
+
+class DistinctMoves(Proposal):
+    """Paths of moves of different coordinates, of a length that is uniform on 1, ..., longest.
+
+    Args:
+        domain: where x lives.
+        x: `(B, *event)`.
+        log_moves: log-probability of each move, `(B, size, num_values - 1)`.
+        longest: a path that would be longer than there are coordinates changes all of them.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Binary
+        >>> q = DistinctMoves(Binary(3), torch.zeros(2, 3), torch.zeros(2, 3, 1).log_softmax(1), longest=1)
+        >>> q.sample().hops
+        tensor([1., 1.])
+    """
+
+    def __init__(self, domain: Finite, x: Tensor, log_moves: Tensor, longest: int) -> None:
+        self.domain, self.x, self.log_moves, self.longest = domain, x, log_moves, longest
+
+    def sample(self) -> Draw:
+        return self.follow(self.draw())
+
+    def draw(self) -> Path:
+        """A path, by the Gumbel trick.
+
+        A coordinate scores by its best shift; the highest scores in order are draws without replacement.
+        """
+        uniform = torch.rand_like(self.log_moves).clamp(min=torch.finfo(self.log_moves.dtype).tiny)
+        score, best = (self.log_moves - uniform.log().neg().log()).max(-1)
+        coordinates = score.topk(min(self.longest, score.shape[1])).indices
+        length = 1 + (torch.rand_like(score[:, 0]) * self.longest).floor()
         taken = torch.arange(coordinates.shape[1], device=score.device) < length.unsqueeze(1)
-        return Path(coordinates, value.gather(1, coordinates), taken)
+        return Path(coordinates, 1 + best.gather(1, coordinates), taken)
 
-    def log_path(self, log_moves: Tensor, path: Path) -> Tensor:
-        weight = log_moves.logsumexp(-1)
-        listed = weight.gather(1, path.coordinates)
-        others = weight.scatter(1, path.coordinates, -torch.inf).logsumexp(1, keepdim=True)
-        # of the coordinates not yet visited before each move; it normalises that move's law
+    def log_prob(self, move: Path) -> Tensor:
+        """Log q(path | x), `(B,)`, without the probability of its length, which the reverse path has too."""
+        weight = self.log_moves.logsumexp(-1)
+        listed = weight.gather(1, move.coordinates)
+        others = weight.scatter(1, move.coordinates, -torch.inf).logsumexp(1, keepdim=True)
+        # log-weight of the coordinates not yet visited before each move, which normalises that move's law
         unvisited = torch.cat([others, listed.flip(1)], 1).logcumsumexp(1)[:, 1:].flip(1)
-        assert path.taken is not None
-        return torch.where(path.taken, path.gather(log_moves) - unvisited, 0).sum(1)
+        assert move.taken is not None
+        return torch.where(move.taken, move.gather(self.log_moves) - unvisited, 0).sum(1)
 
-    def follow(self, index: Tensor, path: Path) -> tuple[Tensor, Path]:
-        i, v, taken = path
+    def follow(self, path: Path) -> Draw:
+        """The draw of a path: where it leads, and the path back."""
+        i, s, taken = path
         assert taken is not None
-        old = index.gather(1, i)
-        place = torch.arange(i.shape[1], device=i.device)
-        opposite = torch.where(taken, taken.sum(1, keepdim=True) - 1 - place, place)
-        reverse = Path(i.gather(1, opposite), torch.where(taken, old, v).gather(1, opposite), taken)
-        return index.scatter(1, i, torch.where(taken, v, old)), reverse
+        values = self.domain.num_values
+        index = (values_at(self.domain, self.x, i) + torch.where(taken, s, 0)) % values
+        length = taken.sum(1)
+        position = torch.arange(i.shape[1], device=i.device)
+        opposite = torch.where(taken, length.unsqueeze(1) - 1 - position, position)
+        back = torch.where(taken, values - s, s)
+        reverse = Path(i.gather(1, opposite), back.gather(1, opposite), taken)
+        y = place(self.domain, self.x, i, index.unsqueeze(1))
+        return Draw(y, self.log_prob(path), reverse, length.to(self.x.dtype))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import place, random_block, uniform_index, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.sampler import EnergyState
+from ebmlab.samplers.proposals import Draw, Proposal
+from ebmlab.samplers.state import EnergyState
 
 
 class RandomWalk(MetropolisSampler):
@@ -27,6 +29,14 @@ class RandomWalk(MetropolisSampler):
         num_flips: how many coordinates change, chosen uniformly.
         probability: with which each coordinate changes, independently, instead of a fixed number (tunable buffer).
         window: change only to values within this distance; Ordinal domains only.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import RandomWalk
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = RandomWalk(num_flips=2).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
@@ -54,60 +64,82 @@ class RandomWalk(MetropolisSampler):
         if self.window is not None and not isinstance(domain, Ordinal):
             raise UserError(f"RandomWalk: a window needs an Ordinal domain, but {type(energy).__name__} is on {domain}")
 
-    @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> EnergyState:
+    def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> EnergyState:
         return EnergyState(x=x, energy=energy(x))
 
-    def propose(self, energy: Energy, state: EnergyState) -> tuple[Tensor, Tensor]:
-        domain, x = energy.domain, state.x
-        assert isinstance(domain, Finite)
-        if self.probability is None or domain.num_values == 1:
-            block = random_block(domain, x, self._fixed_number(domain))
-            y = place(domain, x, block, self._other(domain, values_at(domain, x, block), x).unsqueeze(1))
+    def proposal(self, energy: Energy, state: EnergyState) -> Proposal:
+        domain = cast(Finite, energy.domain)
+        fixed = self.num_flips if domain.num_values > 1 else 0  # none can change where there is but one value
+        rate = None if domain.num_values == 1 else self.probability
+        return BlindChanges(domain, state.x, fixed, rate, self.window)
+
+
+class BlindChanges(Proposal):
+    """Some coordinates of x take other values, whatever the energy says.
+
+    Args:
+        domain: where x lives.
+        x: `(B, *event)`.
+        num_changes: how many coordinates change, where `probability` is None.
+        probability: with which each coordinate changes.
+        window: as in `RandomWalk`.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Binary
+        >>> q = BlindChanges(Binary(4), torch.zeros(1, 4), num_changes=1, probability=None, window=None)
+        >>> q.sample().log_prob.exp()
+        tensor([0.2500])
+    """
+
+    def __init__(
+        self, domain: Finite, x: Tensor, num_changes: int, probability: Tensor | None, window: int | None
+    ) -> None:
+        self.domain, self.x, self.num_changes = domain, x, num_changes
+        self.probability, self.window = probability, window
+
+    def sample(self) -> Draw:
+        domain, x = self.domain, self.x
+        if self.probability is None:
+            block = random_block(domain, x, self.num_changes)
+            y = place(domain, x, block, self._other(values_at(domain, x, block)).unsqueeze(1))
             number = x.new_full((len(x),), block.shape[1])
         else:
             old = domain.to_index(x).flatten(1)
             changes = torch.rand_like(x.new_empty(old.shape)) < self.probability
-            y = domain.from_index(torch.where(changes, self._other(domain, old, x), old)).to(x.dtype).view_as(x)
+            y = domain.from_index(torch.where(changes, self._other(old), old)).to(x.dtype).view_as(x)
             number = changes.sum(1).to(x.dtype)
-        return y, self._log_density(domain, x, y, number)
+        return Draw(y, self._log_density(y, number), x, number)
 
-    def log_proposal(self, energy: Energy, state: EnergyState, y: Tensor) -> Tensor:
-        assert isinstance(energy.domain, Finite)
-        return self._log_density(energy.domain, state.x, y, energy.domain.hops(y, state.x))
+    def log_prob(self, move: Tensor) -> Tensor:
+        return self._log_density(move, self.domain.hops(move, self.x))
 
-    def _log_density(self, domain: Finite, x: Tensor, y: Tensor, number: Tensor) -> Tensor:
+    def _log_density(self, y: Tensor, number: Tensor) -> Tensor:
         """Log q(y | x) `(B,)`: of the choice of the `number` `(B,)` coordinates that change, and of their values."""
-        if self.probability is None or domain.num_values == 1:
-            fixed = self._fixed_number(domain)
-            log_q = torch.full_like(number, -math.log(math.comb(domain.size, fixed)))
-            log_q = log_q.masked_fill(number != fixed, -torch.inf)
+        domain, x = self.domain, self.x
+        if self.probability is None:
+            log_q = torch.full_like(number, -math.log(math.comb(domain.size, self.num_changes)))
+            log_q = log_q.masked_fill(number != self.num_changes, -torch.inf)
         else:
             p = self.probability.to(x.dtype)
             log_q = torch.xlogy(number, p) + torch.xlogy(domain.size - number, 1 - p)
         if self.window is None:
             return log_q - number * math.log(max(domain.num_values - 1, 1))
         moved = (y - x).flatten(1)
-        low, high = self._reach(domain, x.flatten(1))
+        low, high = self._reach(x.flatten(1))
         log_q = log_q - (high - low).log().where(moved != 0, 0).sum(1)
         return log_q.masked_fill((moved.abs() > self.window).any(1), -torch.inf)
 
-    def arrive(self, energy: Energy, state: EnergyState, y: Tensor) -> EnergyState:
-        return replace(state, x=y, energy=energy(y))
-
-    def _fixed_number(self, domain: Finite) -> int:
-        """How many coordinates change; none can where there is but one value."""
-        return self.num_flips if domain.num_values > 1 else 0
-
-    def _reach(self, domain: Finite, values: Tensor) -> tuple[Tensor, Tensor]:
+    def _reach(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """The lowest and the highest number that each value can change to."""
-        reach = domain.num_values - 1 if self.window is None else self.window
-        return (values - reach).clamp(min=0), (values + reach).clamp(max=domain.num_values - 1)
+        largest = self.domain.num_values - 1
+        reach = largest if self.window is None else self.window
+        return (values - reach).clamp(min=0), (values + reach).clamp(max=largest)
 
-    def _other(self, domain: Finite, values: Tensor, x: Tensor) -> Tensor:
+    def _other(self, values: Tensor) -> Tensor:
         """A uniformly chosen other value in reach of each, in index form."""
-        if domain.num_values == 2:
+        if self.domain.num_values == 2:
             return 1 - values
-        low, high = self._reach(domain, values)
-        drawn = low + uniform_index(x.new_empty(values.shape), high - low)
+        low, high = self._reach(values)
+        drawn = low + uniform_index(self.x.new_empty(values.shape), high - low)
         return drawn + (drawn >= values)

@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.sampler import EnergyState, Info, Sampler
+from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.proposals import Gaussian, Proposal
+from ebmlab.samplers.state import EnergyState
 
 
 def lift(x: Tensor) -> Tensor:
-    """Draws z `(B, *event)` from N(0, I) given that `harden` makes it x."""
+    """Draws z `(B, *event)` from N(0, I) given that `harden` makes it x.
+
+    Example:
+        >>> import torch
+        >>> lift(torch.tensor([[1.0, -1.0]])).sign()
+        tensor([[ 1., -1.]])
+    """
     size = torch.randn_like(x).abs()
     return torch.where(x > 0, size, -size)
 
 
 def harden(domain: Domain, z: Tensor) -> Tensor:
-    """The state sign(z) on Spin, z > 0 on Binary."""
+    """The state sign(z) on Spin, z > 0 on Binary.
+
+    Example:
+        >>> import torch
+        >>> harden(Binary(2), torch.tensor([[0.3, -2.0]]))
+        tensor([[1., 0.]])
+    """
     up = (z > 0).to(z)
     return up if isinstance(domain, Binary) else 2 * up - 1
 
 
 def soften(domain: Domain, z: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """tanh(z / T) on Spin, sigmoid(z / T) on Binary, and its derivative in z, both `(B, *event)`."""
+    """tanh(z / T) on Spin, sigmoid(z / T) on Binary, and its derivative in z, both `(B, *event)`.
+
+    Example:
+        >>> import torch
+        >>> soften(Spin(1), torch.zeros(1, 1), temperature=0.5)[1]
+        tensor([[2.]])
+    """
     if isinstance(domain, Binary):
         soft = torch.sigmoid(z / temperature)
         return soft, soft * (1 - soft) / temperature
@@ -41,14 +61,21 @@ class RelaxedState(EnergyState):
 
     Attributes:
         z: `(B, *event)`.
-        mean: of the proposal from z, `(B, *event)`.
+        drift: gradient of E(tanh(z / T)) in z, `(B, *event)`.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import RelaxedMALA
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> RelaxedMALA(0.1).init(ising, ising.domain.random(4)).z.shape
+        torch.Size([4, 9])
     """
 
     z: Tensor
-    mean: Tensor
+    drift: Tensor
 
 
-class RelaxedMALA(Sampler):
+class RelaxedMALA(MetropolisSampler):
     """Langevin steps on z, whose density N(z; 0, I) 2^d p(sign z) is flat in p within an orthant.
 
     The gradient is that of a smooth stand-in, N(z; 0, I) exp(-E(tanh(z / T))), the decision that of the density itself,
@@ -60,9 +87,18 @@ class RelaxedMALA(Sampler):
     Args:
         step_size: alpha.
         temperature: T of the relaxation (the law does not depend on it); small ones are steep near 0, flat elsewhere.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import RelaxedMALA
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = RelaxedMALA(step_size=0.1).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
     domains = (Binary, Spin)
+    evaluations = 2.0
     step_size: Tensor
 
     def __init__(self, step_size: float, temperature: float = 1.0) -> None:
@@ -71,37 +107,37 @@ class RelaxedMALA(Sampler):
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
         self.temperature = temperature
 
-    @property
-    def exact(self) -> bool:
-        return True
-
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> RelaxedState:
-        z = lift(x)
-        return RelaxedState(x=x, energy=energy(x), z=z, mean=self._mean(energy, z))
+    def init(
+        self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    ) -> RelaxedState:
+        return self._at(energy, x, lift(x))
 
-    @torch.no_grad()
-    def step(self, energy: Energy, state: RelaxedState) -> tuple[RelaxedState, Info]:
-        noise = torch.randn_like(state.z)
-        z = state.mean + (2 * self.step_size).sqrt() * noise
-        x = harden(energy.domain, z)
-        new = replace(state, x=x, energy=energy(x), z=z, mean=self._mean(energy, z))
-        gain = state.energy - new.energy + (state.z.square() - z.square()).flatten(1).sum(1) / 2
-        back = (state.z - new.mean).square().flatten(1).sum(1) / (4 * self.step_size)
-        forth = noise.square().flatten(1).sum(1) / 2
-        accepted, probability = metropolis(gain - back + forth)
-        after = replace(new.where(accepted, state), step=state.step + 1)
-        return after, Info(probability, energy.domain.hops(after.x, state.x), 2.0)
+    def arrive(self, energy: Energy, state: RelaxedState, y: Tensor) -> RelaxedState:
+        """The state at z = y."""
+        new = self._at(energy, harden(energy.domain, y), y)
+        new.step = state.step
+        return new
 
-    def _mean(self, energy: Energy, z: Tensor) -> Tensor:
-        """Mean of the proposal from z."""
+    def proposal(self, energy: Energy, state: RelaxedState) -> Proposal:
+        z, alpha = state.z, self.step_size
+        return Gaussian(z, z - alpha * z - (alpha * state.drift).clamp(-1, 1), 2 * alpha)
+
+    def potential(self, state: RelaxedState) -> Tensor:
+        """E(x) + |z|^2 / 2."""
+        return state.energy + state.z.square().flatten(1).sum(1) / 2
+
+    def _at(self, energy: Energy, x: Tensor, z: Tensor) -> RelaxedState:
         soft, slope = soften(energy.domain, z, self.temperature)
-        _, grad = energy.value_and_grad(soft)
-        return z - self.step_size * z - (self.step_size * grad * slope).clamp(-1, 1)
+        return RelaxedState(x=x, energy=energy(x), z=z, drift=energy.value_and_grad(soft)[1] * slope)
 
 
 def check_relaxation(name: str, step_size: float, temperature: float) -> None:
-    """Raises `UserError` unless the settings of a sampler on a relaxation make sense."""
+    """Raises `UserError` unless the settings of a sampler on a relaxation make sense.
+
+    Example:
+        >>> check_relaxation("RelaxedMALA", step_size=0.1, temperature=1.0)
+    """
     if not step_size > 0:
         raise UserError(f"{name}: step_size is {step_size}, but must be positive")
     if not temperature > 0:

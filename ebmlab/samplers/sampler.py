@@ -3,93 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
-
-
-@dataclass(kw_only=True)
-class State:
-    """Where the chains are, and what the kernel has already computed there.
-
-    The cached parts are stale as soon as the energy's parameters change: keep `x` alone and call `init` again.
-
-    Attributes:
-        x: `(B, *event)`.
-        step: steps taken since `init`.
-        logits: of p(h | x), `(B, H)`, where the energy is bipartite and the kernel has computed them.
-        hidden: h, `(B, H)`, where the kernel draws hidden units.
-    """
-
-    x: Tensor
-    step: int = 0
-    logits: Tensor | None = None
-    hidden: Tensor | None = None
-
-    def where(self, accept: Tensor, other: Self) -> Self:
-        """This state for the chains with `accept` (`(B,)`, bool), `other` for the rest."""
-
-        def choose(new: Any, old: Any) -> Any:
-            if not isinstance(new, Tensor) or new.dim() == 0:  # shared by all chains
-                return new
-            return torch.where(accept.view(-1, *[1] * (new.dim() - 1)), new, old)
-
-        return replace(self, **{f.name: choose(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)})
-
-
-@dataclass(kw_only=True)
-class EnergyState(State):
-    """x with the energy there.
-
-    Attributes:
-        energy: E(x), `(B,)`.
-    """
-
-    energy: Tensor
-
-
-@dataclass(kw_only=True)
-class GradientState(EnergyState):
-    """x with the energy and its gradient there.
-
-    Attributes:
-        grad: dE/dx, `(B, *event)`.
-    """
-
-    grad: Tensor
-
-
-@dataclass
-class Info:
-    """What one step did, or the mean over steps.
-
-    Attributes:
-        acceptance: probability with which the proposal was accepted, `(B,)`; 1 where there is no Metropolis step.
-        hops: how far the chain moved, `(B,)`: coordinates changed on a finite domain, Euclidean distance on Real.
-        evaluations: energy-and-gradient evaluations (for block Gibbs: pairs of conditionals) that the step cost.
-    """
-
-    acceptance: Tensor
-    hops: Tensor
-    evaluations: float = 1.0
-
-    def __add__(self, other: Info) -> Info:
-        return Info(self.acceptance + other.acceptance, self.hops + other.hops, self.evaluations + other.evaluations)
-
-    def __truediv__(self, n: int) -> Info:
-        return Info(self.acceptance / n, self.hops / n, self.evaluations / n)
+from ebmlab.samplers.state import Info, State
 
 
 class Sampler(nn.Module):
     """A Markov kernel. Holds its own settings (step sizes are buffers), never the energy.
 
     No chain's law depends on which or how many other chains share its batch.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import DMALA
+        >>> ising, sampler = Ising.lattice(3, 0.2), DMALA(step_size=0.2)
+        >>> state = sampler.init(ising, ising.domain.random(5))
+        >>> state, info = sampler.step(ising, state)
+        >>> state.step
+        1
     """
 
     domains: ClassVar[tuple[type[Domain], ...]] = ()
@@ -112,28 +49,20 @@ class Sampler(nn.Module):
                 f"{type(self).__name__} samples {mine} domains, but {type(energy).__name__} lives on {energy.domain}"
             )
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
-        """State at x `(B, *event)`; annealed schedules span `horizon`."""
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> State:
+        """The state before the first step.
+
+        Args:
+            energy: what the chains are to follow.
+            x: where they start, `(B, *event)`.
+            horizon: how many steps are planned; step sizes that follow a schedule need it.
+            known: what the last state at x kept of a `Bridge` (`state.known`), so that it is not evaluated again.
+        """
         raise NotImplementedError
 
     def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
         """One transition of every chain."""
         raise NotImplementedError
-
-    def for_training(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
-        """What moves the negative chains of a training iteration.
-
-        Args:
-            energy: as it is now.
-            x: where the chains are, `(B, *event)`.
-            iteration: counts from 0.
-            num_steps: steps that the learner asks for.
-
-        Returns:
-            The sampler, where it starts, and how many steps it takes: this one from x, unless a subclass follows a
-            schedule over iterations.
-        """
-        return self, x, num_steps
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
         """The states after step 1, ..., `num_steps` from x."""

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from ebmlab.domains import Domain
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import PerChain
 from ebmlab.energies.tempering import Tempering, tempered
 from ebmlab.errors import UserError
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.sampler import Info, Sampler, State
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import Info, State
 
 
 @dataclass(kw_only=True)
@@ -86,7 +88,9 @@ class Tempered(Sampler):
             raise UserError(f"Tempered: {name} cannot move replicas of {type(energy).__name__}: {error}") from error
 
     @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> TemperedState:
+    def init(
+        self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    ) -> TemperedState:
         """All replicas of a chain start at its x."""
         return self.start(energy, x.unsqueeze(1).expand(-1, len(self.betas), *x.shape[1:]), horizon)
 

@@ -1,5 +1,6 @@
 """Studies of samplers on a target: what `python -m ebmlab sample` runs."""
 
+from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint, Start
 from ebmlab.studies.bayesian_net import Prediction
 from ebmlab.studies.histogram import Histogram2D
 from ebmlab.studies.last_states import Images
@@ -7,14 +8,16 @@ from ebmlab.studies.law import LawDistance
 from ebmlab.studies.log_mmd import LogMMD
 from ebmlab.studies.means import MeanError
 from ebmlab.studies.measures import Measure
-from ebmlab.studies.starts import FromMode, FromPoint, FromReference, Start
 from ebmlab.studies.study import Contender, Study
 from ebmlab.studies.text import Sentences
 from ebmlab.studies.trained import trained_energy
 
+FromReference = FromNoise  # the name that configs of studies use
+
 __all__ = [
     "Contender",
     "FromMode",
+    "FromNoise",
     "FromPoint",
     "FromReference",
     "Histogram2D",

@@ -17,10 +17,10 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.files import whole
 from ebmlab.samplers import Sampler
+from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Limits, Result, race
-from ebmlab.studies.starts import FromReference, Start
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -53,7 +53,7 @@ class Study:
     Attributes:
         targets: the energies, by name.
         samplers: the samplers, by name.
-        start: where all chains start; `FromReference()` when None.
+        start: where all chains start; `FromNoise()` when None.
         num_chains: chains of each sampler, spread over the devices.
         num_steps: steps that count, for each sampler.
         burn_in: steps before them.
@@ -137,7 +137,7 @@ class Study:
             energy = energy.to(fabric.device)
             torch.manual_seed(self.seed)
             reference = energy.domain.random(1).to(fabric.device)
-            x = (self.start or FromReference()).draw(energy, self.num_chains).to(fabric.device)
+            x = (self.start or FromNoise()).draw(energy, self.num_chains).to(fabric.device)
             if isinstance(energy.domain, Finite):
                 energy.domain.validate(x)
             measures = self.measures or {}

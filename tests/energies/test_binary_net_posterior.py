@@ -18,6 +18,7 @@ from ebmlab.domains import Spin
 from ebmlab.energies import BinaryNetPosterior, Energy, binary_net_posterior
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, DULA
+from ebmlab.samplers.discrete_langevin import LangevinOptions
 from ebmlab.tables import Rows
 
 
@@ -154,14 +155,16 @@ def test_dmala_guided_by_minibatches_is_exact() -> None:
 
 
 MUTANTS = {
-    "energy of the minibatch": ("energy=energy(y), grad", "energy=state.guide(y), grad"),
-    "another minibatch for the way back": ("state.guide.value_and_grad(y)", "energy.minibatch().value_and_grad(y)"),
+    "energy of the minibatch": ("self.energy(x)", "self.guide(x)"),
+    "another minibatch for the way back": ("self.guide.value_and_grad(x)", "self.energy.minibatch().value_and_grad(x)"),
 }
 
 
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_wrong_guides_are_caught(old: str, new: str) -> None:
-    assert invariance_p(mutant(DMALA, old, new)(2.0, stochastic=True), tiny()) < FAIL
+    sampler = DMALA(2.0, stochastic=True)
+    sampler.options = mutant(LangevinOptions, old, new)("DMALA", stochastic=True)
+    assert invariance_p(sampler, tiny()) < FAIL
 
 
 def test_dula_by_minibatches_runs_and_learns() -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from datamodules import Digits
 from ebmlab import samplers as s
 from ebmlab.energies import RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
+from ebmlab.energies.bridge import Ends
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
 from ebmlab.evaluation.annealing import inverse_temperatures
@@ -116,20 +117,12 @@ class Unadjusted(s.DULA):
     exact = True
 
 
-class Forgetful(Bridge):
-    """A mutant: believes that every proposal was taken."""
-
-    def settle(self, x: Tensor) -> None:
-        self._here = (x, *self._there[1:]) if self._there else None
-        self._there, self._looks = None, 0
-
-
 def test_mutants_are_biased(monkeypatch: pytest.MonkeyPatch) -> None:
     energy = make_ising()
     log_z = float(exact_log_z(energy))
     torch.manual_seed(0)
     assert abs(z_score(ais(energy, Unadjusted(8.0), 4000, 12), log_z)) > 10
-    monkeypatch.setattr("ebmlab.evaluation.annealing.bridge", Forgetful)
+    monkeypatch.setattr(Ends, "where", lambda self, accept, other: self)  # believes that every proposal was taken
     assert abs(z_score(ais(energy, s.DMALA(4.0), 4000, 12), log_z)) > 10
 
 
@@ -253,11 +246,34 @@ def test_remembering_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.manual_seed(0)
         quick = ais(energy, s.DMALA(0.4), 50, 40)
         with monkeypatch.context() as m:
-            m.setattr(Bridge, "settle", lambda self, x: setattr(self, "_here", None) or setattr(self, "_there", None))
+            for cls in (Bridge, BipartiteBridge):
+                m.setattr(cls, "evaluate", lambda self, x, known=None, own=cls.evaluate: own(self, x))
+                m.setattr(cls, "increment", lambda self, x, beta, known=None, own=cls.increment: own(self, x, beta))
             torch.manual_seed(0)
             plain = ais(energy, s.DMALA(0.4), 50, 40)
         torch.testing.assert_close(quick.log_weights, plain.log_weights, rtol=0, atol=1e-4)
         assert torch.equal(quick.samples, plain.samples)
+
+
+@pytest.mark.parametrize("energy_name", ["RBM", "Ising", "ResNet"])
+def test_what_a_bridge_knows_serves_every_beta_and_merges_chain_by_chain(energy_name: str) -> None:
+    energy = ENERGIES[energy_name]()
+    torch.manual_seed(0)
+    base = Bernoulli(torch.linspace(0.1, 0.9, 8)) if energy_name == "RBM" else reference(energy.domain)
+    path, x, y = bridge(base, energy, 0.1), energy.domain.random(6), energy.domain.random(6)
+    at_x, at_y = path.evaluate(x).known, path.evaluate(y).known
+    accept = torch.rand(6) < 0.5
+    z = torch.where(accept.view(-1, *[1] * (x.dim() - 1)), y, x)
+    at_z = at_y.where(accept, at_x)
+    for beta in (0.1, 0.4, 1.0):
+        torch.testing.assert_close(path.increment(z, beta, at_z), path.increment(z, beta))
+        path.beta = beta
+        known, anew = path.evaluate(z, at_z), path.evaluate(z)
+        torch.testing.assert_close((known.energy, known.grad), (anew.energy, anew.grad))
+        if energy_name == "RBM":
+            logits, again = path.hidden_logits(z, at_z)
+            torch.testing.assert_close(logits, path.hidden_given_visible(z))
+            assert again is at_z
 
 
 def test_the_ends_of_a_bridge_are_the_two_laws() -> None:

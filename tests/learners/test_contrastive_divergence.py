@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy
 from ebmlab.errors import UserError
-from ebmlab.learners import Chains, ContrastiveDivergence, FromData, FromNoise, ReplayBuffer
-from ebmlab.samplers import DMALA, BlockGibbs, Gibbs, GibbsLangevin, Info, Langevin, Sampler, State
+from ebmlab.learners import ContrastiveDivergence, FromData, FromNoise, ReplayBuffer, Start
+from ebmlab.samplers import DMALA, BipartiteState, BlockGibbs, Gibbs, GibbsLangevin, Info, Langevin, Sampler, State
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -44,7 +44,7 @@ class Fake(Sampler):
         self.make = make
         self.starts: list[Tensor] = []
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: Any = None) -> State:
         self.starts.append(x)
         return State(x=x)
 
@@ -52,7 +52,8 @@ class Fake(Sampler):
         k = state.step + 1
         x, hidden = self.make(k, self.starts[-1])
         logits = energy.hidden_given_visible(x).detach() if isinstance(energy, GRBM) else None
-        return State(x=x, step=k, logits=logits, hidden=hidden), Info(x.new_ones(len(x)), x.new_zeros(len(x)))
+        state = BipartiteState(x=x, step=k, logits=logits, hidden=hidden)
+        return state, Info(x.new_ones(len(x)), x.new_zeros(len(x)))
 
 
 class Linear(Energy):
@@ -238,7 +239,7 @@ def test_where_chains_start(dtype: torch.dtype) -> None:
             assert not torch.equal(first, second)
     assert isinstance(ContrastiveDivergence(make_grbm(1), BlockGibbs()).chains, FromNoise)
     with pytest.raises(NotImplementedError):
-        Chains().start(data, Real(1))
+        Start().draw(Linear(), 1, data)
 
 
 @pytest.mark.parametrize("burn_in", [0, None])

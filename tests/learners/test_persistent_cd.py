@@ -22,7 +22,7 @@ class Exact(Sampler):
 
     def check(self, energy: Energy) -> None: ...
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: object = None) -> State:
         return State(x=x)
 
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:

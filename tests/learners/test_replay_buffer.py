@@ -12,7 +12,7 @@ import torch
 from callbacks import RunState
 from datamodules.tensors import TensorLoader
 from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
-from ebmlab.energies import RBM, Ising
+from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, Gibbs
@@ -24,6 +24,14 @@ pytestmark = [
 ]
 
 
+class On(Energy):
+    """An energy on a domain, of which a buffer asks nothing else."""
+
+    def __init__(self, domain: Domain) -> None:
+        super().__init__()
+        self.domain = domain
+
+
 @pytest.mark.parametrize(
     ("domain", "dtype"),
     [(Binary(5), torch.int8), (Spin(5), torch.int8), (Ordinal(5, 451), torch.int32), (Real(5), torch.float32)],
@@ -33,11 +41,11 @@ def test_zero_steps_leave_it_unchanged(domain: Domain, dtype: torch.dtype) -> No
     """What comes back unmoved goes back to where it was, bit by bit."""
     torch.manual_seed(0)
     buffer, x = ReplayBuffer(16), domain.random(6)
-    buffer.end(buffer.start(x, domain))
+    buffer.end(buffer.draw(On(domain), len(x), x))
     assert buffer.slots is not None and buffer.slots.dtype == dtype
     before = buffer.slots.clone()
     for _ in range(50):
-        start = buffer.start(x, domain)
+        start = buffer.draw(On(domain), len(x), x)
         assert start.dtype == x.dtype
         buffer.end(start)
     assert torch.equal(buffer.slots, before)
@@ -49,7 +57,7 @@ def test_every_slot_is_visited_and_ends_go_where_the_chains_came_from() -> None:
     buffer.slots = torch.arange(12.0).view(12, 1)
     seen: set[int] = set()
     for _ in range(40):
-        x = buffer.start(torch.zeros(4, 1), domain)
+        x = buffer.draw(On(domain), 4, torch.zeros(4, 1))
         numbers = (x % 100).flatten().int().tolist()
         assert len(set(numbers)) == 4, "distinct slots"
         seen |= set(numbers)
@@ -65,9 +73,9 @@ def test_reinitialised_chains_are_as_many_as_asked_for() -> None:
     for rate in (0.0, 0.05, 1.0):
         buffer = ReplayBuffer(4000, reinitialize=rate, initial="data")
         buffer.slots = torch.zeros(4000, 3, dtype=torch.int8)
-        share = buffer.start(data, domain).mean()
+        share = buffer.draw(On(domain), len(data), data).mean()
         assert abs(float(share) - rate) <= 4 * (rate * (1 - rate) / 4000) ** 0.5
-    noise = ReplayBuffer(4000).start(data, domain)
+    noise = ReplayBuffer(4000).draw(On(domain), len(data), data)
     assert abs(float(noise.mean()) - 0.5) < 4 * 0.5 / 12_000**0.5
 
 
@@ -127,7 +135,7 @@ def test_a_resumed_run_goes_on_with_the_buffer_it_had(tmp_path: Path) -> None:
 
 def test_wrong_use() -> None:
     with pytest.raises(UserError, match=r"size is 5, 5 slots on each rank, but a step runs 8 chains: make it larger"):
-        ReplayBuffer(5).start(torch.zeros(8, 3), Binary(3))
+        ReplayBuffer(5).draw(On(Binary(3)), 8, torch.zeros(8, 3))
     for options, message in (
         ({"size": 0}, "size is 0"),
         ({"reinitialize": 1.5}, "reinitialize is 1.5"),
@@ -141,9 +149,9 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
     torch.manual_seed(0)
     buffer, mean = ReplayBuffer(20_000, initial="mean"), torch.tensor([0.0, 0.2, 0.5, 1.0])
     with pytest.raises(UserError, match="DataMean"):
-        buffer.start(torch.ones(3, 4), Binary(4))
+        buffer.draw(On(Binary(4)), 3, torch.ones(3, 4))
     buffer.mean = mean
-    buffer.start(torch.ones(3, 4), Binary(4))
+    buffer.draw(On(Binary(4)), 3, torch.ones(3, 4))
     error = (buffer.slots.float().mean(0) - mean).abs()
     assert (error <= 4 * (mean * (1 - mean) / 20_000).sqrt()).all()
     with pytest.raises(UserError, match="draws bits"):

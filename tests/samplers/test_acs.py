@@ -131,8 +131,8 @@ class ReverseOfTheNextStep(ACS):
 
 once_per_batch = mutant(
     MetropolisSampler,
-    "state.energy - new.energy + back - forth",
-    "(state.energy - new.energy + back - forth).mean().expand_as(forth)",
+    "self.potential(state) - self.potential(new) + back - forth",
+    "(self.potential(state) - self.potential(new) + back - forth).mean().expand_as(forth)",
 )
 MUTANTS = {
     "reverse of the next step": ReverseOfTheNextStep,

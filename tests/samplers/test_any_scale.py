@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, convergence_distance, invariance_p
+from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, convergence_distance, density, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
@@ -16,8 +16,9 @@ from torch import Tensor
 from ebmlab.domains import Binary, Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.samplers import MetropolisSampler
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
-from ebmlab.samplers.discrete_langevin import DMALA
+from ebmlab.samplers.dmala import DMALA
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.curvature import diagonal_trace
 
@@ -141,8 +142,8 @@ def test_density_and_ratio_are_those_of_the_paper(domain: Finite) -> None:
     new = sampler.arrive(energy, state, y)
     torch.testing.assert_close(new.noise, u - y @ R, rtol=1e-6, atol=1e-6)
     for here, there in ((state, new), (new, state)):
-        normal = -(u - here.x @ R).square().sum(1) / 2
-        log_q = sampler.log_proposal(energy, here, there.x) - normal
+        torch.testing.assert_close(sampler.potential(here), energy(here.x) + (u - here.x @ R).square().sum(1) / 2)
+        log_q = density(sampler.proposal(energy, here), there.x)
         torch.testing.assert_close(log_q, log_conditional(energy, here.x, there.x, u, sampler), rtol=1e-5, atol=1e-5)
 
 
@@ -163,29 +164,33 @@ def test_a_quadratic_target_accepts_everything(domain: Finite, variant: Any) -> 
 
 
 MUTANTS = {
-    "no density of u": ("-noise.square().sum(1) / 2", "0 * noise.sum(1)"),
-    "half its density": ("-noise.square().sum(1) / 2", "-noise.square().sum(1) / 4"),
-    "density of u forth alone": ("state, y) + _log_normal(state.noise)", "state, y)"),
+    "no density of u": (AnyScale, "state.energy + state.noise.square().sum(1) / 2", "state.energy"),
+    "half its density": (AnyScale, "state.noise.square().sum(1) / 2", "state.noise.square().sum(1) / 4"),
+    "density of u forth alone": (MetropolisSampler, "- self.potential(new)", "- new.energy"),
     "stale noise, density of the new": (
-        "log_q + _log_normal(state.noise)",
-        "log_q + _log_normal(state.noise + self._pull((y - state.x).flatten(1)))",
+        MetropolisSampler,
+        "self.potential(state) -",
+        "self.potential(replace(state, noise=new.noise)) -",
     ),
     "stale gradient": (
-        "new: Any = super().arrive(energy, state, y)",
-        "new: Any = replace(super().arrive(energy, state, y), grad=state.grad)",
+        AnyScale,
+        "new = self.evaluate(energy, y)",
+        "new = replace(self.evaluate(energy, y), grad=state.grad)",
     ),
 }
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
-def test_mutants_are_caught(old: str, new: str) -> None:
-    domain = DOMAINS["binary"]
-    sampler = auxiliary(domain, "shift", mutant(AnyScale, old, new), step_size=2.0, balance=0.8)
+@pytest.mark.parametrize(("cls", "old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_caught(cls: type, old: str, new: str) -> None:
+    domain, wrong = DOMAINS["binary"], mutant(cls, old, new)
+    if cls is MetropolisSampler:
+        wrong = mutant(AnyScale, "class AnyScale(MetropolisSampler)", "class AnyScale(Wrong)", Wrong=wrong)
+    sampler = auxiliary(domain, "shift", wrong, step_size=2.0, balance=0.8)
     assert invariance_p(sampler, Table(Target(domain, "cubic"))) < FAIL
 
 
 WEAKER = {
-    "noise kept": ("replace(new, noise=state.noise + self._pull((state.x - y).flatten(1)))", "new"),
+    "noise kept": ("state.noise + self._pull((state.x - y).flatten(1))", "state.noise"),
     "noise moved the wrong way": ("self._pull((state.x - y)", "self._pull((y - state.x)"),
 }
 

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Ordinal
 from ebmlab.errors import UserError
-from ebmlab.samplers.gwg import GWG
-from ebmlab.samplers.paths import Path, PathSampler
+from ebmlab.samplers import MetropolisSampler
+from ebmlab.samplers.gwg import GWG, IndependentMoves
+from ebmlab.samplers.proposals import Path
 
 every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
@@ -32,54 +33,65 @@ def test_draws_follow_their_density(domain: Finite) -> None:
     assert path_law_p(GWG(2), Target(domain, "cubic")) > PASS
 
 
+def law(domain: Finite, x: Tensor) -> IndependentMoves:
+    """A law of paths at x, of any density."""
+    table = torch.zeros(len(x), domain.size, domain.num_values - 1)
+    return IndependentMoves(domain, x, table, num_moves=5)
+
+
 @every_domain
 def test_a_path_is_undone_by_its_reverse(domain: Finite) -> None:
     torch.manual_seed(0)
     n, d = 5_000, domain.size
     index = torch.randint(domain.num_values, (n, d))
     i = torch.randint(d, (n, 5))  # many duplicates
-    path = Path(i, (index.gather(1, i) + torch.randint(1, domain.num_values, (n, 5))) % domain.num_values)
-    y, reverse = GWG(5).follow(index, path)
-    x, again = GWG(5).follow(y, reverse)
-    assert torch.equal(x, index) and torch.equal(again.coordinates, i) and torch.equal(again.values, path.values)
-    assert (reverse.values != y.gather(1, reverse.coordinates)).all(), "a draw back proposes what is there"
+    path = Path(i, torch.randint(1, domain.num_values, (n, 5)))
+    x = domain.from_index(index.view(n, *domain.shape))
+    there = law(domain, x).follow(path)
+    back = law(domain, there.y).follow(there.reverse)
+    assert torch.equal(back.y, x) and torch.equal(back.reverse.coordinates, i)
+    assert torch.equal(back.reverse.shifts, path.shifts)
+    assert (there.reverse.shifts > 0).all(), "a draw back proposes what is there"
+    assert torch.equal(there.hops, domain.hops(there.y, x))
     for row in range(50):  # the first draw of a coordinate counts
         expected = index[row].clone()
         for k in reversed(range(5)):
-            expected[i[row, k]] = path.values[row, k]
-        assert torch.equal(y[row], expected)
+            expected[i[row, k]] = (index[row, i[row, k]] + path.shifts[row, k]) % domain.num_values
+        assert torch.equal(domain.to_index(there.y)[row].flatten(), expected)
 
 
 def test_two_draws_of_a_bit_flip_it_once() -> None:
-    y, reverse = GWG(2).follow(torch.tensor([[0, 1]]), Path(torch.tensor([[0, 0]]), torch.tensor([[1, 1]])))
-    assert y.tolist() == [[1, 1]] and reverse.values.tolist() == [[0, 0]]
+    draw = law(Binary(2), torch.tensor([[0.0, 1.0]])).follow(Path(torch.tensor([[0, 0]]), torch.tensor([[1, 1]])))
+    assert draw.y.tolist() == [[1, 1]] and draw.reverse.shifts.tolist() == [[1, 1]] and draw.hops.tolist() == [1]
 
 
 STEP_MUTANTS = {
-    "no reverse term": ("energy_y + back - forth", "energy_y"),
-    "stale gradient in the reverse": ("log_moves(domain, y, grad_y)", "log_moves(domain, y, state.grad)"),
-    "no Metropolis": ("metropolis(state.energy - energy_y + back - forth)", "metropolis(0 * forth)"),
+    "no reverse term": ("potential(new) + back - forth", "potential(new)"),
+    "stale gradient in the reverse": (
+        "there = self.proposal(energy, new)",
+        "there = self.proposal(energy, replace(new, grad=state.grad))",
+    ),
+    "no Metropolis": ("self.potential(state) - self.potential(new) + back - forth", "0 * forth"),
 }
 
 
 @pytest.mark.parametrize("num_flips", [1, 3])
 @pytest.mark.parametrize(("old", "new"), STEP_MUTANTS.values(), ids=STEP_MUTANTS)
 def test_wrong_decisions_are_caught(old: str, new: str, num_flips: int) -> None:
-    wrong = type("Wrong", (GWG,), {"step": mutant(PathSampler, old, new).step})(num_flips)
+    wrong = type("Wrong", (GWG,), {"step": mutant(MetropolisSampler, old, new).step})(num_flips)
     assert path_bias(wrong, Target(DOMAINS["binary"], "cubic")) > 1e-3
 
 
-FIRST = "(path.coordinates.unsqueeze(2) == path.coordinates.unsqueeze(1)).tril(-1).any(2).logical_not()"
+FIRST = "(move.coordinates.unsqueeze(2) == move.coordinates.unsqueeze(1)).tril(-1).any(2).logical_not()"
 PATH_MUTANTS = {
-    "a duplicate flips again": ("follow", "index.scatter(1, i, new)", "index.scatter_add(1, i, v - old).remainder(3)"),
-    "a duplicate's density is left out": ("log_path", "path.gather(log_moves)", f"(path.gather(log_moves) * {FIRST})"),
+    "the way back repeats the way there": ("torch.where(s == made, -made, s - made)", "s"),
+    "a duplicate's density is left out": ("move.gather(self.log_moves)", f"(move.gather(self.log_moves) * {FIRST})"),
 }
 
 
-@pytest.mark.parametrize(("method", "old", "new"), PATH_MUTANTS.values(), ids=PATH_MUTANTS)
-def test_wrong_duplicates_are_caught(method: str, old: str, new: str) -> None:
-    wrong = type("Wrong", (GWG,), {method: vars(mutant(GWG, old, new))[method]})(3)
-    assert invariance_p(wrong, Target(DOMAINS["ordinal"], "cubic")) < FAIL
+@pytest.mark.parametrize(("old", "new"), PATH_MUTANTS.values(), ids=PATH_MUTANTS)
+def test_wrong_paths_are_caught(old: str, new: str) -> None:
+    assert invariance_p(mutant(GWG, old, new)(3), Target(DOMAINS["ordinal"], "cubic")) < FAIL
 
 
 def test_one_evaluation_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

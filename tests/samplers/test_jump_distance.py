@@ -14,7 +14,8 @@ from ebmlab.domains import Binary, Categorical, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.any_scale import AnyScale
-from ebmlab.samplers.sampler import Info, Sampler, State
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import Info, State
 from ebmlab.samplers.tuners.jump_distance import JumpDistance, jump_distance
 
 
@@ -45,7 +46,7 @@ class Walker(Sampler):
         self.register_buffer("balance", torch.tensor(balance), persistent=False)
         self.length, self.acceptance, self.log = length, acceptance, []
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: Any = None) -> State:
         return State(x=x)
 
     def step(self, energy: Energy, state: Any) -> tuple[State, Info]:

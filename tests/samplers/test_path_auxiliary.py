@@ -13,8 +13,9 @@ from helpers_paths import alone_and_together, path_bias, path_law_p
 
 from ebmlab.domains import Binary, Finite, Ordinal
 from ebmlab.errors import UserError
-from ebmlab.samplers.path_auxiliary import PathAuxiliary
-from ebmlab.samplers.paths import PathSampler, log_moves
+from ebmlab.samplers import MetropolisSampler
+from ebmlab.samplers.path_auxiliary import DistinctMoves, PathAuxiliary
+from ebmlab.samplers.proposals import first_order_moves
 
 every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
@@ -47,52 +48,58 @@ def test_chains_converge(domain: Finite) -> None:
 @every_domain
 def test_a_path_is_undone_by_its_reverse(domain: Finite) -> None:
     torch.manual_seed(0)
-    energy, sampler = Target(domain, "cubic", scale=0.2), PathAuxiliary(2)
-    x = domain.random(3_000).double()
-    index = domain.to_index(x).flatten(1)
-    path = sampler.draw(log_moves(domain, x, energy.value_and_grad(x)[1]))
-    y, reverse = sampler.follow(index, path)
-    back, again = sampler.follow(y, reverse)
-    assert torch.equal(back, index)
+    energy, x = Target(domain, "cubic", scale=0.2), domain.random(3_000).double()
+    law = DistinctMoves(domain, x, first_order_moves(domain, x, energy.value_and_grad(x)[1]), longest=3)
+    path = law.draw()
+    there = law.follow(path)
+    returned = DistinctMoves(domain, there.y, law.log_moves, 3).follow(there.reverse)
+    reverse, again = there.reverse, returned.reverse
+    assert torch.equal(returned.y, x)
     assert path.taken is not None and again.taken is not None
     for one, two in zip(path, again, strict=True):
         assert one is not None and two is not None and torch.equal(one, two)
     length = path.taken.sum(1)
-    assert torch.equal((y != index).sum(1), length), "every move of a path goes somewhere else"
+    assert torch.equal(domain.hops(there.y, x), length.double()), "every move of a path goes somewhere else"
+    assert torch.equal(there.hops, length.double())
     assert torch.equal(reverse.coordinates[:, 0], path.coordinates.gather(1, length.unsqueeze(1) - 1).squeeze(1))
 
 
 def test_path_lengths_are_uniform_with_the_stated_mean() -> None:
     torch.manual_seed(0)
-    path = PathAuxiliary(5).draw(torch.zeros(100_000, 12, 2))
+    path = DistinctMoves(Binary(12), torch.zeros(100_000, 12), torch.zeros(100_000, 12, 1), longest=9).draw()
     assert path.taken is not None and path.coordinates.shape == (100_000, 9)
     counts = torch.bincount(path.taken.sum(1), minlength=10)
     assert counts[0] == 0 and (counts[1:] - 100_000 / 9).abs().max() < 500  # five standard deviations
 
 
-DECISION, PATH = (PathSampler, "step"), (PathAuxiliary, "log_path")
-MUTANTS = {
-    "no reverse term": (*DECISION, "energy_y + back - forth", "energy_y"),
-    "stale gradient in the reverse": (*DECISION, "log_moves(domain, y, grad_y)", "log_moves(domain, y, state.grad)"),
-    "no Metropolis": (*DECISION, "metropolis(state.energy - energy_y + back - forth)", "metropolis(0 * forth)"),
-    "no masks on the way back": (
-        *DECISION,
-        "self.log_path(at_y, reverse)",
-        "reverse.gather(at_y).where(reverse.taken, 0).sum(1)",
+DECISIONS = {
+    "no reverse term": ("potential(new) + back - forth", "potential(new)"),
+    "stale gradient in the reverse": (
+        "there = self.proposal(energy, new)",
+        "there = self.proposal(energy, replace(new, grad=state.grad))",
     ),
-    "no masks at all": (*PATH, "path.gather(log_moves) - unvisited", "path.gather(log_moves)"),
-    "masks one move ahead": (*PATH, "[:, 1:].flip(1)", "[:, :-1].flip(1)"),
+    "no Metropolis": ("self.potential(state) - self.potential(new) + back - forth", "0 * forth"),
+    "no masks on the way back": (
+        "there.log_prob(draw.reverse)",
+        "draw.reverse.gather(there.law.log_moves).where(draw.reverse.taken, 0).sum(1)",
+    ),
+}
+DENSITIES = {
+    "no masks at all": ("move.gather(self.log_moves) - unvisited", "move.gather(self.log_moves)"),
+    "masks one move ahead": ("[:, 1:].flip(1)", "[:, :-1].flip(1)"),
 }
 
 
-@pytest.mark.parametrize(("cls", "method", "old", "new"), MUTANTS.values(), ids=MUTANTS)
-def test_mutants_are_caught(cls: type, method: str, old: str, new: str) -> None:
-    wrong = type("Wrong", (PathAuxiliary,), {method: vars(mutant(cls, old, new))[method]})(2)
-    energy = Target(DOMAINS["spin"], "cubic")
-    if method == "step":
-        assert path_bias(wrong, energy) > 1e-3
-    else:  # no density of paths any more
-        assert invariance_p(wrong, energy) < FAIL
+@pytest.mark.parametrize(("old", "new"), DECISIONS.values(), ids=DECISIONS)
+def test_wrong_decisions_are_caught(old: str, new: str) -> None:
+    wrong = type("Wrong", (PathAuxiliary,), {"step": mutant(MetropolisSampler, old, new).step})(2)
+    assert path_bias(wrong, Target(DOMAINS["spin"], "cubic")) > 1e-3
+
+
+@pytest.mark.parametrize(("old", "new"), DENSITIES.values(), ids=DENSITIES)
+def test_wrong_densities_are_caught(old: str, new: str) -> None:
+    """Without a density of paths there is no matrix: by chi-square."""
+    assert invariance_p(mutant(PathAuxiliary, old, new)(2), Target(DOMAINS["spin"], "cubic")) < FAIL
 
 
 def test_one_evaluation_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,17 +130,18 @@ def test_extreme_energies(domain: Finite, dtype: torch.dtype) -> None:
 def test_float32_says_what_float64_says() -> None:
     """Long paths in 300 dimensions: the density of a path in single precision against the naive one in double."""
     torch.manual_seed(0)
-    sampler = PathAuxiliary(20)
-    table = log_moves(Binary(300), torch.zeros(50, 300), 4 * torch.randn(50, 300))
-    path = sampler.draw(table)
+    x = torch.zeros(50, 300)
+    table = first_order_moves(Binary(300), x, 4 * torch.randn(50, 300))
+    law = DistinctMoves(Binary(300), x, table, longest=39)
+    path = law.draw()
     assert path.taken is not None
     expected = torch.zeros(50, dtype=torch.float64)
     for row in range(50):
-        weights = table[row, :, 1].double().exp()
+        weights = table[row, :, 0].double().exp()
         for i in path.coordinates[row, path.taken[row]]:
             expected[row] += (weights[i] / weights.sum()).log()
             weights[i] = 0
-    torch.testing.assert_close(sampler.log_path(table, path).double(), expected, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(law.log_prob(path).double(), expected, rtol=1e-5, atol=1e-4)
 
 
 def test_one_coordinate_and_one_state() -> None:

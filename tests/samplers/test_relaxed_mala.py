@@ -14,6 +14,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.samplers import MetropolisSampler
+from ebmlab.samplers.proposals import Gaussian
 from ebmlab.samplers.relaxed_mala import RelaxedMALA, harden, lift, soften
 
 TWO_VALUED = {name: DOMAINS[name] for name in ("binary", "spin")}
@@ -49,21 +51,31 @@ def test_z_stays_standard_normal_in_size(domain: Finite) -> None:
 
 
 MUTANTS = {
-    "the stand-in's energy decides": (
-        "new = replace(state, x=x, energy=energy(x),",
-        "new = replace(state, x=x, energy=energy(soften(energy.domain, z, self.temperature)[0]),",
+    "the stand-in's energy decides": (RelaxedMALA, "x=x, energy=energy(x)", "x=x, energy=energy(soft)"),
+    "no base law": (RelaxedMALA, "+ state.z.square().flatten(1).sum(1) / 2", ""),
+    "no reverse term": (MetropolisSampler, "+ back - forth", ""),
+    "reverse from the old mean": (MetropolisSampler, "back = draw.log_prob, there", "back = draw.log_prob, here"),
+    "noise of half the variance": (
+        Gaussian,
+        "self.mean + self.variance.sqrt()",
+        "self.mean + self.variance.sqrt() / 2**0.5",
     ),
-    "no base law": ("+ (state.z.square() - z.square()).flatten(1).sum(1) / 2", ""),
-    "no reverse term": ("gain - back + forth", "gain"),
-    "reverse from the old mean": ("(state.z - new.mean)", "(state.z - state.mean)"),
-    "noise of half the variance": ("state.mean + (2 * self.step_size).sqrt()", "state.mean + self.step_size.sqrt()"),
 }
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
-def test_mutants_are_caught(old: str, new: str) -> None:
+@pytest.mark.parametrize(("cls", "old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_caught(cls: type, old: str, new: str) -> None:
+    wrong = mutant(cls, old, new)
+    if cls is not RelaxedMALA:
+        wrong = part(cls, wrong)
     energy = Target(DOMAINS["spin"], "quadratic")
-    assert invariance_p(mutant(RelaxedMALA, old, new)(0.4), energy, num_steps=3, num_chains=100_000) < FAIL
+    assert invariance_p(wrong(0.4), energy, num_steps=3, num_chains=100_000) < FAIL
+
+
+def part(cls: type, wrong: Any) -> Any:
+    """RelaxedMALA with a wrong part."""
+    use = "return Gaussian(" if cls is Gaussian else "class RelaxedMALA(MetropolisSampler)"
+    return mutant(RelaxedMALA, use, use.replace(cls.__name__, "Wrong"), Wrong=wrong)
 
 
 def test_the_mutants_original_passes() -> None:
@@ -100,7 +112,8 @@ def test_two_evaluations_a_step() -> None:
         state, info = RelaxedMALA(0.3).step(energy, state)
         assert info.evaluations == 2 and energy.calls == 2 * (k + 1) and state.step == k + 1
         torch.testing.assert_close(state.energy, energy(state.x))
-        torch.testing.assert_close(state.mean, RelaxedMALA(0.3)._mean(energy, state.z))
+        soft, slope = soften(energy.domain, state.z, 1.0)
+        torch.testing.assert_close(state.drift, energy.value_and_grad(soft)[1] * slope)
         energy.calls -= 2
 
 

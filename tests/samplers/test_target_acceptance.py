@@ -15,11 +15,11 @@ from torch import Tensor
 from ebmlab.domains import Finite, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.noise import bernoulli
 from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin, MetropolisSampler
 from ebmlab.samplers.acs import ACS
+from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
-from ebmlab.samplers.sampler import EnergyState
+from ebmlab.samplers.state import EnergyState
 from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
 
 
@@ -47,18 +47,12 @@ class Flips(MetropolisSampler):
         super().__init__()
         self.register_buffer("probability", torch.tensor(probability), persistent=False)
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> EnergyState:
+    def evaluate(self, energy: Energy, x: Tensor, known: Any = None) -> EnergyState:
         return EnergyState(x=x, energy=energy(x))
 
-    def propose(self, energy: Energy, state: Any) -> tuple[Tensor, Tensor]:
-        y = state.x * (1 - 2 * bernoulli(torch.logit(self.probability).expand_as(state.x)))
-        return y, self.log_proposal(energy, state, y)
-
-    def log_proposal(self, energy: Energy, state: Any, y: Tensor) -> Tensor:
-        return torch.zeros(len(y), dtype=y.dtype)  # symmetric
-
-    def arrive(self, energy: Energy, state: Any, y: Tensor) -> EnergyState:
-        return EnergyState(x=y, energy=energy(y))
+    def proposal(self, energy: Energy, state: Any) -> Proposal:
+        stiffness = -torch.logit(self.probability) / 2  # so that the logit of a flip is that of the probability
+        return factorised(Product().domain, state.x, torch.zeros_like(state.x), stiffness)
 
 
 CASES: dict[str, tuple[Any, TargetAcceptance]] = {

@@ -70,7 +70,7 @@ class ScanGibbs(Sampler):
     domains = (Binary,)
     exact = True  # type: ignore[assignment]
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None) -> State:
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: Any = None) -> State:
         return State(x=x)
 
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:

@@ -10,8 +10,8 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.acs import ACS, cyclical
-from ebmlab.samplers.discrete_langevin import GuidedState
 from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import GradientState
 from ebmlab.samplers.tuners.tuner import Tuner
 
 
@@ -84,11 +84,11 @@ class ACSTuner(Tuner):
         alpha_max, state = self.estimate_alpha(sampler, energy, state, first, each_alpha, largest=True)
         step_sizes = cyclical(alpha_max, alpha_min, len(sampler.step_sizes))
         balances, state = self._estimate_balances(sampler, energy, state, step_sizes, first, last, each_beta)
-        return sampler.with_schedule(step_sizes, balances), state.x
+        return sampler.with_cycle(step_sizes, balances), state.x
 
     def estimate_alpha(
-        self, sampler: ACS, energy: Energy, state: GuidedState, beta: float, num_steps: int, largest: bool
-    ) -> tuple[float, GuidedState]:
+        self, sampler: ACS, energy: Energy, state: GradientState, beta: float, num_steps: int, largest: bool
+    ) -> tuple[float, GradientState]:
         """The largest or the smallest step size whose acceptance is `rate` (Eq. 11, Alg. 4), and the chains there.
 
         Acceptance is not monotone in alpha: the search comes from the ceiling, where it is too low, or from the floor,
@@ -128,15 +128,13 @@ class ACSTuner(Tuner):
         return burn_in, each_alpha, each_beta
 
     def _burn_in(
-        self, sampler: ACS, energy: Energy, state: GuidedState, first: float, last: float, num_steps: int
-    ) -> GuidedState:
+        self, sampler: ACS, energy: Energy, state: GradientState, first: float, last: float, num_steps: int
+    ) -> GradientState:
         """Away from the start as fast as the gradient leads, then towards likely states with Metropolis (Alg. 3)."""
         length = len(sampler.step_sizes)
-        naive = sampler.with_schedule(
-            cyclical(self.alpha_ceil, self.alpha_floor, length), cyclical(first, last, length)
-        )
-        for _ in range(num_steps):  # all at the first step's settings: step stays 0
-            state = naive.arrive(energy, state, naive.proposal(energy, state).sample()[0])
+        naive = sampler.with_cycle(cyclical(self.alpha_ceil, self.alpha_floor, length), cyclical(first, last, length))
+        for _ in range(num_steps):  # all proposals taken, and all at the first step's settings: step stays 0
+            state = naive.init(energy, naive.proposal(energy, state).sample().y)
         for _ in range(num_steps):
             state, _ = naive.step(energy, state)
         return state
@@ -145,12 +143,12 @@ class ACSTuner(Tuner):
         self,
         sampler: ACS,
         energy: Energy,
-        state: GuidedState,
+        state: GradientState,
         step_sizes: Tensor,
         first: float,
         last: float,
         num_proposals: int,
-    ) -> tuple[Tensor, GuidedState]:
+    ) -> tuple[Tensor, GradientState]:
         """For each step size the balance of best acceptance that is not above its predecessor's (Eq. 9, Alg. 5)."""
         balances = [first]
         for alpha in step_sizes[1:-1]:
@@ -162,10 +160,10 @@ class ACSTuner(Tuner):
         return torch.tensor([*balances, last]), state
 
     def _try(
-        self, sampler: ACS, energy: Energy, state: GuidedState, alphas: Tensor, betas: Tensor
-    ) -> tuple[Tensor, list[GuidedState]]:
+        self, sampler: ACS, energy: Energy, state: GradientState, alphas: Tensor, betas: Tensor
+    ) -> tuple[Tensor, list[GradientState]]:
         """One step from the same chains under each of t settings: mean acceptances `(t,)` and where the chains went."""
-        probe = sampler.with_schedule(alphas, betas)  # a cycle of trials: trial k is its step k
+        probe = sampler.with_cycle(alphas, betas)  # a cycle of trials: trial k is its step k
         rates, states = [], []
         for k in range(len(alphas)):
             after, info = probe.step(energy, replace(state, step=k))

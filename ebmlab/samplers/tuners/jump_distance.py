@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -110,6 +111,7 @@ def _run(
     sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None
 ) -> tuple[Any, float, float]:
     """The state after `num_steps`, how far they jumped together, mean over chains, and their mean acceptance."""
+    state = replace(state, proposal=None)  # the settings have changed
     jump, acceptance = torch.zeros(2, dtype=torch.float64, device=state.x.device)
     for _ in range(num_steps):
         before = state

@@ -8,26 +8,14 @@ from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.noise import bernoulli, categorical
+from ebmlab.samplers.proposals.proposal import Draw, Proposal
 
 
-class Factorised:
-    """q(y | x), a product over coordinates of softmax over y_i of drift_i (y_i - x_i) - stiffness_i (y_i - x_i)^2 / 2.
+def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None = None) -> Proposal:
+    """The product over coordinates of softmax over y_i of drift_i (y_i - x_i) - stiffness_i (y_i - x_i)^2 / 2.
 
     The discrete Langevin proposal (Zhang et al. 2022, Eq. 2) has drift -grad E(x) / 2 and stiffness 1 / alpha; those of
-    the any-scale balanced samplers (Sun et al. 2023) and of ACS (Pynadath et al. 2024, Eq. 6) differ in the two alone.
-    """
-
-    def sample(self) -> tuple[Tensor, Tensor]:
-        """A draw y `(B, *event)` and log q(y | x) `(B,)`."""
-        raise NotImplementedError
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        """Log q(y | x), `(B,)`; minus infinity where y is out of the window."""
-        raise NotImplementedError
-
-
-def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None = None) -> Factorised:
-    """The proposal at x.
+    ACS (Pynadath et al. 2024, Eq. 6) and of the any-scale balanced samplers (Sun et al. 2023) differ in the two alone.
 
     Args:
         domain: where x lives.
@@ -35,36 +23,50 @@ def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, wind
         drift: `(B, *event)`.
         stiffness: a scalar, or one number per coordinate `(*shape)` or `(B, *shape)`.
         window: only values within this distance of x_i (Zhang et al. 2022, App. C); Ordinal domains only.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Spin
+        >>> x = torch.ones(2, 4)
+        >>> q = factorised(Spin(4), x, drift=torch.zeros_like(x), stiffness=torch.tensor(1.0))
+        >>> q.sample().y.shape
+        torch.Size([2, 4])
     """
     if isinstance(domain, Binary | Spin):
-        return _Flips(domain, x, drift, stiffness)
+        return Flips(domain, x, drift, stiffness)
     if isinstance(domain, Categorical):
-        return _Classes(x, drift, stiffness)
+        return Classes(x, drift, stiffness)
     assert isinstance(domain, Ordinal)
-    return _Levels(domain, x, drift, stiffness, window)
+    return Levels(domain, x, drift, stiffness, window)
 
 
-class _Flips(Factorised):
-    """Two values a coordinate: the logit of a flip says all."""
+class Flips(Proposal):
+    """Two values a coordinate: a move is which bits flip, 0 or 1 for each, and so is the way back.
+
+    Log q is the sum over bits of flip_i l_i - softplus(l_i) with l_i the logit of a flip. The second part does not
+    depend on the move: it is summed once, when the proposal is made.
+    """
 
     def __init__(self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
-        self.x = x
-        self.other = 1 - x if isinstance(domain, Binary) else -x
-        difference = self.other - x  # squared, it is 1 on Binary and 4 on Spin
-        self.logits = drift * difference - stiffness * (0.5 if isinstance(domain, Binary) else 2.0)
+        binary = isinstance(domain, Binary)
+        difference = 1 - 2 * x if binary else -2 * x  # of the other value and x; its square is 1 or 4
+        self.x, self.difference = x, difference
+        self.logits = drift * difference - stiffness * (0.5 if binary else 2.0)
+        self.normaliser = softplus(self.logits).flatten(1).sum(1)
 
-    def sample(self) -> tuple[Tensor, Tensor]:
+    def sample(self) -> Draw:
         flips = bernoulli(self.logits)
-        return torch.lerp(self.x, self.other, flips), self._log_prob(flips)
+        y = torch.addcmul(self.x, flips, self.difference)
+        return Draw(y, self.log_prob(flips), flips, flips.flatten(1).sum(1))
 
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self._log_prob((y != self.x).to(self.logits))
+    def log_prob(self, move: Tensor) -> Tensor:
+        return (move * self.logits).flatten(1).sum(1) - self.normaliser
 
-    def _log_prob(self, flips: Tensor) -> Tensor:
-        return (flips * self.logits - softplus(self.logits)).flatten(1).sum(1)
+    def move_to(self, y: Tensor) -> Tensor:
+        return (y != self.x).to(self.logits)
 
 
-class _Classes(Factorised):
+class Classes(Proposal):
     """One-hot vectors: |y_i - x_i|^2 is 2 for every other class (Zhang et al. 2022, App. B)."""
 
     def __init__(self, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
@@ -72,16 +74,16 @@ class _Classes(Factorised):
         self.x = x
         self.log_probs = (drift - stiffness * (1 - x)).log_softmax(-1)
 
-    def sample(self) -> tuple[Tensor, Tensor]:
+    def sample(self) -> Draw:
         index = categorical(self.log_probs).unsqueeze(-1)
         log_q = self.log_probs.gather(-1, index).flatten(1).sum(1)
-        return torch.zeros_like(self.x).scatter_(-1, index, 1.0), log_q
+        return Draw(torch.zeros_like(self.x).scatter_(-1, index, 1.0), log_q, self.x)
 
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self.log_probs.gather(-1, y.argmax(-1, keepdim=True)).flatten(1).sum(1)
+    def log_prob(self, move: Tensor) -> Tensor:
+        return self.log_probs.gather(-1, move.argmax(-1, keepdim=True)).flatten(1).sum(1)
 
 
-class _Levels(Factorised):
+class Levels(Proposal):
     """Integers: all of them, or those in a window around x_i."""
 
     def __init__(self, domain: Ordinal, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None) -> None:
@@ -99,13 +101,13 @@ class _Levels(Factorised):
             logits = logits.masked_fill((y < 0) | (y >= domain.num_values), -torch.inf)
         self.log_probs = logits.log_softmax(-1)
 
-    def sample(self) -> tuple[Tensor, Tensor]:
+    def sample(self) -> Draw:
         index = categorical(self.log_probs).unsqueeze(-1)
         log_q = self.log_probs.gather(-1, index).flatten(1).sum(1)
-        return self.x + self.offsets.gather(-1, index).squeeze(-1), log_q
+        return Draw(self.x + self.offsets.gather(-1, index).squeeze(-1), log_q, self.x)
 
-    def log_prob(self, y: Tensor) -> Tensor:
-        index = (y if self.window is None else y - self.x + self.window).long().unsqueeze(-1)
+    def log_prob(self, move: Tensor) -> Tensor:
+        index = (move if self.window is None else move - self.x + self.window).long().unsqueeze(-1)
         outside = (index < 0) | (index >= self.log_probs.shape[-1])
         log_probs = self.log_probs.gather(-1, index.clamp(0, self.log_probs.shape[-1] - 1))
         return log_probs.masked_fill(outside, -torch.inf).flatten(1).sum(1)

@@ -9,7 +9,7 @@ from helpers_finite import DOMAINS, Exact, Target
 from ebmlab.domains import Categorical, Real
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
-from ebmlab.studies import FromMode, FromPoint, FromReference
+from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint
 
 
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
@@ -42,7 +42,7 @@ def test_from_point_counts_in_indices() -> None:
 
 def test_from_reference_draws_differ() -> None:
     torch.manual_seed(0)
-    x = FromReference().draw(RBM(30, 5), 4)
+    x = FromNoise().draw(RBM(30, 5), 4)
     assert len(x.unique(dim=0)) == 4
 
 

@@ -7,10 +7,8 @@ from torch import Tensor
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.acs import ACS
-from ebmlab.samplers.discrete_langevin import DMALA, DULA
-from ebmlab.samplers.sampler import Sampler
-from ebmlab.samplers.tuners.acs_search import ACSTuner
+from ebmlab.samplers import ACS, DMALA, DULA, Sampler
+from ebmlab.samplers.tuners import ACSTuner
 
 
 class PersistentACS(DMALA):
@@ -35,6 +33,13 @@ class PersistentACS(DMALA):
 
     Attributes:
         alpha_max: the present large step size; the small one is `step_size`.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
+        >>> learner = ContrastiveDivergence(RBM(4, 3), PersistentACS(cycle_length=8), ReplayBuffer(100), num_steps=10)
+        >>> float(learner.sampler.alpha_max)
+        5.0
     """
 
     alpha_max: Tensor
@@ -68,8 +73,8 @@ class PersistentACS(DMALA):
         self._tuner, self._probe = tuner, probe
 
     @torch.no_grad()
-    def for_training(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
-        """Exploration takes half of the steps (App. D.4); arguments and result as in `Sampler`."""
+    def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
+        """Exploration takes half of the steps (App. D.4); arguments and result as in `ChangesWithTraining`."""
         turn = iteration % (self.cycle_length * self.tune_every)
         if turn == 0:
             x = self._tune(energy, x, self.alpha_max, self.beta_max, largest=True)

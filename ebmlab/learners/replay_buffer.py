@@ -1,4 +1,4 @@
-"""Where the negative chains of contrastive divergence start."""
+"""Persistent chains: every training step goes on from where an earlier one ended."""
 
 from __future__ import annotations
 
@@ -8,42 +8,13 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Finite
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.ranks import rank_and_world
+from ebmlab.samplers.starts import Start
 
 
-class Chains:
-    """Gives the negative chains their first states at each training step, and hears of their last ones."""
-
-    def check(self, domain: Domain, batch_size: int) -> None:
-        """Raises `UserError` if they cannot serve batches of that many data of a domain; called before training."""
-
-    def start(self, x: Tensor, domain: Domain) -> Tensor:
-        """First states for a batch of data x `(B, *event)`: one chain each."""
-        raise NotImplementedError
-
-    def end(self, x: Tensor) -> None:
-        """The last states of the chains that `start` began, in its order."""
-
-
-class FromData(Chains):
-    """Plain contrastive divergence: at the data (Hinton, 2002)."""
-
-    def start(self, x: Tensor, domain: Domain) -> Tensor:
-        return x
-
-
-class FromNoise(Chains):
-    """Modified contrastive divergence: at fresh draws from the domain's reference law, N(0, I) on Real.
-
-    The chains then start in training where they start in generation (Liao et al. 2022, Alg. 3 and 4).
-    """
-
-    def start(self, x: Tensor, domain: Domain) -> Tensor:
-        return domain.random(len(x), device=x.device).to(x.dtype)
-
-
-class ReplayBuffer(Chains):
+class ReplayBuffer(Start):
     """Persistent contrastive divergence: where chains of earlier steps ended (Tieleman, 2008; Du & Mordatch, 2019).
 
     Each step draws distinct slots, and the chains' ends go back to the same slots. The buffer belongs to its rank: it
@@ -53,12 +24,22 @@ class ReplayBuffer(Chains):
     Args:
         size: slots on all ranks together; at least one for each chain of a step.
         reinitialize: probability with which a chain starts anew in place of going on from its slot.
-        initial: what the slots hold at first and what a chain that starts anew gets: `noise`, the domain's reference
+        initial: what the slots hold at first and where a chain starts anew: `noise`, the domain's reference
             law; `data`, states of the current batch; or `mean`, independent bits with the data's means, which
             `callbacks.DataMean` finds.
 
     Attributes:
         mean: the data's mean, in the shape of an event; None until it has been set.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ReplayBuffer
+        >>> buffer, data = ReplayBuffer(size=100), torch.ones(8, 4)
+        >>> x = buffer.draw(RBM(4, 3), 8, data)
+        >>> buffer.end(x)  # after the sampler has moved them
+        >>> buffer.slots.shape
+        torch.Size([100, 4])
     """
 
     def __init__(
@@ -77,21 +58,23 @@ class ReplayBuffer(Chains):
         self._slots: Tensor | None = None
         self._index: Tensor | None = None
 
-    def check(self, domain: Domain, batch_size: int) -> None:
-        self._check_size(self._share(), batch_size)
+    def check(self, domain: Domain, num_chains: int) -> None:
+        self._check_size(self._share(), num_chains)
         if self.initial == "mean" and not isinstance(domain, Binary):
             raise UserError(f'ReplayBuffer: initial "mean" draws bits, but the chains live on {domain}: use "noise"')
 
     @torch.no_grad()
-    def start(self, x: Tensor, domain: Domain) -> Tensor:
-        slots = self._filled(x, domain)
-        self._check_size(len(slots), len(x))
-        self._index = torch.randperm(len(slots), device=x.device)[: len(x)]
-        old = slots[self._index].to(x.dtype)
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        if data is None:
+            raise UserError("ReplayBuffer keeps the chains of training, but here is no batch of data: use FromNoise")
+        slots = self._filled(data, energy.domain)
+        self._check_size(len(slots), n)
+        self._index = torch.randperm(len(slots), device=data.device)[:n]
+        old = slots[self._index].to(data.dtype)
         if self.reinitialize == 0:
             return old
-        anew = torch.rand(len(x), device=x.device) < self.reinitialize
-        return torch.where(anew.view(-1, *[1] * (x.dim() - 1)), self._fresh(x, domain, len(x)), old)
+        anew = torch.rand(n, device=data.device) < self.reinitialize
+        return torch.where(anew.view(-1, *[1] * (data.dim() - 1)), self._fresh(data, energy.domain, n), old)
 
     @torch.no_grad()
     def end(self, x: Tensor) -> None:

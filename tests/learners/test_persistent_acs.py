@@ -12,8 +12,8 @@ from callbacks import DataMean, RunState
 from datamodules import Digits
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
-from ebmlab.samplers import DMALA, DULA, PersistentACS
+from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
+from ebmlab.samplers import DMALA, DULA
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -36,7 +36,7 @@ def test_a_cycle_explores_once_and_tunes_at_its_first_two_iterations() -> None:
     x = rbm.domain.random(64)
     for iteration in range(16):
         before = float(sampler.alpha_max), float(sampler.step_size)
-        inner, y, steps = sampler.for_training(rbm, x, iteration, 10)
+        inner, y, steps = sampler.at_iteration(rbm, x, iteration, 10)
         after = float(sampler.alpha_max), float(sampler.step_size)
         assert (before[0] != after[0], before[1] != after[1]) == (iteration % 8 == 0, iteration % 8 == 1)
         if iteration % 8 > 1:
@@ -54,8 +54,8 @@ def test_the_step_sizes_found_have_the_acceptance_asked_for() -> None:
     rbm = make_rbm(100)
     sampler = PersistentACS(alpha_max=50.0, beta_max=0.9, tuning_steps=300, rate=0.7)
     x = rbm.domain.random(200)
-    _, x, _ = sampler.for_training(rbm, x, 0, 10)
-    _, x, _ = sampler.for_training(rbm, x, 1, 10)
+    _, x, _ = sampler.at_iteration(rbm, x, 0, 10)
+    _, x, _ = sampler.at_iteration(rbm, x, 1, 10)
     for alpha, beta in ((sampler.step_size, 0.5), (sampler.alpha_max, 0.9)):
         _, info = DMALA(float(alpha), beta).sample(rbm, x, 50)
         assert float(info.acceptance.mean()) == pytest.approx(0.7, abs=0.12)

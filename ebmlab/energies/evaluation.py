@@ -1,0 +1,61 @@
+"""What one evaluation of an energy yields, and how two of them are merged chain by chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+class PerChain:
+    """Holds tensors with one row for each chain; scalars and whatever is no tensor belong to all chains.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import Evaluation
+        >>> new, old = Evaluation(torch.ones(2), torch.ones(2, 3)), Evaluation(torch.zeros(2), torch.zeros(2, 3))
+        >>> new.where(torch.tensor([True, False]), old).energy
+        tensor([1., 0.])
+    """
+
+    def where(self, accept: Tensor, other: Self) -> Self:
+        """This object for the chains with `accept` (`(B,)`, bool), `other` for the rest."""
+        mixed = object.__new__(type(self))
+        for name, mine in vars(self).items():
+            mixed.__dict__[name] = _choose(accept, mine, getattr(other, name))
+        return mixed
+
+
+def _choose(accept: Tensor, new: Any, old: Any) -> Any:
+    if isinstance(new, PerChain):
+        return new.where(accept, old)
+    if not isinstance(new, Tensor) or new.dim() == 0 or new is old:
+        return new
+    return torch.where(accept.view(-1, *[1] * (new.dim() - 1)), new, old)
+
+
+@dataclass
+class Evaluation(PerChain):
+    """What one evaluation of an energy at x yields.
+
+    Attributes:
+        energy: E(x), `(B,)`.
+        grad: dE/dx, `(B, *event)`.
+        logits: pre-activations of the hidden units, `(B, H)`, where the energy is bipartite.
+        known: what a later evaluation of the same x may start from; None where the energy has no use for it. Only a
+            `Bridge` has: its ends do not change with its beta.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import RBM
+        >>> at = RBM(4, 3).evaluate(torch.ones(2, 4))
+        >>> at.energy.shape, at.grad.shape, at.logits.shape
+        (torch.Size([2]), torch.Size([2, 4]), torch.Size([2, 3]))
+    """
+
+    energy: Tensor
+    grad: Tensor
+    logits: Tensor | None = None
+    known: PerChain | None = None

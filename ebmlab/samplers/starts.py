@@ -1,0 +1,143 @@
+"""Where chains start: those of training and those of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Domain, Finite
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+
+
+class Start:
+    """Gives chains their first states and, in training, receives their last ones.
+
+    Example:
+        >>> from ebmlab.domains import Binary
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers.starts import FromNoise, Start
+        >>> start: Start = FromNoise()
+        >>> start.draw(RBM(4, 3), 5).shape
+        torch.Size([5, 4])
+    """
+
+    def check(self, domain: Domain, num_chains: int) -> None:
+        """Raises `UserError` unless that many chains on the domain can start; called before training."""
+
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        """First states.
+
+        Args:
+            energy: what the chains are to follow.
+            n: how many chains.
+            data: the batch of a training step as states, `(n, *event)`, whose dtype and device the chains take; None
+                in a study, whose processes all draw the same states on the CPU.
+
+        Returns:
+            `(n, *event)`.
+        """
+        raise NotImplementedError
+
+    def end(self, x: Tensor) -> None:
+        """Receives the last states of the chains that `draw` began, in its order."""
+
+
+class FromData(Start):
+    """At the data: plain contrastive divergence (Hinton, 2002).
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import RBM
+        >>> FromData().draw(RBM(3, 2), 1, data=torch.ones(1, 3))
+        tensor([[1., 1., 1.]])
+    """
+
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        if data is None:
+            raise UserError("FromData starts at the data of a training step, but here is none: use FromNoise")
+        return data
+
+
+class FromNoise(Start):
+    """At independent draws from the domain's reference law: uniform on a finite domain, N(0, I) on Real.
+
+    In training this is modified contrastive divergence: chains start where they start in generation (Liao et al. 2022,
+    Alg. 3 and 4).
+
+    Example:
+        >>> from ebmlab.energies import GRBM
+        >>> FromNoise().draw(GRBM(3, 2), 5).shape
+        torch.Size([5, 3])
+    """
+
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        return energy.domain.random(n) if data is None else energy.domain.random(n, data.device).to(data.dtype)
+
+
+class FromPoint(Start):
+    """One given state for all chains.
+
+    Args:
+        x: the state in index form: one number for all coordinates, or one per coordinate.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> FromPoint([0, 1, 0]).draw(RBM(3, 2), 1)
+        tensor([[0., 1., 0.]])
+    """
+
+    def __init__(self, x: int | Sequence[int]) -> None:
+        self.x = x
+
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        domain = energy.domain
+        if not isinstance(domain, Finite):
+            raise UserError(f"FromPoint starts on finite domains, {type(energy).__name__} lives on {domain}")
+        index = torch.as_tensor(self.x)
+        if index.dim() and index.numel() != domain.size:
+            raise UserError(f"FromPoint: {index.numel()} numbers given, but a state of {domain} has {domain.size}")
+        if not ((index >= 0) & (index < domain.num_values)).all():
+            raise UserError(f"FromPoint: {self.x} is outside {domain}: indices go from 0 to {domain.num_values - 1}")
+        index = index.expand(domain.size).reshape(domain.shape)
+        x = domain.from_index(index.expand(n, *domain.shape).contiguous())
+        return x if data is None else x.to(data)
+
+
+class FromMode(Start):
+    """All chains at one mode: the lowest state that greedy descent reaches from several random ones.
+
+    Args:
+        num_starts: random states to descend from, one coordinate at a time, the steepest first.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> FromMode(num_starts=2).draw(Ising.lattice(3, 0.5, field=0.1), 1)
+        tensor([[1., 1., 1., 1., 1., 1., 1., 1., 1.]])
+    """
+
+    def __init__(self, num_starts: int = 16) -> None:
+        if num_starts < 1:
+            raise UserError(f"FromMode: num_starts is {num_starts}, but must be at least 1")
+        self.num_starts = num_starts
+
+    @torch.no_grad()
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        domain = energy.domain
+        if not isinstance(domain, Finite):
+            raise UserError(f"FromMode starts on finite domains, {type(energy).__name__} lives on {domain}")
+        x = domain.random(self.num_starts, device=energy.device)
+        while True:
+            differences = energy.value_differences(x).flatten(1)
+            steepest, move = differences.min(1)
+            if not (steepest < 0).any():
+                break
+            index = domain.to_index(x).flatten(1)
+            coordinate, value = move // domain.num_values, move % domain.num_values
+            changed = index.scatter(1, coordinate.unsqueeze(1), value.unsqueeze(1))
+            index = torch.where((steepest < 0).unsqueeze(1), changed, index)
+            x = domain.from_index(index.view(-1, *domain.shape))
+        lowest = x[energy(x).argmin()].expand(n, *domain.event_shape).contiguous()
+        return lowest if data is None else lowest.to(data)

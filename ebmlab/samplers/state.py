@@ -1,0 +1,122 @@
+"""What a chain carries from step to step, and what a step reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ebmlab.energies.evaluation import PerChain
+from ebmlab.samplers.proposals import Proposal
+
+
+@dataclass(kw_only=True)
+class State(PerChain):
+    """Where the chains are, and what the kernel has already computed there.
+
+    What is computed is stale as soon as the energy's parameters change: keep `x` alone and call `init` again. Where
+    only the sampler's settings change, `replace(state, proposal=None)` is enough.
+
+    Attributes:
+        x: `(B, *event)`.
+        step: steps taken since `init`.
+        proposal: q( . | x) for the next step, where the last step has made it.
+        known: what a `Bridge` knows at x whatever its beta is; `init` takes it at another beta. None otherwise.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.samplers import State
+        >>> old, new = State(x=torch.zeros(2, 3)), State(x=torch.ones(2, 3), step=1)
+        >>> new.where(torch.tensor([True, False]), old).x
+        tensor([[1., 1., 1.],
+                [0., 0., 0.]])
+    """
+
+    x: Tensor
+    step: int = 0
+    proposal: Proposal | None = None
+    known: PerChain | None = None
+
+
+@dataclass(kw_only=True)
+class EnergyState(State):
+    """x with the energy there.
+
+    Attributes:
+        energy: E(x), `(B,)`.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.samplers import EnergyState
+        >>> EnergyState(x=torch.zeros(2, 3), energy=torch.zeros(2)).step
+        0
+    """
+
+    energy: Tensor
+
+
+@dataclass(kw_only=True)
+class GradientState(EnergyState):
+    """x with the energy and its gradient there.
+
+    Attributes:
+        grad: dE/dx, `(B, *event)`.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import DMALA
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> DMALA(0.2).init(ising, ising.domain.random(5)).grad.shape
+        torch.Size([5, 9])
+    """
+
+    grad: Tensor
+
+
+@dataclass(kw_only=True)
+class BipartiteState(State):
+    """x with the hidden units of a bipartite energy.
+
+    Attributes:
+        logits: of p(h | x), `(B, H)`; None where the energy has no hidden units.
+        hidden: h, `(B, H)`, where the kernel draws hidden units.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> rbm = RBM(4, 3)
+        >>> BlockGibbs().init(rbm, rbm.domain.random(5)).hidden.shape
+        torch.Size([5, 3])
+    """
+
+    logits: Tensor | None = None
+    hidden: Tensor | None = None
+
+
+@dataclass
+class Info:
+    """What one step did, or the mean over steps.
+
+    Attributes:
+        acceptance: probability with which the proposal was accepted, `(B,)`; 1 where there is no Metropolis step.
+        hops: how far the chain moved, `(B,)`: coordinates changed on a finite domain, Euclidean distance on Real.
+        evaluations: energy-and-gradient evaluations (for block Gibbs: pairs of conditionals) that the step cost.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = Gibbs().sample(ising, ising.domain.random(5), num_steps=10)
+        >>> info.acceptance
+        tensor([1., 1., 1., 1., 1.])
+    """
+
+    acceptance: Tensor
+    hops: Tensor
+    evaluations: float = 1.0
+
+    def __add__(self, other: Info) -> Info:
+        return Info(self.acceptance + other.acceptance, self.hops + other.hops, self.evaluations + other.evaluations)
+
+    def __truediv__(self, n: int) -> Info:
+        return Info(self.acceptance / n, self.hops / n, self.evaluations / n)
