@@ -16,11 +16,26 @@ from torch import Tensor
 
 from ebmlab.errors import UserError
 
-MAX_ENUMERABLE = 2**22
+MAX_ENUMERABLE = 2**22  # states
 
 
 class Domain:
-    """A space of states with event shape `event_shape`."""
+    """A space of states.
+
+    Args:
+        shape: one entry per coordinate.
+
+    Attributes:
+        event_shape: of one state; `shape`, followed by the number of classes on a `Categorical` domain.
+
+    Example:
+        >>> domain = Spin((2, 3))
+        >>> domain.random(5).shape, domain.size
+        (torch.Size([5, 2, 3]), 6)
+        >>> domain.validate(torch.zeros(5, 2, 3))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: state number 0 is not in Spin(2x3): its values must be -1 or +1
+    """
 
     event_shape: tuple[int, ...]
 
@@ -37,7 +52,7 @@ class Domain:
         return math.prod(self.shape)
 
     def with_shape(self, shape: int | Sequence[int]) -> Self:
-        """The domain of other shape whose coordinates have the same values."""
+        """A domain of another shape whose coordinates take the same values."""
         return type(self)(shape)
 
     def flat(self, x: Tensor) -> Tensor:
@@ -67,11 +82,15 @@ class Domain:
             raise UserError(f"state number {first} is not in {self}: its values must be {self._values()}")
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
-        """How far each chain moved, `(B,)`: Euclidean distance on Real, coordinates that changed on a finite domain."""
+        """How far each chain moved, `(B,)`: the Euclidean distance on Real, the number of changed coordinates else."""
         return (new - old).square().flatten(1).sum(1).sqrt()
 
     def enumerate(self) -> Tensor:
-        """All states, `(N, *event_shape)`, where the space is finite and small."""
+        """All N states of a finite domain, `(N, *event_shape)`.
+
+        Raises:
+            UserError: the domain is not finite, or N is above 2^22.
+        """
         raise UserError(f"{self} cannot be enumerated: it is not finite")
 
     def _contains(self, x: Tensor) -> Tensor:
@@ -82,31 +101,42 @@ class Domain:
 
 
 class Real(Domain):
-    """R^shape. Its reference law is the standard normal."""
+    """R^shape. Its reference law is the standard normal.
+
+    Example:
+        >>> Real(3).random(5).shape
+        torch.Size([5, 3])
+    """
 
     def random(self, n: int, device: torch.device | str | None = None) -> Tensor:
         return torch.randn(n, *self.event_shape, device=device)
 
 
 class Finite(Domain):
-    """A product of finite sets of `num_values` values each. Its reference law is uniform."""
+    """A product of finite sets of `num_values` values each. Its reference law is uniform.
+
+    Example:
+        >>> domain = Spin(2)
+        >>> domain.to_index(domain.enumerate()).tolist()
+        [[0, 0], [0, 1], [1, 0], [1, 1]]
+    """
 
     num_values: int
 
     @property
     def values(self) -> Tensor:
-        """What a coordinate can be, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
+        """The values of one coordinate, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
         return self.from_index(torch.arange(self.num_values))
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
         return (self.flat(new) != self.flat(old)).sum(1).to(new.dtype)
 
     def to_index(self, x: Tensor) -> Tensor:
-        """State `(B, *event_shape)` to index form `(B, *shape)`, int64."""
+        """Converts states `(B, *event_shape)` to their index form `(B, *shape)`, int64."""
         raise NotImplementedError
 
     def from_index(self, index: Tensor) -> Tensor:
-        """Index form `(B, *shape)` to state `(B, *event_shape)`, default float dtype."""
+        """Converts an index form `(B, *shape)` to states `(B, *event_shape)` of torch's default float dtype."""
         raise NotImplementedError
 
     def random(self, n: int, device: torch.device | str | None = None) -> Tensor:
@@ -123,7 +153,12 @@ class Finite(Domain):
 
 
 class Binary(Finite):
-    """{0, 1}^shape."""
+    """{0, 1}^shape.
+
+    Example:
+        >>> Binary(2).enumerate().tolist()
+        [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
+    """
 
     num_values = 2
 
@@ -141,7 +176,12 @@ class Binary(Finite):
 
 
 class Spin(Finite):
-    """{-1, +1}^shape; index 0 is -1."""
+    """{-1, +1}^shape; index 0 is -1.
+
+    Example:
+        >>> Spin(1).enumerate().tolist()
+        [[-1.0], [1.0]]
+    """
 
     num_values = 2
 
@@ -159,7 +199,12 @@ class Spin(Finite):
 
 
 class Ordinal(Finite):
-    """{0, ..., num_values - 1}^shape, with the order that integers have."""
+    """{0, ..., num_values - 1}^shape, whose values are ordered as integers are.
+
+    Example:
+        >>> Ordinal(1, num_values=3).enumerate().tolist()
+        [[0.0], [1.0], [2.0]]
+    """
 
     def __init__(self, shape: int | Sequence[int], num_values: int) -> None:
         super().__init__(shape)
@@ -182,7 +227,12 @@ class Ordinal(Finite):
 
 
 class Categorical(Finite):
-    """One-hot vectors of length `num_classes`, one per entry of `shape`; event shape `(*shape, num_classes)`."""
+    """One-hot vectors of length `num_classes`, one per entry of `shape`; event shape `(*shape, num_classes)`.
+
+    Example:
+        >>> Categorical(2, num_classes=3).from_index(torch.tensor([[0, 2]])).tolist()
+        [[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]
+    """
 
     def __init__(self, shape: int | Sequence[int], num_classes: int) -> None:
         super().__init__(shape)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and that tell when they were damaged since."""
+"""Files that are written completely or not at all, with a checksum that shows later damage."""
 
 from __future__ import annotations
 
@@ -15,26 +15,31 @@ import torch
 
 from ebmlab.errors import UserError, one_line
 
-_SEAL = b"\nebmlab sha256 "  # at the end of a file of `save`, before the 64 digits of its checksum
+_SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
 _SEAL_SIZE = len(_SEAL) + 64
 _TEMPORARY = re.compile(r"\.\d+\..+")
 
 
 class Damaged(Exception):
-    """A file that `save` wrote does not hold what was written; the message says what is wrong in a line."""
+    """A file does not hold what was written to it. The message is one line that says what is wrong.
+
+    Example:
+        >>> Path("a.pt").write_bytes(b"text") and load(Path("a.pt"))
+        Traceback (most recent call last):
+        ebmlab.files.Damaged: ...
+    """
 
 
 @contextmanager
 def whole(path: Path, sync: bool = False) -> Iterator[Path]:
-    """Yields a temporary path beside `path`, and moves what was written there to `path` if nothing failed.
+    """Yields a temporary path beside `path`; a file written there is renamed to `path`, or deleted if anything fails.
 
     Args:
-        path: the file; folders that lack are made, and removed again if the file is not written.
+        path: the file; missing folders are created, and removed again if the file is not written.
         sync: return only when the file would survive a power failure.
 
     Example:
-        >>> from tempfile import mkdtemp
-        >>> path = Path(mkdtemp(), "a.txt")
+        >>> path = Path("a.txt")
         >>> with whole(path) as temporary:
         ...     temporary.write_text("text") and path.exists()
         False
@@ -54,7 +59,7 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
                 _sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
-        with suppress(OSError):  # somebody else's file is in it by now
+        with suppress(OSError):  # another process may have put a file into the folder meanwhile
             for folder in made:
                 folder.rmdir()
         raise
@@ -63,41 +68,52 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Deletes what processes that were killed in `whole` left in a folder and its subfolders."""
+    """Deletes the temporary files that killed processes left in a folder and its subfolders; `whole` makes them.
+
+    Example:
+        >>> Path(".123.a.txt").touch()
+        >>> remove_temporaries(Path("."))
+        >>> Path(".123.a.txt").exists()
+        False
+    """
     for path in folder.rglob(".*"):
         if _TEMPORARY.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def save(content: Any, path: Path, sync: bool = False) -> None:
-    """Like `torch.save`, but whole or not at all, and with a checksum at the end of the file.
+    """Like `torch.save`, but the file is written completely or not at all, and ends with a checksum.
 
     Raises:
-        OSError: the file cannot be written; one that was there before is still there.
+        OSError: the file cannot be written; an older file of that name is left as it was.
+
+    Example:
+        >>> save({"x": torch.ones(2)}, Path("a.pt"))
+        >>> b"sha256" in Path("a.pt").read_bytes()
+        True
     """
     with whole(path, sync) as temporary, temporary.open("wb") as file:
         hashed: Any = _Hashed(file)
         try:
             torch.save(content, hashed)
-        except RuntimeError as error:  # torch's own, when a write has failed
+        except RuntimeError as error:  # torch raises this in place of the OSError of a failed write
             raise hashed.failure or error from error
         file.write(_SEAL + hashed.digest.hexdigest().encode())
 
 
 def load(path: Path, **options: Any) -> Any:
-    """Like `torch.load` of plain data (`weights_only`), but a file that was damaged is refused.
+    """Like `torch.load` of plain data (`weights_only`), but refuses a damaged file.
 
-    Of files without one, which others wrote, the checksums of the zip archive count, which torch does not look at.
+    A file that `save` did not write has no checksum of ours. The checksums inside the zip archive are compared in its
+    place; torch does not compare them.
 
     Raises:
-        Damaged: the checksum differs, or the file is cut short or none of torch's.
+        Damaged: the checksum differs, or the file is cut short or not one that `torch.save` wrote.
         OSError: the file cannot be read.
 
     Example:
-        >>> from tempfile import mkdtemp
-        >>> path = Path(mkdtemp(), "a.pt")
-        >>> save({"x": torch.ones(2)}, path)
-        >>> load(path)["x"]
+        >>> save({"x": torch.ones(2)}, Path("a.pt"))
+        >>> load(Path("a.pt"))["x"]
         tensor([1., 1.])
     """
     _check(path)
@@ -111,10 +127,15 @@ def load(path: Path, **options: Any) -> Any:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint safely, tensors on the CPU.
+    """Reads a Lightning checkpoint onto the CPU without running any code that is in it.
 
     Raises:
-        UserError: there is no such file, or it is not a checkpoint, or it is damaged.
+        UserError: there is no such file, or it is damaged or not a checkpoint.
+
+    Example:
+        >>> save({"state_dict": {"W": torch.ones(2)}, "epoch": 3}, Path("a.ckpt"))
+        >>> load_checkpoint(Path("a.ckpt"))["epoch"]
+        3
     """
     if not path.is_file():
         raise UserError(f"--ckpt_path {path}: no such file; give a .ckpt file, or `last` for the newest run's")
@@ -131,7 +152,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class _Hashed:
-    """A file that is written through a hash; keeps the `OSError` that torch would hide."""
+    """A file that hashes what is written to it, and keeps the `OSError` that torch would hide."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.digest = hashlib.sha256()
@@ -151,7 +172,7 @@ class _Hashed:
 
 
 def _check(path: Path) -> None:
-    """Raises `Damaged` unless the checksum at the end of a file fits; of a file without, those of the zip archive."""
+    """Raises `Damaged` unless the checksum at the end of a file fits; without one, those of the zip archive count."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END) - _SEAL_SIZE
         file.seek(max(size, 0))
@@ -177,7 +198,7 @@ def _check_zip(path: Path, end: bytes) -> None:
             bad = archive.testzip()
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError) as error:
         raise Damaged(one_line(error)) from error
-    if bad is not None or end[-22:-18] != b"PK\5\6":  # no comment behind the archive's directory
+    if bad is not None or end[-22:-18] != b"PK\5\6":  # the record that ends a zip archive without a comment
         raise Damaged(f"the checksum of {bad} differs" if bad else "its end is not that of a zip archive")
 
 

@@ -1,4 +1,4 @@
-"""Random bits and random choices: where drawing the noise costs as much as the mathematics around it."""
+"""Fast draws of random bits and of categorical variables."""
 
 from __future__ import annotations
 
@@ -6,35 +6,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_LARGE = 2**16
+_LARGE = 2**16  # entries from which numpy's generator is faster, its seeding included
 
 
 def bernoulli(logits: Tensor) -> Tensor:
     """Draws 0/1 floats with P(1) = sigmoid(logits), in the shape and dtype of `logits`.
 
-    All randomness comes from the global torch generator. Large float32 tensors on CPU, where torch draws uniforms one
-    at a time, take 24 random bits an entry from numpy's SFC64, itself seeded by that generator.
+    All randomness comes from the global torch generator. On the CPU, torch draws uniform numbers one at a time. Large
+    float32 tensors therefore take 24 random bits per entry from numpy's SFC64, which that generator seeds.
+
+    Example:
+        >>> bernoulli(torch.tensor([-1000.0, 1000.0]))
+        tensor([0., 1.])
     """
     p = wide(torch.sigmoid(logits))
     if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
         return torch.rand_like(p).lt_(p).to(logits.dtype)
     seed = int(torch.randint(2**62, ()))
     bits = np.random.SFC64(seed).random_raw((p.numel() + 1) // 2).view(np.int32)[: p.numel()]
-    bits &= -256  # the top 24 bits are exact in float32: p = 1 is certain, and so is p = 0
+    bits &= -256  # float32 holds the top 24 bits exactly, so that p = 0 never gives 1 and p = 1 always does
     return torch.from_numpy(bits).view_as(p).float().lt_(p.sub_(0.5).mul_(2.0**32))
 
 
 def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
-    """Draws an index of the last axis with the given (normalised) log-probabilities, int64.
-
-    One uniform number a draw, by inversion of the distribution function.
+    """Draws indices 0 to K - 1, int64, each by inverting the distribution function at one uniform number.
 
     Args:
-        log_probs: `(..., K)`.
-        num_draws: draws with replacement from each law; one, without an axis for it, when None.
+        log_probs: normalised log-probabilities, `(..., K)`.
+        num_draws: number of draws with replacement from each law; None draws one and adds no axis.
 
     Returns:
         `(...)`, or `(..., num_draws)`.
+
+    Example:
+        >>> log_probs = torch.tensor([[0.0, 1.0], [0.5, 0.5]]).log()
+        >>> categorical(log_probs).shape, categorical(log_probs, num_draws=3)[0].tolist()
+        (torch.Size([2]), [1, 1, 1])
     """
     cdf = wide(log_probs).exp().cumsum(-1)
     total = cdf[..., -1:]
@@ -46,5 +53,10 @@ def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """At least float32: of uniform numbers in half precision there are so few that rare events have other odds."""
+    """Widens half precision to float32, as it has too few distinct uniform numbers: rare events get the wrong odds.
+
+    Example:
+        >>> wide(torch.ones(2, dtype=torch.bfloat16)).dtype, wide(torch.ones(2, dtype=torch.float64)).dtype
+        (torch.float32, torch.float64)
+    """
     return x.to(torch.promote_types(x.dtype, torch.float32))

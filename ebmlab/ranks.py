@@ -1,4 +1,4 @@
-"""Which of several processes this is."""
+"""The rank of this process in a distributed run, and its seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import torch
 
 
 def rank_and_world() -> tuple[int, int]:
-    """This process's rank and the number of processes; 0 and 1 outside of distributed runs."""
+    """This process's rank and the number of processes; 0 and 1 outside of distributed runs.
+
+    Example:
+        >>> rank_and_world()
+        (0, 1)
+    """
     distributed: Any = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -17,7 +22,12 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def seed_of_rank(seed: int, rank: int) -> int:
-    """The seed itself on rank 0; on others a hash of both, since seed + 1 may be another run's."""
+    """The seed itself on rank 0, a hash of seed and rank elsewhere; seed + rank may be the seed of another run.
+
+    Example:
+        >>> seed_of_rank(7, rank=0), seed_of_rank(7, rank=1) == seed_of_rank(8, rank=0)
+        (7, False)
+    """
     if rank == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed} {rank}".encode()).digest()[:7])

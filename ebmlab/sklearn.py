@@ -36,25 +36,27 @@ AIS_CHAINS, AIS_TEMPERATURES = 200, 2000
 class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """An energy-based model as a scikit-learn transformer and density, fit by persistent contrastive divergence.
 
-    Real features are standardised before they meet the energy, and what comes back is in the units of X. A binary
-    energy takes features in [0, 1]: those in between are probabilities, from which `fit` draws bits anew in each epoch.
+    Real features are standardised before the energy sees them; densities and samples are in the units of X. A binary
+    energy takes features in [0, 1]. Values between 0 and 1 are probabilities, from which `fit` draws new bits in each
+    epoch.
 
     Args:
         energy: "GRBM" for real features, "RBM" for binary ones, or an `Energy` whose size is that of the data; `fit`
             trains a copy of it.
-        num_hidden: hidden units, where `energy` is a name.
-        sampler: moves the chains of training and of `sample`, and, where it is exact, anneals for log Z; block Gibbs
-            when None, which needs hidden units.
-        num_steps: of the chains, in each training step.
-        learning_rate: of Adam at first; it falls to 0 along a cosine.
-        batch_size: rows of a training step, and its number of chains.
+        num_hidden: number of hidden units; used only if `energy` is a name.
+        sampler: moves the chains of training, of `sample` and of AIS for log Z, which needs an exact sampler; None is
+            block Gibbs, which needs hidden units.
+        num_steps: sampler steps in each training step.
+        learning_rate: Adam's initial learning rate; it falls to 0 along a cosine.
+        batch_size: rows in a training step, and number of chains.
         num_epochs: passes through the data.
-        accelerator: where to train, as Lightning names it; everything else happens on the CPU.
+        accelerator: where to train, as Lightning names it; all else runs on the CPU.
         random_state: None, a seed or a `RandomState`.
 
     Attributes:
         energy_: the fitted energy, float64, of standardised features.
-        mean_, scale_: what features were standardised by, `(n_features_in_,)`; 0 and 1 for a binary energy.
+        mean_, scale_: mean and scale by which features are standardised, `(n_features_in_,)`; 0 and 1 for a binary
+            energy.
 
     Example:
         >>> X = np.random.default_rng(0).normal(size=(100, 3))
@@ -93,7 +95,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Probabilities p(h_j = 1 | x) of the hidden units, `(n, num_hidden)`: the features."""
+        """Features of rows X: the probabilities p(h_j = 1 | x) of the hidden units, `(n, num_hidden)`."""
         rows, x = self._states(X)
         if not isinstance(self.energy_, Bipartite):
             raise UserError(f"EBM: {type(self.energy_).__name__} has no hidden units to transform into: take an RBM")
@@ -104,7 +106,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def score_samples(self, X: ArrayLike) -> NDArray[Any]:
         """Log-likelihoods log p(x), `(n,)`: densities in the units of X, or probabilities of bits.
 
-        The first call finds log Z: exactly with up to 16 hidden units, else by AIS (`log_z_`, `log_z_error_`).
+        The first call computes log Z, exactly with up to 16 hidden units, else by AIS (`log_z_`, `log_z_error_`).
         """
         _, x = self._states(X)
         if isinstance(self.energy_.domain, Binary) and not ((x == 0) | (x == 1)).all():
@@ -137,7 +139,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     @property
     def log_z_error_(self) -> float:
-        """Standard error of `log_z_`; 0 where it was summed."""
+        """Standard error of `log_z_`; 0 if it was summed exactly."""
         return self._log_z()[1]
 
     @property
@@ -219,7 +221,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
 @contextmanager
 def _seeded(random_state: int | np.random.RandomState | None) -> Iterator[None]:
-    """Draws from a generator of its own, and leaves torch's global one where it was."""
+    """Seeds torch's global generator inside the block, and restores its state afterwards."""
     with torch.random.fork_rng():
         torch.manual_seed(int(check_random_state(random_state).randint(2**31 - 1)))
         yield
@@ -227,7 +229,7 @@ def _seeded(random_state: int | np.random.RandomState | None) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps Lightning's messages about devices and data loaders to itself."""
+    """Silences Lightning's messages about devices and data loaders."""
     log = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Tables of features and targets, between those who read them and those who fit them."""
+"""Tables of features and targets: what posteriors are built from and files are read into."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rows:
-    """A table in memory; a `TabularSource`.
+    """A table in memory. It is a `TabularSource` itself.
 
     Attributes:
         train_x: features, `(N, F)`.
         train_y: targets between 0 and 1, `(N,)`.
-        test_x: features to test on, `(M, F)`, if there are any.
-        test_y: their targets, `(M,)`.
+        test_x: features of the test rows, `(M, F)`, if there are any.
+        test_y: targets of the test rows, `(M,)`.
 
     Example:
-        >>> import torch
         >>> Rows(torch.rand(5, 3), torch.rand(5)).load().train_x.shape
         torch.Size([5, 3])
     """
@@ -35,6 +34,15 @@ class Rows:
 
 
 class TabularSource(Protocol):
-    """Reads a table."""
+    """Anything that can read a table.
+
+    Example:
+        >>> class Noise:
+        ...     def load(self) -> Rows:
+        ...         return Rows(torch.rand(5, 3), torch.rand(5))
+        >>> source: TabularSource = Noise()
+        >>> source.load().train_y.shape
+        torch.Size([5])
+    """
 
     def load(self) -> Rows: ...
