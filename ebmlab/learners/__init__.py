@@ -1,5 +1,6 @@
 """How an energy is fit to data."""
 
+from ebmlab import samplers
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.estimators import EnergyDiscrepancy, Estimator, Exact, GradientGuided, UniformSubset
 from ebmlab.learners.learner import Learner
@@ -7,6 +8,9 @@ from ebmlab.learners.persistent_acs import PersistentACS
 from ebmlab.learners.ratio_matching import RatioMatching
 from ebmlab.learners.replay_buffer import ReplayBuffer
 from ebmlab.samplers.starts import FromData, FromMode, FromNoise, FromPoint, Start
+
+# Configs and checkpoints that were written while PersistentACS was a sampler like others name it there.
+vars(samplers)["PersistentACS"] = PersistentACS
 
 __all__ = [
     "ContrastiveDivergence",

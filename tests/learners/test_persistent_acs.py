@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_finite import DOMAINS, KINDS, Target, bias
+from jsonargparse import ArgumentParser
 
 from callbacks import DataMean, RunState
 from datamodules import Digits
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
-from ebmlab.samplers import DMALA, DULA
+from ebmlab.samplers import DMALA, DULA, Sampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -107,3 +109,18 @@ def test_a_resumed_run_goes_on_with_the_step_sizes_found(tmp_path: Path) -> None
 def test_settings_that_cannot_work_are_refused(settings: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         PersistentACS(**settings)
+
+
+def test_what_was_written_while_it_lay_among_the_samplers_still_loads() -> None:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--sampler", type=Sampler)
+    old = {"class_path": "ebmlab.samplers.PersistentACS", "init_args": {"cycle_length": 7}}
+    sampler = parser.instantiate(parser.parse_object({"sampler": old})).sampler
+    assert type(sampler) is PersistentACS and sampler.cycle_length == 7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outside_of_training_it_is_an_exact_sampler(kind: str) -> None:
+    sampler, target = PersistentACS(alpha_min=0.8), Target(DOMAINS["binary"], kind)
+    assert bias(sampler, target) < 1e-10
+    assert bias(sampler, target) == bias(DMALA(0.8), target)

@@ -100,6 +100,30 @@ def test_cost_of_a_step(name: str, domain: str, monkeypatch: pytest.MonkeyPatch)
         assert calls == [8] * (case.gradients or 0) and info.evaluations == case.gradients
 
 
+@pytest.mark.parametrize(("name", "domain"), PAIRS)
+def test_what_a_state_keeps_is_what_would_be_made_anew(name: str, domain: str) -> None:
+    """After a few steps, of which some were rejected: the kept proposal and E belong to x, or are not kept."""
+    space, target = DOMAINS[domain], Target(DOMAINS[domain], "cubic")
+    sampler = CASES[name].make(space)
+    if not isinstance(sampler, MetropolisSampler):
+        return
+    torch.manual_seed(0)
+    state = sampler.init(target, space.random(40).double())
+    before = state.x
+    for _ in range(5):
+        before = state.x
+        state, _ = sampler.step(target, state)
+    moved = (state.x != before).flatten(1).any(1)
+    assert 0 < moved.sum() < 40 and state.step == 5
+    torch.testing.assert_close(state.energy, target(state.x))
+    assert (state.proposal is not None) == sampler.steady
+    if state.proposal is not None:
+        kept, anew = vars(state.proposal), vars(sampler.proposal(target, state))
+        assert kept.keys() == anew.keys() and any(isinstance(value, Tensor) for value in kept.values())
+        for key, value in kept.items():
+            torch.testing.assert_close(value, anew[key]) if isinstance(value, Tensor) else None
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "domain"), PAIRS)
 def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dtype) -> None:
