@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentError
 from pathlib import Path
 
 from ebmlab.energies import Energy
@@ -16,7 +17,7 @@ def trained_energy(checkpoint: str) -> Energy:
         checkpoint: a .ckpt file that `python -m ebmlab fit` wrote.
 
     Raises:
-        UserError: there is no such file, or it does not hold a learner.
+        UserError: there is no such file, or it does not hold a learner that can be rebuilt.
     """
     from ebmlab.learners import Learner  # loads Lightning, which no other part of a study needs
 
@@ -31,7 +32,10 @@ def trained_energy(checkpoint: str) -> Energy:
     load_checkpoint(path)
     try:
         learner = Learner.load_from_checkpoint(path, map_location="cpu", weights_only=True)
-    except (TypeError, KeyError, RuntimeError) as error:
-        raise UserError(f"{path} cannot be rebuilt as a learner ({str(error).splitlines()[0][:120]})") from error
+    except (ArgumentError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise UserError(
+            f"{path} cannot be rebuilt as a learner ({reason}): give a checkpoint that `python -m ebmlab fit` wrote"
+        ) from error
     energy: Energy = learner.energy.eval()
     return energy.requires_grad_(False)
