@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 import os
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import pytorch_lightning as pl
-from jsonargparse import Namespace
+from jsonargparse import ActionConfigFile, Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.rank_zero import _get_rank
-from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback, instantiate_class
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
 from ebmlab.app.config_errors import one_line
+from ebmlab.app.config_files import ConfigFile, inline
+from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.listing import list_components
 from ebmlab.app.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
+from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
+from ebmlab.app.named_callbacks import take_flags
 from ebmlab.app.prediction import save_samples
 from ebmlab.app.run_folder import CONFIG, claim, config_name, contents, in_a_run, new_run, release, run_of
 from ebmlab.app.sample_command import sample
@@ -48,7 +51,19 @@ Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_e
 
 
 class Parser(LightningArgumentParser):
-    """Says what is wrong in one line."""
+    """Reads configs with bases, callbacks by name and settings by their full names; says what is wrong in one line."""
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> Any:
+        """As its base, with configs that have bases."""
+        if kwargs.get("action") is ActionConfigFile:
+            kwargs["action"] = ConfigFile
+        return super().add_argument(*args, **kwargs)
+
+    def parse_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Namespace:
+        """As its base; what flags say about callbacks by name is a config of its own, after all others."""
+        others, changes = take_flags([absolute_names(a) for a in (sys.argv[1:] if args is None else args)])
+        others += ["--config", inline({"callbacks": changes})] if changes else []
+        return super().parse_args(others, *rest, **kwargs)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if re.search(r"required: \S*(data|model)\b", message):
@@ -95,6 +110,7 @@ class CLI(LightningCLI):
         parser.add_argument("--name", type=str | None, help="Name of the run's folder. Default: the time.")
         parser.add_argument("--wandb", type=WandbMode, default="offline", help="Weights & Biases mode.")
         parser.add_argument("--wandb_project", type=str, default="ebmlab", help="W&B project.")
+        parser.add_argument_group("callbacks by name", CALLBACKS_HELP)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
@@ -107,6 +123,8 @@ class CLI(LightningCLI):
     def _parse_ckpt_path(self) -> None:
         """Finds and reads the checkpoint, and chooses the run folder."""
         config = self.config[self.config.subcommand]
+        if not config.trainer.callbacks:
+            raise UserError("trainer.callbacks is empty: nothing would be saved or guarded; drop one: --callbacks.NAME false")
         self.experiment = config_name(sys.argv[1:])
         ckpt_path = config.get("ckpt_path")
         if again := config.get("resume") == "auto":
@@ -248,21 +266,6 @@ def _with_run_config(args: list[str]) -> list[str]:
             f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
         )
     return [args[0], "--config", str(config), *args[1:]]
-
-
-def _event_size(*, _parent_: Any) -> int:
-    """`${event_size:}` in a config: how many numbers an event of the config's data set has."""
-    node = _parent_
-    while node is not None and "data" not in node:
-        node = node._get_parent()
-    if node is None or node.data is None:
-        raise UserError("${event_size:} needs a `data:` section")
-    data: Any = OmegaConf.to_container(node.data, resolve=True)
-    datamodule = instantiate_class((), data)
-    return math.prod(datamodule.event_shape)
-
-
-OmegaConf.register_resolver("event_size", _event_size, replace=True)
 
 
 def _user_error(error: BaseException) -> UserError:

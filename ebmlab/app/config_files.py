@@ -1,0 +1,164 @@
+"""Reads configs: a file states its difference from its `base`, and callbacks go by their names."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import math
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ActionConfigFile, Namespace, get_loader
+from pytorch_lightning.cli import LightningArgumentParser
+
+from ebmlab.app.interpolation import absolute_names
+from ebmlab.app.merging import merge
+from ebmlab.app.named_callbacks import change_callbacks
+from ebmlab.errors import UserError
+
+BASE = "base"
+CALLBACKS = "callbacks"
+NAMED = ("targets", "samplers", "measures")  # of a study: null leaves an entry of the base out
+
+
+class ConfigFile(ActionConfigFile):
+    """The option `--config`: a file with its bases, or a config written out in place of a file's name."""
+
+    @staticmethod
+    def apply_config(parser: LightningArgumentParser, cfg: Namespace, dest: str, value: str) -> None:
+        """Puts the config's settings over those that `cfg` has so far.
+
+        Raises:
+            UserError: the file, one of its bases, or the name of a callback is not there, or not as it must be.
+        """
+        path, config = _file_or_text(value)
+        changes = config.pop(CALLBACKS, None) if "trainer" in cfg else None
+        if isinstance(config.get("trainer"), dict) and CALLBACKS in config["trainer"]:
+            cfg["trainer.callbacks"] = None  # jsonargparse would merge two lists of one length entry by entry
+        with contextlib.chdir(path.parent if path else "."):  # files that the config names lie beside it
+            _apply(parser, cfg, dest, config)
+            if changes is not None:
+                entries = [entry.as_dict() for entry in cfg["trainer.callbacks"] or []]
+                cfg["trainer.callbacks"] = None
+                _apply(parser, cfg, dest, {"trainer": {CALLBACKS: change_callbacks(entries, changes)}})
+
+
+def inline(config: dict[str, Any]) -> str:
+    """A config as an argument in place of a file's name.
+
+    Example:
+        >>> inline({"trainer": {"max_epochs": 3}})
+        '{trainer: {max_epochs: 3}}'
+    """
+    text = yaml.safe_dump(config, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
+    return text.strip()
+
+
+def _apply(parser: LightningArgumentParser, cfg: Namespace, dest: str, config: dict[str, Any]) -> None:
+    ActionConfigFile.apply_config(parser, cfg, dest, inline(config))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings of a config file over those of its base, and so on down.
+
+    Args:
+        path: a YAML file. `base: FILE`, relative to it, names the config whose settings it changes.
+
+    Raises:
+        UserError: a file is missing or not a config, or the bases go round in a circle.
+
+    Example:
+        >>> folder = getfixture("tmp_path")
+        >>> _ = (folder / "a.yaml").write_text("data: {size: 8, seed: 1}")
+        >>> _ = (folder / "b.yaml").write_text("base: a.yaml\\ndata: {size: 9}")
+        >>> read_config(folder / "b.yaml")
+        {'data': {'size': 9, 'seed': 1}}
+    """
+    return _on_its_bases(load_config(_read(path, "--config"), str(path)), path)
+
+
+def load_config(text: str, source: str) -> dict[str, Any]:
+    """The mapping that a config's text holds, its base not yet read.
+
+    Args:
+        text: YAML.
+        source: what error messages call it.
+
+    Raises:
+        UserError: it is not YAML, not a mapping, or has a key twice.
+
+    Example:
+        >>> load_config("trainer: {max_epochs: 3}", "example")
+        {'trainer': {'max_epochs': 3}}
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        _check_keys(root, source)
+        config = get_loader("yaml")(absolute_names(text))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise UserError(f"{source}{where} is not valid YAML: {getattr(error, 'problem', None) or error}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{source} is not a config: a config has settings such as `trainer: {{max_epochs: 3}}`")
+    if isinstance(changes := config.get(CALLBACKS), dict):
+        config[CALLBACKS] = {name: _meant(change) for name, change in changes.items()}
+    return config
+
+
+def _meant(change: Any) -> Any:
+    """Options of a callback for true, none for false."""
+    return {} if change is True else None if change is False else change
+
+
+def _file_or_text(value: str) -> tuple[Path | None, dict[str, Any]]:
+    if value.lstrip().startswith("{") or "\n" in value:
+        return None, _on_its_bases(load_config(value, "--config"), None)
+    return Path(value), read_config(Path(value))
+
+
+def _on_its_bases(config: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    seen = [path.resolve()] if path else []
+    layers = [config]
+    while BASE in layers[0]:
+        base, source = layers[0].pop(BASE), path or "--config"
+        if not isinstance(base, str):
+            raise UserError(f"{source}: base is {base!r}, but must be the name of a config file")
+        path = (path.parent if path else Path()) / base
+        if path.resolve() in seen:
+            raise UserError(f"{source}: base {base} leads back to {path}: a config cannot be its own base")
+        seen.append(path.resolve())
+        layers.insert(0, load_config(_read(path, f"{source}: base"), str(path)))
+    config = reduce(merge, layers)
+    for section in NAMED:
+        if isinstance(entries := config.get(section), dict):
+            config[section] = {name: entry for name, entry in entries.items() if entry is not None}
+    return config
+
+
+def _read(path: Path, asker: str) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError as error:
+        close = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.yaml")], 1, 0.75)
+        hint = f"; did you mean {path.parent / close[0]}?" if close else " (`python -m ebmlab list` shows the configs)"
+        raise UserError(f"{asker} {path}: no such file{hint}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{asker} {path} cannot be read as a config: {error}") from error
+
+
+def _check_keys(node: yaml.Node | None, source: str) -> None:
+    """Raises `UserError` where a mapping has one key twice: YAML would take the last one silently."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(item, source)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                raise UserError(f"{source}, line {key.start_mark.line + 1}: {key.value} is there twice; keep one of them")
+            if isinstance(key.value, str):
+                seen.add(key.value)
+            _check_keys(value, source)

@@ -1,0 +1,58 @@
+"""What `${...}` means in a config: another of its settings by its full name, or the size of the data."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from typing import Any
+
+from omegaconf import OmegaConf
+from pytorch_lightning.cli import instantiate_class
+
+from ebmlab.errors import UserError
+
+_ABSENT = object()
+
+
+def absolute_names(text: str) -> str:
+    """Makes `${trainer.max_epochs}` mean the config's own `trainer.max_epochs`, whatever command the config is for.
+
+    Under a subcommand OmegaConf would look beside the subcommand's name; the resolver `setting` looks in the config.
+
+    Example:
+        >>> absolute_names("T_max: ${trainer.max_epochs}")
+        'T_max: ${setting:trainer.max_epochs}'
+    """
+    return re.sub(r"\$\{([A-Za-z_][\w.]*)\}", r"${setting:\1}", text)
+
+
+def _setting(name: str, *, _root_: Any) -> Any:
+    config = _root_ if name.partition(".")[0] in _root_ else next(iter(_root_.values()))  # under the command's name
+    value = OmegaConf.select(config, name, default=_ABSENT)
+    if value is _ABSENT:
+        known = _names(OmegaConf.to_container(config, resolve=False))
+        close = difflib.get_close_matches(name, known, n=1)
+        raise UserError(f"${{{name}}}: the config has no {name}" + (f"; did you mean {close[0]}?" if close else ""))
+    return value
+
+
+def _names(node: Any, prefix: str = "") -> list[str]:
+    items = node.items() if isinstance(node, dict) else ()
+    return [name for key, value in items for name in (f"{prefix}{key}", *_names(value, f"{prefix}{key}."))]
+
+
+def _event_size(*, _parent_: Any) -> int:
+    """`${event_size:}`: how many numbers an event of the config's data set has."""
+    node = _parent_
+    while node is not None and "data" not in node:
+        node = node._get_parent()
+    if node is None or node.data is None:
+        raise UserError("${event_size:} needs a `data:` section")
+    data: Any = OmegaConf.to_container(node.data, resolve=True)
+    datamodule = instantiate_class((), data)
+    return math.prod(datamodule.event_shape)
+
+
+OmegaConf.register_resolver("setting", _setting, replace=True)
+OmegaConf.register_resolver("event_size", _event_size, replace=True)

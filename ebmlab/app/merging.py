@@ -1,0 +1,54 @@
+"""What a setting over another gives: the one rule for a config over its base, and for options of a callback."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import pkgutil
+from typing import Any
+
+
+SPEC = {"class_path", "init_args", "dict_kwargs"}
+
+
+def merge(base: Any, change: Any) -> Any:
+    """The settings of `base` with those of `change` over them.
+
+    Mappings merge key by key, and anything else replaces what was there; a list under a key that ends in `+` goes on
+    from the base's. Where `base` has a `class_path`, `change` may give options alone, or another class: then the
+    options that the new class does not take are dropped.
+
+    Example:
+        >>> dmala = {"class_path": "ebmlab.samplers.DMALA", "init_args": {"step_size": 0.1}}
+        >>> merge(dmala, {"step_size": 0.2})
+        {'class_path': 'ebmlab.samplers.DMALA', 'init_args': {'step_size': 0.2}}
+        >>> merge(dmala, "ebmlab.samplers.GWG")
+        {'class_path': 'ebmlab.samplers.GWG'}
+    """
+    if isinstance(base, str) and isinstance(change, dict):
+        base = {"class_path": base}
+    if isinstance(base, dict) and "class_path" in base and isinstance(change, str):
+        change = {"class_path": change}
+    if not isinstance(base, dict) or not isinstance(change, dict):
+        return change
+    if "class_path" in base:
+        change = {"init_args": change} if change and not change.keys() & SPEC else change
+        base = _fitting(base, change.get("class_path", base["class_path"]))
+    merged = dict(base)
+    for key, value in change.items():
+        if isinstance(value, list):
+            merged.pop(f"{key}+", None)
+        goes_on = key.endswith("+") and isinstance(base.get(key), list) and isinstance(value, list)
+        merged[key] = [*base[key], *value] if goes_on else merge(base.get(key), value)
+    return merged
+
+
+def _fitting(base: dict[str, Any], class_path: str) -> dict[str, Any]:
+    """A class with its options, without those that the class called `class_path` does not take."""
+    if class_path == base["class_path"]:
+        return base
+    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # the parser says it better
+        taken = inspect.signature(pkgutil.resolve_name(class_path)).parameters
+        options = {key: value for key, value in (base.get("init_args") or {}).items() if key in taken}
+        return {"class_path": class_path} | ({"init_args": options} if options else {})
+    return {"class_path": class_path}

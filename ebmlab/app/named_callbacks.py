@@ -1,0 +1,148 @@
+"""Callbacks by name: changed, added or dropped, in a config and by flags, wherever in the list they stand."""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytorch_lightning.callbacks
+import yaml
+from jsonargparse import get_loader
+
+import callbacks
+from ebmlab.app.merging import merge
+from ebmlab.errors import UserError
+
+FLAG = "--callbacks"
+HELP = """One flag for each option, by the callback's class: --callbacks.SampleGrid.every_n_epochs 5 changes an option
+(and adds the callback if the config has none), --callbacks.FID false drops one, --callbacks.Acceleration true adds
+one, --callbacks.my_module.MyCallback true one of yours. The second of a class is called NAME_2. What there is:
+`python -m ebmlab list`; the options of one: --trainer.callbacks.help=callbacks.SampleGrid."""
+
+
+def take_flags(args: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Separates the flags that name a callback from the other arguments.
+
+    Returns:
+        The other arguments, and what the flags say, as a config's `callbacks:` would.
+
+    Raises:
+        UserError: a flag has no value, or does not name a class.
+
+    Example:
+        >>> take_flags(["fit", "--callbacks.FID", "false", "--callbacks.SampleGrid.every_n_epochs=5"])
+        (['fit'], {'FID': False, 'SampleGrid': {'every_n_epochs': 5}})
+    """
+    rest: list[str] = []
+    changes: dict[str, Any] = {}
+    waiting = iter(args)
+    for argument in waiting:
+        if not argument.startswith(FLAG):
+            rest.append(argument)
+            continue
+        flag, equals, value = argument.partition("=")
+        name, options = _split(flag.removeprefix(FLAG).removeprefix("."))
+        value = value if equals else next(waiting, "--")
+        if value.startswith("--"):
+            raise UserError(f"{flag} needs a value: an option's, or true to add the callback, or false to drop it")
+        change = _value(value)
+        for option in reversed(options):
+            change = {option: change}
+        known = changes.get(name)
+        if not (isinstance(known, dict) and change is True):
+            changes[name] = merge(known, change)
+    return rest, changes
+
+
+def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """The callbacks of a config after changes by name.
+
+    Args:
+        entries: the callbacks, each a `class_path` with its `init_args`.
+        changes: by name: options to change, `{}` to add the callback where there is none, None to drop it. A name is a
+            class, `NAME_2` the second of a class, or a class path.
+
+    Raises:
+        UserError: there is no such callback.
+
+    Example:
+        >>> grid = {"class_path": "callbacks.SampleGrid", "init_args": {"every_n_epochs": 5}}
+        >>> change_callbacks([grid], {"SampleGrid": None, "FID": {"num_samples": 100}})
+        [{'class_path': 'callbacks.FID', 'init_args': {'num_samples': 100}}]
+    """
+    if not isinstance(changes, dict):
+        raise UserError("callbacks: must be names with options, such as `FID: {num_samples: 1000}` or `FID: false`")
+    named: dict[str, dict[str, Any] | None] = {}
+    for entry in entries:
+        named[_next_name(entry["class_path"].rpartition(".")[2], named)] = entry
+    for name, change in changes.items():
+        if not isinstance(change, dict | None):
+            raise UserError(f"callbacks.{name} is {change!r}, but must be true, false or options by name")
+        short = name.rpartition(".")[2]
+        if named.get(short) is not None and short == name or _same_class(named.get(short), name):
+            named[short] = None if change is None else merge(named[short], change)
+            continue
+        class_path = _class_path(name, named)
+        if change is not None:
+            kind = class_path.rpartition(".")[2]
+            new = _next_name(kind, named)
+            if short not in (kind, new):
+                raise UserError(f"callbacks.{name}: the next {kind} of this config would be called {new}")
+            named[new] = merge({"class_path": class_path}, change)
+    return [entry for entry in named.values() if entry is not None]
+
+
+def _split(flag: str) -> tuple[str, list[str]]:
+    """The name of the callback, which ends with the first capitalised word, and of its option."""
+    if not flag:
+        raise UserError(f"{FLAG}: name one, such as {FLAG}.SampleGrid.every_n_epochs 5 or {FLAG}.FID false")
+    found = re.fullmatch(r"((?:[a-z_]\w*\.)*[A-Z]\w*)(?:\.(.+))?", flag)
+    if not found:
+        raise UserError(f"{FLAG}.{flag}: {_unknown(flag.partition('.')[0], {})}")
+    return found[1], found[2].split(".") if found[2] else []
+
+
+def _value(text: str) -> Any:
+    try:
+        return get_loader("yaml")(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _next_name(kind: str, named: dict[str, Any]) -> str:
+    taken = sum(re.fullmatch(rf"{kind}(_\d+)?", name) is not None for name in named)
+    return f"{kind}_{taken + 1}" if taken else kind
+
+
+def _same_class(entry: dict[str, Any] | None, name: str) -> bool:
+    return entry is not None and pkgutil.resolve_name(entry["class_path"]) is _found(name)
+
+
+def _class_path(name: str, named: dict[str, Any]) -> str:
+    """Where the class of a new callback is: the user's own path, in callbacks, or in Lightning."""
+    for candidate in (name, re.sub(r"_\d+$", "", name)):
+        for path in (candidate,) if "." in candidate else (f"callbacks.{candidate}", f"{_LIGHTNING}.{candidate}"):
+            if isinstance(_found(path), type):
+                return path
+    raise UserError(f"callbacks.{name}: {_unknown(name, named)}")
+
+
+_LIGHTNING = pytorch_lightning.callbacks.__name__
+
+
+def _found(path: str) -> Any:
+    try:
+        return pkgutil.resolve_name(path)
+    except (ImportError, AttributeError, ValueError):
+        return None
+
+
+def _unknown(name: str, named: dict[str, Any]) -> str:
+    known = [*named, *callbacks.__all__, *pytorch_lightning.callbacks.__all__]
+    by_lower = {k.lower(): k for k in known if k[0].isupper()}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    hint = f"did you mean {by_lower[close[0]]}?" if close else "`python -m ebmlab list` shows them"
+    return f"there is no callback {name}; {hint}"
