@@ -34,6 +34,7 @@ from torch import Tensor
 
 from datamodules.roots import data_root
 from ebmlab import samplers as s
+from ebmlab.app.config_files import read_config
 from ebmlab.domains import Real
 from ebmlab.energies import (
     GRBM,
@@ -290,7 +291,7 @@ def check_training(device: torch.device, minutes: float, folder: Path) -> bool:
     environment = {**os.environ, "EBMLAB_DATA": str(data_root(None).absolute())}
     for name, (stem, callbacks) in TRAININGS.items():
         path = ROOT / "configs" / f"{stem}.yaml"
-        config = yaml.safe_load(path.read_text())
+        config = read_config(path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "meter.py").write_text(METER.replace("WHOLE", str(config["trainer"]["max_epochs"])))
         listed = [{"class_path": callback} for callback in ("meter.Meter", *callbacks)]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-import re
 import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import pytorch_lightning as pl
-from jsonargparse import ActionConfigFile, Namespace
+from jsonargparse import Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.rank_zero import _get_rank
@@ -23,12 +21,10 @@ from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
 from ebmlab.app.config_errors import one_line
-from ebmlab.app.config_files import ConfigFile, inline
-from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.listing import list_components
 from ebmlab.app.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
-from ebmlab.app.named_callbacks import take_flags
+from ebmlab.app.parser import Parser
 from ebmlab.app.prediction import save_samples
 from ebmlab.app.run_folder import CONFIG, claim, config_name, contents, in_a_run, new_run, release, run_of
 from ebmlab.app.sample_command import sample
@@ -48,29 +44,6 @@ commands:
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
 `python -m ebmlab <command> --help` lists all options."""
-
-
-class Parser(LightningArgumentParser):
-    """Reads configs with bases, callbacks by name and settings by their full names; says what is wrong in one line."""
-
-    def add_argument(self, *args: Any, **kwargs: Any) -> Any:
-        """As its base, with configs that have bases."""
-        if kwargs.get("action") is ActionConfigFile:
-            kwargs["action"] = ConfigFile
-        return super().add_argument(*args, **kwargs)
-
-    def parse_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Namespace:
-        """As its base; what flags say about callbacks by name is a config of its own, after all others."""
-        others, changes = take_flags([absolute_names(a) for a in (sys.argv[1:] if args is None else args)])
-        others += ["--config", inline({"callbacks": changes})] if changes else []
-        return super().parse_args(others, *rest, **kwargs)
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        if re.search(r"required: \S*(data|model)\b", message):
-            message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
-        if not self.exit_on_error:  # one of the parser's own trials
-            super().error(message, ex)
-        raise UserError(one_line(message)) from ex
 
 
 class SaveConfig(SaveConfigCallback):
@@ -124,7 +97,9 @@ class CLI(LightningCLI):
         """Finds and reads the checkpoint, and chooses the run folder."""
         config = self.config[self.config.subcommand]
         if not config.trainer.callbacks:
-            raise UserError("trainer.callbacks is empty: nothing would be saved or guarded; drop one: --callbacks.NAME false")
+            raise UserError(
+                "trainer.callbacks is empty: nothing would be saved; drop single ones by --callbacks.NAME false"
+            )
         self.experiment = config_name(sys.argv[1:])
         ckpt_path = config.get("ckpt_path")
         if again := config.get("resume") == "auto":
@@ -174,8 +149,11 @@ class CLI(LightningCLI):
         saves = self.subcommand == "fit" and not trainer.fast_dev_run
         idle: list[type] = [] if saves else [pl.callbacks.Checkpoint]
         idle += [pl.callbacks.ProgressBar] if trainer.enable_progress_bar is False else []
-        kwargs["enable_checkpointing"] = saves and trainer.enable_checkpointing
-        kwargs["callbacks"] = [c for c in trainer.callbacks or [] if not isinstance(c, tuple(idle))]
+        kwargs["callbacks"] = [c for c in trainer.callbacks if not isinstance(c, tuple(idle))]
+        wanted = trainer.enable_checkpointing
+        if wanted is None:  # no ModelCheckpoint: nothing is saved; Lightning would add one of its own
+            wanted = any(isinstance(c, pl.callbacks.Checkpoint) for c in kwargs["callbacks"])
+        kwargs["enable_checkpointing"] = saves and wanted
         made = super().instantiate_trainer(**kwargs)
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()

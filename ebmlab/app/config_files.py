@@ -52,7 +52,7 @@ def inline(config: dict[str, Any]) -> str:
         >>> inline({"trainer": {"max_epochs": 3}})
         '{trainer: {max_epochs: 3}}'
     """
-    text = yaml.safe_dump(config, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
+    text: str = yaml.safe_dump(config, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
     return text.strip()
 
 
@@ -61,7 +61,7 @@ def _apply(parser: LightningArgumentParser, cfg: Namespace, dest: str, config: d
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The settings of a config file over those of its base, and so on down.
+    r"""The settings of a config file over those of its base, and so on down.
 
     Args:
         path: a YAML file. `base: FILE`, relative to it, names the config whose settings it changes.
@@ -72,7 +72,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Example:
         >>> folder = getfixture("tmp_path")
         >>> _ = (folder / "a.yaml").write_text("data: {size: 8, seed: 1}")
-        >>> _ = (folder / "b.yaml").write_text("base: a.yaml\\ndata: {size: 9}")
+        >>> _ = (folder / "b.yaml").write_text("base: a.yaml\ndata: {size: 9}")
         >>> read_config(folder / "b.yaml")
         {'data': {'size': 9, 'seed': 1}}
     """
@@ -158,7 +158,7 @@ def _check_keys(node: yaml.Node | None, source: str) -> None:
         seen: set[str] = set()
         for key, value in node.value:
             if key.value in seen:
-                raise UserError(f"{source}, line {key.start_mark.line + 1}: {key.value} is there twice; keep one of them")
+                raise UserError(f"{source}, line {key.start_mark.line + 1}: {key.value} is there twice: keep one")
             if isinstance(key.value, str):
                 seen.add(key.value)
             _check_keys(value, source)

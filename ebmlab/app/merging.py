@@ -7,7 +7,6 @@ import inspect
 import pkgutil
 from typing import Any
 
-
 SPEC = {"class_path", "init_args", "dict_kwargs"}
 
 

@@ -82,8 +82,9 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
         if not isinstance(change, dict | None):
             raise UserError(f"callbacks.{name} is {change!r}, but must be true, false or options by name")
         short = name.rpartition(".")[2]
-        if named.get(short) is not None and short == name or _same_class(named.get(short), name):
-            named[short] = None if change is None else merge(named[short], change)
+        known = named.get(short)
+        if known is not None and (short == name or pkgutil.resolve_name(known["class_path"]) is _found(name)):
+            named[short] = None if change is None else merge(known, change)
             continue
         class_path = _class_path(name, named)
         if change is not None:
@@ -115,10 +116,6 @@ def _value(text: str) -> Any:
 def _next_name(kind: str, named: dict[str, Any]) -> str:
     taken = sum(re.fullmatch(rf"{kind}(_\d+)?", name) is not None for name in named)
     return f"{kind}_{taken + 1}" if taken else kind
-
-
-def _same_class(entry: dict[str, Any] | None, name: str) -> bool:
-    return entry is not None and pkgutil.resolve_name(entry["class_path"]) is _found(name)
 
 
 def _class_path(name: str, named: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from helpers_grbm import PASS
 from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.cli import main
+from ebmlab.app.config_files import read_config
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -62,7 +63,7 @@ def tiny(tmp_path: Path, samplers: str, extra: str = "") -> Path:
 
 def short_tuning(config: str, tmp_path: Path) -> Path:
     """A copy of the config with two of its targets at most, little tuning and small lattices."""
-    study = yaml.safe_load((CONFIGS / "sampling" / f"{config}.yaml").read_text())
+    study = read_config(CONFIGS / "sampling" / f"{config}.yaml")
     study["targets"] = dict(list(study["targets"].items())[:2])
     text = yaml.safe_dump(study, sort_keys=False, width=math.inf)
     for key, value in (("tune_steps", 90), ("side", 4), ("num_nodes", 30)):

@@ -1,0 +1,40 @@
+"""The parser of every command."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from jsonargparse import ActionConfigFile, Namespace
+from pytorch_lightning.cli import LightningArgumentParser
+
+from ebmlab.app.config_errors import one_line
+from ebmlab.app.config_files import ConfigFile, inline
+from ebmlab.app.interpolation import absolute_names
+from ebmlab.app.named_callbacks import take_flags
+from ebmlab.errors import UserError
+
+
+class Parser(LightningArgumentParser):
+    """Reads configs with bases, callbacks by name and settings by their full names; says what is wrong in one line."""
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> Any:
+        """As its base, with configs that have bases."""
+        if kwargs.get("action") is ActionConfigFile:
+            kwargs["action"] = ConfigFile
+        return super().add_argument(*args, **kwargs)
+
+    def parse_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
+        """As its base; what flags say about callbacks by name is a config of its own, after all others."""
+        others, changes = take_flags([absolute_names(a) for a in (sys.argv[1:] if args is None else args)])
+        others += ["--config", inline({"callbacks": changes})] if changes else []
+        return super().parse_args(others, *rest, **kwargs)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        if re.search(r"required: \S*(data|model)\b", message):
+            message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
+        if not self.exit_on_error:  # one of the parser's own trials
+            super().error(message, ex)
+        raise UserError(one_line(message)) from ex
