@@ -70,10 +70,9 @@ def read_config(path: Path) -> dict[str, Any]:
         UserError: a file is missing or not a config, or the bases go round in a circle.
 
     Example:
-        >>> folder = getfixture("tmp_path")
-        >>> _ = (folder / "a.yaml").write_text("data: {size: 8, seed: 1}")
-        >>> _ = (folder / "b.yaml").write_text("base: a.yaml\ndata: {size: 9}")
-        >>> read_config(folder / "b.yaml")
+        >>> _ = Path("a.yaml").write_text("data: {size: 8, seed: 1}")
+        >>> _ = Path("b.yaml").write_text("base: a.yaml\ndata: {size: 9}")
+        >>> read_config(Path("b.yaml"))
         {'data': {'size': 9, 'seed': 1}}
     """
     return _on_its_bases(load_config(_read(path, "--config"), str(path)), path)
