@@ -1,0 +1,79 @@
+"""Histograms of several sets of numbers in one picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from ebmlab.drawing.figures import DPI
+
+NUM_BINS = 72
+TAIL = 0.005  # of each set may lie beyond each end of the axis
+FAR = 20  # times the first set's spread: sets that span more need a bent axis
+FIRST = "#1f77b4"
+OTHERS = ("#d62728", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f")
+
+
+def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> Figure:
+    """Draws the first set filled and the others as lines, in common bins, each set's fullest bin at height 1.
+
+    What lies beyond the axis is counted in its first or last bin. Where the sets are so far apart that a linear axis
+    would show a spike each, the axis is logarithmic away from the first set.
+
+    Args:
+        values: one-dimensional sets by name; numbers that are not finite are left out.
+        label: of the axis.
+        title: stands above.
+
+    Example:
+        >>> figure = draw_histograms({"data": torch.randn(100), "noise": torch.randn(100) + 5}, "energy")
+        >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        ['data', 'noise']
+    """
+    sets = {name: x.detach().double().cpu() for name, x in values.items()}
+    sets = {name: x[x.isfinite()] for name, x in sets.items() if x.isfinite().any()}
+    figure = Figure(figsize=(9.0, 4.2), dpi=DPI, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xlabel=label, ylabel="relative frequency", title=title)
+    if not sets:
+        axes.text(0.5, 0.5, "no finite numbers", ha="center")
+        return figure
+    bins = _bins(axes, list(sets.values()))
+    inner = bins[1:-1].contiguous()
+    for name, x in sets.items():
+        counts = torch.bincount(torch.bucketize(x, inner), minlength=NUM_BINS)
+        first = name == next(iter(values))
+        colour = FIRST if first else OTHERS[(list(values).index(name) - 1) % len(OTHERS)]
+        alpha = 0.55 if first else 1.0
+        axes.stairs((counts / counts.max()).numpy(), bins.numpy(), fill=first, color=colour, alpha=alpha, label=name)
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def _bins(axes: Axes, sets: list[Tensor]) -> Tensor:
+    """The edges of common bins, `(NUM_BINS + 1,)`, equally wide on the axis, which is bent where it must be."""
+    tails = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)
+    ends = torch.stack([x.quantile(tails) for x in sets])
+    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    centre, spread = float(sets[0].median()), float(ends[0, 1] - ends[0, 0])
+    if not 0 < FAR * spread < high - low:
+        return torch.linspace(low, high, NUM_BINS + 1, dtype=torch.float64)
+
+    def bend(x: ArrayLike) -> Any:
+        return np.arcsinh((np.asarray(x) - centre) / spread)
+
+    def unbend(u: ArrayLike) -> Any:
+        return centre + spread * np.sinh(u)
+
+    bins = unbend(np.linspace(bend(low), bend(high), NUM_BINS + 1))
+    axes.set_xscale("function", functions=(bend, unbend))
+    axes.set_xticks([float(f"{edge:.2g}") for edge in bins[:: NUM_BINS // 6]])
+    return torch.from_numpy(bins)
