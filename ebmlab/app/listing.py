@@ -12,14 +12,7 @@ FAMILIES = (
     *("ebmlab.energies", "ebmlab.samplers", "ebmlab.samplers.tuners", "ebmlab.learners", "ebmlab.studies"),
     *("datamodules", "callbacks"),
 )
-BASES = (
-    *("Energy", "Bipartite", "Evaluation", "Sampler", "Schedule", "State", "Info", "PerChain", "Learner", "Estimator"),
-    *("BipartiteState", "EnergyState", "GradientState", "MetropolisSampler", "Tuner", "Measure", "Start"),
-    *("Study", "Contender"),
-    *("ClampedBipartite", "TemperedBipartite", "TemperedEnergy"),
-    *("TabularData", "Rows", "TabularSource"),
-    *("TensorDataModule", "PeriodicEvaluation"),
-)
+_OURS = ("ebmlab.", "callbacks.", "datamodules.")
 
 
 def list_components() -> str:
@@ -36,12 +29,26 @@ def _family(module: str) -> str:
     lines = []
     for name in package.__all__:
         item = getattr(package, name)
-        if not inspect.isclass(item) or name in BASES:
+        if not inspect.isclass(item) or not _is_component(item):
             continue
         domains = ", ".join("any domain" if d is Domain else d.__name__ for d in getattr(item, "domains", ()))
         first = (inspect.getdoc(item) or "").split("\n")[0]
         lines.append(f"  {module}.{name:<22} {f'[{domains}] ' if domains else ''}{first}")
     return "\n".join([module.rpartition(".")[2], *lines])
+
+
+def _is_component(item: type) -> bool:
+    """Whether a class completes a base of ours or of Lightning's. States and other records complete none."""
+    bases = item.__mro__[1:]
+    return not _is_base(item) and any(_is_base(b) or b.__module__.startswith("pytorch_lightning.") for b in bases)
+
+
+def _is_base(item: type) -> bool:
+    """Whether subclasses complete a class: it has some, and leaves them a method that raises `NotImplementedError`."""
+    methods = (getattr(item, name, None) for name in dir(item))
+    names = (m.__code__.co_names for m in methods if inspect.isfunction(m) and m.__module__.startswith(_OURS))
+    unfinished = any("NotImplementedError" in n for n in names)
+    return inspect.isabstract(item) or (unfinished and bool(item.__subclasses__()))
 
 
 def _configs() -> list[str]:

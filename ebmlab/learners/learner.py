@@ -68,6 +68,10 @@ class Learner(pl.LightningModule):
         if lr_interval not in ("epoch", "step"):
             raise UserError(f'lr_interval is "{lr_interval}", but must be "epoch" or "step"')
 
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        """The loss of a batch of data `(B, *event)`, a scalar."""
+        raise NotImplementedError
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Of everything but what makes optimizers, which from the command line holds the trainer; averaging asks."""
         for shared in (self._make_optimizer, self._make_lr_scheduler):

@@ -1,0 +1,36 @@
+"""What `python -m ebmlab list` shows: all that a config can name, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ebmlab.app.listing import list_components
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
+FAMILIES = r"ebmlab\.(?:energies|samplers(?:\.tuners)?|learners|studies)|callbacks|datamodules"
+NAME = re.compile(rf"(?<!\.)\b(?:{FAMILIES})\.[A-Z]\w*")
+
+
+def shown() -> set[str]:
+    lines = list_components().split("\nconfigs\n")[0].splitlines()
+    return {line.split()[0] for line in lines if line.startswith("  ")}
+
+
+def test_all_that_configs_name_is_listed() -> None:
+    named = {name for path in CONFIGS for name in NAME.findall(path.read_text())}
+    assert len(named) > 50 and named <= shown()
+
+
+@pytest.mark.parametrize("module", ["energies", "samplers", "samplers.tuners", "learners", "studies"])
+def test_bases_and_records_are_not_listed(module: str) -> None:
+    hidden = {"Energy", "Base", "Bipartite", "Evaluation", "Rows", "TabularSource", "Sampler", "State", "Info"}
+    hidden |= {"Schedule", "MetropolisSampler", "Tuner", "Learner", "Estimator", "Measure", "Start", "Study"}
+    assert not {f"ebmlab.{module}.{name}" for name in hidden} & shown()
+
+
+def test_bases_outside_the_library_are_not_listed() -> None:
+    assert not {"datamodules.TensorDataModule", "datamodules.TabularData", "callbacks.PeriodicEvaluation"} & shown()
+    assert {"callbacks.Progress", "datamodules.COMPAS", "ebmlab.samplers.Cosine"} <= shown()
