@@ -1,0 +1,125 @@
+"""GWG and the path auxiliary sampler alike: exact matrices over every path of draws, mutants, awkward inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, KINDS, Exact, Target
+from helpers_grbm import PASS
+from helpers_mutants import mutant
+from helpers_paths import alone_and_together, path_bias, path_law_p
+from torch import Tensor
+
+from ebmlab.domains import Binary, Finite
+from ebmlab.samplers import GWG, MetropolisSampler, PathAuxiliary
+
+Make = type[GWG] | type[PathAuxiliary]
+
+every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+both = pytest.mark.parametrize("make", [GWG, PathAuxiliary])
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+@every_domain
+@both
+def test_the_law_is_invariant(make: Make, domain: Finite, kind: str, length: int) -> None:
+    assert path_bias(make(length), Target(domain, kind)) < 1e-10
+
+
+@every_domain
+@both
+def test_draws_follow_their_density(make: Make, domain: Finite) -> None:
+    assert path_law_p(make(2), Target(domain, "cubic")) > PASS
+
+
+DECISIONS = {
+    "no reverse term": ("potential(new) + back - forth", "potential(new)"),
+    "stale gradient in the reverse": (
+        "there = self.proposal(energy, new)",
+        "there = self.proposal(energy, replace(new, grad=state.grad))",
+    ),
+    "no Metropolis": ("self.potential(state) - self.potential(new) + back - forth", "0 * forth"),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "length", "domain"), [(GWG, 1, "binary"), (GWG, 3, "binary"), (PathAuxiliary, 2, "spin")]
+)
+@pytest.mark.parametrize(("old", "new"), DECISIONS.values(), ids=DECISIONS)
+def test_wrong_decisions_are_caught(make: Make, length: int, domain: str, old: str, new: str) -> None:
+    wrong = type("Wrong", (make,), {"step": mutant(MetropolisSampler, old, new).step})(length)
+    assert path_bias(wrong, Target(DOMAINS[domain], "cubic")) > 1e-3
+
+
+@pytest.mark.parametrize(("make", "most"), [(GWG, 3), (PathAuxiliary, 5)])
+def test_one_evaluation_a_step(make: Make, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    energy, calls = Target(DOMAINS["spin"], "cubic"), []
+    own = energy.value_and_grad
+    monkeypatch.setattr(energy, "value_and_grad", lambda x: calls.append(len(x)) or own(x))
+    monkeypatch.setattr(energy, "flip_differences", None)
+    _, info = make(3).sample(energy, energy.domain.random(7), 5)
+    assert calls == [7] * 6 and info.evaluations == 1
+    assert (info.hops <= most).all() and info.hops.max() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("make", "length"), [(GWG, 1), (GWG, 4), (PathAuxiliary, 3)])
+@every_domain
+def test_extreme_energies(domain: Finite, make: Make, length: int, dtype: torch.dtype) -> None:
+    """Downhill from every state, without NaN; sqrt-balanced moves may stick where y's best move is better than x's."""
+    energy, sampler = Target(domain, "cubic", scale=1e4), make(length)
+    x = Exact(energy).states.to(dtype)
+    torch.manual_seed(0)
+    state = sampler.init(energy, x)
+    for _ in range(40):
+        state, info = sampler.step(energy, state)
+        assert info.acceptance.isfinite().all()
+        domain.validate(state.x)
+        assert {state.x.dtype, state.energy.dtype, state.grad.dtype, info.acceptance.dtype, info.hops.dtype} == {dtype}
+    assert (state.energy <= energy(x)).all() and (state.x != x).any()
+    assert torch.equal(state.energy, energy(state.x))
+
+
+@both
+def test_nan_energies_are_never_entered(make: Make) -> None:
+    class Walled(Target):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(x[:, 0] > 0.5, torch.nan, super().forward(x))
+
+    torch.manual_seed(0)
+    x, info = make(2).sample(Walled(Binary(4), "cubic"), torch.zeros(100, 4), 30)
+    assert (x[:, 0] == 0).all() and info.acceptance.isnan().any() and info.hops.min() > 0
+
+
+@pytest.mark.parametrize(("make", "length"), [(GWG, 3), (PathAuxiliary, 2)])
+@every_domain
+def test_a_chain_does_not_know_its_batch(
+    domain: Finite, make: Make, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone_and_together(make(length), Target(domain, "cubic"), monkeypatch)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.enable_grad])
+@both
+def test_same_chain_in_every_autograd_mode(make: Make, mode: Callable[[], object]) -> None:
+    energy, chains = Target(DOMAINS["categorical"], "cubic"), []
+    start = energy.domain.random(8)
+    for context in (torch.no_grad, mode):
+        torch.manual_seed(0)
+        with context():
+            chains.append(make(2).sample(energy, start, 6)[0].clone())
+    assert torch.equal(*chains) and not chains[1].requires_grad
+
+
+@both
+def test_coordinates_in_several_axes(make: Make) -> None:
+    """A domain of shape 2x2 is the flat one with its coordinates in rows."""
+    flat, square = Target(Binary(4), "cubic"), Target(Binary((2, 2)), "cubic")
+    torch.manual_seed(0)
+    x, _ = make(2).sample(flat, torch.zeros(30, 4), 10)
+    torch.manual_seed(0)
+    y, _ = make(2).sample(square, torch.zeros(30, 2, 2), 10)
+    assert torch.equal(x.view(-1, 2, 2), y)
