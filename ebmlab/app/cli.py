@@ -20,7 +20,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveCon
 from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
-from ebmlab.app.config_errors import one_line
+from ebmlab.app.config_errors import parser_message
 from ebmlab.app.listing import list_components
 from ebmlab.app.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
@@ -132,7 +132,7 @@ class CLI(LightningCLI):
         except RuntimeError as error:
             if "more than one stateful callback" not in str(error):
                 raise
-            raise UserError(f"trainer.callbacks: {one_line(str(error))}") from error
+            raise UserError(f"trainer.callbacks: {parser_message(str(error))}") from error
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         trainer = self._get(self.config_init, "trainer")
@@ -253,4 +253,4 @@ def _user_error(error: BaseException) -> UserError:
         if isinstance(cause, UserError):
             return cause
         cause = cause.__cause__ or cause.__context__
-    return UserError(one_line(str(error)))
+    return UserError(parser_message(str(error)))

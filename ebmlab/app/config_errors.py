@@ -19,7 +19,7 @@ _NOISE = (
 )
 
 
-def one_line(message: str) -> str:
+def parser_message(message: str) -> str:
     """The parser's message without its type dumps, with a suggestion for a misspelt option."""
     lines = [re.sub(r'^Parser key "([^"]+)":', r"\1:", line.strip(" -\t")) for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(_NOISE) and not _is_dump(line)]

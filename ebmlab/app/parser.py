@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from jsonargparse import ActionConfigFile, Namespace
 from pytorch_lightning.cli import LightningArgumentParser
 
-from ebmlab.app.config_errors import one_line
+from ebmlab.app.config_errors import parser_message
 from ebmlab.app.config_files import ConfigFile, inline
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.named_callbacks import take_flags
@@ -37,4 +37,4 @@ class Parser(LightningArgumentParser):
             message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
         if not self.exit_on_error:  # one of the parser's own trials
             super().error(message, ex)
-        raise UserError(one_line(message)) from ex
+        raise UserError(parser_message(message)) from ex

@@ -25,7 +25,7 @@ SLOPE = 4.0  # of the sigmoid schedule
 
 @dataclass(frozen=True)
 class AISResult:
-    """What the chains' weights say of log Z.
+    """What the chains' weights say about log Z.
 
     Attributes:
         log_weights: `(replicates, chains)`, float64, of all ranks; the mean of their exponentials estimates Z, or for
@@ -100,7 +100,7 @@ def ais(
         num_replicates: independent repeats, all at once.
         progress: show a bar.
         saved: a file in which the chains are kept every minute, so that a call with the same arguments goes on from it;
-            its name is lengthened by a mark of these arguments, and it is deleted at the end.
+            a fingerprint of these arguments is appended to its name, and it is deleted at the end.
         check: called before each temperature; what it raises ends the call.
 
     Raises:

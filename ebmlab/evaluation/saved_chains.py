@@ -16,14 +16,25 @@ PLAIN = bool | int | float | str | None
 
 
 class SavedChains:
-    """A file with the chains of one annealing: their states, weights and random numbers, and whose they are.
+    """A file with the chains of one call of `ais`: their states, log-weights and random numbers.
+
+    A fingerprint of the arguments is appended to the file's name, so that calls with other arguments use other files.
 
     Args:
-        path: the file, whose name is lengthened by whose chains they are; None keeps nothing.
-        energy: its parameters and buffers tell this annealing from others, as do the rest.
+        path: the file; None keeps nothing.
+        energy: its parameters and buffers go into the fingerprint, as all that follows does.
         sampler: moves the chains.
         betas: their inverse temperatures.
-        count: how many they are.
+        count: how many chains there are.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> store = SavedChains(None, RBM(4, 3), BlockGibbs(), [0.0, 1.0], count=2)
+        >>> passed, x, log_w = store.load(torch.zeros(2, 4), torch.zeros(2))
+        >>> passed
+        0
     """
 
     def __init__(
@@ -34,7 +45,7 @@ class SavedChains:
         self._saved_at = time.monotonic()
 
     def load(self, x: Tensor, log_w: Tensor) -> tuple[int, Tensor, Tensor]:
-        """Temperatures passed, states and log-weights: those of the file if it is there and of the same annealing."""
+        """Temperatures passed, states and log-weights: the file's if there is one, else 0 and the arguments."""
         if self._path is None or not self._path.exists():
             return 0, x, log_w
         kept = torch.load(self._path, map_location=x.device, weights_only=True)

@@ -45,6 +45,14 @@ class ContrastiveDivergence(Learner):
 
     Raises:
         UserError: a combination that cannot work.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence, FromData
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> learner = ContrastiveDivergence(RBM(6, 3), BlockGibbs(), FromData(), num_steps=1)
+        >>> learner.draw(learner.energy.random(4)).shape
+        torch.Size([4, 6])
     """
 
     energies: tuple[Tensor, Tensor] | None = None

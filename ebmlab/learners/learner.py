@@ -36,6 +36,15 @@ class Learner(pl.LightningModule):
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: when the schedule takes a step, after each `epoch` or each optimizer `step`.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence, Learner
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> learner: Learner = ContrastiveDivergence(RBM(6, 3), BlockGibbs())
+        >>> learner(torch.zeros(2, 1, 2, 3)).shape  # images become vectors
+        torch.Size([2])
     """
 
     domains: tuple[type[Domain], ...] = (Domain,)
@@ -73,7 +82,7 @@ class Learner(pl.LightningModule):
         raise NotImplementedError
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Of everything but what makes optimizers, which from the command line holds the trainer; averaging asks."""
+        """Deep-copies all but the optimizer factories, which hold the trainer. Weight averaging needs this."""
         for shared in (self._make_optimizer, self._make_lr_scheduler):
             memo[id(shared)] = shared
         new = type(self).__new__(type(self))
@@ -189,7 +198,12 @@ class Learner(pl.LightningModule):
 
 
 def non_negative(name: str, value: float) -> float:
-    """The value; raises `UserError` unless it can weight a penalty."""
+    """The value; raises `UserError` unless it can weight a penalty.
+
+    Example:
+        >>> non_negative("l1", 0.01)
+        0.01
+    """
     if not 0 <= value < math.inf:
         raise UserError(f"{name} is {value}, but must be 0 or a positive number")
     return value

@@ -10,7 +10,15 @@ LIMIT = 20.0
 
 
 class Objective:
-    """f of the difference E(x) - E(x_-i), elementwise."""
+    """f of the difference E(x) - E(x_-i), elementwise.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.learners.objectives import Bounded, Objective
+        >>> objective: Objective = Bounded()
+        >>> objective(torch.tensor([0.0]))
+        tensor([0.2500])
+    """
 
     def __call__(self, difference: Tensor) -> Tensor:
         """f(difference), in the shape of the argument; finite, with a finite gradient, wherever the argument is."""
@@ -22,7 +30,13 @@ class Objective:
 
 
 class Bounded(Objective):
-    """sigmoid(E(x) - E(x_-i))^2, between 0 and 1 (Liu et al. 2023, Eq. 2; Hyvarinen 2007)."""
+    """sigmoid(E(x) - E(x_-i))^2, between 0 and 1 (Liu et al. 2023, Eq. 2; Hyvarinen 2007).
+
+    Example:
+        >>> import torch
+        >>> Bounded()(torch.tensor([-100.0, 0.0, 100.0]))
+        tensor([0.0000, 0.2500, 1.0000])
+    """
 
     def __call__(self, difference: Tensor) -> Tensor:
         return torch.sigmoid(difference).square()
@@ -36,6 +50,11 @@ class Exponential(Objective):
 
     Above a difference of 20, where a bad model would overflow, it goes on along its tangent: convex, and its gradient
     still says which neighbour is worst.
+
+    Example:
+        >>> import torch
+        >>> Exponential()(torch.tensor([0.0])), Exponential().log(torch.tensor([3.0]))
+        (tensor([1.]), tensor([6.]))
     """
 
     def __call__(self, difference: Tensor) -> Tensor:

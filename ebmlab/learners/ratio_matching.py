@@ -35,6 +35,13 @@ class RatioMatching(Learner):
 
     Raises:
         UserError: a combination that cannot work.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import GradientGuided, RatioMatching
+        >>> learner = RatioMatching(RBM(6, 3), GradientGuided(num_samples=4))
+        >>> learner.draw(learner.energy.random(4), num_steps=5).shape
+        torch.Size([4, 6])
     """
 
     domains = (Binary, Spin)

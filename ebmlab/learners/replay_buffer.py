@@ -17,9 +17,10 @@ from ebmlab.samplers.starts import Start
 class ReplayBuffer(Start):
     """Persistent contrastive divergence: where chains of earlier steps ended (Tieleman, 2008; Du & Mordatch, 2019).
 
-    Each step draws distinct slots, and the chains' ends go back to the same slots. The buffer belongs to its rank: it
-    lives on the device, finite states as bytes, and is no part of the module, so that no rank's copy overwrites
-    another's. `callbacks.RunState` keeps the buffers of all ranks in the checkpoint.
+    Each step draws distinct slots, and puts the chains' last states back into the same slots. Every rank has a buffer
+    of its own, on its device, with finite states as bytes. It is no buffer of the module, because distributed training
+    would overwrite those of the other ranks by that of rank 0. `callbacks.RunState` saves the buffers of all ranks in
+    the checkpoint.
 
     Args:
         size: slots on all ranks together; at least one for each chain of a step.

@@ -17,6 +17,14 @@ class BlockGibbs(Sampler):
     """v ~ p(v | h), h ~ p(h | v) (Liao et al. 2022, Alg. 5; `init` draws the first h).
 
     Each state's (x, hidden) is a pair from the joint law once its x is.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> rbm = RBM(6, 3)
+        >>> x, info = BlockGibbs().sample(rbm, rbm.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 6])
     """
 
     domains = (Real, Binary)

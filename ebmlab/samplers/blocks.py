@@ -1,6 +1,6 @@
-"""Blocks of coordinates: which to change, what they hold, and how to redraw them among the settings near a centre.
+"""Blocks of coordinates: which to change, what they hold, and how to redraw them near a centre.
 
-On every finite domain a setting is a shift from another: what is added, modulo `num_values`, to a block's index form.
+A block's values together are one configuration. A shift, added to its index form modulo `num_values`, gives another.
 """
 
 from __future__ import annotations
@@ -17,19 +17,32 @@ from ebmlab.energies import Energy
 from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.state import Info
 
-MAX_SETTINGS = 2**16
+MAX_CONFIGURATIONS = 2**16
 _CHUNK = 2**22  # numbers held in materialised neighbours at a time
 _MANY = 1000  # coordinates per member above which a block is drawn member by member on CPU
 
 
 def ball_size(num_values: int, width: int, radius: int) -> int:
-    """How many settings of `width` coordinates differ from one of them in at most `radius` places."""
+    """How many configurations of `width` coordinates differ from one of them in at most `radius` places.
+
+    Example:
+        >>> ball_size(num_values=2, width=3, radius=1)
+        4
+    """
     return sum(math.comb(width, k) * (num_values - 1) ** k for k in range(min(radius, width) + 1))
 
 
 @cache
 def ball(num_values: int, width: int, radius: int, device: torch.device) -> Tensor:
-    """The shifts `(K, width)` that change at most `radius` of `width` coordinates, the fewest changes first."""
+    """The shifts `(K, width)` that change at most `radius` of `width` coordinates, the fewest changes first.
+
+    Example:
+        >>> import torch
+        >>> ball(2, 2, 1, torch.device("cpu"))
+        tensor([[0, 0],
+                [1, 0],
+                [0, 1]])
+    """
     shifts = []
     for distance in range(min(radius, width) + 1):
         for places in itertools.combinations(range(width), distance):
@@ -41,12 +54,25 @@ def ball(num_values: int, width: int, radius: int, device: torch.device) -> Tens
 
 
 def uniform_index(like: Tensor, n: int | Tensor) -> Tensor:
-    """Uniform draws from 0, ..., n - 1 (0 where n is 0), int64, in the shape of `like`."""
+    """Uniform draws from 0, ..., n - 1 (0 where n is 0), int64, in the shape of `like`.
+
+    Example:
+        >>> import torch
+        >>> uniform_index(torch.empty(3), 1)
+        tensor([0, 0, 0])
+    """
     return torch.rand_like(like).mul_(n).long()
 
 
 def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
-    """`width` different coordinates for each chain, uniformly, `(B, width)`."""
+    """`width` different coordinates for each chain, uniformly, `(B, width)`.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Binary
+        >>> random_block(Binary(9), torch.zeros(4, 9), width=2).shape
+        torch.Size([4, 2])
+    """
     if width == 1:
         return uniform_index(x.new_empty(len(x), 1), domain.size)
     if x.device.type != "cpu" or len(x) * domain.size < _MANY * width:
@@ -62,21 +88,35 @@ def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
 
 
 def values_at(domain: Finite, x: Tensor, block: Tensor) -> Tensor:
-    """Index form of the coordinates `block` `(B, X)` of x, `(B, X)`."""
+    """Index form of the coordinates `block` `(B, X)` of x, `(B, X)`.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Spin
+        >>> values_at(Spin(3), torch.tensor([[-1.0, 1.0, 1.0]]), torch.tensor([[1, 0]]))
+        tensor([[1, 0]])
+    """
     flat = domain.flat(x)
     return domain.to_index(torch.take_along_dim(flat, block.view(*block.shape, *[1] * (flat.dim() - 2)), 1))
 
 
-def place(domain: Finite, x: Tensor, block: Tensor, settings: Tensor) -> Tensor:
-    """Copies of x with the coordinates `block` `(B, X)` at the values numbered `settings` `(B, K, X)`.
+def place(domain: Finite, x: Tensor, block: Tensor, configurations: Tensor) -> Tensor:
+    """Copies of x with the coordinates `block` `(B, X)` at the values numbered `configurations` `(B, K, X)`.
 
     Returns:
-        `(B * K, *event)`, the settings of a chain one after the other.
+        `(B * K, *event)`, the configurations of a chain one after the other.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Spin
+        >>> place(Spin(3), -torch.ones(1, 3), torch.tensor([[1]]), torch.tensor([[[0], [1]]]))
+        tensor([[-1., -1., -1.],
+                [-1.,  1., -1.]])
     """
     flat = domain.flat(x).unsqueeze(1)
-    values = domain.from_index(settings).to(x.dtype)
+    values = domain.from_index(configurations).to(x.dtype)
     index = block.view(len(x), 1, -1, *[1] * (values.dim() - 3)).expand_as(values)
-    copies = flat.repeat(1, settings.shape[1], *[1] * (flat.dim() - 2))
+    copies = flat.repeat(1, configurations.shape[1], *[1] * (flat.dim() - 2))
     return copies.scatter_(2, index, values).view(-1, *x.shape[1:])
 
 
@@ -90,6 +130,12 @@ def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -
 
     Returns:
         `(B, k, num_values - 1)`: of the shifts 1, ..., num_values - 1.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> change_differences(ising, ising.domain.random(4)).shape
+        torch.Size([4, 9, 1])
     """
     domain = energy.domain
     if isinstance(domain, Binary | Spin):
@@ -101,7 +147,13 @@ def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -
 
 
 def draw(energies: Tensor) -> Tensor:
-    """An index of the last axis with probability proportional to exp(-energies), int64."""
+    """An index of the last axis with probability proportional to exp(-energies), int64.
+
+    Example:
+        >>> import torch
+        >>> draw(torch.tensor([[torch.inf, 0.0, torch.inf]]))
+        tensor([1])
+    """
     if energies.shape[-1] == 2:
         return bernoulli(energies[..., 0] - energies[..., 1]).long()
     return categorical((-energies).log_softmax(-1))
@@ -122,6 +174,14 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
     Returns:
         The new x, and its `Info`. Acceptances are 1; they are NaN where an energy is NaN or all are
         infinite, and there x stays.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import Ising
+        >>> ising, block = Ising.lattice(3, 0.2), torch.tensor([[0, 4]])
+        >>> x, info = redraw(ising, torch.ones(1, 9), block, ball(2, 2, 2, block.device))
+        >>> info.evaluations
+        4.0
     """
     domain = energy.domain
     assert isinstance(domain, Finite)
@@ -130,14 +190,14 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
     if away is not None:
         centre = (old + away) % domain.num_values
         at = place(domain, x, block, centre.unsqueeze(1))
-    settings = (centre.unsqueeze(1) + shifts) % domain.num_values
+    configurations = (centre.unsqueeze(1) + shifts) % domain.num_values
     if len(shifts) == ball_size(domain.num_values, block.shape[1], 1):
         changes = change_differences(energy, at, block).flatten(1)
         energies = torch.cat([changes.new_zeros(len(x), 1), changes], 1)
     else:
-        chunks = settings.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
+        chunks = configurations.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
         energies = torch.cat([energy(place(domain, x, block, part)).view(len(x), -1) for part in chunks], 1)
-    chosen = torch.take_along_dim(settings, draw(energies).view(-1, 1, 1), 1)
+    chosen = torch.take_along_dim(configurations, draw(energies).view(-1, 1, 1), 1)
     broken = ~(energies > -torch.inf).all(1, keepdim=True) | (energies == torch.inf).all(1, keepdim=True)
     new = torch.where(broken, old, chosen.squeeze(1))
     acceptance = x.new_ones(len(x)).masked_fill_(broken.squeeze(1), torch.nan)

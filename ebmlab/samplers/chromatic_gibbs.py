@@ -23,6 +23,11 @@ class Coloured(Protocol):
     Attributes:
         domain: a finite one.
         colours: for each colour the sites that have it, numbers of the flattened domain shape, int64.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> [len(sites) for sites in Ising.lattice(4, 0.2).colours]
+        [8, 8]
     """
 
     domain: Finite
@@ -37,6 +42,14 @@ class ChromaticGibbs(Sampler):
 
     The sites of one colour are independent given the others, so that each colour is one block of Gibbs sampling. On a
     lattice the colours are those of a checkerboard. A sweep costs about one evaluation of the energy, and counts as it.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import ChromaticGibbs
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = ChromaticGibbs().sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)

@@ -12,7 +12,7 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.blocks import MAX_SETTINGS, ball, random_block, redraw
+from ebmlab.samplers.blocks import MAX_CONFIGURATIONS, ball, random_block, redraw
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -23,6 +23,13 @@ class GibbsState(State):
 
     Attributes:
         first: the block that a systematic scan begins with.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> Gibbs(block_size=9).init(ising, ising.domain.random(4)).first
+        0
     """
 
     first: int = 0
@@ -31,13 +38,21 @@ class GibbsState(State):
 class Gibbs(Sampler):
     """One step redraws one block of coordinates from p(x_block | all others) (Geman & Geman 1984).
 
-    The block's num_values^block_size settings are enumerated. Their number is the step's count of evaluations, though
-    single coordinates go by `energy.value_differences`, which structured energies answer at a fraction of that.
+    The block's num_values^block_size configurations are enumerated. Their number is the step's count of evaluations,
+    though single coordinates go by `energy.value_differences`, which structured energies answer at a fraction of that.
 
     Args:
         block_size: coordinates per step (the X of Gibbs-X); a domain with fewer is redrawn whole.
         scan: `systematic` takes consecutive blocks in turn, all chains the same, from a block that `init` draws, so
             that many short runs reach every coordinate; `random` draws coordinates anew for each step and chain.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = Gibbs(block_size=2).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
@@ -60,10 +75,10 @@ class Gibbs(Sampler):
         domain = energy.domain
         assert isinstance(domain, Finite)
         size = min(self.block_size, domain.size)
-        if domain.num_values**size > MAX_SETTINGS:
+        if domain.num_values**size > MAX_CONFIGURATIONS:
             raise UserError(
-                f"Gibbs: a block of {size} coordinates of {domain} has {domain.num_values}^{size} settings, too many "
-                f"to enumerate (at most {MAX_SETTINGS}); take a smaller block_size"
+                f"Gibbs: a block of {size} coordinates of {domain} has {domain.num_values}^{size} configurations, too "
+                f"many to enumerate (at most {MAX_CONFIGURATIONS}); take a smaller block_size"
             )
 
     @torch.no_grad()

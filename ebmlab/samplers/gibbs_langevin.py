@@ -25,6 +25,12 @@ class InnerLaw(NamedTuple):
     Attributes:
         decay: beta_0 of Eq. 11, `(V,)`.
         std: standard deviation, `(V,)`.
+
+    Example:
+        >>> import torch
+        >>> law = inner_law(torch.tensor([0.5]), variance=torch.ones(2))
+        >>> law.decay, law.std
+        (tensor([0.5000, 0.5000]), tensor([1., 1.]))
     """
 
     decay: Tensor
@@ -41,6 +47,11 @@ def inner_law(step_sizes: Tensor, variance: Tensor, temperature: float | Tensor 
         step_sizes: alpha_1, ..., alpha_K, `(K,)`.
         variance: sigma^2, `(V,)`.
         temperature: noise of step k has variance 2 alpha_k temperature.
+
+    Example:
+        >>> import torch
+        >>> inner_law(torch.tensor([0.5, 0.5]), variance=torch.ones(1)).decay
+        tensor([0.2500])
     """
     contraction = 1 - step_sizes.unsqueeze(1) / variance
     products = contraction.flip(0).cumprod(0).flip(0)
@@ -57,6 +68,13 @@ class GibbsLangevinState(BipartiteState):
         mean: mu + W h, `(B, V)`.
         law: of the inner steps; shared by all chains.
         energy: marginal energy of x in units of the temperature, `(B,)`, where steps are adjusted.
+
+    Example:
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.samplers import GibbsLangevin
+        >>> grbm = GRBM(6, 3)
+        >>> GibbsLangevin(0.1).init(grbm, grbm.domain.random(4)).mean.shape
+        torch.Size([4, 6])
     """
 
     mean: Tensor
@@ -73,6 +91,14 @@ class GibbsLangevin(Sampler):
         inner_steps: K; their sizes follow a cosine (Eq. 22).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
         temperature: T; the target is exp(-E(v, h) / T), the joint law tempered (`Langevin` tempers the marginal one).
+
+    Example:
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.samplers import GibbsLangevin
+        >>> grbm = GRBM(6, 3)
+        >>> x, info = GibbsLangevin(step_size=0.1, adjust_from=0).sample(grbm, grbm.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 6])
     """
 
     domains = (Real,)
@@ -85,7 +111,8 @@ class GibbsLangevin(Sampler):
         check_settings("GibbsLangevin", step_size, adjust_from, temperature)
         if inner_steps < 1:
             raise UserError(f"GibbsLangevin: inner_steps is {inner_steps}, but must be at least 1")
-        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)  # a setting: the config's counts
+        # Not saved: on resume the config's value is used.
+        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)
         self.inner_steps = inner_steps
         self.adjust_from = adjust_from
         self.temperature = temperature

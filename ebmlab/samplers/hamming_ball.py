@@ -11,7 +11,7 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.blocks import MAX_SETTINGS, ball, ball_size, random_block, redraw, uniform_index
+from ebmlab.samplers.blocks import MAX_CONFIGURATIONS, ball, ball_size, random_block, redraw, uniform_index
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -27,6 +27,14 @@ class HammingBall(Sampler):
     Args:
         block_size: coordinates per block (the X of HB-X-Y); a domain with fewer is one block.
         radius: how many coordinates of a block may differ from u (the Y of HB-X-Y).
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import HammingBall
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = HammingBall(block_size=4, radius=1).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
@@ -48,10 +56,11 @@ class HammingBall(Sampler):
         assert isinstance(domain, Finite)
         width = min(self.block_size, domain.size)
         count = ball_size(domain.num_values, width, self.radius)
-        if count > MAX_SETTINGS:
+        if count > MAX_CONFIGURATIONS:
             raise UserError(
-                f"HammingBall: a ball of radius {self.radius} in {width} coordinates of {domain} has {count} settings, "
-                f"too many to enumerate (at most {MAX_SETTINGS}); take a smaller block_size or radius"
+                f"HammingBall: a ball of radius {self.radius} in {width} coordinates of {domain} has {count} "
+                f"configurations, too many to enumerate (at most {MAX_CONFIGURATIONS}); take a smaller block_size or "
+                "radius"
             )
 
     @torch.no_grad()

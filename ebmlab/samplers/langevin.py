@@ -23,6 +23,13 @@ class LangevinState(GradientState, BipartiteState):
     Attributes:
         step_size: the first step's size, in absolute units, a scalar tensor.
         horizon: the length that an annealed schedule spans.
+
+    Example:
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.samplers import Langevin
+        >>> grbm = GRBM(6, 3)
+        >>> Langevin(0.1).init(grbm, grbm.domain.random(4)).step_size  # mean variance 1
+        tensor(0.1000)
     """
 
     step_size: Tensor
@@ -37,6 +44,14 @@ class Langevin(Sampler):
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 7); None never adjusts.
         schedule: how alpha changes along the chain: `Constant` (default) or `Cosine`, as in the paper.
         temperature: T; the target is exp(-E / T), for a bipartite energy its marginal E.
+
+    Example:
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.samplers import Langevin
+        >>> grbm = GRBM(6, 3)
+        >>> x, info = Langevin(step_size=0.1, adjust_from=0).sample(grbm, grbm.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 6])
     """
 
     domains = (Real,)
@@ -51,7 +66,8 @@ class Langevin(Sampler):
     ) -> None:
         super().__init__()
         check_settings("Langevin", step_size, adjust_from, temperature)
-        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)  # a setting: the config's counts
+        # Not saved: on resume the config's value is used.
+        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)
         self.adjust_from = adjust_from
         self.schedule = schedule or Constant()
         self.temperature = temperature

@@ -91,7 +91,13 @@ class Sampler(nn.Module):
 
 
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:
-    """Raises `UserError` unless the energy has hidden units."""
+    """Raises `UserError` unless the energy has hidden units.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> require_bipartite(BlockGibbs(), RBM(6, 3))
+    """
     if not isinstance(energy, Bipartite):
         other = "Langevin" if isinstance(energy.domain, Real) else "DMALA"
         raise UserError(
@@ -101,7 +107,11 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
 
 
 def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
-    """Raises `UserError` unless a Langevin-like sampler's settings make sense."""
+    """Raises `UserError` unless a Langevin-like sampler's settings make sense.
+
+    Example:
+        >>> check_settings("Langevin", step_size=0.1, adjust_from=None, temperature=1.0)
+    """
     if not step_size > 0:
         raise UserError(f"{name}: step_size is {step_size}, but must be positive")
     if adjust_from is not None and adjust_from < 0:

@@ -12,7 +12,14 @@ from ebmlab.errors import UserError
 
 
 class Schedule:
-    """Factors of the first step size."""
+    """Factors of the first step size.
+
+    Example:
+        >>> from ebmlab.samplers import Cosine, Schedule
+        >>> schedule: Schedule = Cosine()
+        >>> schedule.factor(5, horizon=10)
+        0.5
+    """
 
     def factor(self, k: int, horizon: int | None) -> float:
         """The factor at step k = 0, 1, ... of `horizon`."""
@@ -21,7 +28,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """Always 1."""
+    """Always 1.
+
+    Example:
+        >>> Constant().factor(5, horizon=None)
+        1.0
+    """
 
     def factor(self, k: int, horizon: int | None) -> float:
         return 1.0
@@ -32,6 +44,10 @@ class Cosine(Schedule):
     """(1 + cos(pi k / K)) / 2 for k = 0, ..., K - 1 (Liao et al. 2022, Eq. 22).
 
     The paper prints k = 1, ..., K, whose last step has size 0 and a Metropolis ratio of 0 / 0.
+
+    Example:
+        >>> [Cosine().factor(k, horizon=2) for k in range(2)]
+        [1.0, 0.5]
     """
 
     def factor(self, k: int, horizon: int | None) -> float:
@@ -43,5 +59,10 @@ class Cosine(Schedule):
 
 
 def cosine_factors(horizon: int) -> Tensor:
-    """All the factors of a `Cosine` schedule, `(horizon,)`."""
+    """All the factors of a `Cosine` schedule, `(horizon,)`.
+
+    Example:
+        >>> cosine_factors(2)
+        tensor([1.0000, 0.5000])
+    """
     return torch.tensor([Cosine().factor(k, horizon) for k in range(horizon)])

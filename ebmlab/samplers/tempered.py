@@ -27,6 +27,13 @@ class TemperedState(State):
         swap_rates: acceptance of swaps between neighbours on the ladder, `(K - 1,)`, over chains and `rounds`.
         rounds: how many rounds of swaps these averages span.
         horizon: the length of the chain, where it was given.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs, Tempered
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> Tempered(Gibbs(), num_temperatures=3).init(ising, ising.domain.random(4)).replicas.x.shape
+        torch.Size([12, 9])
     """
 
     replicas: State
@@ -50,6 +57,14 @@ class Tempered(Sampler):
         betas: the ladder, from 1 down; geometric from 1 to 0.1 where it is not given. Tunable (`SwapRate`).
         num_temperatures: K, where `betas` is not given.
         swap_every: steps from one round of swaps to the next.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import DMALA, Tempered
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> x, info = Tempered(DMALA(0.2), num_temperatures=3).sample(ising, ising.domain.random(4), num_steps=10)
+        >>> x.shape
+        torch.Size([4, 9])
     """
 
     domains = (Domain,)

@@ -233,7 +233,7 @@ def test_two_valued_mutants_are_caught(name: str, old: str, new: str) -> None:
         (lambda: Gibbs(scan="both"), r"Gibbs: scan is 'both', but must be systematic or random"),  # type: ignore[arg-type]
         (
             lambda: Gibbs(17).check(Target(Binary(20), "quadratic")),
-            r"17 coordinates of Binary\(20\) has 2\^17 settings",
+            r"17 coordinates of Binary\(20\) has 2\^17 configurations",
         ),
         (lambda: Gibbs().check(Sum(Real(2))), r"Gibbs samples Binary or Spin or"),
     ],

@@ -45,6 +45,14 @@ class Flips(Proposal):
 
     Log q is the sum over bits of flip_i l_i - softplus(l_i) with l_i the logit of a flip. The second part does not
     depend on the move: it is summed once, when the proposal is made.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Binary
+        >>> x = torch.zeros(1, 2)
+        >>> q = Flips(Binary(2), x, drift=torch.tensor([[100.0, -100.0]]), stiffness=torch.tensor(1.0))
+        >>> q.sample().y
+        tensor([[1., 0.]])
     """
 
     def __init__(self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
@@ -67,7 +75,14 @@ class Flips(Proposal):
 
 
 class Classes(Proposal):
-    """One-hot vectors: |y_i - x_i|^2 is 2 for every other class (Zhang et al. 2022, App. B)."""
+    """One-hot vectors: |y_i - x_i|^2 is 2 for every other class (Zhang et al. 2022, App. B).
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[[1.0, 0.0, 0.0]]])
+        >>> Classes(x, drift=torch.zeros_like(x), stiffness=torch.tensor(0.0)).log_prob(x).exp()
+        tensor([0.3333])
+    """
 
     def __init__(self, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
         stiffness = stiffness if stiffness.dim() == 0 else stiffness.unsqueeze(-1)
@@ -84,7 +99,16 @@ class Classes(Proposal):
 
 
 class Levels(Proposal):
-    """Integers: all of them, or those in a window around x_i."""
+    """Integers: all of them, or those in a window around x_i.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Ordinal
+        >>> x = torch.tensor([[0.0]])
+        >>> q = Levels(Ordinal(1, 9), x, torch.zeros_like(x), stiffness=torch.tensor(0.0), window=1)
+        >>> q.log_prob(torch.tensor([[1.0]])).exp()  # 0 or 1
+        tensor([0.5000])
+    """
 
     def __init__(self, domain: Ordinal, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None) -> None:
         stiffness = stiffness if stiffness.dim() == 0 else stiffness.unsqueeze(-1)

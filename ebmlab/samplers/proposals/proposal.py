@@ -17,6 +17,12 @@ class Draw(NamedTuple):
         log_prob: log q of the move that was drawn, `(B,)`.
         reverse: the move by which the proposal at y comes back to x, as its `log_prob` takes it.
         hops: coordinates in which y differs from x, `(B,)`, where the draw knows them.
+
+    Example:
+        >>> import torch
+        >>> draw = Draw(y=torch.ones(2, 3), log_prob=torch.zeros(2), reverse=torch.zeros(2, 3))
+        >>> draw.hops is None
+        True
     """
 
     y: Tensor

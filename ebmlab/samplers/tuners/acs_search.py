@@ -39,6 +39,15 @@ class ACSTuner(Tuner):
         burn_in: steps of each stage of the burn-in, without and with Metropolis.
         proposals: step sizes tried in one round.
         balance_proposals: balances tried for one step of the cycle, at most.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import ACS
+        >>> from ebmlab.samplers.tuners import ACSTuner
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> tuned, x = ACSTuner().tune(ACS(cycle_length=4), ising, ising.domain.random(50), num_steps=40)
+        >>> tuned.step_sizes.shape
+        torch.Size([4])
     """
 
     rate: float = 0.5

@@ -29,6 +29,15 @@ class AnyScaleTuner(Tuner):
 
     Args:
         search: how sigma and alpha are searched; `JumpDistance()` when None.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import AnyScale
+        >>> from ebmlab.samplers.tuners import AnyScaleTuner
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> tuned, x = AnyScaleTuner().tune(AnyScale("trace"), ising, ising.domain.random(50), num_steps=40)
+        >>> tuned.curvature.shape
+        torch.Size([9, 9])
     """
 
     def __init__(self, search: JumpDistance | None = None) -> None:

@@ -15,6 +15,13 @@ class GradientDifferences:
     Args:
         size: number of coordinates d.
         device: where the sums live, in float64.
+
+    Example:
+        >>> import torch
+        >>> pairs = GradientDifferences(2)
+        >>> pairs.add(torch.eye(2), -torch.eye(2))  # the gradient of f falls by what x rises
+        >>> pairs.curvature(ridge=0.0).diagonal().round(decimals=3)
+        tensor([-1., -1.], dtype=torch.float64)
     """
 
     def __init__(self, size: int, device: torch.device | str | None = None) -> None:
@@ -44,20 +51,38 @@ class GradientDifferences:
 
 
 def estimate_curvature(dx: Tensor, dgrad: Tensor, ridge: float = 1e-6) -> Tensor:
-    """W from all pairs at once, `(N, *event)` each; see `GradientDifferences.curvature`."""
+    """W from all pairs at once, `(N, *event)` each; see `GradientDifferences.curvature`.
+
+    Example:
+        >>> import torch
+        >>> estimate_curvature(torch.eye(2), -torch.eye(2)).diagonal().round(decimals=3)
+        tensor([-1., -1.], dtype=torch.float64)
+    """
     pairs = GradientDifferences(dx[0].numel(), dx.device)
     pairs.add(dx, dgrad)
     return pairs.curvature(ridge)
 
 
 def diagonal_shift(W: Tensor) -> Tensor:
-    """AB-shift: D = max(0, -lambda_min(W)) I, as a vector `(d,)` (Martens & Sutskever 2010)."""
+    """AB-shift: D = max(0, -lambda_min(W)) I, as a vector `(d,)` (Martens & Sutskever 2010).
+
+    Example:
+        >>> import torch
+        >>> diagonal_shift(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        tensor([1., 1.])
+    """
     smallest: Tensor = torch.linalg.eigvalsh(W.double())[0]
     return (-smallest).clamp(min=0).expand(len(W)).to(W, copy=True)
 
 
 def diagonal_trace(W: Tensor) -> Tensor:
-    """AB-trace: min tr D such that D >= 0 and W + D >= 0, `(d,)` (Sun et al. 2023, Eq. 19)."""
+    """AB-trace: min tr D such that D >= 0 and W + D >= 0, `(d,)` (Sun et al. 2023, Eq. 19).
+
+    Example:
+        >>> import torch
+        >>> diagonal_trace(torch.tensor([[0.0, 1.0], [1.0, 0.0]])).round(decimals=3)
+        tensor([1., 1.])
+    """
     D = _feasible(W)
     eye = torch.eye(len(D), dtype=D.dtype, device=D.device)
     return _minimise(cost=torch.full_like(D, 1 / len(D)), slacks=[_Slack(1, W, eye)], z=D).to(W)
@@ -67,6 +92,11 @@ def diagonal_max(W: Tensor) -> Tensor:
     """AB-max: min lambda such that D >= 0 and lambda I >= W + D >= 0, `(d,)` (Sun et al. 2023, Eq. 27).
 
     Many D may share the least lambda; this is the centre of those, as interior-point solvers find it.
+
+    Example:
+        >>> import torch
+        >>> diagonal_max(torch.tensor([[0.0, 1.0], [1.0, 0.0]])).round(decimals=3)
+        tensor([1., 1.])
     """
     D = _feasible(W)
     largest = torch.linalg.eigvalsh(W.double() + D.diag())[-1:]
@@ -131,7 +161,7 @@ def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor, tolerance: floa
         dX = [mu * i - a - (turn + turn.T) / 2 for i, a, turn in zip(inverses, X, turns, strict=True)]
         length = min(_room(z, dz), *(_room(s, ds.diag()) for s, ds in zip(S, dS, strict=True)))
         dual = min(_room(x, dx), *(_room(a, da) for a, da in zip(X, dX, strict=True)))
-        if max(length, dual) == 0:  # rounding has the last word
+        if max(length, dual) == 0:  # no further progress is possible in floating point
             break
         centring = 0.1 + 0.8 * (1 - min(length, dual)) ** 2  # short steps: first back to the central path
         z, x = z + length * dz, x + dual * dx

@@ -36,6 +36,15 @@ class JumpDistance(Tuner):
         decay: beta; a round that moves nothing multiplies the rate by it.
         window: N, steps a probe; one chain needs about 100, many chains fewer.
         parameters: the sampler's scalar buffers to tune, in this order.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import DMALA
+        >>> from ebmlab.samplers.tuners import JumpDistance
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> tuned, x = JumpDistance(window=5).tune(DMALA(0.2), ising, ising.domain.random(50), num_steps=60)
+        >>> bool(tuned.step_size > 0.2)
+        True
     """
 
     def __init__(
@@ -124,7 +133,14 @@ def _run(
 
 
 def jump_distance(domain: Domain, new: Tensor, old: Tensor) -> Tensor:
-    """L1 distance between states, `(B,)`; on a Categorical domain the number of coordinates that differ."""
+    """L1 distance between states, `(B,)`; on a Categorical domain the number of coordinates that differ.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.domains import Ordinal
+        >>> jump_distance(Ordinal(2, 9), torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 1.0]]))
+        tensor([5.])
+    """
     if isinstance(domain, Categorical):
         return domain.hops(new, old)
     return (new - old).abs().flatten(1).sum(1)

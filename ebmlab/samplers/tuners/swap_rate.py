@@ -25,6 +25,15 @@ class SwapRate(Tuner):
 
     Args:
         target: the wanted acceptance of swaps.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import DMALA, Tempered
+        >>> from ebmlab.samplers.tuners import SwapRate
+        >>> ising, sampler = Ising.lattice(3, 0.2), Tempered(DMALA(0.2), num_temperatures=3)
+        >>> tuned, x = SwapRate().tune(sampler, ising, ising.domain.random(9), num_steps=20)
+        >>> float(tuned.betas[0])
+        1.0
     """
 
     def __init__(self, target: float = 0.234) -> None:

@@ -34,6 +34,15 @@ class TargetAcceptance(Tuner):
             a `balance` below 1.
         window: steps between two changes; a window starts a sampler's schedule anew, so give ACS whole cycles.
         gain: of the first change.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import DMALA
+        >>> from ebmlab.samplers.tuners import TargetAcceptance
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> tuned, x = TargetAcceptance(rate=0.574).tune(DMALA(0.01), ising, ising.domain.random(50), num_steps=20)
+        >>> bool(tuned.step_size > 0.01)
+        True
     """
 
     rate: float = 0.574

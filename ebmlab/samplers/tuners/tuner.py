@@ -9,7 +9,18 @@ from ebmlab.samplers.sampler import Sampler
 
 
 class Tuner:
-    """Finds settings. The law is that of the target only after tuning: samples count from then on."""
+    """Finds settings. The law is that of the target only after tuning: samples count from then on.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import DMALA
+        >>> from ebmlab.samplers.tuners import TargetAcceptance, Tuner
+        >>> tuner: Tuner = TargetAcceptance()
+        >>> ising = Ising.lattice(3, 0.2)
+        >>> tuned, x = tuner.tune(DMALA(0.2), ising, ising.domain.random(9), num_steps=10)
+        >>> x.shape
+        torch.Size([9, 9])
+    """
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         """Raises `UserError` if the sampler has no such settings, or `num_steps` are too few to find them."""
