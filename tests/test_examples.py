@@ -18,6 +18,7 @@ MODULES = sorted(
     for path in (ROOT / package).rglob("*.py")
     if path.name != "__main__.py"
 )
+EXTRAS = {"ebmlab.energies.masked_language_model": "transformers"}  # optional packages that examples need
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXEMPT: tuple[str, ...] = (  # packages and names without examples so far; only ever shorter
     "ebmlab.energies",
@@ -64,6 +65,8 @@ def has_example(docstring: str | None) -> bool:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if module in EXTRAS:
+        pytest.importorskip(EXTRAS[module])
     monkeypatch.chdir(tmp_path)
     assert not (report := failures(module)), report
 

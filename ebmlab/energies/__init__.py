@@ -1,4 +1,4 @@
-"""What p(x) = exp(-E(x)) / Z is."""
+"""Energies E(x), which define p(x) = exp(-E(x)) / Z."""
 
 from ebmlab.energies.binary_net_posterior import BinaryNetPosterior
 from ebmlab.energies.bipartite import Bipartite

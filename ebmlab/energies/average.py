@@ -1,4 +1,4 @@
-"""The mean energy over many states as a differentiable number, in memory that does not grow with their number."""
+"""The mean energy of many states as a differentiable number, in memory that does not grow with their number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ from ebmlab.energies.accumulated import Accumulated
 
 
 class AverageEnergy:
-    """Mean of E(x) over every state that was added; its gradient is the mean of dE/dparameters.
+    """The mean of E(x) over all states added; its gradient is the mean of dE/dparameters.
 
-    A contrastive gradient is the gradient of the difference of two of these (GRBM paper, Eq. 13 and 18).
-    States are differentiated as they come and then forgotten.
+    A contrastive gradient is the gradient of the difference of two such means (GRBM paper, Eq. 13 and 18). Each batch
+    is differentiated when it is added, and not kept.
+
+    Example:
+        >>> from ebmlab.energies import MLP
+        >>> energy = MLP(num_inputs=3, hidden=4)
+        >>> mean = energy.average()
+        >>> mean.add(torch.ones(5, 3))
+        >>> mean.value().backward()
+        >>> energy.W.grad.shape
+        torch.Size([3, 4])
     """
 
     def __init__(self, energy: nn.Module) -> None:
@@ -25,7 +34,8 @@ class AverageEnergy:
     def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
         """Adds states `(B, *event)`.
 
-        With `hidden`, of bipartite energies, the mean is that of E(v, h): given E[h | v], its gradient is the same.
+        With `hidden`, which bipartite energies allow, the mean is that of E(v, h). With E[h | v] for h its gradient is
+        that of the marginal energy.
         """
         joint = getattr(self._energy, "joint_energy", None)
         if hidden is not None and joint is None:
@@ -42,7 +52,16 @@ class AverageEnergy:
 
 
 class PairEnergy(Protocol):
-    """An E(v, h) whose sum over pairs takes no more than the sums of v, v^2, h and v h'."""
+    """An energy E(v, h) whose sum over pairs depends on the sums of v, v^2, h and v h' alone.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> pairs: PairEnergy = RBM(3, 2)
+        >>> v, h = torch.ones(5, 3), torch.ones(5, 2)
+        >>> total = pairs.summed_energy(5, v.sum(0), v.sum(0), h.sum(0), v.T @ h)
+        >>> torch.allclose(total, pairs.joint_energy(v, h).sum())
+        True
+    """
 
     @property
     def W(self) -> Tensor:  # noqa: N802
@@ -56,9 +75,9 @@ class PairEnergy(Protocol):
 
 
 class AveragePairs(AverageEnergy):
-    """Mean of E(v, h), from the sufficient statistics v, v^2, h and v h' alone (GRBM paper, Eq. 14 to 17).
+    """The mean of E(v, h), from the sufficient statistics v, v^2, h and v h' alone (GRBM paper, Eq. 14 to 17).
 
-    Given E[h | v] in place of h, its gradient is that of the marginal energy (Eq. 33 to 36).
+    With E[h | v] in place of h, its gradient is that of the marginal energy (Eq. 33 to 36).
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -78,10 +97,10 @@ class AveragePairs(AverageEnergy):
 
     @torch.no_grad()
     def add(self, x: Tensor, hidden: Tensor | None = None) -> None:
-        """Adds pairs of v `(B, V)` and h or E[h | v] `(B, H)`; the latter is computed where it is not given."""
+        """Adds pairs of v `(B, V)` and h `(B, H)`; E[h | v] when None."""
         if hidden is None:
             hidden = torch.sigmoid(self._pairs.hidden_given_visible(x))
-        x, hidden = x.to(self._vh), hidden.to(self._vh)  # under mixed precision they come in half
+        x, hidden = x.to(self._vh), hidden.to(self._vh)  # mixed precision gives half precision here
         self._v += x.sum(0)
         self._v_squared += x.square().sum(0)
         self._h += hidden.sum(0)

@@ -1,4 +1,4 @@
-"""Posterior of a neural network whose weights are signs (Zhang et al. 2022, Sec. 7.4 and App. I.5)."""
+"""The posterior of a neural network with weights -1 and +1 (Zhang et al. 2022, Sec. 7.4 and App. I.5)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ _CHUNK = 2**24  # hidden units computed at once, over chains and rows: 64 MiB in
 class BinaryNetPosterior(Energy):
     """E(w) = sharpness * mean over training rows of (f_w(x_n) - y_n)^2, under a uniform prior on w in {-1, +1}^d.
 
-    The network is f_w(x) = sigmoid(v' tanh(W'x + b) + c) with no scaling of the pre-activations. The state w is W
-    `(F, H)`, b `(H,)`, v `(H,)` and c one after the other: d = (F + 2) H + 1. The paper prints a sum over rows; the
-    code that its authors released takes 100 times the mean. Their step size 0.1 is one on bits (w + 1) / 2, whose
-    squared distances are a quarter of those of spins: here it is 0.4.
+    The network is f_w(x) = sigmoid(v' tanh(W'x + b) + c). The pre-activations are not scaled. The state w concatenates
+    W `(F, H)`, b `(H,)`, v `(H,)` and c, so that d = (F + 2) H + 1. The paper has a sum over rows; the authors' code
+    has 100 times the mean. Their step size 0.1 is for bits (w + 1) / 2, whose squared distances are a quarter of those
+    of spins. It corresponds to 0.4 here.
 
     Args:
-        data: where the rows come from; `Rows(features, targets)` for tensors.
+        data: the rows; `Rows(features, targets)` for tensors.
         hidden: H.
         sharpness: factor of the mean squared error.
-        batch_size: rows of a `minibatch`.
+        batch_size: number of rows of a `minibatch`.
+
+    Example:
+        >>> energy = BinaryNetPosterior(Rows(torch.rand(10, 3), torch.rand(10)), hidden=2)
+        >>> w = energy.random(4)
+        >>> w.shape, energy(w).shape, energy.predict(w, torch.rand(5, 3)).shape
+        (torch.Size([4, 11]), torch.Size([4]), torch.Size([4, 5]))
     """
 
     domains = (Spin,)
@@ -64,7 +70,7 @@ class BinaryNetPosterior(Energy):
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """E and its gradient, by one pass over the rows."""
+        """E and its gradient, from one pass over the rows."""
         targets, grad = self.targets.to(x), torch.zeros_like(x)
         energy = x.new_zeros(len(x))
         _, v, _ = self._unpack(x)
@@ -72,19 +78,19 @@ class BinaryNetPosterior(Energy):
         for rows, inputs, units, outputs in self._passes(x, self.inputs):
             error = outputs - targets[rows]
             energy += error.square().sum(1)
-            slope = 2 * error * outputs * (1 - outputs)  # of the squared error in the last pre-activation, (B, n)
+            slope = 2 * error * outputs * (1 - outputs)  # d(squared error) / d(last pre-activation), (B, n)
             grad_c += slope.sum(1, keepdim=True)
             grad_v += torch.einsum("bn,bnh->bh", slope, units)
-            slopes = units.square_().neg_().add_(1).mul_(slope.unsqueeze(2))  # in the hidden ones but for v, (B, n, H)
+            slopes = units.square_().neg_().add_(1).mul_(slope.unsqueeze(2))  # (B, n, H): slope * tanh'
             grad_w += torch.matmul(inputs.T, slopes) * v.unsqueeze(1)
         scale = self.sharpness / len(targets)
         return energy * scale, grad * scale
 
     def minibatch(self, size: int | None = None) -> BinaryNetPosterior:
-        """The energy of fresh random rows, without replacement; in the mean over draws it is E, its gradient E's.
+        """The energy of random rows, drawn without replacement: an unbiased estimate of E and of its gradient.
 
         Args:
-            size: number of rows, `batch_size` by default; all rows where there are no more than that.
+            size: number of rows, `batch_size` by default; all rows if there are fewer.
         """
         size = self.batch_size if size is None else size
         rows = torch.randperm(len(self.targets), device=self.targets.device)[:size]
@@ -98,7 +104,7 @@ class BinaryNetPosterior(Energy):
 
     @torch.no_grad()
     def log_likelihood(self, x: Tensor) -> Tensor:
-        """Minus the mean squared error on the training rows, `(B,)`: what Table 2 calls training log-likelihood."""
+        """Minus the mean squared error on the training rows, `(B,)`; the training log-likelihood of Table 2."""
         energy: Tensor = self(x)
         return -energy / self.sharpness
 
@@ -107,18 +113,18 @@ class BinaryNetPosterior(Energy):
         return (self.predict(x, features).mean(0) - targets.to(x)).square().mean().sqrt()
 
     def test_rmse(self, x: Tensor) -> Tensor:
-        """`rmse` on the test rows, a scalar: what Table 2 calls test RMSE."""
+        """`rmse` on the test rows, a scalar; the test RMSE of Table 2."""
         if self.test_x is None or self.test_y is None:
             raise UserError("BinaryNetPosterior: its data have no test rows; give test_x and test_y")
         return self.rmse(x, self.test_x, self.test_y)
 
     def _unpack(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Views: W with b as its last row `(B, F + 1, H)`, v `(B, H)`, c `(B, 1)`."""
+        """Views of x: W with b as its last row `(B, F + 1, H)`, v `(B, H)`, c `(B, 1)`."""
         w, v, c = x.tensor_split((-self.hidden - 1, -1), dim=1)
         return w.view(len(x), -1, self.hidden), v, c
 
     def _passes(self, x: Tensor, inputs: Tensor) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-        """Forward passes of n rows each: which, inputs `(n, F + 1)`, hidden units `(B, n, H)`, outputs `(B, n)`."""
+        """Passes of n rows: their slice, their inputs `(n, F + 1)`, hidden units `(B, n, H)` and outputs `(B, n)`."""
         w, v, c = self._unpack(x)
         n = max(1, _CHUNK // (len(x) * self.hidden))
         for start in range(0, len(inputs), n):

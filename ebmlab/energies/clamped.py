@@ -1,4 +1,4 @@
-"""An energy with some coordinates given: the conditional law of the others."""
+"""The conditional law of some coordinates given the others, as an energy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Array = Tensor | Sequence[Any]
 
 
 class _Chosen(Energy):
-    """Makes `Clamped` of a bipartite energy a `ClampedBipartite`.
+    """Turns `Clamped(energy, ...)` into a `ClampedBipartite` if the energy is bipartite.
 
-    It is a class of its own because command-line parsers read the arguments of `__new__` where a class defines it.
+    This is a class of its own because command-line parsers read the arguments of `__new__` if a class defines it.
     """
 
     def __new__(cls, energy: Energy | None = None, *_: Any, **__: Any) -> Self:
@@ -31,17 +31,17 @@ class Clamped(_Chosen):
     """E(x_free) = E(x) with the other coordinates of x fixed, so that exp(-E) / Z is p(x_free | x_given).
 
     The states are the free coordinates, in their order in the flattened event: `(B, k)`, or one-hot `(B, k, K)` on a
-    Categorical domain. Differences, closed forms and colours are the inner energy's own. Of a bipartite energy it is
+    Categorical domain. Differences, closed forms and colours come from the inner energy. A clamped bipartite energy is
     bipartite: block Gibbs redraws the hidden units and the free visible ones.
 
     Args:
         energy: held, not copied.
-        x: one event, in the shape of the energy's states; what it holds at free coordinates (NaN, say) is ignored.
-        mask: True where x is given; in the domain's shape, which on a Categorical domain leaves out the axis of
-            classes. A mask in the shape of the event will do there too, if all classes of a coordinate agree.
+        x: one event, in the shape of the energy's states. Its values at free coordinates are ignored and may be NaN.
+        mask: True where x is given, in the domain's shape, which on a Categorical domain has no axis of classes. A mask
+            in the shape of the event is accepted there too, if all classes of a coordinate agree.
 
     Attributes:
-        free: numbers of the free coordinates in the flattened event, `(k,)`, int64.
+        free: indices of the free coordinates in the flattened event, `(k,)`, int64.
         given: the event, with some valid value at free coordinates.
 
     Raises:
@@ -73,7 +73,7 @@ class Clamped(_Chosen):
         self._colours: tuple[list[Tensor], list[Tensor]] | None = None
 
     def merge(self, x: Tensor) -> Tensor:
-        """Whole events `(B, *event)` of the inner energy, with the free coordinates `(B, k)` of x filled in."""
+        """Whole events `(B, *event)`: the given coordinates, with the free ones x `(B, k)` filled in."""
         given = self.energy.domain.flat(self.given.to(x).unsqueeze(0)).expand(len(x), *[-1] * (x.dim() - 1))
         return given.index_copy(1, self.free, x).view(len(x), *self.given.shape)
 
@@ -102,7 +102,7 @@ class Clamped(_Chosen):
 
     @property
     def colours(self) -> list[Tensor]:
-        """The inner energy's colours of the free coordinates: `ChromaticGibbs` asks."""
+        """The inner energy's colours, restricted to the free coordinates; used by `ChromaticGibbs`."""
         inner: list[Tensor] = self.energy.colours  # type: ignore[assignment]
         if self._colours is None or self._colours[0] is not inner:
             place = torch.full((self.energy.domain.size,), -1, device=self.free.device)
@@ -118,7 +118,7 @@ class Clamped(_Chosen):
 
     @property
     def minibatch(self) -> Callable[[], Clamped]:
-        """The inner energy's, where it has any, with the same coordinates given."""
+        """The inner energy's `minibatch`, if it has one, with the same coordinates given."""
         inner: Callable[[], Energy] = self.energy.minibatch  # type: ignore[assignment]
         is_given = torch.ones(self.energy.domain.shape, dtype=torch.bool, device=self.free.device)
         is_given.view(-1)[self.free] = False
@@ -133,7 +133,16 @@ class Clamped(_Chosen):
 
 
 class ClampedBipartite(Clamped, Bipartite):
-    """E(v_free, h) = E(v, h) with the other visible units fixed; as an energy of v_free, h is summed out."""
+    """E(v_free, h) = E(v, h) with the other visible units fixed; as an energy of v_free, h is summed out.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> energy = ClampedBipartite(RBM(3, 2), x=[1, 0, 0], mask=[True, False, False])
+        >>> x, _ = BlockGibbs().sample(energy, energy.random(5), num_steps=10)
+        >>> x.shape, energy.merge(x)[:, 0].tolist()
+        (torch.Size([5, 2]), [1.0, 1.0, 1.0, 1.0, 1.0])
+    """
 
     energy: Bipartite
 
@@ -177,7 +186,7 @@ def _mask(domain: Domain, mask: Array) -> Tensor:
 
 
 def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
-    """The event x `(*event)`, checked where it is given; one of the domain's values at free coordinates."""
+    """The event x `(*event)`, validated where it is given, with one of the domain's values at free coordinates."""
     try:
         event = torch.as_tensor(x).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -192,5 +201,5 @@ def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
     try:
         domain.validate(event)
     except UserError as error:
-        raise UserError(f"Clamped: x is not a state of the energy where it is given: {error}") from error
+        raise UserError(f"Clamped: the given coordinates of x are not a state of the energy: {error}") from error
     return event[0]

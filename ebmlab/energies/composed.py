@@ -14,9 +14,9 @@ from ebmlab.errors import UserError
 
 
 class _Composed(Energy):
-    """What both kinds share: energies of one domain, as many weights as energies.
+    """Several energies on one domain, and one weight for each.
 
-    Weights are numbers, not tensors: they take the device and dtype of what they multiply.
+    Weights are numbers, not tensors, so that they follow the device and dtype of the energies.
     """
 
     domains = (Domain,)
@@ -80,8 +80,8 @@ class Sum(_Composed):
 class Mixture(_Composed):
     """E(x) = -log of the sum over k of w_k exp(-E_k(x)) / Z_k.
 
-    With w_k that sum to 1 and the true Z_k, p(x) is the sum of w_k p_k(x), and the mixture's own Z is 1. Without Z_k
-    each energy weighs as much as its Z says.
+    If the w_k sum to 1 and the Z_k are right, then p(x) is the sum of w_k p_k(x), and the mixture's own Z is 1. Without
+    `log_z`, the share of energy k is proportional to w_k times its true Z.
 
     Args:
         energies: E_k, all on one domain; held, not copied.
@@ -148,7 +148,7 @@ class Mixture(_Composed):
 
 def _shared_domain(name: str, energies: Sequence[Energy]) -> Domain:
     if not energies:
-        raise UserError(f"{name}: no energies are given; it takes at least one")
+        raise UserError(f"{name}: energies is empty, but must hold at least one")
     first, *others = [energy.domain for energy in energies]
     for k, other in enumerate(others, start=1):
         sizes = [domain.num_values if isinstance(domain, Finite) else None for domain in (first, other)]
@@ -164,7 +164,7 @@ def _numbers(name: str, what: str, numbers: Sequence[float], count: int) -> list
     except (TypeError, ValueError) as error:
         raise UserError(f"{name}: {what} must be a list of numbers ({error})") from error
     if len(values) != count:
-        raise UserError(f"{name}: {len(values)} {what} for {count} energies; one for each, please")
+        raise UserError(f"{name}: {len(values)} {what} for {count} energies; each energy needs one")
     if not all(math.isfinite(value) for value in values):
         raise UserError(f"{name}: {what} are {values}, but must be finite")
     return values

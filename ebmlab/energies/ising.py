@@ -1,4 +1,4 @@
-"""The Ising model: spins that pull on each other in pairs."""
+"""The Ising model: spins that interact in pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ class Ising(Pairwise):
     Args:
         coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once.
         field: h, a number or `(d,)`.
-        learn: makes J and h parameters, J and h their first values.
+        learn: makes J and h parameters; the arguments are their initial values.
+
+    Example:
+        >>> energy = Ising([[0.0, 1.0], [1.0, 0.0]], field=0.5)
+        >>> energy(torch.tensor([[1.0, 1.0], [1.0, -1.0]])).tolist()
+        [-2.0, 1.0]
+        >>> Ising.lattice(side=4, coupling=0.3).domain
+        Spin(16)
     """
 
     domains = (Spin,)
@@ -30,7 +37,7 @@ class Ising(Pairwise):
 
     @classmethod
     def learnable(cls, num_spins: int) -> Ising:
-        """Couplings between all spins, and fields, to be learnt; all zero at first."""
+        """Couplings between all spins, and fields, as parameters; all zero at first."""
         if num_spins < 1:
             raise UserError(f"Ising: num_spins is {num_spins}; it must be at least 1")
         return cls(torch.zeros(num_spins, num_spins), learn=True)
@@ -62,10 +69,10 @@ class Ising(Pairwise):
 
         Args:
             num_nodes: spins.
-            num_edges: that each new node brings.
+            num_edges: edges from each new node to older ones.
             coupling: J of every edge.
             field: h, a number or `(num_nodes,)`.
-            seed: decides the graph, alone.
+            seed: of the graph; torch's global generator is not used.
         """
         return cls(graphs.barabasi_albert(num_nodes, num_edges, coupling, seed), field)
 

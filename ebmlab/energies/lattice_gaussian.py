@@ -17,8 +17,13 @@ class LatticeGaussian(Energy):
 
     Args:
         precision: A, symmetric and positive definite, `(d, d)`.
-        mean: b, `(d,)`; need not be on the lattice.
+        mean: b, `(d,)`, which need not be integers.
         num_values: S.
+
+    Example:
+        >>> energy = LatticeGaussian([[2.0, 1.0], [1.0, 2.0]], mean=[1.0, 1.0], num_values=3)
+        >>> energy(torch.tensor([[0.0, 2.0], [2.0, 2.0]])).tolist()
+        [1.0, 3.0]
     """
 
     domains = (Ordinal,)
@@ -44,10 +49,10 @@ class LatticeGaussian(Energy):
 
     @classmethod
     def rotated(cls, size: int = 100, num_values: int = 21, condition: float = 10.0, seed: int = 0) -> LatticeGaussian:
-        """A = P L P' with P a random rotation, the mean in the middle of the domain.
+        """A = P L P' with a random rotation P; the mean is the middle of the domain.
 
-        The spectrum is missing from the paper's text. Here the eigenvalues L are spaced geometrically, largest over
-        smallest is `condition`, and the widest axis has standard deviation S / 5 (4.2 of 21 integers).
+        The paper does not state the spectrum. Here the eigenvalues L are spaced geometrically, the largest is
+        `condition` times the smallest, and the widest axis has standard deviation S / 5 (4.2 for 21 integers).
         """
         generator = torch.Generator().manual_seed(seed)
         P, _ = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64, generator=generator))
@@ -56,11 +61,12 @@ class LatticeGaussian(Energy):
 
     @classmethod
     def sparse(cls, size: int = 100, num_values: int = 21, condition: float = 10.0, seed: int = 0) -> LatticeGaussian:
-        """A = S M S, a Markov random field on a cycle; M_ii = 1, neighbours N(0, 0.04), the mean in the middle.
+        """A = S M S, a Markov random field on a cycle: M_ii = 1, and M_ij is N(0, 0.04) between neighbours.
 
-        The scales are missing from the paper's text. Here S_ii^2 = A_ii, the precision of one coordinate given the
-        others, is spaced geometrically along the cycle, largest over smallest is `condition`, and the widest coordinate
-        has conditional standard deviation S / 5. The condition number of A is at most `condition` times that of M.
+        The mean is the middle of the domain. The paper does not state the scales S. Here S_ii^2 = A_ii, the precision
+        of one coordinate given the others, is spaced geometrically along the cycle, the largest is `condition` times
+        the smallest, and the widest coordinate has conditional standard deviation num_values / 5. The condition number
+        of A is at most `condition` times that of M.
         """
         generator = torch.Generator().manual_seed(seed)
         i = torch.arange(size)
@@ -73,7 +79,7 @@ class LatticeGaussian(Energy):
 
     @classmethod
     def _centred(cls, precision: Tensor, num_values: int) -> LatticeGaussian:
-        """With the mean in the middle, and precision 1 scaled to standard deviation num_values / 5."""
+        """Puts the mean in the middle and scales A such that precision 1 becomes standard deviation num_values / 5."""
         precision = ((precision + precision.T) / 2 * (5 / num_values) ** 2).to(torch.get_default_dtype())
         return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values)
 

@@ -1,4 +1,4 @@
-"""Posterior of a logistic regression with 0/1 coefficients (Sun et al., 2023, Any-scale Balanced Samplers, 5.3)."""
+"""The posterior of a logistic regression with 0/1 coefficients (Sun et al., 2023, Any-scale Balanced Samplers, 5.3)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ from ebmlab.errors import UserError
 class LogisticPosterior(Energy):
     """E(beta) = sum over i of y_i log(1 + exp(-v_i)) + (1 - y_i) log(1 + exp(v_i)), v = X beta (Eq. 22).
 
-    Minus the log-likelihood of y_i ~ Bernoulli(sigmoid(v_i)), the prior on {0, 1}^d being uniform; in Eq. 22, where the
-    brackets are missing, the minus sign applies to both terms.
+    This is minus the log-likelihood of y_i ~ Bernoulli(sigmoid(v_i)), with a uniform prior on {0, 1}^d. Eq. 22 lacks
+    brackets: its minus sign applies to both terms.
 
     Args:
         features: X, `(m, d)`.
         targets: y, 0 or 1, `(m,)`.
+
+    Example:
+        >>> energy = LogisticPosterior(features=[[1.0, 0.0], [0.0, -1.0]], targets=[1, 0])
+        >>> energy(energy.domain.enumerate()).argmin().item()  # beta = (1, 1) explains both rows
+        3
     """
 
     domains = (Binary,)
@@ -47,8 +52,9 @@ class LogisticPosterior(Energy):
     def synthetic(cls, size: int = 100, num_rows: int = 50, seed: int = 0) -> LogisticPosterior:
         """The paper's data (App. B.4).
 
-        Rows of X are N(0, 0.25 S C S): C_ii = 1.25, C_ij = 0.25, diagonal S with S_ii = exp(-0.25 + (i - 1) / (d - 1)).
-        The true beta, from which y is drawn, is 1 for the first seven coefficients and 0 for the others.
+        Rows of X are N(0, 0.25 S C S), where C_ii = 1.25, C_ij = 0.25, and S is diagonal with
+        S_ii = exp(-0.25 + (i - 1) / (d - 1)). The true beta, from which y is drawn, is 1 for the first seven
+        coefficients and 0 for the others.
         """
         generator = torch.Generator().manual_seed(seed)
         own = torch.randn(num_rows, size, dtype=torch.float64, generator=generator)
@@ -75,7 +81,7 @@ class LogisticPosterior(Energy):
     def flip_differences(
         self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
     ) -> Tensor:
-        """As in `Energy`; a flip adds or takes one column of X from X beta: O(k m) instead of O(k m d)."""
+        """As in `Energy`. A flip adds one column of X to X beta, or subtracts it: O(k m) instead of O(k m d)."""
         if index is None:
             index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
         signs = 1 - 2 * x.gather(1, index.expand(len(x), -1))

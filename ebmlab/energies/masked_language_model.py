@@ -18,13 +18,26 @@ class MaskedLanguageModel(Energy):
     """E(x) = -sum over masked positions i of log f_i(x_i | the sentence with all its blanks filled by x).
 
     f_i is the model's distribution over its vocabulary of V tokens at position i. The state holds m one-hot tokens,
-    `(B, m, V)`, which enter the network as x times its table of token embeddings: so E has a gradient in x, through the
-    embeddings as well as through the sum, and takes one pass. The model stays frozen and without dropout.
+    `(B, m, V)`. They enter the network as x times its table of token embeddings, so that E has a gradient in x, through
+    the embeddings and through the sum, and costs one forward pass. The model stays frozen and without dropout.
 
     Args:
         text: the sentence, with [MASK] for each token to fill in.
         model: name or folder of a masked language model for `transformers`, or such a model.
-        tokenizer: the model's tokenizer, where the model is not given by name.
+        tokenizer: the model's tokenizer; needed only if `model` is not a name.
+
+    Raises:
+        UserError: the text has no [MASK] or is too long, or the model cannot be loaded.
+
+    Example:
+        >>> from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+        >>> with open("vocab.txt", "w") as file:
+        ...     print("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "we", "went", "home", sep=chr(10), file=file)
+        >>> network = BertForMaskedLM(BertConfig(vocab_size=8, hidden_size=12, num_hidden_layers=1))
+        >>> energy = MaskedLanguageModel("we went [MASK]", network, BertTokenizer("vocab.txt"))
+        >>> x = energy.domain.from_index(torch.tensor([[7]]))
+        >>> energy.decode(x), energy(x).shape
+        (['we went home'], torch.Size([1]))
     """
 
     domains = (Categorical,)
@@ -52,7 +65,7 @@ class MaskedLanguageModel(Energy):
         self.domain = Categorical(len(self.blanks), self._table.shape[0])
 
     def train(self, mode: bool = True) -> Self:
-        """Leaves the model without dropout."""
+        """As in `nn.Module`, except that the model stays without dropout."""
         super().train(mode)
         self.model.eval()
         return self
@@ -66,7 +79,7 @@ class MaskedLanguageModel(Energy):
         return energy.to(x)
 
     def decode(self, x: Tensor) -> list[str]:
-        """The filled sentences, without the tokens that the tokenizer put around the text."""
+        """The filled sentences, without the special tokens that the tokenizer added."""
         tokens = self.tokens.repeat(len(x), 1)
         tokens[:, self.blanks] = self.domain.to_index(x)
         around = self.tokenizer.get_special_tokens_mask(self.tokens.tolist(), already_has_special_tokens=True)
@@ -92,6 +105,6 @@ def _load(name: str) -> tuple[Any, Any]:
     except (OSError, ValueError) as error:
         why = " ".join(str(error).split()).split(". ")[0][:160]
         raise UserError(
-            f"MaskedLanguageModel: no masked language model '{name}' here, nor one that could be downloaded ({why}); "
-            "give the name of a published one or a folder that save_pretrained wrote"
+            f"MaskedLanguageModel: the masked language model '{name}' is neither on this machine nor can it be "
+            f"downloaded ({why}); give the name of a published model or a folder that save_pretrained wrote"
         ) from error

@@ -1,4 +1,4 @@
-"""Multi-layer perceptron on bits (Liu et al., 2023, Gradient-guided Importance Sampling for Learning Binary EBMs)."""
+"""A multi-layer perceptron on bits (Liu et al., 2023, Gradient-guided Importance Sampling for Learning Binary EBMs)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ CHUNK_BYTES = 64 * 2**20  # of first-layer pre-activations that `flip_difference
 
 
 class MLP(Energy):
-    """E(x) = a perceptron with swish activations and one output, x binary (Sec. 5.1).
+    """E(x) is the output of a perceptron with swish activations, x binary (Sec. 5.1).
 
-    The paper gives the activation and the 256 hidden units; it does not say how many layers of them, three are ours.
+    The paper states the activation and the 256 hidden units, but not the number of layers. Three is our choice.
 
     Args:
         num_inputs: d, the length of x.
@@ -24,9 +24,14 @@ class MLP(Energy):
         num_layers: how many hidden layers.
 
     Attributes:
-        W: weights of the first layer, `(num_inputs, hidden)`: a row is what one bit adds.
-        b: its biases, `(hidden,)`.
-        rest: the layers after it.
+        W: weights of the first layer, `(num_inputs, hidden)`: one row per bit.
+        b: biases of the first layer, `(hidden,)`.
+        rest: the layers after the first.
+
+    Example:
+        >>> energy = MLP(num_inputs=3, hidden=4)
+        >>> energy(torch.ones(5, 3)).shape, energy.flip_differences(torch.ones(5, 3)).shape
+        (torch.Size([5]), torch.Size([5, 3]))
     """
 
     domains = (Binary,)
@@ -56,7 +61,7 @@ class MLP(Energy):
     def flip_differences(
         self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
     ) -> Tensor:
-        """As in `Energy`; a flip adds or takes one row of W to or from the pre-activations that x has.
+        """As in `Energy`. A flip adds one row of W to the pre-activations of x, or subtracts it.
 
         The first layer of k neighbours costs O(k hidden) instead of O(k d hidden).
         """

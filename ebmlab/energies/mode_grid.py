@@ -13,18 +13,26 @@ from ebmlab.errors import UserError
 class ModeGrid(Energy):
     """E(x) = -log of the sum over modes l of exp(-|x - mu_l|^2 / (2 s)), x in {0, ..., S - 1}^2 (Eq. 2).
 
-    The paper's text departs from its own pictures and settings: the sum has lost its minus sign, the modes are at
-    multiples of 450 / 7 where it says 75 apart, and a variance of 0.15 makes a mode a single integer. With s = 22,
-    modes some twenty integers wide, DMALA of step size 53 accepts 0.577 of its proposals (the paper: around 0.574).
+    The paper's text contradicts its own pictures and settings: the sum lacks its minus sign, the modes are at multiples
+    of 450 / 7 although it says that they are 75 apart, and with a variance of 0.15 a mode is a single integer. With
+    s = 22 modes are about twenty integers wide, and DMALA of step size 53 accepts 0.577 of its proposals (in the paper
+    around 0.574).
 
-    Squared distances add up over coordinates and the modes are a square grid, so E(x) = e(x_1) + e(x_2) with
-    e(v) = -log of the sum over a of exp(-(v - c_a)^2 / (2 s)): whatever follows uses the one-dimensional e.
+    Squared distances add up over coordinates and the modes are a square grid, so that E(x) = e(x_1) + e(x_2) with
+    e(v) = -log of the sum over a of exp(-(v - c_a)^2 / (2 s)). All methods use the one-dimensional e.
 
     Args:
-        side: modes along one side, at c_a = spacing, 2 spacing, ....
+        side: number of modes along one side, at c_a = spacing, 2 spacing, ....
         num_values: S.
         spacing: distance between neighbouring modes.
         variance: s, of a mode along each coordinate.
+
+    Example:
+        >>> energy = ModeGrid(side=2)
+        >>> energy.modes.tolist()
+        [[75.0, 75.0], [75.0, 150.0], [150.0, 75.0], [150.0, 150.0]]
+        >>> energy.nearest_mode(torch.tensor([[80.0, 140.0], [300.0, 300.0]])).tolist()
+        [1, -1]
     """
 
     domains = (Ordinal,)
@@ -64,7 +72,7 @@ class ModeGrid(Energy):
         return table - table[x.long()].unsqueeze(2)
 
     def nearest_mode(self, x: Tensor) -> Tensor:
-        """Index into `modes` of the mode within half a spacing of x, -1 where there is none; int64, `(B,)`."""
+        """Index into `modes` of the mode within half a spacing of x, or -1 if there is none; int64, `(B,)`."""
         distance, nearest = torch.cdist(x, self.modes.to(x)).min(1)
         return nearest.where(distance <= self.spacing / 2, -1)
 

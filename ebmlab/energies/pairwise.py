@@ -1,4 +1,4 @@
-"""Energies of pairs: what the Ising and the Potts model share."""
+"""Energies that are sums over pairs of sites: the common part of the Ising and the Potts model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Pairwise(Energy):
 
     Args:
         coupling: J, `(d, d)`, symmetric with a zero diagonal, so that every edge counts once.
-        field: h, whatever broadcasts to one number per entry of x.
+        field: h, an array that broadcasts to the event shape `(d, *event)`.
         event: shape of one site's state; () for a number.
         learn: makes J and h parameters; J stays symmetric with a zero diagonal.
 
@@ -50,7 +50,7 @@ class Pairwise(Energy):
         if learn:
             self.coupling, self.field = nn.Parameter(coupling.triu()), nn.Parameter(field)
             register_parametrization(self, "coupling", _Symmetric())
-            type(self).__name__ = name  # torch has made a class of its own for this object
+            type(self).__name__ = name  # register_parametrization has changed this object's class, and its name
             self.sparse = False
             return
         self.register_buffer("coupling", coupling)
@@ -63,20 +63,20 @@ class Pairwise(Energy):
         """Site numbers, int64, one tensor per colour: given the rest, the sites of one colour are independent."""
         if self.learn:
             raise UserError(
-                f"{type(self).__name__}: couplings that are learnt join all sites, so no two can be redrawn at once: "
-                "take Gibbs in place of ChromaticGibbs"
+                f"{type(self).__name__}: learnt couplings join all sites, so that no two can be redrawn at once; "
+                "use Gibbs in place of ChromaticGibbs"
             )
         if self._colours is None or self._colours[0].device != self.coupling.device:
             self._colours = [sites.to(self.coupling.device) for sites in colour(self.coupling)]
         return self._colours
 
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
-        """(J x + h)_i, which is minus dE/dx_i, of all sites or of those given: `(B, d, ...)` or `(B, k, ...)`."""
+        """(J x + h)_i = -dE/dx_i of all sites, `(B, d, ...)`, or of the given ones, `(B, k, ...)`."""
         if not self.sparse:
             coupling = self.coupling.to(x.dtype)
             rows = coupling if sites is None else coupling[sites]
             pull = (x.transpose(1, -1) @ rows.T).transpose(1, -1)
-        else:  # of every site even so: looking up the neighbours of a few takes longer
+        else:  # for all sites, since looking up the neighbours of a few takes longer
             table, weights = x.transpose(0, 1).reshape(x.shape[1], -1), self._weights.to(x.dtype)
             sums = embedding_bag(self._columns, table, self._offsets, mode="sum", per_sample_weights=weights)
             sums = sums.view(x.shape[1], len(x), *x.shape[2:])
@@ -97,10 +97,10 @@ class Pairwise(Energy):
 
 
 class _Symmetric(nn.Module):
-    """The symmetric matrix with a zero diagonal that has this one's entries above the diagonal.
+    """Makes a matrix symmetric with a zero diagonal, from the entries above its diagonal.
 
-    On a CPU without gradients, as in a chain, it is made once for each change of the entries: comparing them, which a
-    GPU would have to wait for, takes a tenth of the time.
+    On a CPU without gradients, as in a chain, the result is kept until the entries change: comparing them takes a tenth
+    of the time. A GPU would have to wait for the comparison.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class _Symmetric(nn.Module):
 
 
 def _find_edges(energy: Pairwise, *_: Any) -> None:
-    """Lists every site's neighbours, and forgets the colouring, when J is new."""
+    """Lists every site's neighbours in a new J, and discards the colouring of the old one."""
     rows, columns = energy.coupling.nonzero(as_tuple=True)
     size = len(energy.coupling)
     degree = torch.bincount(rows, minlength=size)

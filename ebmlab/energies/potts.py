@@ -1,4 +1,4 @@
-"""The Potts model: sites of several classes that like, or shun, their own class."""
+"""The Potts model: sites of several classes whose energy counts the pairs of one class."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ Field = Sequence[float] | Sequence[Sequence[float]] | Tensor | None
 class Potts(Pairwise):
     """E(x) = -1/2 sum_ij J_ij [x_i = x_j] - sum_i h_i(x_i), x_i one of K classes.
 
-    States are one-hot, `(B, d, K)`, and [x_i = x_j] is the inner product of x_i and x_j; gradients are those of that
-    extension.
+    States are one-hot, `(B, d, K)`. The inner product of x_i and x_j is [x_i = x_j] and extends E to real x, which
+    defines its gradient.
 
     Args:
         coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once.
         field: h, `(K,)` for all sites or `(d, K)`; none by default.
         num_classes: K.
+
+    Example:
+        >>> energy = Potts([[0.0, 1.0], [1.0, 0.0]], num_classes=3)
+        >>> energy(energy.domain.from_index(torch.tensor([[2, 2], [0, 1]]))).tolist()
+        [-1.0, -0.0]
     """
 
     domains = (Categorical,)

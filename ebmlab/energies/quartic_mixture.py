@@ -1,4 +1,4 @@
-"""Mixture of quartic polynomials on integers (Sun et al., 2023, Any-scale Balanced Samplers, Sec. 5.3, App. B.5)."""
+"""A mixture of quartic polynomials on integers (Sun et al., 2023, Any-scale Balanced Samplers, Sec. 5.3, App. B.5)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,27 @@ WIDTH = 0.15  # distance from barrier to well of the middle axis, in units of th
 class QuarticMixture(Energy):
     """E(x) = -log of the sum over k of exp(-poly4_k(x)) on {0, ..., S - 1}^d (Eq. 23).
 
-    The polynomials are missing from the paper's text, which leaves their ingredients: one rotation P for all of them,
-    scales s_i = 20 exp(-0.5 + (i - 1) / (d - 1)) and biases b_k = (k - 1) / (K - 1), the same for all i. Here they are
-    double wells along the rotated axes, shifted from component to component:
+    The paper does not state the polynomials, but their ingredients: one rotation P for all of them, scales
+    s_i = 20 exp(-0.5 + (i - 1) / (d - 1)), and biases b_k = (k - 1) / (K - 1), the same for all i. Here they are double
+    wells along the rotated axes, shifted from component to component:
 
         z = P'(x - (S - 1) / 2) / (0.15 s),    poly4_k(x) = 2 * sum over i of ((z_i - b_k + 1/2)^2 - 1)^2,
 
-    with the 20 of s read as S - 1, the domain's width. Wells are 2 to 5 integers from the barrier between them, which
-    is 2 nats high, and little mass is at the domain's walls. E(x) = E(S - 1 - x): the mean of x is the middle.
+    with S - 1, the domain's width, in place of the 20 in s. Wells are 2 to 5 integers from the barrier between them,
+    which is 2 nats high, and little mass is at the borders of the domain. E(x) = E(S - 1 - x), so that the mean of x is
+    the middle of the domain.
 
     Args:
         size: d.
         num_values: S.
         num_components: K.
         seed: of the rotation.
+
+    Example:
+        >>> energy = QuarticMixture(size=2, num_values=5, num_components=3)
+        >>> x = energy.domain.enumerate()
+        >>> torch.allclose(energy(x), energy(4 - x))
+        True
     """
 
     domains = (Ordinal,)

@@ -1,4 +1,4 @@
-"""Laws that can be drawn from and whose Z is known: where annealed paths begin."""
+"""Laws with known Z and exact draws, at which annealed paths begin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from ebmlab.noise import bernoulli
 
 
 class Base(Energy):
-    """An energy of independent coordinates, with its log Z and exact draws."""
+    """An energy of independent coordinates, with its log Z and exact draws.
+
+    Example:
+        >>> base = reference(Real(2))
+        >>> base.draw(5).shape, round(base.log_z, 4)  # log(2 pi)
+        (torch.Size([5, 2]), 1.8379)
+    """
 
     @property
     def log_z(self) -> float:
@@ -31,7 +37,12 @@ class Uniform(Base):
     """E(x) = 0 on a finite domain.
 
     Args:
-        domain: where x lives.
+        domain: of x.
+
+    Example:
+        >>> from ebmlab.domains import Spin
+        >>> round(Uniform(Spin(3)).log_z, 4)  # log 8
+        2.0794
     """
 
     domain: Finite
@@ -68,7 +79,13 @@ class Bernoulli(Base):
     """E(x) = -x . logit(mean): independent bits.
 
     Args:
-        mean: of each bit, in the shape of x, squeezed to [0.01, 0.99] so that no state is impossible.
+        mean: of each bit, in the shape of x; clamped to [0.01, 0.99], so that every state is possible.
+
+    Example:
+        >>> base = Bernoulli(torch.tensor([0.25, 0.5]))
+        >>> p = (-base(base.domain.enumerate()) - base.log_z).exp()
+        >>> [round(float(p), 3) for p in p]
+        [0.375, 0.375, 0.125, 0.125]
     """
 
     domain: Binary
@@ -106,7 +123,11 @@ class StandardNormal(Base):
     """E(x) = |x|^2 / 2.
 
     Args:
-        domain: where x lives.
+        domain: of x.
+
+    Example:
+        >>> StandardNormal(Real(2))(torch.tensor([[3.0, 4.0]])).item()
+        12.5
     """
 
     domain: Real
@@ -128,7 +149,12 @@ class StandardNormal(Base):
 
 
 def reference(domain: Domain) -> Base:
-    """The domain's reference law: uniform, or N(0, I) on Real."""
+    """The domain's reference law: uniform on a finite domain, N(0, I) on Real.
+
+    Example:
+        >>> reference(Binary(3)).draw(5).shape
+        torch.Size([5, 3])
+    """
     if isinstance(domain, Binary):
         return Bernoulli(torch.full(domain.shape, 0.5))
     if isinstance(domain, Finite):

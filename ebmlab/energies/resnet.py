@@ -16,8 +16,8 @@ from ebmlab.errors import UserError
 class ResNet(Energy):
     """E(x) = -net(x) - log Bernoulli(x; mean), x a binary image.
 
-    net: 3x3 convolution to C channels; two residual blocks of stride 2 and six of stride 1; mean over space; linear to
-    one number. Swish activations, no normalisation layers.
+    The net is a 3x3 convolution to C channels, two residual blocks of stride 2 and six of stride 1, the mean over space
+    and a linear layer to one number, with swish activations and without normalisation layers.
 
     Args:
         shape: of an image, `(height, width)` or `(colours, height, width)`.
@@ -25,7 +25,12 @@ class ResNet(Energy):
         base: mean of the data, as many numbers as an image has pixels; 1/2 everywhere, the uniform law, when None.
 
     Attributes:
-        base_logits: logits of the Bernoulli base, `(*shape)`; a buffer, part of every checkpoint.
+        base_logits: logits of the Bernoulli base, `(*shape)`; a buffer, saved in every checkpoint.
+
+    Example:
+        >>> energy = ResNet(shape=(8, 8), channels=4)
+        >>> energy(energy.random(5)).shape
+        torch.Size([5])
     """
 
     domains = (Binary,)
@@ -50,7 +55,7 @@ class ResNet(Energy):
 
     @torch.no_grad()
     def set_base(self, mean: Sequence[float] | Tensor) -> None:
-        """Makes Bernoulli(mean), squeezed to [0.01, 0.99], the base law."""
+        """Makes Bernoulli(mean) the base law, with the mean clamped to [0.01, 0.99]."""
         mean = torch.as_tensor(mean).to(self.base_logits)
         if mean.numel() != self.base_logits.numel():
             raise UserError(
@@ -64,7 +69,7 @@ class ResNet(Energy):
     def forward(self, x: Tensor) -> Tensor:
         image = x.unsqueeze(1) if x.dim() == 3 else x
         features = self.net(image).mean((2, 3))
-        # near -300 the numbers are 0.25 apart in float16 and 2 apart in bfloat16: too coarse for energies
+        # Half precision is too coarse for energies: near -300 its numbers are 0.25 (float16) or 2 (bfloat16) apart.
         with torch.autocast(x.device.type, enabled=False):
             net: Tensor = self.linear(features.to(self.linear.weight.dtype))
         return self.base_energy(x) - net.squeeze(1)
@@ -75,7 +80,7 @@ class ResNet(Energy):
 
 
 class Block(nn.Module):
-    """swish(conv(swish(conv(x))) + shortcut(x)); the shortcut is a 1x1 convolution where the stride is 2.
+    """swish(conv(swish(conv(x))) + shortcut(x)); the shortcut is a 1x1 convolution if the stride is 2, else x.
 
     Args:
         channels: of input and output.

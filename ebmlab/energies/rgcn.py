@@ -13,36 +13,41 @@ from ebmlab.graphs import adjacency
 
 
 class RGCN(Energy):
-    """E(x) of the graph whose adjacency matrix A has the upper triangle x, row by row; a slot without edges is no node.
+    """E(x) of a graph whose adjacency matrix A has the upper triangle x, row by row. A slot without edges is no node.
 
-    Node i sends along two relations, to those it has an edge with and to the other nodes present, and to itself
+    Node i receives messages along two relations, from its neighbours and from the other nodes present, and from itself
     (Schlichtkrull et al., Modeling Relational Data with Graph Convolutional Networks, Eq. 2, with a bias in each W):
 
         h_i <- swish(W_0 h_i + 1/n sum_j A_ij W_1 h_j + 1/n sum_{j != i} (m_j - A_ij) W_2 h_j).
 
-    Every h_i starts as one learned vector: the first convolution sees degrees and the number of nodes. The energy is a
-    perceptron of sum_i m_i h_i, and so no order of the slots matters. Liu et al. (Sec. 5.2) give 5 layers, 32 units and
-    swish; relations, read-out and normalisation are ours.
+    Every h_i starts as the same learned vector, so that the first convolution sees the degrees and the number of nodes.
+    The energy is a perceptron of sum_i m_i h_i and does not depend on the order of the slots. Liu et al. (Sec. 5.2)
+    state 5 layers, 32 units and swish; the relations, the read-out and the normalisation are our choices.
 
-    m_i = 1 - prod_j (1 - A_ij) is 1 where node i is present. An absent node has features, those that it would have if
-    it were present, but nobody reads them: it sends nothing, for A_ij and m_j are 0, and is not summed. All these
-    weights are multilinear in x (an edge implies presence, so that m_j A_ij = A_ij), so dE/dx_ij says what adding or
-    removing an edge does even where a node comes or goes with it; were features multiplied by m over and over, the
-    gradient would miss that.
+    m_i = 1 - prod_j (1 - A_ij) is 1 if node i is present. An absent node has features, but they do not enter E: it
+    sends no messages, since A_ij and m_j are 0, and is left out of the sum. All weights are multilinear in x (an edge
+    implies presence, so that m_j A_ij = A_ij). Hence dE/dx_ij tells what adding or removing an edge does, even if a
+    node appears or disappears with it. If features were multiplied by m in every layer, it would not.
 
-    The constants c_ir of Eq. 2 are n, the number of slots. The number of neighbours |N_i^r| would hide the degrees from
-    the first convolution, where all messages are the same, and divide by zero; n leaves sums polynomial in x, finite
-    between the states too, and at most as large as the messages.
+    The constants c_ir of Eq. 2 are n, the number of slots. Dividing by the number of neighbours |N_i^r| would hide the
+    degrees from the first convolution, where all messages are equal, and could divide by zero. With n the sums are
+    polynomials in x, finite between the states too, and at most as large as the messages.
 
     Args:
         num_nodes: n, the number of slots; x has n (n - 1) / 2 bits.
-        hidden: features of a node.
-        layers: how many convolutions.
+        hidden: number of features of a node.
+        layers: number of convolutions.
 
     Attributes:
-        density: the share of bits that are 1 in `random`, from which chains start; 1/2 until `set_base` is told the
-            data's (`callbacks.DataMean`). Sparse graphs say little about dense ones, and so a model's dense half is
-            where its fit is worst, and chains from uniform bits may never leave it.
+        density: probability of an edge in `random`, from which chains start; 1/2 until `set_base` sets that of the data
+            (`callbacks.DataMean`). Sparse data do not constrain the energy of dense graphs, so that chains which start
+            at uniform bits, which are dense, may never reach the sparse ones.
+
+    Example:
+        >>> energy = RGCN(num_nodes=4, hidden=8, layers=2)
+        >>> one_edge = torch.eye(6)  # six graphs, which differ in the order of the nodes only
+        >>> energy(one_edge).std().item() < 1e-6
+        True
     """
 
     domains = (Binary,)
@@ -77,7 +82,7 @@ class RGCN(Energy):
 
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:
-        """Makes `density` that of the data, whose mean is given; of all edges alike, as for permuted nodes."""
+        """Sets `density` from the data's mean: one number for all edges, as the order of nodes is arbitrary."""
         if not ((mean >= 0) & (mean <= 1)).all():
             raise UserError("RGCN: base is a mean of 0/1 bits, its numbers must be in [0, 1]")
         self.density.copy_(mean.mean())
@@ -85,8 +90,8 @@ class RGCN(Energy):
     def _weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Presence m `(B, n)`, and the weights of node j's message along relation r to node i, `(B, n, 3 n)`.
 
-        Column 3 j + r, which is how the rows of a layer's output `(B, n, 3 H)` lie in memory when it is read as
-        `(B, 3 n, H)`: all three sums of Eq. 2 are one matrix product.
+        They stand in column 3 j + r. A layer's output `(B, n, 3 H)`, viewed as `(B, 3 n, H)`, has its rows in the same
+        order, so that all three sums of Eq. 2 are one matrix product.
         """
         edges = adjacency(x, self.num_nodes)
         present = 1 - (1 - edges).prod(2)

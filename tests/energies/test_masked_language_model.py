@@ -124,7 +124,7 @@ def test_user_errors(
         MaskedLanguageModel("[MASK] " * 40, str(folder))
     with pytest.raises(UserError, match="needs its tokenizer"):
         MaskedLanguageModel(TEXT, energy.model)
-    with pytest.raises(UserError, match=r"no masked language model '.*' here") as error:
+    with pytest.raises(UserError, match=r"the masked language model '.*' is neither") as error:
         MaskedLanguageModel(TEXT, str(tmp_path))  # an empty folder
     assert "\n" not in str(error.value)
     monkeypatch.setitem(sys.modules, "transformers", None)
