@@ -1,4 +1,4 @@
-"""Energies with one layer of binary hidden units: both conditionals factorise."""
+"""Energies with one layer of binary hidden units, whose two conditionals factorise."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def unrounded(method: Callable[[Any, Tensor], Result]) -> Callable[[Any, Tensor]
     """Runs a method of a tensor with autocast switched off.
 
     Half precision is too coarse for energies: near -300 its numbers are 0.25 apart in float16 and 2 apart in bfloat16.
+
+    Example:
+        >>> class Doubler:
+        ...     @unrounded
+        ...     def double(self, x: Tensor) -> Tensor:
+        ...         return x @ torch.full((1, 1), 2.0)
+        >>> with torch.autocast("cpu"):
+        ...     Doubler().double(torch.ones(1, 1)).dtype
+        torch.float32
     """
 
     @wraps(method)
@@ -38,6 +47,13 @@ class Bipartite(Energy):
 
     Attributes:
         num_hidden: H.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> energy: Bipartite = RBM(num_visible=4, num_hidden=3)
+        >>> h = bernoulli(energy.hidden_given_visible(energy.random(5)))
+        >>> energy.sample_visible(h).shape
+        torch.Size([5, 4])
     """
 
     num_hidden: int
@@ -55,7 +71,7 @@ class Bipartite(Energy):
         return self.hidden_given_visible(v), None
 
     def visible_given_hidden(self, h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Parameters of p(v | h): logits on a Binary domain, mean and variance on a Real one."""
+        """Parameters of p(v | h): logits on a Binary domain, mean and variance on a Real domain."""
         raise NotImplementedError
 
     def sample_visible(self, h: Tensor) -> Tensor:
@@ -76,7 +92,7 @@ class Bipartite(Energy):
         raise NotImplementedError
 
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-        """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, from logits that are known already."""
+        """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given the logits of p(h_j = 1 | v)."""
         return self.visible_energy(v) / temperature - softplus(logits / temperature).sum(1)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Energies between two laws, along which annealed importance sampling walks (Neal, 2001)."""
+"""Energies between a base law and a target: the path of annealed importance sampling (Neal, 2001)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ebmlab.errors import UserError
 
 
 def bridge(base: Base, energy: Energy, beta: float = 0.0) -> Bridge:
-    """The path from `base` (beta = 0) to `energy` (beta = 1); a bipartite energy is bridged jointly with h.
+    """The path from `base` (beta = 0) to `energy` (beta = 1); for a bipartite energy, the path of the joint law.
 
     Example:
         >>> from ebmlab.energies import RBM, bridge, reference
@@ -31,7 +31,7 @@ def bridge(base: Base, energy: Energy, beta: float = 0.0) -> Bridge:
 
 @dataclass
 class Ends(PerChain):
-    """What both ends of a bridge say at x: the same whatever its beta is.
+    """Values and gradients of both ends of a bridge at x. They do not depend on its beta.
 
     Attributes:
         base: E_0(x), `(B,)`.
@@ -49,12 +49,12 @@ class Ends(PerChain):
 class Bridge(Energy):
     """(1 - beta) E_0(x) + beta E_1(x).
 
-    `evaluate` returns what both ends say at x as `known`. Passed back with the same x it spares them the evaluation,
-    whatever beta has become; `increment` takes it too.
+    `evaluate` returns the values and gradients of both ends at x as `known`. If they are passed back with the same x,
+    to `evaluate` or `increment`, the ends are not evaluated again; beta may have changed.
 
     Args:
         base: E_0.
-        energy: E_1, held, not copied.
+        energy: E_1; held, not copied.
         beta: from 0 to 1; may be set at any time.
 
     Example:
@@ -96,7 +96,7 @@ class Bridge(Energy):
         return at.energy, at.grad
 
     def increment(self, x: Tensor, beta: float, known: PerChain | None = None) -> Tensor:
-        """Log of exp(-E(x)) at another beta less that at the present one, `(B,)`; both unnormalised."""
+        """Log of the unnormalised density at another beta, minus that at the current one, `(B,)`."""
         ends = cast(Ends | None, known)
         base, energy = (self.base(x), self.energy(x)) if ends is None else (ends.base, ends.energy)
         return (beta - self.beta) * (base - energy)
@@ -111,7 +111,7 @@ class Bridge(Energy):
 
     @property
     def colours(self) -> list[Tensor]:
-        """The energy's, where it has any: `ChromaticGibbs` asks."""
+        """The energy's colours, if it has any; used by `ChromaticGibbs`."""
         return self.energy.colours  # type: ignore[return-value]
 
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class Bridge(Energy):
 
 @dataclass
 class JointEnds(PerChain):
-    """What both ends of a `BipartiteBridge` say at v: the same whatever its beta is.
+    """What both ends of a `BipartiteBridge` contribute at v. It does not depend on its beta.
 
     Attributes:
         base: E_0(v), `(B,)`.
@@ -144,8 +144,8 @@ class JointEnds(PerChain):
 class BipartiteBridge(Bridge, Bipartite):
     """(1 - beta) E_0(v) + beta E_1(v, h), h uniform at beta = 0; as an energy of v, h is summed out.
 
-    Scaling the joint energy keeps both conditionals in their form, which scaling the marginal one does not; so this is
-    the path for block Gibbs (Salakhutdinov & Murray, 2008, Sec. 4.1).
+    Both conditionals of a scaled joint energy keep their form, those of a scaled marginal energy do not. This is
+    therefore the path that block Gibbs can follow (Salakhutdinov & Murray, 2008, Sec. 4.1).
 
     Example:
         >>> from ebmlab.energies import RBM, bridge, reference
@@ -158,7 +158,7 @@ class BipartiteBridge(Bridge, Bipartite):
     """
 
     energy: Bipartite
-    flip_differences = Energy.flip_differences  # those of the marginal energies do not mix
+    flip_differences = Energy.flip_differences  # the marginal energy is not a mix of the ends' marginal energies
     value_differences = Energy.value_differences
 
     def __init__(self, base: Base, energy: Bipartite, beta: float = 0.0) -> None:
@@ -173,7 +173,7 @@ class BipartiteBridge(Bridge, Bipartite):
         return self._free_energy(self.beta, self._ends(x, None))
 
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
-        """Closed where v is binary: E is linear in v, so that -dE/dv at E[h | v] is the logits of v."""
+        """Has a closed form if v is binary: E(v, h) is linear in v, so that -dE/dv is the logits of v at E[h | v]."""
         if not isinstance(self.base, Bernoulli):
             return Evaluation(*Energy.value_and_grad(self, x))
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What an energy offers: its value, its gradient in x, its neighbours' values, and averages to learn from."""
+"""The base class of energies: value, gradient in x, energies of neighbours, and averages to learn from."""
 
 from __future__ import annotations
 
@@ -13,11 +13,28 @@ from ebmlab.energies.average import AverageEnergy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.errors import UserError
 
-MANY = 2048  # states of one evaluation
+MANY = 2048  # states per evaluation when there are many
 
 
 class Energy(nn.Module):
-    """E(x), with p(x) proportional to exp(-E(x)); one number per sample, never divided by the batch size."""
+    """E(x), with p(x) proportional to exp(-E(x)); one number per sample, never divided by the batch size.
+
+    Attributes:
+        domain: of x.
+        domains: kinds of domain that the class supports.
+
+    Example:
+        >>> from ebmlab.domains import Real
+        >>> class Quadratic(Energy):
+        ...     def __init__(self, size):
+        ...         super().__init__()
+        ...         self.domain = Real(size)
+        ...     def forward(self, x):
+        ...         return x.square().sum(1) / 2
+        >>> value, grad = Quadratic(2).value_and_grad(torch.tensor([[3.0, 4.0]]))
+        >>> value, grad
+        (tensor([12.5000]), tensor([[3., 4.]]))
+    """
 
     domain: Domain
     domains: ClassVar[tuple[type[Domain], ...]] = ()
@@ -27,12 +44,12 @@ class Energy(nn.Module):
         raise NotImplementedError
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """E(x) `(B,)` and dE/dx `(B, *event)`, detached; works under inference mode too."""
+        """E(x) `(B,)` and dE/dx `(B, *event)`, both detached. It works under inference mode too."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.inference_mode(False), torch.enable_grad():
             x = x.detach().clone().requires_grad_()
             try:
-                for p in parameters:  # frozen, so that autograd keeps nothing for them
+                for p in parameters:  # autograd keeps nothing for frozen parameters
                     p.requires_grad_(False)
                 energy = self(x)
                 (grad,) = torch.autograd.grad(energy.sum(), x)
@@ -42,17 +59,17 @@ class Energy(nn.Module):
         return energy.detach(), grad
 
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
-        """`value_and_grad` together with whatever else it had to compute.
+        """`value_and_grad`, together with by-products of computing them.
 
         Args:
             x: states, `(B, *event)`.
-            known: the `known` of an earlier evaluation of the same x, which spares a `Bridge` that has another beta now
-                the evaluation of its ends. Other energies have no use for it.
+            known: the `known` of an earlier evaluation at the same x. With it, a `Bridge` whose beta has changed need
+                not evaluate its ends again. Other energies ignore it.
         """
         return Evaluation(*self.value_and_grad(x))
 
     def around(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What the energies of the neighbours of x `(B, *event)` share: E(x) `(B,)`, and what an override reuses."""
+        """What the energies of all neighbours of x `(B, *event)` start from: E(x) `(B,)`, and more in subclasses."""
         energy: Tensor = self(x)
         return (energy,)
 
@@ -66,7 +83,7 @@ class Energy(nn.Module):
         Args:
             x: states, `(B, *event)`.
             index: which coordinates of the flattened event to flip, `(B, k)`; all of them when None.
-            around: `self.around(x)`, where it has been computed already.
+            around: `self.around(x)`, if it has been computed already.
 
         Returns:
             `(B, k)`.
@@ -122,12 +139,12 @@ class Energy(nn.Module):
         return self._many(neighbours.view(-1, *x.shape[1:])).view(batch, k, -1) - here.view(-1, 1, 1)
 
     def _many(self, x: Tensor) -> Tensor:
-        """Energies of many states, `(n,)`, a part of them at a time: a network's activations outgrow its inputs."""
+        """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x."""
         return torch.cat([self(part) for part in torch.split(x, MANY)])
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters and buffers are; the CPU for an energy without any."""
+        """The device of the parameters and buffers; the CPU for an energy without any."""
         tensors = itertools.chain(self.parameters(), self.buffers())
         return next((t.device for t in tensors), torch.device("cpu"))
 
@@ -138,13 +155,13 @@ class Energy(nn.Module):
         return next((t.dtype for t in tensors), torch.get_default_dtype())
 
     def random(self, n: int) -> Tensor:
-        """States `(n, *event)` for fresh chains to start from, on this energy's device: the domain's reference law."""
+        """Draws states `(n, *event)` for new chains from the domain's reference law, on this energy's device."""
         return self.domain.random(n, device=self.device)
 
     def step_unit(self) -> Tensor | float:
-        """The unit in which samplers state step sizes: 1, unless the energy has a natural squared length."""
+        """The factor by which samplers multiply their step size: 1, unless the energy has a natural squared length."""
         return 1.0
 
     def average(self) -> AverageEnergy:
-        """An empty accumulator of this energy's mean over states, see `AverageEnergy`."""
+        """A new accumulator of this energy's mean over states, see `AverageEnergy`."""
         return AverageEnergy(self)

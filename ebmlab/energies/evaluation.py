@@ -10,10 +10,9 @@ from torch import Tensor
 
 
 class PerChain:
-    """Holds tensors with one row for each chain; scalars and whatever is no tensor belong to all chains.
+    """Holds tensors with one row per chain. Scalars, and attributes that are not tensors, belong to all chains.
 
     Example:
-        >>> import torch
         >>> from ebmlab.energies import Evaluation
         >>> new, old = Evaluation(torch.ones(2), torch.ones(2, 3)), Evaluation(torch.zeros(2), torch.zeros(2, 3))
         >>> new.where(torch.tensor([True, False]), old).energy
@@ -21,7 +20,7 @@ class PerChain:
     """
 
     def where(self, accept: Tensor, other: Self) -> Self:
-        """This object for the chains with `accept` (`(B,)`, bool), `other` for the rest."""
+        """Takes the rows of this object where `accept` `(B,)` is True, and those of `other` elsewhere."""
         mixed = object.__new__(type(self))
         for name, mine in vars(self).items():
             mixed.__dict__[name] = _choose(accept, mine, getattr(other, name))
@@ -43,12 +42,11 @@ class Evaluation(PerChain):
     Attributes:
         energy: E(x), `(B,)`.
         grad: dE/dx, `(B, *event)`.
-        logits: pre-activations of the hidden units, `(B, H)`, where the energy is bipartite.
-        known: what a later evaluation of the same x may start from; None where the energy has no use for it. Only a
-            `Bridge` has: its ends do not change with its beta.
+        logits: pre-activations of the hidden units, `(B, H)`, if the energy is bipartite.
+        known: what a later evaluation at the same x may reuse. Only a `Bridge` sets it, since its ends do not depend on
+            its beta.
 
     Example:
-        >>> import torch
         >>> from ebmlab.energies import RBM
         >>> at = RBM(4, 3).evaluate(torch.ones(2, 4))
         >>> at.energy.shape, at.grad.shape, at.logits.shape

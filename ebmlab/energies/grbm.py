@@ -1,4 +1,4 @@
-"""Gaussian-Bernoulli restricted Boltzmann machine (Liao et al., 2022, Gaussian-Bernoulli RBMs Without Tears)."""
+"""The Gaussian-Bernoulli restricted Boltzmann machine (Liao et al., 2022, Gaussian-Bernoulli RBMs Without Tears)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ebmlab.errors import UserError
 class GRBM(Bipartite):
     """E(v, h) = |(v - mu) / sigma|^2 / 2 - (v / sigma^2)' W h - b'h (Eq. 1), v real, h binary.
 
-    As an energy of x = v it is the marginal one (Eq. 5).
+    Called on x = v, it gives the marginal energy (Eq. 5).
 
     Args:
         num_visible: V, the length of v.
@@ -26,6 +26,12 @@ class GRBM(Bipartite):
         b: hidden bias `(H,)`, zero at first.
         mu: visible mean `(V,)`, zero at first.
         log_var: log sigma^2 `(V,)`, zero at first.
+
+    Example:
+        >>> energy = GRBM(num_visible=4, num_hidden=3)
+        >>> mean, variance = energy.visible_given_hidden(torch.ones(5, 3))
+        >>> energy(mean).shape, mean.shape, variance.shape
+        (torch.Size([5]), torch.Size([5, 4]), torch.Size([4]))
     """
 
     domains = (Real,)
@@ -72,7 +78,7 @@ class GRBM(Bipartite):
 
     @torch.no_grad()
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
-        """Marginal energy and its gradient (v - mu - W sigmoid(logits)) / sigma^2 (Eq. 21)."""
+        """The marginal energy and its gradient (v - mu - W sigmoid(logits)) / sigma^2 (Eq. 21)."""
         logits = self.hidden_given_visible(x)
         mean, _ = self.visible_given_hidden(torch.sigmoid(logits))
         return Evaluation(self.marginal_energy(x, logits), (x - mean) * self.precision, logits)

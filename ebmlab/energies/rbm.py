@@ -1,4 +1,4 @@
-"""Restricted Boltzmann machine: binary visible and hidden units (Smolensky, 1986; Hinton, 2002)."""
+"""The restricted Boltzmann machine, with binary visible and hidden units (Smolensky, 1986; Hinton, 2002)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
 class RBM(Bipartite):
     """E(v, h) = -v'W h - b_v'v - b_h'h, v and h binary.
 
-    As an energy of x = v it is the marginal one, -b_v'v - sum of softplus(W'v + b_h).
+    Called on x = v, it gives the marginal energy -b_v'v - sum of softplus(W'v + b_h).
 
     Args:
         num_visible: V, the length of v.
@@ -28,6 +28,12 @@ class RBM(Bipartite):
         W: weights `(V, H)`, drawn from N(0, 0.01^2).
         b_v: visible bias `(V,)`, zero at first.
         b_h: hidden bias `(H,)`, zero at first.
+
+    Example:
+        >>> energy = RBM(num_visible=4, num_hidden=3)
+        >>> v = energy.random(5)
+        >>> energy(v).shape, energy.hidden_given_visible(v).shape
+        (torch.Size([5]), torch.Size([5, 3]))
     """
 
     domains = (Binary,)
@@ -44,7 +50,7 @@ class RBM(Bipartite):
 
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:
-        """Makes b_v the logits of `mean` `(V,)`, squeezed to [0.01, 0.99]: where W is 0, p(v) is Bernoulli(mean)."""
+        """Sets b_v to the logits of `mean` `(V,)`, clamped to [0.01, 0.99]: while W is 0, p(v) is Bernoulli(mean)."""
         if mean.numel() != self.b_v.numel():
             raise UserError(f"RBM: a mean of {mean.numel()} numbers given, but it has {self.b_v.numel()} visible units")
         self.b_v.copy_(mean.to(self.b_v).view_as(self.b_v).clamp(0.01, 0.99).logit())
@@ -68,7 +74,7 @@ class RBM(Bipartite):
 
     @torch.no_grad()
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
-        """Marginal energy and its gradient -b_v - W sigmoid(logits), of the extension to real x."""
+        """The marginal energy and its gradient -b_v - W sigmoid(logits), where E is extended to real x."""
         logits = self.hidden_given_visible(x)
         grad = -self.visible_given_hidden(torch.sigmoid(logits))
         return Evaluation(self.marginal_energy(x, logits), grad, logits)
@@ -85,7 +91,7 @@ class RBM(Bipartite):
     def flip_differences(
         self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
     ) -> Tensor:
-        """As in `Energy`, from hidden pre-activations that differ by one row of W: O(k H) a chain."""
+        """As in `Energy`. A flip changes the hidden pre-activations by one row of W: O(k H) per chain."""
         logits = around[1] if around else self.hidden_given_visible(x)
         here = softplus(logits).sum(1, keepdim=True)
         change = 1 - 2 * x

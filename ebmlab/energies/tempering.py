@@ -16,20 +16,25 @@ from ebmlab.errors import UserError
 
 
 def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
-    """The energy at inverse temperature `beta`; a bipartite one is tempered jointly, so that block Gibbs serves it too.
+    """The energy at inverse temperature `beta`; for a bipartite one the joint energy, which block Gibbs needs.
 
     Args:
         energy: held, not copied.
         beta: a positive number, or one per chain, `(B,)`.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> type(tempered(RBM(3, 2), beta=0.5)).__name__
+        'TemperedBipartite'
     """
     return TemperedBipartite(energy, beta) if isinstance(energy, Bipartite) else TemperedEnergy(energy, beta)
 
 
 class Tempering(Energy):
-    """What both kinds share: the inner energy, and beta lined up with the chains.
+    """An energy with an inverse temperature, one for all chains or one for each.
 
-    With one beta per chain, a batch of n * B states holds n states of each chain, chain by chain (as the neighbours in
-    `flip_differences` do).
+    With one beta per chain, a batch of n * B states must hold n states of the first chain, then n of the second, and so
+    on, as the neighbours in `flip_differences` do.
     """
 
     beta: Tensor
@@ -45,7 +50,7 @@ class Tempering(Energy):
         raise NotImplementedError
 
     def _many(self, x: Tensor) -> Tensor:
-        """All at once: parts would lose which chain, and which beta, a state belongs to."""
+        """Not computed in parts, which would lose the chain, and with it the beta, that a state belongs to."""
         return self(x)  # type: ignore[no-any-return]
 
     def step_unit(self) -> Tensor | float:
@@ -60,7 +65,14 @@ class Tempering(Energy):
 
 
 class TemperedEnergy(Tempering):
-    """beta E(x)."""
+    """beta E(x).
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> energy = TemperedEnergy(Ising.lattice(2, coupling=0.5), beta=torch.tensor([1.0, 0.25]))
+        >>> energy(torch.ones(2, 4)).tolist()
+        [-2.0, -0.5]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return self._scale(self.energy(x))
@@ -83,7 +95,7 @@ class TemperedEnergy(Tempering):
 
     @property
     def colours(self) -> list[Tensor]:
-        """The inner energy's, where it has any: `ChromaticGibbs` asks."""
+        """The inner energy's colours, if it has any; used by `ChromaticGibbs`."""
         return self.energy.colours  # type: ignore[return-value]
 
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
@@ -92,7 +104,7 @@ class TemperedEnergy(Tempering):
 
     @property
     def minibatch(self) -> Callable[[], TemperedEnergy]:
-        """The inner energy's, where it has any, at the same temperature."""
+        """The inner energy's `minibatch`, if it has one, at the same temperature."""
         inner = self.energy.minibatch
         return lambda: TemperedEnergy(inner(), self.beta)  # type: ignore[operator]
 
@@ -101,13 +113,13 @@ class TemperedEnergy(Tempering):
 
 
 class Scaled(TemperedEnergy):
-    """E(x) / temperature: hotter laws are flatter.
+    """E(x) / temperature: a higher temperature makes the law flatter.
 
-    Of a bipartite energy the marginal one is scaled, which leaves it no hidden units; `tempered` scales the joint one.
+    For a bipartite energy this scales the marginal energy and has no hidden units; `tempered` scales the joint energy.
 
     Args:
         energy: held, not copied.
-        temperature: T, positive; 1 is the energy's own law.
+        temperature: positive; 1 is the energy's own law.
 
     Raises:
         UserError: the temperature is not a positive number.
@@ -130,7 +142,14 @@ class Scaled(TemperedEnergy):
 class TemperedBipartite(Tempering, Bipartite):
     """The joint energy beta E(v, h), and with it E(v) = -log of the sum over h of exp(-beta E(v, h)).
 
-    Both conditionals keep their form: the logits of h are scaled by beta, v is drawn at temperature 1 / beta.
+    Both conditionals keep their form: the logits of h are scaled by beta, and v is drawn at temperature 1 / beta.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(3, 2)
+        >>> v, h = torch.ones(5, 3), torch.ones(5, 2)
+        >>> torch.equal(TemperedBipartite(rbm, beta=0.5).joint_energy(v, h), 0.5 * rbm.joint_energy(v, h))
+        True
     """
 
     energy: Bipartite
@@ -159,7 +178,7 @@ class TemperedBipartite(Tempering, Bipartite):
         return self.beta_of(value) * value
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Closed where v is binary: E is linear in v, so that -dE/dv at E[h | v] is the logits of v."""
+        """Has a closed form if v is binary: E(v, h) is linear in v, so that -dE/dv is the logits of v at E[h | v]."""
         if not isinstance(self.domain, Binary):
             return super().value_and_grad(x)
         with torch.no_grad():

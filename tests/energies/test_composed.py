@@ -181,8 +181,8 @@ def uniform(domain: Finite) -> Uniform:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Sum([]), "Sum: no energies are given"),
-        (lambda: Mixture([]), "Mixture: no energies are given"),
+        (lambda: Sum([]), "Sum: energies is empty"),
+        (lambda: Mixture([]), "Mixture: energies is empty"),
         (
             lambda: Sum([uniform(Spin(3)), uniform(Binary(3))]),
             r"lives on Spin\(3\), but energy 1 on Binary\(3\)",

@@ -252,5 +252,5 @@ def test_neighbours_of_learnt_couplings_are_differentiable() -> None:
 
 
 def test_learnt_couplings_have_no_colours() -> None:
-    with pytest.raises(UserError, match="take Gibbs in place of ChromaticGibbs"):
+    with pytest.raises(UserError, match="use Gibbs in place of ChromaticGibbs"):
         ChromaticGibbs().sample(Ising.learnable(4), torch.ones(2, 4), 1)
