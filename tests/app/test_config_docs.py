@@ -1,0 +1,34 @@
+"""The commands and configs of docs/configs.md work as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ebmlab.app.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "configs.md").read_text()
+COMMANDS = re.findall(r"^python -m ebmlab (.*)$", PAGE, re.M)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_are_understood(command: str, run: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """They end where training would begin."""
+    Path("configs").symlink_to(ROOT / "configs")
+    for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.S):
+        Path(text.removeprefix("# ").partition(":")[0]).write_text(text)
+    with pytest.raises(SystemExit) as end:
+        main([*shlex.split(command.removesuffix(" --print_config")), "--print_config"])
+    assert not end.value.code, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    for option, value in re.findall(r" --\S*\.(\w+) ([^'\s]+)", command):
+        assert value in ("true", "false") or re.search(rf"{option}:\s+(class_path: )?{value}\s", printed)
+
+
+def test_every_block_is_seen() -> None:
+    assert len(COMMANDS) == 13 and PAGE.count("```yaml\n# ") == 3
