@@ -158,6 +158,19 @@ def test_callbacks_by_flags(resolve: Resolve) -> None:
     assert options(config, "ModelCheckpoint")["filename"] == "epoch={epoch}-step={step}", "the first is as it was"
 
 
+def test_a_callback_in_the_place_of_another_takes_none_of_its_options(resolve: Resolve) -> None:
+    config = resolve("--callbacks.ParameterImages=false", "--callbacks.EnergyLandscape=true", bare=False)
+    assert names(config) == [*FULL, "SampleGrid", "FID", "EnergyLandscape"]
+    assert options(config, "EnergyLandscape")["every_n_epochs"] == 1
+
+
+def test_files_that_a_config_names_lie_beside_it(resolve: Resolve) -> None:
+    Path("sub").mkdir()
+    write(Path("sub"), a="data: digits.yaml", digits="class_path: datamodules.Digits\ninit_args: {batch_size: 33}")
+    config = resolve(f"--config={CONFIGS / 'grbm_digits.yaml'}", "--config=sub/a.yaml")
+    assert config["data"]["init_args"]["batch_size"] == 33
+
+
 def test_callbacks_over_bases(resolve: Resolve) -> None:
     """A class within a callback is changed as any other; a list of the old kind still loads, and is changed by name."""
     write(
