@@ -7,7 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
 from torch import Tensor
 
 from callbacks.chains import to_images
@@ -17,6 +17,8 @@ from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
+
+MAX_LOST = 30  # a loss scaler that starts at 2**16 has halved its scale that often
 
 
 class DivergenceGuard(pl.Callback):
@@ -38,6 +40,7 @@ class DivergenceGuard(pl.Callback):
         self.max_gap = max_gap
         self._batch: Any = None
         self._loss: Tensor | None = None
+        self._lost = 0  # steps in a row whose gradients float16 could not hold
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -49,15 +52,19 @@ class DivergenceGuard(pl.Callback):
 
     def on_before_optimizer_step(self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any) -> None:
         loss, self._loss = self._loss, None
-        if getattr(trainer.precision_plugin, "scaler", None) is not None:
-            grads = []  # float16's loss scaler overflows on purpose and skips those steps itself
-        else:
-            grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
-        largest = torch.nn.utils.get_total_norm(grads, math.inf) if grads else torch.zeros(())
-        total = largest if loss is None else largest + loss.abs().to(largest)
-        data, negative = getattr(pl_module, "energies", None) or (torch.zeros_like(total), torch.zeros_like(total))
-        size, at_data, at_negative = torch.stack([total, data.to(total), negative.to(total)]).tolist()
-        if not math.isfinite(size):
+        grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())  # the one that clipping divides by
+        size = torch.zeros_like(norm) if loss is None else loss.abs().to(norm)
+        data, negative = getattr(pl_module, "energies", None) or (torch.zeros_like(norm), torch.zeros_like(norm))
+        numbers = torch.stack([norm, size, data.to(norm), negative.to(norm)])
+        at_norm, at_loss, at_data, at_negative = numbers.tolist()
+        scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+        half = scaled or any(p.dtype == torch.float16 for p in pl_module.parameters())
+        lost = half and grads and (at_norm == 0 or (scaled and not math.isfinite(at_norm)))
+        self._lost = self._lost + 1 if lost else 0
+        if self._lost > MAX_LOST:
+            raise UserError(self._underflow(trainer))
+        if not math.isfinite(at_loss) or not (scaled or math.isfinite(at_norm)):  # a scaler skips those steps itself
             raise UserError(self._report(trainer, pl_module, loss))
         if abs(at_negative - at_data) > self._limit(pl_module):
             raise UserError(self._drifted(trainer, pl_module, at_data, at_negative))
@@ -73,8 +80,22 @@ class DivergenceGuard(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        if bad := _not_finite(pl_module):
+        if bad := _not_finite(pl_module) or _bad_average(trainer):
             raise UserError(f"{_where(trainer)}: {bad}, so that no checkpoint was written; {_last_good(trainer)}")
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The averaged weights are looked at before anything is evaluated with them."""
+        if bad := _bad_average(trainer):
+            raise UserError(f"{_where(trainer)}: {bad}; {_last_good(trainer)}")
+
+    @staticmethod
+    def _underflow(trainer: pl.Trainer) -> str:
+        precision = trainer.precision
+        return (
+            f"{_where(trainer)}: {MAX_LOST} steps in a row changed nothing, because float16 cannot hold the gradients "
+            f"(precision is {precision}): set --trainer.precision {str(precision).replace('16', 'bf16')}, or 32-true; "
+            f"{_last_good(trainer)}"
+        )
 
     def _drifted(self, trainer: pl.Trainer, pl_module: pl.LightningModule, data: float, negative: float) -> str:
         picture = _show_chains(trainer, pl_module)
@@ -96,7 +117,14 @@ class DivergenceGuard(pl.Callback):
     @staticmethod
     def _bad_gradients(pl_module: pl.LightningModule, loss: Tensor | None) -> str:
         bad = [name for name, p in pl_module.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
-        what = f"the gradient of {_few(bad)}" if bad else f"the loss ({float(loss) if loss is not None else math.nan})"
+        value = 0.0 if loss is None else float(loss)
+        if not bad and math.isfinite(value):
+            largest = max(float(p.grad.abs().max()) for p in pl_module.parameters() if p.grad is not None)
+            return (
+                f"the norm of the gradient overflows (its largest entry is {largest:.3g}), so that clipping or Adam "
+                "would take no step at all: lower the learning rate, or scale the data or the loss down"
+            )
+        what = f"the gradient of {_few(bad)}" if bad else f"the loss ({value})"
         if isinstance(getattr(getattr(pl_module, "energy", None), "domain", None), Finite):
             cause = "the energies overflow; lower the learning rate or clip the gradient"
         else:
@@ -130,6 +158,14 @@ def _bad_data(batch: Any) -> str | None:
 def _not_finite(pl_module: pl.LightningModule) -> str | None:
     bad = [name for name, p in pl_module.named_parameters() if not p.isfinite().all()]
     return f"parameter {_few(bad)} is not finite: lower the learning rate or clip the gradient" if bad else None
+
+
+def _bad_average(trainer: pl.Trainer) -> str | None:
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        average = getattr(callback, "_average_model", None) if isinstance(callback, WeightAveraging) else None
+        if average is not None and (bad := _not_finite(average.module)):
+            return f"in the average of the weights {bad}"
+    return None
 
 
 def _few(names: list[str]) -> str:

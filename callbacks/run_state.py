@@ -52,7 +52,12 @@ class RunState(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Gathers `(ranks, bytes)` per stream; Lightning calls this on all ranks."""
+        """Gathers `(ranks, bytes)` per stream; Lightning calls this on all ranks.
+
+        Loggers that hold numbers back write them first: a run that goes on from here will not log them again.
+        """
+        for logger in trainer.loggers:
+            getattr(logger, "flush", bool)()
         device = pl_module.device
         checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
         slots = getattr(getattr(pl_module, "chains", None), "slots", None)

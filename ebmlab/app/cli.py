@@ -7,27 +7,40 @@ import logging
 import os
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 from jsonargparse import Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.rank_zero import _get_rank
-from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
-from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
 from ebmlab.app.config_errors import parser_message
+from ebmlab.app.failures import in_one_line
 from ebmlab.app.listing import list_components
-from ebmlab.app.loggers import MetricsCSV, WandbMode, git_commit, keep_wandb_id, make_loggers
+from ebmlab.app.loggers import MetricsCSV, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.parser import Parser
 from ebmlab.app.prediction import save_samples
-from ebmlab.app.run_folder import CONFIG, claim, config_name, contents, in_a_run, new_run, release, run_of
+from ebmlab.app.run_folder import (
+    CONFIG,
+    claim,
+    config_name,
+    contents,
+    held,
+    how_to_go_on,
+    in_a_run,
+    new_run,
+    release,
+    run_of,
+)
 from ebmlab.app.sample_command import sample
+from ebmlab.app.signals import end_children, leave_to_us, stoppable
+from ebmlab.app.trust import check_makers, trust_named
+from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
 from ebmlab.learners import Learner
@@ -55,10 +68,7 @@ class SaveConfig(SaveConfigCallback):
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        for logger in trainer.loggers:
-            if isinstance(logger, WandbLogger):
-                logger.log_hyperparams({**self.config.as_dict(), "git_commit": git_commit()})
-                keep_wandb_id(Path(trainer.default_root_dir), logger)
+        send_config(trainer, self.config.as_dict())
 
 
 class CLI(LightningCLI):
@@ -81,8 +91,8 @@ class CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--name", type=str | None, help="Name of the run's folder. Default: the time.")
-        parser.add_argument("--wandb", type=WandbMode, default="offline", help="Weights & Biases mode.")
-        parser.add_argument("--wandb_project", type=str, default="ebmlab", help="W&B project.")
+        parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, or offline.")
+        parser.add_argument("--wandb_project", type=str | None, help="Default: $WANDB_PROJECT, or ebmlab.")
         parser.add_argument_group("callbacks by name", CALLBACKS_HELP)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
@@ -125,10 +135,9 @@ class CLI(LightningCLI):
             self.save_config_callback = None
 
     def instantiate_classes(self) -> None:
+        check_makers(self._get(self.config, "model"))
         try:
             super().instantiate_classes()
-        except ValueError as error:
-            raise _user_error(error) from error
         except RuntimeError as error:
             if "more than one stateful callback" not in str(error):
                 raise
@@ -140,7 +149,7 @@ class CLI(LightningCLI):
         folder = self.folder / str(self.subcommand) if evaluates else self.folder
         kwargs["default_root_dir"] = str(folder)
         if trainer.logger is None or trainer.logger is True:
-            mode: WandbMode = "disabled" if self.subcommand == "predict" else self._get(self.config, "wandb")
+            mode: WandbMode | None = "disabled" if self.subcommand == "predict" else self._get(self.config, "wandb")
             project = self._get(self.config, "wandb_project")
             kwargs["logger"] = make_loggers(folder, self.experiment, mode, project, evaluates)
         elif trainer.logger:
@@ -157,6 +166,7 @@ class CLI(LightningCLI):
         made = super().instantiate_trainer(**kwargs)
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()
+        leave_to_us(made)
         return made
 
     def after_instantiate_classes(self) -> None:
@@ -167,11 +177,19 @@ class CLI(LightningCLI):
             warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
 
     def before_test(self) -> None:
-        """Pictures and numbers bear the step of the checkpoint."""
+        """Pictures and numbers bear the step of the checkpoint; W&B gets the config."""
+        send_config(self.trainer, self.config[str(self.subcommand)].as_dict())
         if loops := self.checkpoint.get("loops"):
             self.trainer.fit_loop.load_state_dict(loops["fit_loop"])
 
     before_validate = before_test
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        try:
+            super()._run_subcommand(subcommand)
+        except BaseException:
+            end_children(self.trainer)
+            raise
 
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
@@ -196,34 +214,42 @@ def main(args: list[str] | None = None) -> None:
     given = sys.argv[1:] if args is None else args
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)
     sys.path.insert(0, os.getcwd())  # class paths of the user's own modules
+    debug = "--debug" in given
+    given = [a for a in given if a != "--debug"]
     try:
-        if not given or given[0] in ("-h", "--help"):
-            print(HELP)
-        elif given[0] == "list":
-            print(list_components())
-        elif given[0] == "sample":
-            sys.argv = [sys.argv[0], *given]  # what distributed processes are started with, too
-            sample(given[1:], Parser(parser_mode="omegaconf+"))
-        elif given[0] not in CLI.subcommands():
-            raise UserError(f"there is no command {given[0]}; choose {', '.join(CLI.subcommands())}, sample or list")
-        else:
-            sys.argv = [sys.argv[0], *_with_run_config(given)]  # what distributed processes are started with, too
-            CLI()
-    except (UserError, MisconfigurationException) as error:
-        _fail(str(error))
-    except OmegaConfBaseException as error:
-        _fail(str(_user_error(error)))
+        with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
+            _run(given)
     finally:
         release()
+
+
+def _run(given: list[str]) -> None:
+    trust_named(given[1:])
+    if not given or given[0] in ("-h", "--help"):
+        print(HELP)
+    elif given[0] == "list":
+        print(list_components())
+    elif given[0] == "sample":
+        sys.argv = [sys.argv[0], *given]  # what distributed processes are started with, too
+        sample(given[1:], Parser(parser_mode="omegaconf+"))
+    elif given[0] not in CLI.subcommands():
+        raise UserError(f"there is no command {given[0]}; choose {', '.join(CLI.subcommands())}, sample or list")
+    else:
+        sys.argv = [sys.argv[0], *_with_run_config(given)]  # what distributed processes are started with, too
+        CLI()
 
 
 def _is_no_advertisement(record: logging.LogRecord) -> bool:
     return "litlogger" not in record.getMessage() and "litmodels" not in record.getMessage()
 
 
-def _fail(message: str) -> NoReturn:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(2)
+def _how_to_go_on(given: list[str]) -> str:
+    folder = held()
+    if folder is None:
+        return "nothing was begun; give the same command again"
+    if given[0] == "sample":
+        return f"go on with the same command and --resume true --name {folder.name}"
+    return f"go on with python -m ebmlab {how_to_go_on(folder)}"
 
 
 def _with_run_config(args: list[str]) -> list[str]:
@@ -244,13 +270,3 @@ def _with_run_config(args: list[str]) -> list[str]:
             f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
         )
     return [args[0], "--config", str(config), *args[1:]]
-
-
-def _user_error(error: BaseException) -> UserError:
-    """The `UserError` that another exception wraps, or one that says the same in a line."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, UserError):
-            return cause
-        cause = cause.__cause__ or cause.__context__
-    return UserError(parser_message(str(error)))

@@ -6,6 +6,8 @@ import difflib
 import inspect
 import re
 
+from ebmlab.app.trust import denied
+
 _NOISE = (
     "Does not validate against any of the Union",
     "Subtypes:",
@@ -24,6 +26,8 @@ def parser_message(message: str) -> str:
     lines = [re.sub(r'^Parser key "([^"]+)":', r"\1:", line.strip(" -\t")) for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(_NOISE) and not _is_dump(line)]
     text = " ".join(dict.fromkeys(kept)) or " ".join(message.split())
+    if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
+        return denied(found.group(1))
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
     return text[:500] + _suggestion(text)
 

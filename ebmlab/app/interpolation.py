@@ -8,8 +8,10 @@ import re
 from typing import Any
 
 from omegaconf import OmegaConf
+from pytorch_lightning import LightningDataModule
 from pytorch_lightning.cli import instantiate_class
 
+from ebmlab.app.trust import check_class
 from ebmlab.errors import UserError
 
 _ABSENT = object()
@@ -50,6 +52,7 @@ def _event_size(*, _parent_: Any) -> int:
     if node is None or node.data is None:
         raise UserError("${event_size:} needs a `data:` section")
     data: Any = OmegaConf.to_container(node.data, resolve=True)
+    check_class(data["class_path"], LightningDataModule)
     datamodule = instantiate_class((), data)
     return math.prod(datamodule.event_shape)
 

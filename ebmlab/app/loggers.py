@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import csv
-import os
-import secrets
-import subprocess
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pytorch_lightning.loggers import Logger, WandbLogger
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-from ebmlab.errors import UserError
+from ebmlab.app.wandb_run import WandbMode, wandb_run
 from ebmlab.files import whole
-
-WandbMode = Literal["offline", "online", "disabled"]
-WANDB_ID = Path("wandb", "id")
 
 
 class MetricsCSV(Logger):
     """One row a step in `<folder>/metrics.csv`; a resumed run goes on in the same file.
+
+    A row reaches the file when the next step begins, or before a checkpoint is written (`save`): a run that goes on
+    from there finds all that was logged. What comes for a row that is in the file already is added to it.
 
     Args:
         folder: the run folder.
@@ -34,6 +31,8 @@ class MetricsCSV(Logger):
         self._evaluates = evaluates
         self._columns: list[str] = []
         self._row: dict[str, Any] = {}
+        self._in_file = False  # whether the row of the current step is
+        self._dirty = False  # whether it has more than the file
 
     @property
     def name(self) -> str:
@@ -53,27 +52,33 @@ class MetricsCSV(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        if self._row and self._row["step"] != step:
-            self._write()
+        row: dict[str, Any] = {"step": step or 0, **{k: float(v) for k, v in metrics.items()}}
+        if self._row and self._row["step"] != row["step"]:
+            self.flush()
+            self._row, self._in_file = {}, False
         if not self._columns:
-            self._forget_rows_of(step or 0)
-        self._row = {"step": step or 0, **self._row, **{k: float(v) for k, v in metrics.items()}}
+            self._forget_rows_of(row["step"])
+        self._dirty = self._dirty or not row.items() <= self._row.items()
+        self._row.update(row)
 
     @rank_zero_only
-    def finalize(self, status: str) -> None:
-        self._write()
-
-    def _write(self) -> None:
-        if not self._row:
+    def flush(self) -> None:
+        """Writes the row of the current step."""
+        if not self._dirty:
             return
         new = [key for key in self._row if key not in self._columns]
-        if new:
+        if new or self._in_file:
             self._columns += new
-            self._rewrite([*self._read(), self._row])
+            rows = self._read()
+            self._rewrite([*(rows[:-1] if self._in_file else rows), self._row])
         else:
             with self._path.open("a", newline="") as file:
                 csv.DictWriter(file, self._columns).writerow(self._row)
-        self._row = {}
+        self._in_file, self._dirty = True, False
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        self.flush()
 
     def _forget_rows_of(self, step: int) -> None:
         """An evaluation repeats its checkpoint's row, a resumed run all from its checkpoint on: the old ones go."""
@@ -87,8 +92,9 @@ class MetricsCSV(Logger):
     def _read(self) -> list[dict[str, Any]]:
         if not self._path.exists():
             return []
-        with self._path.open(newline="") as file:
-            return list(csv.DictReader(file))
+        text = self._path.read_text()
+        lines = text[: text.rfind("\n") + 1].splitlines()  # a last row without an end was cut short
+        return [row for row in csv.DictReader(lines) if row.get("step", "").isdigit()]
 
     def _rewrite(self, rows: list[dict[str, Any]]) -> None:
         with whole(self._path) as temporary, temporary.open("w", newline="") as file:
@@ -98,59 +104,13 @@ class MetricsCSV(Logger):
 
 
 def make_loggers(
-    folder: Path, experiment: str, wandb: WandbMode, project: str, evaluates: bool = False
+    folder: Path, experiment: str, wandb: WandbMode | None, project: str | None, evaluates: bool = False
 ) -> list[Logger]:
     """The loggers of a run: always `MetricsCSV`, and W&B unless disabled.
 
     Raises:
         UserError: W&B online without an API key.
     """
-    loggers: list[Logger] = [MetricsCSV(folder, evaluates)]
-    if wandb == "disabled":
-        return loggers
-    if wandb == "online":
-        _require_api_key()
-    os.environ.setdefault("WANDB_SILENT", "true")
-    names = folder.absolute().parts
-    name = "/".join(names[-2:] if evaluates else names[-1:])
-    loggers.append(
-        WandbLogger(
-            name=name,
-            id=_wandb_id(folder),
-            save_dir=folder,
-            project=project,
-            group=experiment,
-            offline=wandb == "offline",
-        )
-    )
-    return loggers
-
-
-def _wandb_id(folder: Path) -> str:
-    """The run's id at W&B: the one that `keep_wandb_id` left in its folder, or a new one."""
-    path = folder / WANDB_ID
-    return path.read_text() if path.exists() else secrets.token_hex(4)
-
-
-def keep_wandb_id(folder: Path, logger: WandbLogger) -> None:
-    """Leaves the id in the run folder, so that a resumed run goes on under it."""
-    with whole(folder / WANDB_ID) as path:
-        path.write_text(str(logger.version))
-
-
-def git_commit() -> str | None:
-    """The commit that the working directory is at, with `-dirty` where files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _require_api_key() -> None:
-    import wandb
-
-    if not wandb.api.api_key:
-        raise UserError(
-            "--wandb online needs an account: run `wandb login` or set WANDB_API_KEY, or leave --wandb at offline"
-        )
+    csv_file = MetricsCSV(folder, evaluates)
+    run = wandb_run(folder, experiment, wandb, project, evaluates)
+    return [csv_file] if run is None else [csv_file, run]

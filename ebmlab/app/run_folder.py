@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -130,6 +131,17 @@ def release() -> None:
                 if path.name == RUNS.name:
                     break
         os.close(descriptor)
+
+
+def held() -> Path | None:
+    """The folder that this process has for itself."""
+    return next((_short(folder) for folder in _held), None)
+
+
+def how_to_go_on(folder: Path) -> str:
+    """The command that goes on with a run, wherever it stopped."""
+    named = f"--name {shlex.quote(folder.name)} --resume auto"
+    return f"fit --config {shlex.quote(str(folder / CONFIG))} {named}" if checkpoints_of(folder) else f"fit ... {named}"
 
 
 def _close_in_child() -> None:

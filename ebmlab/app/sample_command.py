@@ -15,8 +15,9 @@ from lightning_fabric import Fabric
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 
-from ebmlab.app.loggers import WandbMode, git_commit, make_loggers
+from ebmlab.app.loggers import make_loggers
 from ebmlab.app.run_folder import CONFIG, RUNS, config_name, new_run
+from ebmlab.app.wandb_run import WandbMode, git_commit
 from ebmlab.drawing.race_plots import write_overview, write_target
 from ebmlab.errors import UserError
 from ebmlab.studies.race import Result
@@ -42,8 +43,8 @@ def sample(args: list[str], parser: Any) -> None:
     parser.add_argument("--resume", type=bool, default=False, help="Go on with the run of that name.")
     parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu, ...: see Lightning Fabric.")
     parser.add_argument("--devices", type=int, default=1, help="How many devices to spread the chains over.")
-    parser.add_argument("--wandb", type=WandbMode, default="offline", help="Weights & Biases mode.")
-    parser.add_argument("--wandb_project", type=str, default="ebmlab", help="W&B project.")
+    parser.add_argument("--wandb", type=WandbMode | None, help="Default: $WANDB_MODE, or offline.")
+    parser.add_argument("--wandb_project", type=str | None, help="Default: $WANDB_PROJECT, or ebmlab.")
     config = parser.parse_args(args)
     try:
         fabric = Fabric(accelerator=config.accelerator, devices=config.devices)

@@ -37,6 +37,8 @@ def write_tables(results: list[Result], folder: Path) -> str:
         ["target", "sampler", *(TITLES.get(c, c.replace("_", " ")) for c in shown)],
         [[r.target, r.sampler, *(number(r.row.get(c)) for c in shown)] for r in results],
     )
+    if any(math.isnan(r.row.get(c, 0.0)) for r in results for c in shown if c.startswith(("ess_", "r_hat"))):
+        text += "\nnan: chains that never moved, or that all hold one value, have no effective sample size or R-hat.\n"
     with whole(folder / "table.md") as path:
         path.write_text(text)
     return text

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint
 
 from callbacks import DivergenceGuard, SamplerMonitor
 from datamodules import Digits
@@ -70,10 +70,38 @@ def test_spoiled_parameters_never_reach_a_checkpoint(setup, squares, tmp_path):
     assert not (tmp_path / "a.ckpt").exists()
 
 
-def test_a_huge_but_finite_gradient_passes(setup, squares):
+def test_a_huge_gradient_passes_unless_its_norm_overflows(setup, squares):
+    """Clipping divides by the norm: an infinite one would make every step zero."""
     learner, trainer = setup([DivergenceGuard()])
-    learner.energy.W.grad = torch.full_like(learner.energy.W, 1e30)
+    learner.energy.W.grad = torch.full_like(learner.energy.W, 1e15)
     DivergenceGuard().on_before_optimizer_step(trainer, learner, None)
+    learner.energy.W.grad *= 1e15
+    assert learner.energy.W.grad.isfinite().all()
+    with pytest.raises(UserError, match=r"norm of the gradient overflows \(its largest entry is 1e\+30\)"):
+        DivergenceGuard().on_before_optimizer_step(trainer, learner, None)
+
+
+def test_an_average_that_is_not_finite_is_named_before_it_is_evaluated(setup, squares):
+    averaging = EMAWeightAveraging(decay=0.5)
+
+    class SpoilAverage(Callback):
+        def on_train_batch_end(self, trainer, pl_module, *args):
+            if trainer.global_step == 6:
+                averaging._average_model.module.energy.W.data[0, 0] = math.nan
+
+    learner, trainer = setup([averaging, DivergenceGuard(), SpoilAverage()])
+    message = r"step 8, epoch 1: in the average of the weights parameter energy\.W is not finite.*no checkpoint"
+    with pytest.raises(UserError, match=message):
+        trainer.fit(learner, datamodule=squares)
+
+
+def test_float16_that_loses_every_gradient_is_named_with_what_works(setup, squares):
+    learner, trainer = setup([], precision="16-true")
+    learner, guard = learner.half(), DivergenceGuard()
+    learner.energy.W.grad = torch.zeros_like(learner.energy.W)
+    with pytest.raises(UserError, match=r"--trainer\.precision bf16-true"):
+        for _ in range(40):
+            guard.on_before_optimizer_step(trainer, learner, None)
 
 
 def test_the_guard_asks_the_device_once_per_step(setup, squares, monkeypatch):

@@ -1,0 +1,100 @@
+"""One line for whatever goes wrong, and the exit code that says whose turn it is."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from lightning_fabric.utilities.rank_zero import _get_rank
+from omegaconf.errors import OmegaConfBaseException
+
+from ebmlab.app.config_errors import parser_message
+from ebmlab.app.signals import Stopped
+from ebmlab.errors import UserError
+
+_OURS = Path(__file__).parents[2]
+_PACKAGES = tuple(str(_OURS / name) for name in ("ebmlab", "callbacks", "datamodules"))
+_OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<")
+
+
+@contextmanager
+def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterator[None]:
+    """Ends the process with a line on stderr: code 2 for what the user can mend, 128 and more for signals.
+
+    Args:
+        how_to_go_on: says what to do after a signal.
+        debug: print tracebacks, too.
+    """
+    try:
+        yield
+    except (Exception, Stopped, KeyboardInterrupt) as error:
+        if debug:
+            traceback.print_exc()
+        stopped = next((cause for cause in _chain(error) if isinstance(cause, Stopped | KeyboardInterrupt)), None)
+        if stopped is None:
+            line, code = f"error: {describe(error)}", 2
+        else:
+            line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on()}", getattr(stopped, "code", 130)
+        if stopped is None or not _get_rank():
+            print(" ".join(line.split()), file=sys.stderr)
+        sys.exit(code)
+
+
+def describe(error: BaseException) -> str:
+    """What went wrong in one line: the message that was written for the user if there is one in the chain of causes."""
+    chain = list(_chain(error))
+    for cause in chain:
+        if isinstance(cause, UserError):
+            return str(cause)
+    if isinstance(error, MisconfigurationException):
+        return parser_message(str(error))
+    if isinstance(error, OSError):  # finalising fails, too, where a write has failed: the first failure counts
+        return _file_error([cause for cause in chain if isinstance(cause, OSError)][-1])
+    if any(isinstance(cause, MemoryError | torch.OutOfMemoryError) or _is_memory(cause) for cause in chain):
+        return f"out of memory ({parser_message(str(error))}): take a smaller model or batch"
+    if where := _own_line(chain):
+        return f"{where}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"
+    if isinstance(error, ValueError | OmegaConfBaseException):
+        return parser_message(str(error)) or type(error).__name__
+    return f"{_last_line(error)}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _file_error(error: OSError) -> str:
+    what = error.strerror or str(error) or type(error).__name__
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{what}" + (f" ({error.filename2})" if error.filename2 else "")
+
+
+def _is_memory(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in str(error) or "not enough memory" in str(error)
+    )
+
+
+def _own_line(chain: list[BaseException]) -> str | None:
+    """File and line of the innermost call into code that is the user's own."""
+    for error in chain:
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if not frame.filename.startswith((*_PACKAGES, *_OTHERS)):
+                return f"{frame.filename}, line {frame.lineno}"
+    return None
+
+
+def _last_line(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGES)] or frames
+    frame = ours[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}"

@@ -1,0 +1,69 @@
+"""Signals end a run at once, in any phase: what is written is whole, and a checkpoint is there to go on from."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+PATIENCE = 10.0  # seconds that finalising may take
+
+
+class Stopped(BaseException):
+    """SIGTERM or Ctrl-C; no `except Exception` on its way up takes it for a failure.
+
+    Args:
+        signum: the signal; `code` is the exit code that shells give it, 143 and 130.
+    """
+
+    def __init__(self, signum: int) -> None:
+        self.code = 128 + signum
+        self.name = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
+        super().__init__(f"stopped by {self.name}")
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Raises `Stopped` where the body is when a signal comes; a second signal changes nothing.
+
+    A process that is not done `PATIENCE` seconds later is ended.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
+
+    came: list[int] = []
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        for s in before:
+            signal.signal(s, signal.SIG_IGN)
+        timer = threading.Timer(PATIENCE, os._exit, [128 + signum])
+        timer.daemon = True
+        timer.start()
+        came.append(signum)
+        raise Stopped(signum)
+
+    for s in before:
+        signal.signal(s, stop)
+    try:
+        yield
+    finally:
+        if not came:  # else what is left to do is to end
+            for s, handler in before.items():
+                signal.signal(s, handler)
+
+
+def leave_to_us(trainer: Any) -> None:
+    """Keeps Lightning from waiting for the end of a batch (and, of several processes, for each other) on SIGTERM."""
+    trainer._signal_connector._sigterm_notifier_fn = lambda signum, frame: None
+
+
+def end_children(trainer: Any) -> None:
+    """Ends the processes that the trainer launched: none but the first writes files."""
+    for process in getattr(getattr(trainer, "strategy", None) and trainer.strategy.launcher, "procs", ()):
+        process.kill()

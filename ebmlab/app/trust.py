@@ -1,0 +1,102 @@
+"""Which code a config may name: the library's, and the modules that the user named on the command line."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from jsonargparse import Namespace, set_parsing_settings
+from pytorch_lightning.cli import ReduceLROnPlateau
+
+from ebmlab.errors import UserError
+
+_PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
+LIBRARY = (
+    *("ebmlab", "callbacks", "datamodules", "torch.nn", "torch.optim", "pytorch_lightning.cli.ReduceLROnPlateau"),
+    *(f"{lightning}.{part}" for lightning in ("pytorch_lightning", "lightning.pytorch") for part in _PARTS),
+    *(f"lightning_fabric.{part}" for part in ("accelerators", "plugins", "strategies")),
+)
+MADE_BY = {
+    "optimizer": (torch.optim.Optimizer,),
+    "lr_scheduler": (torch.optim.lr_scheduler.LRScheduler, ReduceLROnPlateau),
+}
+_DOTTED = re.compile(r"\b([A-Za-z_]\w*)\.[A-Za-z_]")
+_granted: set[str] = set()
+
+
+def trust_named(args: Sequence[str]) -> None:
+    """Lets configs name classes of the library and of the modules that the command line names, and no others.
+
+    A module is named by an argument, or by a config file that an argument names. The config that lies beside a
+    checkpoint is not: it is trusted no more than the checkpoint.
+
+    Args:
+        args: the command line, before anything was added to it.
+    """
+    texts = list(args)
+    for option, value in zip(args, [*args[1:], ""], strict=True):
+        name, _, given = option.partition("=")
+        if name in ("-c", "--config"):
+            with suppress(OSError, ValueError):  # the parser says what is wrong with it
+                texts += _with_bases(Path(given or value))
+    named = {match for text in texts for match in _DOTTED.findall(text)} - sys.stdlib_module_names
+    named -= {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
+    denied = ["*", "ebmlab.app", *(_granted - named)]
+    set_parsing_settings(import_path_denylist=denied, import_path_allowlist=[*LIBRARY, *sorted(named)])
+    _granted.update(named)
+
+
+def check_class(path: Any, base: type) -> None:
+    """Raises `UserError` unless a class path may be imported and is a subclass of `base`; imports it."""
+    module, _, name = str(path).rpartition(".")
+    if not any(f"{path}.".startswith(f"{entry}.") for entry in (*LIBRARY, *_granted)):
+        raise UserError(denied(str(path)))
+    found = getattr(__import__(module, fromlist=[name]), name, None)
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise UserError(f"{path} is no {base.__name__}")
+
+
+def check_makers(model: Namespace) -> None:
+    """Raises `UserError` unless what makes the optimizer and its schedule are torch's classes or subclasses.
+
+    Functions are taken where the command line itself names their module.
+    """
+    for option, bases in MADE_BY.items():
+        maker = (model.get("init_args") or {}).get(option)
+        path = maker.get("class_path") if isinstance(maker, Namespace) else maker
+        if path is None:
+            continue
+        found = path.func if isinstance(path, functools.partial) else path  # a learner's own default
+        if isinstance(path, str):
+            module, _, name = path.rpartition(".")
+            found = getattr(__import__(module, fromlist=[name]), name, None)
+        if isinstance(found, type) and issubclass(found, bases):
+            continue
+        owner = str(getattr(found, "__module__", "")).partition(".")[0]
+        if isinstance(found, type) or not any(a.partition("=")[2].startswith(f"{owner}.") for a in sys.argv):
+            raise UserError(f"model.{option} is {path}, but must be a subclass of {_dotted(bases[0])}")
+
+
+def denied(path: str) -> str:
+    """What to say of a class path outside of what is trusted."""
+    return (
+        f"{path} is not of ebmlab, torch.optim or Lightning, and a config that comes with a checkpoint may name no "
+        "other code: if you trust it, name the config that says so by --config"
+    )
+
+
+def _with_bases(path: Path, depth: int = 10) -> list[str]:
+    """The texts of a config and of the configs that it is based on."""
+    text = path.read_text()
+    base = re.search(r"^base:\s*(\S+)", text, re.MULTILINE)
+    return [text, *(_with_bases(path.parent / base.group(1).strip("'\""), depth - 1) if base and depth else [])]
+
+
+def _dotted(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

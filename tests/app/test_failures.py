@@ -1,0 +1,123 @@
+"""Whatever goes wrong is one line, which names what is to be mended."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+
+from ebmlab.app.wandb_run import WandbRun, wandb_run
+from ebmlab.errors import UserError
+
+Fails = Callable[..., str]
+MINE = """
+import torch
+from ebmlab.domains import Real
+from ebmlab.energies import Energy
+
+class Mine(Energy):
+    def __init__(self, size: int = 64, wrong: str = "never"):
+        super().__init__()
+        if wrong == "init":
+            raise KeyError("no such table")
+        self.wrong = wrong
+        self.domain = Real(size)
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        if self.wrong == "shape":
+            return self.scale * x.square().sum(1, keepdim=True)
+        return self.scale * x @ torch.ones(7)
+"""
+
+
+def full(*args: Any, **kwargs: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "somewhere/last.ckpt")
+
+
+@pytest.mark.parametrize(
+    "where", ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "callbacks.image_log.whole"]
+)
+def test_a_full_disk(where: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    """During a checkpoint, a metric row (and again while finalising) and a picture."""
+    monkeypatch.setattr(where, full)
+    assert fails("fit", "--trainer.max_epochs=2", "--name=a") == "error: somewhere/last.ckpt: No space left on device"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only(fails: Fails) -> None:
+    Path("runs").mkdir(mode=0o500)
+    assert "runs/grbm_digits: Permission denied" in fails("fit", "--name=a")
+
+
+def test_runs_is_a_file(fails: Fails) -> None:
+    Path("runs").touch()
+    assert re.search("runs.*(File exists|Not a directory)", fails("fit", "--name=a"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line", "what"), [("init", 10, "KeyError: 'no such table'"), ("size", 18, "RuntimeError")]
+)
+def test_errors_in_the_users_own_class_name_its_line(wrong: str, line: int, what: str, fails: Fails) -> None:
+    Path("mine.py").write_text(MINE)
+    Path("mine.yaml").write_text(
+        "model: {class_path: ebmlab.learners.ContrastiveDivergence, init_args: {chains: ebmlab.learners.FromNoise, "
+        f"energy: {{class_path: mine.Mine, init_args: {{wrong: {wrong}}}}}, num_steps: 1, "
+        "sampler: {class_path: ebmlab.samplers.Langevin, init_args: {step_size: 0.1}}}}\n"
+        "data: {class_path: datamodules.Digits}\ntrainer: {max_epochs: 1}"
+    )
+    said = fails("fit", "--config=mine.yaml", bare=True)
+    assert f"mine.py, line {line}: {what}" in said and said.endswith("(--debug shows the traceback)")
+
+
+def test_debug_shows_the_traceback(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("fit", "--debug", "--model.init_args.num_steps=0")
+    said = capfd.readouterr().err
+    assert "Traceback" in said and said.splitlines()[-1].startswith("error: num_steps is 0")
+
+
+def test_wandb_that_dies_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = WandbRun(offline=True, save_dir=tmp_path)
+    calls = []
+
+    class Dead:
+        def log(self, *args: object) -> None:
+            calls.append(1)
+            raise ConnectionResetError("gone")
+
+        def define_metric(self, *args: object, **kwargs: object) -> None: ...
+
+    logger._experiment = Dead()  # type: ignore[assignment]
+    monkeypatch.setattr(WandbRun, "experiment", property(lambda self: self._experiment))
+    with pytest.warns(UserWarning, match=r"W&B failed \(ConnectionResetError: gone\)"):
+        logger.log_metrics({"a": 1.0}, 1)
+    logger.log_metrics({"a": 1.0}, 2)
+    logger.finalize("success")
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("mode", ["offline", "disabled", "nonsense"])
+def test_wandb_environment(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NAME", "PROJECT", "RUN_GROUP"):
+        monkeypatch.setenv(f"WANDB_{name}", f"my {name}")
+    monkeypatch.setenv("WANDB_MODE", mode)
+    if mode == "nonsense":
+        with pytest.raises(UserError, match="WANDB_MODE is 'nonsense'"):
+            wandb_run(tmp_path, "e", None, None, False)
+        return
+    found = wandb_run(tmp_path, "e", None, None, False)
+    if mode == "disabled":
+        assert found is None
+        assert wandb_run(tmp_path, "e", "offline", None, False) is not None  # the flag counts for more
+        return
+    assert found is not None
+    init = found._wandb_init
+    assert (init["name"], init["project"], init["group"]) == ("my NAME", "my PROJECT", "my RUN_GROUP")
+    assert wandb.run is None

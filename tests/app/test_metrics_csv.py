@@ -1,0 +1,62 @@
+"""metrics.csv has every row, whenever the run was killed."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from ebmlab.app.loggers import MetricsCSV
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def log(logger: MetricsCSV, first: int, last: int) -> None:
+    for step in range(first, last):
+        logger.log_metrics({"train/loss": 10.0 * step}, step)
+        if step % 3 == 2:
+            logger.log_metrics({"fid": float(step)}, step)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_killed_run_has_the_rows_of_one_that_was_not(late: bool, tmp_path: Path) -> None:
+    """Killed at step 8, the checkpoint is from after step 5; one number came for that step after the checkpoint."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder, parts in ((whole, [(0, 12)]), (killed, [(0, 8), (6, 12)])):
+        folder.mkdir()
+        for first, last in parts:
+            logger = MetricsCSV(folder)
+            for step in range(first, last):
+                log(logger, step, step + 1)
+                if step == 5:
+                    logger.flush()  # a checkpoint is written
+                    assert rows(folder)[-1]["fid"] == "5.0"
+                    if late:
+                        logger.log_metrics({"epoch_mean": 1.0}, 5)
+        if last == 12:
+            logger.finalize("success")
+    assert rows(whole) == rows(killed)
+    assert [row["step"] for row in rows(whole)] == [str(step) for step in range(12)]
+
+
+def test_a_row_that_was_cut_short_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,train/loss\n0,1.0\n1,2.0\n2,3")
+    logger = MetricsCSV(tmp_path)
+    logger.log_metrics({"train/loss": 5.0}, 3)
+    logger.finalize("success")
+    assert [row["step"] for row in rows(tmp_path)] == ["0", "1", "3"]
+
+
+def test_what_is_told_twice_is_written_once(tmp_path: Path) -> None:
+    logger = MetricsCSV(tmp_path)
+    logger.log_metrics({"a": 1.0}, 1)
+    logger.flush()
+    before = (tmp_path / "metrics.csv").stat().st_ino
+    logger.log_metrics({"a": 1.0}, 1)
+    logger.finalize("success")
+    assert (tmp_path / "metrics.csv").stat().st_ino == before  # nothing new: not rewritten
+    assert rows(tmp_path) == [{"step": "1", "a": "1.0"}]
