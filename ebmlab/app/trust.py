@@ -26,7 +26,7 @@ MADE_BY = {
     "optimizer": (torch.optim.Optimizer,),
     "lr_scheduler": (torch.optim.lr_scheduler.LRScheduler, ReduceLROnPlateau),
 }
-_DOTTED = re.compile(r"\b([A-Za-z_]\w*)\.[A-Za-z_]")
+_DOTTED = re.compile(r"\b([A-Za-z_]\w*)(?=\.[A-Za-z_])")
 _granted: set[str] = set()
 
 
@@ -40,7 +40,7 @@ def trust_named(args: Sequence[str]) -> None:
         args: the command line, before anything was added to it.
     """
     texts = list(args)
-    for option, value in zip(args, [*args[1:], ""], strict=True):
+    for option, value in zip(args, [*args[1:], ""], strict=False):
         name, _, given = option.partition("=")
         if name in ("-c", "--config"):
             with suppress(OSError, ValueError):  # the parser says what is wrong with it
@@ -69,10 +69,14 @@ def check_makers(model: Namespace) -> None:
     """
     for option, bases in MADE_BY.items():
         maker = (model.get("init_args") or {}).get(option)
+        if isinstance(maker, functools.partial):  # a learner's own default, as a config would say it
+            init_args = Namespace(**maker.keywords)  # type: ignore[no-untyped-call]
+            maker = Namespace(class_path=_dotted(maker.func), init_args=init_args)  # type: ignore[no-untyped-call]
+            model.init_args[option] = maker
         path = maker.get("class_path") if isinstance(maker, Namespace) else maker
         if path is None:
             continue
-        found = path.func if isinstance(path, functools.partial) else path  # a learner's own default
+        found = path
         if isinstance(path, str):
             module, _, name = path.rpartition(".")
             found = getattr(__import__(module, fromlist=[name]), name, None)
@@ -98,5 +102,5 @@ def _with_bases(path: Path, depth: int = 10) -> list[str]:
     return [text, *(_with_bases(path.parent / base.group(1).strip("'\""), depth - 1) if base and depth else [])]
 
 
-def _dotted(kind: type) -> str:
+def _dotted(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
