@@ -57,15 +57,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OSError):  # finalising fails, too, where a write has failed: the first failure counts
         return _file_error([cause for cause in chain if isinstance(cause, OSError)][-1])
     if any(isinstance(cause, MemoryError | torch.OutOfMemoryError) or _is_memory(cause) for cause in chain):
-<<<<<<< HEAD
-        return f"out of memory ({parser_message(str(error))}): take a smaller model or batch"
-    if where := _own_line(chain):
-        return f"{where}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"
-=======
         return f"out of memory ({parser_message(str(error))}): take a smaller model or batch"
     if own := _own_line(chain):
         return f"{own} (--debug shows the traceback)"
->>>>>>> 7f8f375 (Modules named by flags are trusted; a learner's default optimizer can be saved; the user's own error is quoted)
     if isinstance(error, ValueError | OmegaConfBaseException):
         return parser_message(str(error)) or type(error).__name__
     return f"{_last_line(error)}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"
