@@ -65,15 +65,15 @@ def test_runs_is_a_file(fails: Fails) -> None:
     ("wrong", "line", "what"), [("init", 10, "KeyError: 'no such table'"), ("size", 18, "RuntimeError")]
 )
 def test_errors_in_the_users_own_class_name_its_line(wrong: str, line: int, what: str, fails: Fails) -> None:
-    Path("mine.py").write_text(MINE)
-    Path("mine.yaml").write_text(
+    Path("own_energy.py").write_text(MINE)
+    Path("own_energy.yaml").write_text(
         "model: {class_path: ebmlab.learners.ContrastiveDivergence, init_args: {chains: ebmlab.learners.FromNoise, "
-        f"energy: {{class_path: mine.Mine, init_args: {{wrong: {wrong}}}}}, num_steps: 1, "
+        f"energy: {{class_path: own_energy.Mine, init_args: {{wrong: {wrong}}}}}, num_steps: 1, "
         "sampler: {class_path: ebmlab.samplers.Langevin, init_args: {step_size: 0.1}}}}\n"
         "data: {class_path: datamodules.Digits}\ntrainer: {max_epochs: 1}"
     )
-    said = fails("fit", "--config=mine.yaml", bare=True)
-    assert f"mine.py, line {line}: {what}" in said and said.endswith("(--debug shows the traceback)")
+    said = fails("fit", "--config=own_energy.yaml", bare=True)
+    assert f"own_energy.py, line {line}: {what}" in said and said.endswith("(--debug shows the traceback)")
 
 
 def test_debug_shows_the_traceback(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:

@@ -101,6 +101,6 @@ def test_what_the_user_names_is_run(downloaded: Callable[[str, object], None], r
 
 
 def test_a_function_makes_the_optimizer_where_the_command_line_names_it(run: Callable[..., None]) -> None:
-    Path("mine.py").write_text(EVIL)
-    run("fit", "--trainer.max_epochs=1", "--name=a", "--model.optimizer=mine.adam")
+    Path("own_adam.py").write_text(EVIL)
+    run("fit", "--trainer.max_epochs=1", "--name=a", "--model.optimizer=own_adam.adam")
     assert list(Path().rglob("executed"))
