@@ -21,9 +21,6 @@ MODULES = sorted(
 EXTRAS = {"ebmlab.energies.masked_language_model": "transformers"}  # optional packages that examples need
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXEMPT: tuple[str, ...] = (  # packages and names without examples so far; only ever shorter
-    "ebmlab.samplers",
-    "ebmlab.learners",
-    "ebmlab.evaluation",
     "ebmlab.drawing",
     "ebmlab.studies",
     "callbacks",

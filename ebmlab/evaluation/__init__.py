@@ -1,4 +1,4 @@
-"""How good a fit is, and how good a sampler.
+"""Measures of the quality of a fit and of a sampler.
 
 The metrics that gather sets over batches and ranks are in `ebmlab.evaluation.metrics`.
 """

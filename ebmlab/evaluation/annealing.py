@@ -25,13 +25,19 @@ SLOPE = 4.0  # of the sigmoid schedule
 
 @dataclass(frozen=True)
 class AISResult:
-    """What the chains' weights say about log Z.
+    """The estimate of log Z from the chains' weights, and diagnostics of it.
 
     Attributes:
-        log_weights: `(replicates, chains)`, float64, of all ranks; the mean of their exponentials estimates Z, or for
-            reverse chains 1 / Z.
-        samples: this rank's last states `(chains here, *event)`; of forward chains, draws from about the energy's law.
+        log_weights: `(replicates, chains)`, float64, of all ranks. The mean of their exponentials estimates Z, or 1 / Z
+            for reverse chains.
+        samples: this rank's last states `(chains here, *event)`. Those of forward chains follow the energy's law
+            approximately.
         reverse: whether the chains went from the energy to the base.
+
+    Example:
+        >>> result = AISResult(torch.tensor([[2.0, 2.0], [2.0, 2.0]], dtype=torch.float64), samples=torch.zeros(4, 3))
+        >>> result.log_z, result.std_error, round(result.ess, 6), result.max_weight
+        (2.0, 0.0, 4.0, 0.25)
     """
 
     log_weights: Tensor
@@ -40,17 +46,17 @@ class AISResult:
 
     @property
     def log_z(self) -> float:
-        """The estimate over all chains: too small on average, and too large from reverse chains (Jensen)."""
+        """The estimate from all chains. On average it is too small, or too large for reverse chains (Jensen)."""
         return float(self._estimate(self.log_weights.flatten(), 0))
 
     @property
     def replicates(self) -> list[float]:
-        """The same of each replicate alone."""
+        """The estimate from each replicate alone."""
         return [float(value) for value in self._estimate(self.log_weights, 1)]
 
     @property
     def std_error(self) -> float:
-        """Of `log_z`, from the spread of the weights; too small itself where a few weights dominate."""
+        """Standard error of `log_z`, from the spread of the weights; too small if a few weights dominate."""
         weights = (self.log_weights.flatten() - self.log_weights.max()).exp()
         return float(weights.std() / weights.mean() / math.sqrt(len(weights)))
 
@@ -61,7 +67,7 @@ class AISResult:
 
     @property
     def max_weight(self) -> float:
-        """The largest chain's share of all weight."""
+        """The largest share that one chain has of the total weight."""
         return float(self._shares().max())
 
     def _shares(self) -> Tensor:
@@ -84,27 +90,37 @@ def ais(
     saved: Path | None = None,
     check: Callable[[], None] | None = None,
 ) -> AISResult:
-    """Estimates log Z by chains that walk from a base law to the energy's, one step at each temperature.
+    """Estimates log Z from chains that move from a base law to the energy's law, one step at each temperature.
 
-    Of a bipartite energy the joint law is annealed, whatever the sampler. Under torch.distributed every rank runs its
-    share of the chains and gets the result of all; their random streams must differ, as a learner's do.
+    For a bipartite energy the joint law is annealed, whatever the sampler. Under torch.distributed every rank runs its
+    share of the chains and gets the result of all; the ranks' random streams must differ, as in a learner.
 
     Args:
         energy: E.
-        sampler: exact; leaves each temperature's law invariant.
-        num_chains: chains of one replicate.
-        num_temperatures: K, steps of each chain; inverse temperatures are 0 = b_0 < b_1 < ... < b_K = 1.
-        base: where they start: Bernoulli(data mean) on images; the domain's reference law when None.
-        schedule: `linear`, or `sigmoid`, which goes slowly near both ends: b_k is a logistic function of 2 k / K - 1
-            with slope 4, scaled to [0, 1] (Wu et al. 2017, Sec. 4).
-        num_replicates: independent repeats, all at once.
-        progress: show a bar.
-        saved: a file in which the chains are kept every minute, so that a call with the same arguments goes on from it;
-            a fingerprint of these arguments is appended to its name, and it is deleted at the end.
-        check: called before each temperature; what it raises ends the call.
+        sampler: an exact sampler, so that it leaves the law at each temperature invariant.
+        num_chains: chains in one replicate.
+        num_temperatures: K, steps of each chain; the inverse temperatures are 0 = b_0 < b_1 < ... < b_K = 1.
+        base: law of the chains' initial states, such as Bernoulli(data mean) for images; the domain's reference law
+            when None.
+        schedule: `linear`, or `sigmoid`, which has small steps near both ends: b_k is a logistic function of
+            2 k / K - 1 with slope 4, scaled to [0, 1] (Wu et al. 2017, Sec. 4).
+        num_replicates: independent repeats, which run at the same time.
+        progress: show a progress bar.
+        saved: a file to which the chains are saved every minute, so that a later call with the same arguments
+            continues. A fingerprint of the arguments is appended to its name. It is deleted at the end.
+        check: called before each temperature; an exception from it ends the call.
 
     Raises:
-        UserError: the sampler is not exact, or cannot serve the energy.
+        UserError: the sampler is not exact, or does not support the energy.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.evaluation import exact_log_z
+        >>> from ebmlab.samplers import Gibbs
+        >>> energy = Ising.lattice(2, coupling=0.3)
+        >>> result = ais(energy, Gibbs(), num_chains=100, num_temperatures=20)
+        >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
+        True
     """
     _check(sampler, num_chains, num_temperatures, num_replicates)
     base = (reference(energy.domain) if base is None else base).to(energy.device)
@@ -127,22 +143,31 @@ def reverse_ais(
     schedule: Schedule = "linear",
     progress: bool = False,
 ) -> AISResult:
-    """Bounds log Z from above, on average, by chains that walk from exact samples of the energy's law to the base.
+    """Bounds log Z from above, on average, by chains that move from exact samples of the energy's law to a base law.
 
-    With `ais` this makes a sandwich around log Z (Grosse et al. 2015, bidirectional Monte Carlo).
+    Together with `ais` it brackets log Z (Grosse et al. 2015, bidirectional Monte Carlo).
 
     Args:
         energy: E.
-        sampler: as in `ais`, like the rest.
-        x: exact, independent samples `(chains, *event)`, such as `exact_samples` gives; of several ranks, each takes
-            its share of its own.
+        sampler: as in `ais`.
+        x: exact, independent samples `(chains, *event)`, such as those of `exact_samples`. Rank r of n ranks takes the
+            rows r, r + n, ... of its own x.
         num_temperatures: steps of each chain.
-        base: where they end.
-        schedule: the inverse temperatures, from 1 down.
-        progress: show a bar.
+        base: law at which the chains end; the domain's reference law when None.
+        schedule: of the inverse temperatures, as in `ais`, but from 1 down to 0.
+        progress: show a progress bar.
 
     Raises:
-        UserError: the sampler is not exact or cannot serve the energy, or x is not of its domain.
+        UserError: the sampler is not exact or does not support the energy, or x is not in the energy's domain.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.evaluation import exact_log_z, exact_samples
+        >>> from ebmlab.samplers import Gibbs
+        >>> energy = Ising.lattice(2, coupling=0.3)
+        >>> result = reverse_ais(energy, Gibbs(), exact_samples(energy, 100), num_temperatures=20)
+        >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
+        True
     """
     _check(sampler, len(x), num_temperatures, 1)
     energy.domain.validate(x)
@@ -157,7 +182,7 @@ def reverse_ais(
 
 
 def inverse_temperatures(schedule: Schedule, num_temperatures: int) -> list[float]:
-    """b_0 = 0, ..., b_K = 1."""
+    """The inverse temperatures b_0 = 0, ..., b_K = 1 of a schedule, see `ais`."""
     if schedule not in ("linear", "sigmoid"):
         raise UserError(f'AIS: schedule is "{schedule}", but must be "linear" or "sigmoid"')
     line = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64)
@@ -178,13 +203,13 @@ def _anneal(
     saved: Path | None = None,
     check: Callable[[], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Log-weights `(chains,)`, float64, relative to the law where the chains from x begin, and their last states."""
+    """Log-weights `(chains,)`, float64, relative to the law that x follows, and the chains' last states."""
     sampler.check(path)
     log_w = torch.zeros(len(x), dtype=torch.float64, device="cpu" if x.device.type == "mps" else x.device)
     store = SavedChains(saved, path, sampler, betas, len(x))
     begin, x, log_w = store.load(x, log_w)
     steps = list(pairwise(betas))
-    known = None  # what the path knows at x, where the sampler keeps it
+    known = None  # what the path has computed at x, if the sampler keeps it in its state
     bar = tqdm(steps[begin:], "AIS", len(steps), initial=begin, disable=not progress, delay=2, leave=False)
     for k, (old, new) in enumerate(bar, start=begin):
         if check is not None:

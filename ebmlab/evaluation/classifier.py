@@ -1,4 +1,4 @@
-"""A small label classifier whose features serve a Frechet distance where Inception's are of no use or not at hand."""
+"""A small classifier of labels, whose features replace Inception's in a Frechet distance of small or grey images."""
 
 from __future__ import annotations
 
@@ -21,19 +21,25 @@ LARGE = 16
 
 
 class LabelClassifier(nn.Module):
-    """Two convolutions, a linear layer of 64 features, a linear layer of logits; for square images.
+    """Two convolutions, a linear layer of 64 features and a linear layer of logits, for square images.
 
-    Called, it gives the features `(B, 64)` of images `(B, C, H, W)` in [0, 1], float32.
+    It maps images `(B, C, H, W)` in [0, 1], float32, to their features `(B, 64)`.
 
     Args:
         channels: C.
-        num_classes: of the labels.
-        size: H = W; the first convolution has stride 2 from 16 pixels on.
+        num_classes: number of labels.
+        size: H = W; the first convolution has stride 2 if this is at least 16.
+
+    Example:
+        >>> model = LabelClassifier(channels=1, num_classes=10, size=8)
+        >>> images = torch.rand(5, 1, 8, 8)
+        >>> model(images).shape, model.logits(images).shape
+        (torch.Size([5, 64]), torch.Size([5, 10]))
     """
 
     def __init__(self, channels: int, num_classes: int, size: int) -> None:
         super().__init__()
-        self.num_features = int(RECIPE["features"])  # where torchmetrics looks for it
+        self.num_features = int(RECIPE["features"])  # torchmetrics reads this attribute
         stride = 2 if size >= LARGE else 1
         side = math.ceil(math.ceil(size / stride) / 2)
         self.body = nn.Sequential(
@@ -54,7 +60,7 @@ class LabelClassifier(nn.Module):
         return features
 
     def logits(self, images: Tensor) -> Tensor:
-        """Of the labels, `(B, num_classes)`."""
+        """Logits of the labels, `(B, num_classes)`."""
         logits: Tensor = self.head(self(images))
         return logits
 
@@ -62,20 +68,26 @@ class LabelClassifier(nn.Module):
 def load_or_train(
     images: Tensor, labels: Tensor, num_classes: int, cache_dir: Path | None = None, progress: bool = True
 ) -> tuple[LabelClassifier, str]:
-    """The classifier of a data set: from the cache, or trained on the CPU (up to a minute) and then cached.
+    """The classifier of a data set: read from the cache, or trained on the CPU (up to a minute) and then cached.
 
-    The global random stream is left as it was.
+    The state of the global random generator is not changed.
 
     Args:
         images: `(N, C, H, W)` in [0, 1].
         labels: `(N,)`, int64.
-        num_classes: of the labels.
+        num_classes: number of labels.
         cache_dir: default `$EBMLAB_CACHE`, or `ebmlab` in the user's cache folder.
-        progress: show a bar while training.
+        progress: show a progress bar while training.
 
     Returns:
-        The classifier in eval mode, and eight hexadecimal digits that stand for the data and the recipe; they belong
-        into the name of every score that rests on it.
+        The classifier in eval mode, and eight hexadecimal digits that identify the data and the recipe. The name of
+        every score that depends on the classifier should contain them.
+
+    Example:
+        >>> images, labels = torch.rand(20, 1, 8, 8), torch.arange(20) % 2
+        >>> model, digits = load_or_train(images, labels, num_classes=2, cache_dir=Path("cache"), progress=False)
+        >>> model(images).shape, len(digits)
+        (torch.Size([20, 64]), 8)
     """
     images, labels = images.detach().cpu().float().contiguous(), labels.detach().cpu().long()
     digest = _digest(images, labels, num_classes)
@@ -87,13 +99,13 @@ def load_or_train(
             with torch.enable_grad():
                 _train(
                     model, images.clone(), labels.clone(), progress
-                )  # clones: no tensors of Lightning's inference mode
+                )  # clones, since tensors made in Lightning's inference mode have no gradients
             _save(model, path)
     return model.requires_grad_(False).eval(), digest
 
 
 def default_cache() -> Path:
-    """Where trained classifiers are kept: `$EBMLAB_CACHE`, or `ebmlab` under `$XDG_CACHE_HOME` or `~/.cache`."""
+    """The folder of trained classifiers: `$EBMLAB_CACHE`, or `ebmlab` under `$XDG_CACHE_HOME` or `~/.cache`."""
     if folder := os.environ.get("EBMLAB_CACHE"):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
@@ -123,7 +135,7 @@ def _train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: boo
 
 
 def _load(model: LabelClassifier, path: Path) -> bool:
-    """Fills the model from a file; False where there is none, or one that is damaged."""
+    """Fills the model from a file; returns False if the file is missing or damaged."""
     try:
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     except (OSError, EOFError, RuntimeError, KeyError, TypeError, AttributeError, ValueError, pickle.UnpicklingError):
@@ -132,7 +144,7 @@ def _load(model: LabelClassifier, path: Path) -> bool:
 
 
 def _save(model: LabelClassifier, path: Path) -> None:
-    """Writes atomically; a cache that cannot be written is done without."""
+    """Writes the file completely or not at all; it is not an error if the cache cannot be written."""
     try:
         with whole(path) as temporary:
             torch.save(model.state_dict(), temporary)

@@ -1,4 +1,4 @@
-"""How well the couplings of an Ising model were learnt."""
+"""The error of learnt couplings of an Ising model."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ def coupling_rmse(energy: Ising, true: Tensor) -> Tensor:
     """Root of the mean squared difference of an energy's J and the true one, over all d * d entries.
 
     Both J are those of E(x) = -1/2 x'J x - h'x, symmetric with a zero diagonal. Liu et al. (2023, App. J) and
-    Grathwohl et al. (2021, Oops I Took A Gradient) have E(x) = -x'J x - b'x; their J, and their RMSE with it, is half
-    of this one. To the mean over all entries a matrix of zeros is close already, for few couplings are not zero: with
-    one value J for all edges of a square lattice it is off by J * 2 / sqrt(d).
+    Grathwohl et al. (2021, Oops I Took A Gradient) have E(x) = -x'J x - b'x, so that their J and their RMSE are half as
+    large. Few couplings are not zero, so that even a matrix of zeros has a small error: 2 J / sqrt(d) for a square
+    lattice with one value J on all edges.
 
     Args:
-        energy: with `coupling`, `(d, d)`.
+        energy: the learnt energy, whose `coupling` is `(d, d)`.
         true: the true J, `(d, d)`.
 
     Returns:
         A scalar, float64.
+
+    Example:
+        >>> round(coupling_rmse(Ising.learnable(4), true=Ising.lattice(2, coupling=1.0).coupling).item(), 4)
+        0.7071
     """
     learnt = energy.coupling.detach()
     if true.shape != learnt.shape:

@@ -1,4 +1,4 @@
-"""How many independent draws a mean over chains is worth."""
+"""The effective sample size: how many independent draws would give as accurate a mean as the chains."""
 
 from __future__ import annotations
 
@@ -15,25 +15,30 @@ def effective_sample_size(chains: Tensor, per_chain: bool = False) -> Tensor:
     """Effective sample size of the mean, by Geyer's initial monotone sequence over split chains.
 
     The estimator of Vehtari et al. (2021, Rank-Normalization, Folding, and Localization, Section 3.2) without ranks, as
-    in Stan and in ArviZ's `ess(method="mean")`, with which it agrees to rounding. Chains are split into halves, so
-    that a chain that drifts counts as two that disagree; an odd draw in the middle is left out. With V the variance of
-    the means of the m half chains, c_t the mean of their autocovariances (divided by their length n at every lag) and
-    W = c_0 n / (n - 1),
+    in Stan and in ArviZ's `ess(method="mean")`, with which it agrees up to rounding. Chains are split into halves, so
+    that a chain that drifts counts as two that disagree; the middle draw of an odd number is left out. With V the
+    variance of the means of the m half chains, c_t the mean of their autocovariances (divided by their length n at
+    every lag) and W = c_0 n / (n - 1),
 
         rho_t = 1 - (W - c_t) / (c_0 + V),    ESS = m n / (1 + 2 sum over t > 0 of rho_t).
 
-    The sum runs over pairs rho_2k + rho_2k+1 up to the first that is not positive, none of them taken for larger than
-    the one before (Geyer, 1992), and half of the even term after that. The ESS is at most m n log10(m n), which
-    strongly antithetic chains reach. Chains that are frozen at different numbers are worth about one draw each.
+    The sum runs over pairs rho_2k + rho_2k+1 up to the first that is not positive, each reduced to the one before it if
+    it is larger (Geyer, 1992), plus half of the even term that follows. The ESS is at most m n log10(m n), which
+    strongly antithetic chains reach. Chains that are frozen at different numbers count as about one draw each.
 
     Args:
         chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.
         per_chain: treat each chain as the only one. A chain that is stuck then looks perfect, see below.
 
     Returns:
-        `statistics`, or `(num_chains, *statistics)` if `per_chain`; float64. Where all draws are the same number
-        this is, as in ArviZ, the number of draws: look at the acceptance or R-hat before trusting it. NaN where draws
-        are not finite.
+        `statistics`, or `(num_chains, *statistics)` if `per_chain`; float64. If all draws are the same number, the ESS
+        is the number of draws, as in ArviZ: check the acceptance or R-hat first. It is NaN if draws are not finite.
+
+    Example:
+        >>> independent = torch.randn(1000, 4)
+        >>> walk = independent.cumsum(0)
+        >>> int(effective_sample_size(independent)) > 3000, int(effective_sample_size(walk)) < 40
+        (True, True)
     """
     sizes = [
         _ess((halves.flatten(2) if per_chain else halves.flatten(1, 2)).permute(2, 1, 0).contiguous())
@@ -45,7 +50,7 @@ def effective_sample_size(chains: Tensor, per_chain: bool = False) -> Tensor:
 
 
 def _ess(x: Tensor) -> Tensor:
-    """Of `(k, m, n)`: k statistics of m sequences of n draws; `(k,)`."""
+    """The ESS `(k,)` of k statistics of m sequences of n draws, `(k, m, n)`."""
     _, m, n = x.shape
     constant = x.amax((1, 2)) == x.amin((1, 2))
     means = x.mean(2)
@@ -58,17 +63,17 @@ def _ess(x: Tensor) -> Tensor:
 
 
 def _mean_autocovariance(x: Tensor) -> Tensor:
-    """Of centred `(k, m, n)` at every lag, `(k, n)`: one transform back for the mean over the m sequences."""
+    """The mean over sequences of their autocovariances at every lag, `(k, n)`, from centred sequences `(k, m, n)`."""
     n = x.shape[2]
-    padded = 1 << (2 * n - 1).bit_length()  # so that no lag wraps around
+    padded = 1 << (2 * n - 1).bit_length()  # zeros after the sequence keep lags from wrapping around
     spectrum = torch.view_as_real(torch.fft.rfft(x, padded)).square().sum(-1).mean(1)
     autocovariance: Tensor = torch.fft.irfft(spectrum, padded)[:, :n] / n
     return autocovariance
 
 
 def _integrated_time(rho: Tensor) -> Tensor:
-    """1 + 2 sum over t > 0 of rho_t `(k, n)`, cut off and made monotone; `(k,)`."""
-    num_pairs = max(1, (rho.shape[1] - 1) // 2)  # the last lags are left out
+    """1 + 2 sum over t > 0 of rho_t, `(k,)`, where rho `(k, n)` is cut off and made monotone."""
+    num_pairs = max(1, (rho.shape[1] - 1) // 2)  # without the last lags, as in ArviZ
     even = rho[:, : 2 * num_pairs : 2]
     pairs = even + rho[:, 1 : 2 * num_pairs : 2]
     positive = (~(pairs <= 0)).long().cumprod(1)

@@ -1,4 +1,4 @@
-"""Sums over every state, for energies small enough."""
+"""Exact sums over all states, for small energies."""
 
 from __future__ import annotations
 
@@ -15,27 +15,42 @@ from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
-MAX_TERMS = 2**26
+MAX_TERMS = 2**26  # of a sum
 
 
 @torch.no_grad()
 def exact_log_z(energy: Energy, batch_size: int = 2**14) -> Tensor:
     """Log of the sum over all x of exp(-E(x)); a scalar, float64.
 
-    The terms are the states of a finite domain, or the 2^H hidden configurations of a bipartite energy where these are
-    fewer or its visible units real; x is then summed or integrated out in closed form. There may be 2^26 of them, and
-    no more than `batch_size` exist at a time. Energies are computed in the precision of the energy's own parameters.
+    The terms are the states of a finite domain. For a bipartite energy they are the 2^H hidden configurations, if these
+    are fewer or the visible units are real; x is then summed or integrated out in closed form. At most 2^26 terms are
+    allowed. Energies are computed in the precision of the energy's parameters.
 
     Args:
         energy: on a finite domain, or bipartite.
-        batch_size: states per evaluation of the energy, at most.
+        batch_size: largest number of states in one evaluation of the energy, which bounds the memory.
+
+    Raises:
+        UserError: the sum has too many terms, or the domain is not finite.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> energy = Ising([[0.0]], field=1.0)  # Z = e + 1/e
+        >>> round(exact_log_z(energy).exp().item(), 5)
+        3.08616
     """
     return torch.stack([log_weights.logsumexp(0) for log_weights, _ in _terms(energy, batch_size)]).logsumexp(0)
 
 
 @torch.no_grad()
 def exact_mean(energy: Energy, batch_size: int = 2**14) -> Tensor:
-    """The mean of x under exp(-E(x)) / Z, `event_shape`, float64. Arguments as in `exact_log_z`."""
+    """The mean of x under exp(-E(x)) / Z, `event_shape`, float64. Arguments and errors as in `exact_log_z`.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> round(exact_mean(Ising([[0.0]], field=1.0)).item(), 5)  # tanh(1)
+        0.76159
+    """
     log_totals, means = [], []
     for log_weights, x in _terms(energy, batch_size):
         log_total = log_weights.logsumexp(0)
@@ -49,7 +64,13 @@ def exact_mean(energy: Energy, batch_size: int = 2**14) -> Tensor:
 
 @torch.no_grad()
 def exact_samples(energy: Energy, n: int, batch_size: int = 2**14) -> Tensor:
-    """Independent draws `(n, *event)` from exp(-E(x)) / Z. Arguments as in `exact_log_z`."""
+    """Independent draws `(n, *event)` from exp(-E(x)) / Z. Other arguments and errors as in `exact_log_z`.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> exact_samples(Ising.lattice(2, coupling=0.3), n=5).shape
+        torch.Size([5, 4])
+    """
     log_weights = torch.cat([part for part, _ in _terms(energy, batch_size)])
     up_to = (log_weights - log_weights.max()).exp().cumsum(0)
     wanted = torch.searchsorted(up_to, torch.rand(n, dtype=up_to.dtype, device=up_to.device) * up_to[-1], right=True)
@@ -63,12 +84,19 @@ def exact_samples(energy: Energy, n: int, batch_size: int = 2**14) -> Tensor:
 
 
 def check_enumerable(energy: Energy) -> None:
-    """Raises `UserError` unless the sums of this module can be taken."""
+    """Raises `UserError` unless the sums of this module can be taken for an energy.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> check_enumerable(Ising.lattice(8, coupling=0.3))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: the exact sum over Ising has 2^64 terms, too many (at most 67108864)
+    """
     next(_terms(energy, 1))
 
 
 def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """A partition of the space: the log weight of each part, float64 `(B,)`, and what names it, a state x or h."""
+    """Terms of the sum in batches: their logarithms, float64 `(B,)`, and the states x or h that they belong to."""
     like = torch.empty(0, dtype=energy.dtype, device=energy.device)
     if _hidden_are_fewer(energy):
         assert isinstance(energy, Bipartite)
@@ -92,7 +120,7 @@ def _hidden_are_fewer(energy: Energy) -> bool:
 
 
 def _states(domain: Finite, batch_size: int, energy: Energy) -> Iterator[Tensor]:
-    """All states in the order of `domain.enumerate()`: the last coordinates run through their values within a batch."""
+    """Batches of all states in the order of `domain.enumerate()`; within a batch only the last coordinates change."""
     size, base = domain.size, domain.num_values
     if base**size > MAX_TERMS:
         raise UserError(
@@ -106,10 +134,10 @@ def _states(domain: Finite, batch_size: int, energy: Energy) -> Iterator[Tensor]
 
 
 def _log_sum_visible(energy: Bipartite, h: Tensor) -> Tensor:
-    """Log of the sum over v of exp(-E(v, h)), `(B,)`: -E(v, h) - log p(v | h), which is the same at every v."""
+    """Log of the sum over v of exp(-E(v, h)), `(B,)`: it is -E(v, h) - log p(v | h), for any v."""
     law = energy.visible_given_hidden(h)
-    if isinstance(law, Tensor):  # logits; v = 0
+    if isinstance(law, Tensor):  # logits of bits: use v = 0
         return softplus(law).flatten(1).sum(1) - energy.joint_energy(torch.zeros_like(law), h)
-    mean, variance = law  # v = the mean
+    mean, variance = law  # of a Gaussian: use v = mean
     log_density = -(2 * math.pi * variance).log().expand_as(mean).flatten(1).sum(1) / 2
     return -energy.joint_energy(mean, h) - log_density

@@ -9,9 +9,14 @@ from torch import Tensor
 def frechet_distance(x: Tensor, y: Tensor) -> Tensor:
     """|m_x - m_y|^2 + tr(C_x + C_y - 2 (C_x C_y)^(1/2)) of features `(N, F)` and `(M, F)`; a scalar, float64.
 
-    The trace of the root is the sum of the singular values of C_x^(1/2) C_y^(1/2), which are real where the
-    eigenvalues of C_x C_y are not quite. It is the reference for `metrics.FrechetDistance`, which needs no
-    more memory for more samples.
+    The trace of (C_x C_y)^(1/2) is the sum of the singular values of C_x^(1/2) C_y^(1/2). Unlike the eigenvalues of
+    C_x C_y, these stay real under rounding. The function is the reference for `metrics.FrechetDistance`, whose memory
+    does not grow with the number of samples.
+
+    Example:
+        >>> x = torch.randn(100, 3)
+        >>> round(frechet_distance(x, x + 2.0).item(), 4)  # the means differ by 2 in each feature
+        12.0
     """
     x, y = x.double(), y.double()
     root_x, root_y = _centred_root(x), _centred_root(y)
@@ -21,7 +26,7 @@ def frechet_distance(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _centred_root(x: Tensor) -> Tensor:
-    """R with R'R the covariance of x."""
+    """A matrix R such that R'R is the covariance of x."""
     r: Tensor = torch.linalg.qr(x - x.mean(0), mode="r").R
     root: Tensor = r / (len(x) - 1) ** 0.5
     return root

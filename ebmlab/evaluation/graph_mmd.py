@@ -1,19 +1,19 @@
 """Maximum mean discrepancy between sets of graphs by their degrees, clustering and orbits (You et al., 2018, GraphRNN).
 
 The published numbers on Ego-small (You et al., 2018; Liu et al., 2019, GNF; Niu et al., 2020, EDP-GNN; Liu et al.,
-2023, RMwGGIS, Table 2) refer to GraphRNN's evaluation, whose program (JiaxuanYou/graph-generation, eval/) has these
-constants; so have those of EDP-GNN (since a correction of April 2021: a plain Gaussian of the histograms before) and
-of GDSS.
+2023, RMwGGIS, Table 2) refer to GraphRNN's evaluation. Its program (JiaxuanYou/graph-generation, eval/) has the
+constants below, as have those of GDSS and of EDP-GNN (the latter since April 2021; before, its kernel was a Gaussian of
+the histograms).
 
 - degree: histogram of the degrees, kernel exp(-EMD^2 / (2 sigma^2)), bins 1 apart, sigma 1;
 - clustering: histogram of the local clustering coefficients in 100 bins on [0, 1], the same kernel, bins 1/100 apart,
   sigma 0.1;
 - orbit: the 15 orbit counts of `orbit_counts`, averaged over the nodes, kernel exp(-|a - b|^2 / (2 sigma^2)), sigma 30.
 
-All are the V-statistic of the squared discrepancy, mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs. Its
-value for independent draws from one law is above 0, and larger for smaller sets. The kernel of the earth mover's
-distance (EMD) is not positive definite (O'Bray et al., 2022, Evaluation Metrics for Graph Generative Models): a value
-below 0 is possible, and left as it is.
+All are the V-statistic of the squared discrepancy, mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs. For
+independent draws from one law it is above 0 on average, and larger for smaller sets. The kernel of the earth mover's
+distance (EMD) is not positive definite (O'Bray et al., 2022, Evaluation Metrics for Graph Generative Models), so that
+values below 0 are possible. They are not clamped.
 """
 
 from __future__ import annotations
@@ -34,16 +34,23 @@ CHUNK = 2**22  # kernel values at a time
 
 @torch.no_grad()
 def graph_mmd(x: Tensor, y: Tensor, num_nodes: int, statistic: str = "degree") -> Tensor:
-    """Squared MMD between two sets of graphs, as in the head of this file; a scalar, float64.
+    """Squared MMD between two sets of graphs, as defined at the top of this file; a scalar, float64.
 
-    A slot without edges is not a node. A graph without edges is scored as one isolated node (as by EDP-GNN): all its
-    mass at degree 0 and clustering 0, and no orbits.
+    A slot without edges is not a node. A graph without edges is scored as one isolated node, as in EDP-GNN, with degree
+    0, clustering 0 and no orbits.
 
     Args:
         x: upper triangles of adjacency matrices, row by row, `(N, n (n - 1) / 2)`, 0 and 1.
-        y: likewise, `(M, n (n - 1) / 2)`.
+        y: the other set, `(M, n (n - 1) / 2)`.
         num_nodes: n, the number of slots.
         statistic: `degree`, `clustering` or `orbit`.
+
+    Example:
+        >>> triangles, paths = torch.ones(5, 3), torch.tensor([[1.0, 1.0, 0.0]]).repeat(5, 1)
+        >>> graph_mmd(triangles, triangles, num_nodes=3).item()
+        0.0
+        >>> graph_mmd(triangles, paths, num_nodes=3, statistic="clustering").item() > 1
+        True
     """
     if statistic not in STATISTICS:
         raise UserError(f'graph_mmd: statistic is "{statistic}"; it must be one of {", ".join(STATISTICS)}')
@@ -52,14 +59,20 @@ def graph_mmd(x: Tensor, y: Tensor, num_nodes: int, statistic: str = "degree") -
 
 @torch.no_grad()
 def graph_mmds(x: Tensor, y: Tensor, num_nodes: int) -> dict[str, Tensor]:
-    """`graph_mmd` by `degree`, `clustering` and `orbit`, and their mean, `average`; arguments as there."""
+    """`graph_mmd` by `degree`, `clustering` and `orbit`, and their mean, `average`; arguments as in `graph_mmd`.
+
+    Example:
+        >>> values = graph_mmds(torch.ones(5, 3), torch.ones(5, 3), num_nodes=3)
+        >>> {name: value.item() for name, value in values.items()}
+        {'degree': 0.0, 'clustering': 0.0, 'orbit': 0.0, 'average': 0.0}
+    """
     x, y = matrices(x, num_nodes), matrices(y, num_nodes)
     values = {statistic: _mmd(x, y, statistic) for statistic in STATISTICS}
     return {**values, "average": torch.stack(list(values.values())).mean()}
 
 
 class Statistic(NamedTuple):
-    """What is compared: `features` of graphs `(N, n, n)`, `(N, F)`, by exp(-d^2 / (2 sigma^2)), d their p-norm."""
+    """Features `(N, F)` of graphs `(N, n, n)`, and their kernel exp(-d^2 / (2 sigma^2)), where d is a p-norm."""
 
     features: Callable[[Tensor], Tensor]
     norm: float
@@ -67,18 +80,18 @@ class Statistic(NamedTuple):
 
 
 def _degree_steps(adjacent: Tensor) -> Tensor:
-    """Distribution functions of the degrees, `(N, n)`: the EMD of two laws on a line is the area between them."""
+    """Distribution functions of the degrees, `(N, n)`. The EMD of two laws on a line is the area between theirs."""
     return _histograms(adjacent.sum(2).long(), adjacent.shape[1], adjacent).cumsum(1)
 
 
 def _clustering_steps(adjacent: Tensor) -> Tensor:
     """Distribution functions of the clustering coefficients, times the bins' width, `(N, BINS)`.
 
-    The coefficient of a node is the share of the pairs of its neighbours that have an edge. Bins are exact: 0.7 is in
-    the one that starts there, where a program in floating point may have it in the one below.
+    The coefficient of a node is the share of the pairs of its neighbours that have an edge. Bins are found in integer
+    arithmetic: 0.7 is in the bin that starts there, where floating point may put it into the bin below.
     """
     degree = adjacent.sum(2)
-    closed = ((adjacent @ adjacent) * adjacent).sum(2).long()  # pairs of neighbours in either order
+    closed = ((adjacent @ adjacent) * adjacent).sum(2).long()  # counts each pair of neighbours in both orders
     pairs = (degree * (degree - 1)).long()
     bins = (BINS * closed).div(pairs.clamp(min=1), rounding_mode="floor").clamp(max=BINS - 1)
     return _histograms(bins, BINS, adjacent).cumsum(1) / BINS
@@ -98,7 +111,7 @@ STATISTICS = {
 
 
 def _histograms(values: Tensor, size: int, adjacent: Tensor) -> Tensor:
-    """Shares of a graph's nodes by their values `(N, n)`, whole numbers below `size`; `(N, size)`, float64."""
+    """Shares of a graph's nodes with each value, `(N, size)`, float64; values are integers below `size`, `(N, n)`."""
     present = adjacent.any(2).double()
     present[:, 0] += present.sum(1) == 0  # one isolated node
     counts = present.new_zeros(len(values), size).scatter_add(1, values, present)
@@ -122,7 +135,7 @@ def _mmd(x: Tensor, y: Tensor, statistic: str) -> Tensor:
 
 
 def matrices(x: Tensor, num_nodes: int) -> Tensor:
-    """Adjacency matrices `(N, n, n)`, float64, of upper triangles of bits; raises `UserError` for anything else."""
+    """Adjacency matrices `(N, n, n)`, float64, of upper triangles; raises `UserError` unless they hold 0 and 1."""
     if not ((x == 0) | (x == 1)).all():
-        raise UserError("graph_mmd compares graphs given by bits, 0 or 1; here are other numbers")
+        raise UserError("graph_mmd compares graphs given by bits, 0 or 1, but some of these numbers are not")
     return adjacency(x, num_nodes).double()

@@ -1,4 +1,4 @@
-"""The Inception network, whose features the FID of the literature compares (Szegedy et al., 2016; Heusel et al., 2017).
+"""The Inception network, on whose features published FIDs are computed (Szegedy et al., 2016; Heusel et al., 2017).
 
 This module loads torchmetrics, and matplotlib with it: `ebmlab.evaluation` does not import it.
 """
@@ -30,7 +30,7 @@ class _Inception(nn.Module):
 
 
 def require_inception() -> None:
-    """Raises `UserError` unless the extra that brings the Inception network is installed."""
+    """Raises `UserError` unless torch-fidelity, which provides the Inception network, is installed."""
     if find_spec("torch_fidelity") is None:
         raise UserError(
             'FID with extractor "inception" needs torch-fidelity: pip install "ebmlab[fid]", '
@@ -39,15 +39,15 @@ def require_inception() -> None:
 
 
 def inception_extractor() -> nn.Module:
-    """The Inception network of the FID of the literature; its weights are downloaded once by torch-fidelity.
+    """The Inception network of published FIDs. torch-fidelity downloads its weights once.
 
     Raises:
-        UserError: torch-fidelity is not installed, or the weights cannot be had.
+        UserError: torch-fidelity is not installed, or its weights cannot be downloaded or read.
     """
     require_inception()
     try:
         return _Inception().eval()
-    except Exception as error:  # urllib's, ssl's, torch.hub's: none of them says what to do
+    except Exception as error:  # from urllib, ssl or torch.hub, none of which says what to do
         reason = str(error).split("\n")[0][:120]
         raise UserError(
             f"the Inception weights cannot be downloaded or read ({reason}): connect to the network once, "

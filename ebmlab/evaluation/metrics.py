@@ -1,4 +1,4 @@
-"""Comparisons of two sets of states or images as torchmetrics: they gather their sets over batches and ranks.
+"""Comparisons of two sets of states or images as torchmetrics, which gather the sets over batches and ranks.
 
 This module loads torchmetrics, and matplotlib with it: `ebmlab.evaluation` does not import it.
 """
@@ -18,7 +18,7 @@ from ebmlab.evaluation.mmd import check_kernel, hamming_mmd
 
 
 class _Kept(Metric):
-    """Keeps all states seen, real and generated."""
+    """A metric that keeps all states, real and generated."""
 
     is_differentiable = False
     higher_is_better = False
@@ -32,7 +32,7 @@ class _Kept(Metric):
         self.add_state("generated", [], dist_reduce_fx="cat")
 
     def update(self, x: Tensor, real: bool) -> None:
-        """Adds states `(B, *event)`; B may be 0, and a rank that has none must say so."""
+        """Adds states `(B, *event)`. A rank without states must call it too, with B = 0."""
         (self.real if real else self.generated).append(x.detach())
 
 
@@ -60,7 +60,7 @@ class HammingMMD(_Kept):
         self.domain = domain
 
     def compute(self) -> Tensor:
-        """A scalar, float64; every rank must call it."""
+        """The discrepancy, a scalar, float64. Every rank must call it."""
         if min(len(self.real), len(self.generated)) == 0:
             raise UserError("HammingMMD compares real with generated states, but was given none of one kind")
         real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
@@ -86,31 +86,40 @@ class GraphMMD(_Kept):
         self.num_nodes = num_nodes
 
     def update(self, x: Tensor, real: bool) -> None:
-        """Adds graphs `(B, n (n - 1) / 2)`, 0 and 1; B may be 0, and a rank that has none must say so."""
+        """Adds graphs `(B, n (n - 1) / 2)`, 0 and 1. A rank without graphs must call it too, with B = 0."""
         matrices(x, self.num_nodes)
         super().update(x.byte(), real)
 
     def compute(self) -> dict[str, Tensor]:
-        """`degree`, `clustering`, `orbit` and `average`, scalars, float64; every rank must call it."""
+        """`degree`, `clustering`, `orbit` and `average`, scalars, float64. Every rank must call it."""
         empty = torch.zeros(0, self.num_nodes * (self.num_nodes - 1) // 2, device=self.device)
         real, generated = (dim_zero_cat(graphs) if len(graphs) else empty for graphs in (self.real, self.generated))
         return graph_mmds(generated, real, self.num_nodes)
 
 
 class FrechetDistance(FrechetInceptionDistance):
-    """torchmetrics' FID on an extractor of one's own: images are handed on as they are, sums are float64.
+    """torchmetrics' FID with any extractor. Images are passed on unchanged, and sums are float64.
 
-    The sums of the real images outlast `reset`. `compute` adds up all ranks' sums; every rank must call it.
+    `reset` keeps the sums of the real images. `compute` adds up the sums of all ranks; every rank must call it.
 
     Args:
         extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
+
+    Example:
+        >>> from ebmlab.evaluation import LabelClassifier
+        >>> metric = FrechetDistance(LabelClassifier(channels=1, num_classes=10, size=8).eval())
+        >>> images = torch.rand(20, 1, 8, 8)
+        >>> metric.update(images, real=True)
+        >>> metric.update(images, real=False)
+        >>> round(metric.compute().item(), 6)
+        0.0
     """
 
     def __init__(self, extractor: nn.Module) -> None:
         super().__init__(feature=extractor, reset_real_features=False, normalize=True)
 
     def compute(self) -> Tensor:
-        """The distance, a scalar; float64, and never below 0 by rounding."""
+        """The distance, a scalar, float64, clamped at 0 against rounding."""
         self.orig_dtype = torch.float64
         distance: Tensor = super().compute()
         return distance.clamp(min=0)

@@ -18,26 +18,34 @@ def hamming_mmd(
 ) -> Tensor:
     """Squared MMD between two sets of states, under a kernel of the Hamming distance H of states of d coordinates.
 
-    - `exponential`: exp(-H / d), by which samplers are compared with block Gibbs on an RBM (Grathwohl et al., 2021,
-      Oops I Took A Gradient; Zhang et al., 2022, Fig. 4).
-    - `linear`: d - H, by which energies learned from synthetic data are compared (Dai et al., 2020, ALOE; Liu et al.,
+    - `exponential`: exp(-H / d). Papers compare samplers with block Gibbs on an RBM by it (Grathwohl et al., 2021, Oops
+      I Took A Gradient; Zhang et al., 2022, Fig. 4).
+    - `linear`: d - H. Papers compare energies learned from synthetic data by it (Dai et al., 2020, ALOE; Liu et al.,
       2023, RMwGGIS). It compares the marginals of single coordinates and nothing else.
 
-    The default is the V-statistic, mean k(x, x') + mean k(y, y') - 2 mean k(x, y) with all pairs: the squared distance
-    between the kernel means of the empirical laws, which is never negative. Independent draws from one law have a
-    positive value, (1/n + 1/m) (k(x, x) - E k(x, x')) on average: a sampler cannot be seen to be better than that. The
-    U-statistic leaves out the pairs of a state with itself; it is right on average, and often negative where the laws
-    agree, so that neither its root nor its logarithm is of use.
+    The default is the V-statistic, mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs: the squared distance
+    between the kernel means of the empirical laws, which is never negative. For independent draws from one law it is
+    (1/n + 1/m) (k(x, x) - E k(x, x')) on average, below which no sampler can be told from an exact one. The U-statistic
+    leaves out the pairs of a state with itself. It is unbiased, but often negative if the laws agree, and then has
+    neither a root nor a logarithm.
 
     Args:
         x: states, `(n, *event)`.
         y: states, `(m, *event)`.
         kernel: `exponential` or `linear`.
         unbiased: the U-statistic in place of the V-statistic.
-        domain: where the states live; needed for one-hot states only, which differ in two entries per coordinate.
+        domain: of the states; needed for one-hot states only, which differ in two entries per coordinate.
 
     Returns:
         A scalar, float64.
+
+    Raises:
+        UserError: no such kernel, sets that are too small or differ in shape, or states that are not discrete.
+
+    Example:
+        >>> x, y = torch.zeros(5, 4), torch.ones(5, 4)
+        >>> hamming_mmd(x, x).item(), round(hamming_mmd(x, y).item(), 4)  # 2 - 2 / e
+        (0.0, 1.2642)
     """
     check_kernel(kernel)
     x, y = _coordinates(x, domain), _coordinates(y, domain)
@@ -55,9 +63,13 @@ def hamming_mmd(
 
 
 def log_mmd(x: Tensor, y: Tensor, kernel: str = "exponential", domain: Finite | None = None) -> Tensor:
-    """Natural logarithm of the squared MMD of `hamming_mmd`, always of the V-statistic, which has one.
+    """Natural logarithm of the squared MMD of `hamming_mmd`, always of the V-statistic, which is never negative.
 
-    Minus infinity where the two sets are the same up to order. Arguments as in `hamming_mmd`.
+    It is minus infinity if the two sets are equal up to order. Arguments and errors as in `hamming_mmd`.
+
+    Example:
+        >>> log_mmd(torch.zeros(5, 4), torch.zeros(5, 4)).item()
+        -inf
     """
     return hamming_mmd(x, y, kernel, domain=domain).log()
 
@@ -74,7 +86,7 @@ def _coordinates(x: Tensor, domain: Finite | None) -> Tensor:
         domain.validate(x)
         return domain.to_index(x).flatten(1)
     if not (x == x.round()).all():
-        raise UserError("hamming_mmd compares states of a finite domain, which are integers; these are not")
+        raise UserError("hamming_mmd compares states of a finite domain, which hold integers, but these hold others")
     return x.flatten(1)
 
 

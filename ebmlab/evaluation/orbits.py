@@ -1,4 +1,4 @@
-"""How often each node of a graph takes each place in its small subgraphs (Przulj, 2007)."""
+"""Counts of the roles of a graph's nodes in its small subgraphs (Przulj, 2007)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from ebmlab.errors import UserError
 
 NUM_ORBITS = 15
-CHUNK = 2**20  # places (four to each set of four nodes) at a time
+CHUNK = 2**20  # nodes, in sets of four, at a time
 PAIRS = tuple(combinations(range(4), 2))
-# The connected graphs of 4 nodes by their degrees, which tell them apart: the orbit of a node of each degree.
+# For each connected graph of 4 nodes, identified by its sorted degrees: the orbit of a node by its degree.
 FOURS: dict[tuple[int, ...], dict[int, int]] = {
     (1, 1, 2, 2): {1: 4, 2: 5},  # path
     (1, 1, 1, 3): {1: 6, 3: 7},  # star
@@ -34,11 +34,19 @@ def orbit_counts(adjacency: Tensor) -> Tensor:
     of a path of 4; 6, 7 leaf and centre of a star of 4; 8 cycle of 4; 9, 10, 11 tail, base and joint of a paw; 12, 13
     degree 2 and 3 in a diamond; 14 complete graph of 4.
 
-    Sets of four nodes are enumerated, 3,060 in a graph of 18, and looked up by their six pairs. Smaller subgraphs
-    follow from degrees and triangles.
+    All sets of four nodes are enumerated (3,060 in a graph of 18) and looked up by the edges among their six pairs.
+    Counts for smaller subgraphs follow from degrees and triangles.
 
     Args:
         adjacency: `(B, n, n)`, 0 and 1, symmetric with a zero diagonal.
+
+    Raises:
+        UserError: the matrices are not of this kind.
+
+    Example:
+        >>> path = torch.tensor([[[0, 1, 0], [1, 0, 1], [0, 1, 0]]])
+        >>> orbit_counts(path)[0, :, :4].tolist()  # edges, ends and middles of paths, triangles
+        [[1, 1, 0, 0], [2, 0, 1, 0], [1, 1, 0, 0]]
     """
     _check(adjacency)
     edges = adjacency.double()
@@ -60,7 +68,7 @@ def _four_counts(edges: Tensor) -> Tensor:
     counts = torch.zeros(batch, n, NUM_ORBITS, dtype=torch.int64, device=device)
     chunk = max(1, CHUNK // max(1, 4 * len(sets)))
     for part, total in zip(torch.split(edges, chunk), torch.split(counts, chunk), strict=True):
-        pairs = part.flatten(1).T.contiguous().byte()  # (n^2, b): a row is read at once
+        pairs = part.flatten(1).T.contiguous().byte()  # (n^2, b), so that one pair of all graphs is contiguous
         code = torch.zeros(len(sets), len(part), dtype=torch.uint8, device=device)
         for bit, (i, j) in enumerate(PAIRS):
             code += pairs[sets[:, i] * n + sets[:, j]] << bit
@@ -73,7 +81,7 @@ def _four_counts(edges: Tensor) -> Tensor:
 
 @cache
 def _orbit_table() -> Tensor:
-    """The orbits of four nodes by the pairs of them that have an edge, `(64, 4)`; 0 where they are not connected."""
+    """The orbits of four nodes for each set of edges among them, `(64, 4)`; 0 if they are not connected."""
     table = torch.zeros(64, 4, dtype=torch.int64)
     for code in range(64):
         degree = [0] * 4

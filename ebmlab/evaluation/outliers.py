@@ -1,4 +1,4 @@
-"""How well an energy tells data of its own law from others.
+"""Detection of outliers: how well an energy separates data of its own law from other data.
 
 This module loads torchmetrics: `ebmlab.evaluation` does not import it.
 """
@@ -17,12 +17,16 @@ RECALL = 0.95
 
 @dataclass(frozen=True)
 class Detection:
-    """Data of the law are the positives, and minus the energy is their score (Liu et al. 2020, Sec. 3.1 and 4.1).
+    """Scores of a detector whose positives are data of the law, scored by minus E (Liu et al. 2020, Sec. 3.1 and 4.1).
 
     Attributes:
         auroc: area under the ROC curve: the probability that data of the law have the lower energy; 0.5 by chance.
         aupr: area under the precision-recall curve, as average precision; by chance the share of data of the law.
-        fpr95: share of the others that pass at the threshold where 95 % of the data of the law do; 0.95 by chance.
+        fpr95: share of the other data that pass the threshold which 95 % of the data of the law pass; 0.95 by chance.
+
+    Example:
+        >>> Detection(auroc=0.9, aupr=0.8, fpr95=0.3).as_dict()
+        {'auroc': 0.9, 'aupr': 0.8, 'fpr95': 0.3}
     """
 
     auroc: float
@@ -35,10 +39,10 @@ class Detection:
 
 
 def detection(inside: Tensor, outside: Tensor) -> Detection:
-    """Compares energies of data of the law `(N,)` with those of others `(M,)`.
+    """Compares energies of data of the law `(N,)` with those of other data `(M,)`.
 
-    The scores are ranks: torchmetrics would squash energies by a sigmoid, which makes ties of all that are large.
-    All numbers are NaN if an energy is.
+    The scores are ranks, since torchmetrics applies a sigmoid, under which all large energies become equal. All numbers
+    are NaN if an energy is.
 
     Example:
         >>> detection(inside=torch.tensor([-3.0, -2.0]), outside=torch.tensor([-2.5, 900.0])).auroc

@@ -1,4 +1,4 @@
-"""Whether chains have mixed: split R-hat (Gelman et al., 2013, Bayesian Data Analysis, 3rd ed., Section 11.4)."""
+"""Split R-hat, a test of mixing (Gelman et al., 2013, Bayesian Data Analysis, 3rd ed., Section 11.4)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from torch import Tensor
 from ebmlab.errors import UserError
 
 MIN_STEPS = 4
-CHUNK = 2**22  # numbers that are worked on in float64 at a time
+CHUNK = 2**22  # numbers that are converted to float64 at a time
 
 
 @torch.no_grad()
 def split_r_hat(chains: Tensor) -> Tensor:
-    """The factor by which the spread between half chains exceeds that within them; 1 where they have mixed.
+    """The ratio of the spread of all draws to that within half chains; 1 if the chains have mixed.
 
-    sqrt((n - 1) / n + V / W), with V the variance of the means of the half chains, W the mean of their variances and
-    n their length. Half chains, so that a chain that drifts disagrees with itself, and one chain will do. No ranks are
-    taken: ArviZ's `rhat(method="split")`.
+    It is sqrt((n - 1) / n + V / W), with V the variance of the means of the half chains, W the mean of their variances
+    and n their length. Chains are halved, so that a chain that drifts disagrees with itself and one chain is enough.
+    Draws are not replaced by ranks, as in ArviZ's `rhat(method="split")`.
 
     Args:
         chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.
 
     Returns:
-        `statistics`, float64. Infinite where every half chain is constant but they differ, NaN where all draws are
-        the same number: then nothing can be said.
+        `statistics`, float64. It is infinite if the half chains are constant but differ, and NaN if all draws are the
+        same number, from which nothing can be concluded.
+
+    Example:
+        >>> mixed, apart = torch.randn(1000, 4), torch.randn(1000, 4) + 10 * torch.arange(4)
+        >>> round(split_r_hat(mixed).item(), 1), split_r_hat(apart).item() > 5
+        (1.0, True)
     """
     factors = [_r_hat(halves.flatten(1, 2)) for halves in split_halves(chains)]
     return torch.cat(factors).view(chains.shape[2:])
@@ -49,9 +54,9 @@ def split_halves(chains: Tensor) -> Iterator[Tensor]:
 
 
 def _r_hat(x: Tensor) -> Tensor:
-    """Of `(n, m, k)`: m sequences of n draws of k statistics; `(k,)`."""
+    """R-hat `(k,)` of m sequences of n draws of k statistics, `(n, m, k)`."""
     n = len(x)
-    moves = x - x[0]  # exactly zero in a sequence that is constant
+    moves = x - x[0]  # exactly zero if a sequence is constant
     within = moves.var(0).mean(0)
     between = (x[0] + moves.mean(0)).var(0)
     return ((n - 1) / n + between / within).sqrt()

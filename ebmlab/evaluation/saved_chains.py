@@ -1,4 +1,4 @@
-"""Annealed chains on disk: what took hours need not begin again."""
+"""Annealed chains saved to disk, so that an interrupted annealing can continue."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ class SavedChains:
 
     Args:
         path: the file; None keeps nothing.
-        energy: its parameters and buffers go into the fingerprint, as all that follows does.
+        energy: its parameters and buffers enter the fingerprint, as do the arguments below.
         sampler: moves the chains.
-        betas: their inverse temperatures.
-        count: how many chains there are.
+        betas: the inverse temperatures.
+        count: number of chains.
 
     Example:
-        >>> import torch
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.samplers import BlockGibbs
         >>> store = SavedChains(None, RBM(4, 3), BlockGibbs(), [0.0, 1.0], count=2)
@@ -45,7 +44,7 @@ class SavedChains:
         self._saved_at = time.monotonic()
 
     def load(self, x: Tensor, log_w: Tensor) -> tuple[int, Tensor, Tensor]:
-        """Temperatures passed, states and log-weights: the file's if there is one, else 0 and the arguments."""
+        """Number of steps done, states and log-weights: the file's if there is one, else 0 and the arguments."""
         if self._path is None or not self._path.exists():
             return 0, x, log_w
         kept = torch.load(self._path, map_location=x.device, weights_only=True)
@@ -57,7 +56,7 @@ class SavedChains:
         return kept["passed"], kept["x"], kept["log_w"]
 
     def save(self, passed: int, x: Tensor, log_w: Tensor) -> None:
-        """Writes the file if a minute has gone by."""
+        """Writes the file if the last time was more than a minute ago."""
         if self._path is None or time.monotonic() - self._saved_at < EVERY:
             return
         kept = {"key": self._key, "passed": passed, "x": x, "log_w": log_w, "rng": torch.get_rng_state()}
