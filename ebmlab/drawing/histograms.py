@@ -15,7 +15,7 @@ from ebmlab.drawing.figures import DPI
 
 NUM_BINS = 72
 TAIL = 0.005  # of each set may lie beyond each end of the axis
-FAR = 20  # times the first set's spread: sets that span more need a bent axis
+FAR = 5  # times the range of the first set: sets that span more need a bent axis
 FIRST = "#1f77b4"
 OTHERS = ("#d62728", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f")
 
@@ -38,7 +38,7 @@ def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> F
     """
     sets = {name: x.detach().double().cpu() for name, x in values.items()}
     sets = {name: x[x.isfinite()] for name, x in sets.items() if x.isfinite().any()}
-    figure = Figure(figsize=(9.0, 4.2), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(10.0, 4.2), dpi=DPI, layout="constrained")
     axes = figure.add_subplot()
     axes.set(xlabel=label, ylabel="relative frequency", title=title)
     if not sets:
@@ -52,7 +52,7 @@ def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> F
         colour = FIRST if first else OTHERS[(list(values).index(name) - 1) % len(OTHERS)]
         alpha = 0.55 if first else 1.0
         axes.stairs((counts / counts.max()).numpy(), bins.numpy(), fill=first, color=colour, alpha=alpha, label=name)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
@@ -63,15 +63,15 @@ def _bins(axes: Axes, sets: list[Tensor]) -> Tensor:
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     if low == high:
         low, high = low - 0.5, high + 0.5
-    centre, spread = float(sets[0].median()), float(ends[0, 1] - ends[0, 0])
-    if not 0 < FAR * spread < high - low:
+    centre, unit = float(sets[0].median()), float(ends[0, 1] - ends[0, 0]) / 2
+    if not 0 < 2 * FAR * unit < high - low:
         return torch.linspace(low, high, NUM_BINS + 1, dtype=torch.float64)
 
     def bend(x: ArrayLike) -> Any:
-        return np.arcsinh((np.asarray(x) - centre) / spread)
+        return np.arcsinh((np.asarray(x) - centre) / unit)
 
     def unbend(u: ArrayLike) -> Any:
-        return centre + spread * np.sinh(u)
+        return centre + unit * np.sinh(u)
 
     bins = unbend(np.linspace(bend(low), bend(high), NUM_BINS + 1))
     axes.set_xscale("function", functions=(bend, unbend))
