@@ -1,4 +1,4 @@
-"""Every picture: tensors as PNG files, images in rows, matplotlib figures of samples, parameters and studies.
+"""All pictures: tensors as PNG files, images in rows, matplotlib figures of samples, parameters and studies.
 
-Only `tiles` does without matplotlib. This file imports nothing, so that whoever needs only `tiles` loads only that.
+Only `tiles` works without matplotlib. This file imports nothing, so that importing `tiles` does not load matplotlib.
 """

@@ -1,4 +1,4 @@
-"""Matplotlib figures: as PNG files, and of images side by side."""
+"""Matplotlib figures as PNG files, and figures of images side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DPI = 100
 
 
 def figure_png(figure: Figure) -> bytes:
-    """A PNG file of a figure, at the figure's own resolution.
+    """A figure as the bytes of a PNG file, at the figure's resolution.
 
     Example:
         >>> figure_png(Figure())[1:4]
@@ -33,10 +33,9 @@ def panels(pictures: dict[str, Tensor], gap: int = 24, min_width: int = MIN_WIDT
     Args:
         pictures: images `(C, H, W)` in [0, 1], by title.
         gap: pixels between them.
-        min_width: pixels that the images have in width together, at least.
+        min_width: smallest width of all images together, in pixels.
 
     Example:
-        >>> import torch
         >>> len(panels({"noise": torch.rand(1, 8, 8), "data": torch.rand(1, 8, 8)}).axes)
         2
     """

@@ -1,4 +1,4 @@
-"""Graphs as nodes and lines (needs networkx, which finds the layouts)."""
+"""Graphs as nodes and lines (needs networkx, which computes the layouts)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ GAP = 0.4  # between the sides, and above them for their titles
 
 
 def draw_graphs(sides: dict[str, Tensor]) -> Figure:
-    """Sets of graphs side by side under their titles, each `(B, n, n)`, in a square grid."""
+    """Draws sets of graphs side by side under their titles, each set in a square grid.
+
+    Args:
+        sides: adjacency matrices `(B, n, n)`, by title.
+
+    Example:
+        >>> draw_graphs({"triangle": torch.ones(1, 3, 3) - torch.eye(3)}).texts[0].get_text()
+        'triangle'
+    """
     columns = math.ceil(math.sqrt(max(map(len, sides.values()))))
     rows = math.ceil(max(map(len, sides.values())) / columns)
     width, height = len(sides) * (columns * CELL + GAP) - GAP, rows * CELL + GAP
@@ -37,7 +45,7 @@ def draw_graphs(sides: dict[str, Tensor]) -> Figure:
 
 
 def _draw(axes: Axes, matrix: np.ndarray, column: int, row: int) -> None:
-    """Draws a graph in the unit square of its column and row, the number of its nodes above it."""
+    """Draws a graph, and its number of nodes above it, in the unit square of its column and row."""
     nodes = np.flatnonzero(matrix.any(1))
     axes.text(column + 0.5, row + 0.07, f"{len(nodes) or 'no'} nodes", fontsize=8, ha="center", va="center")
     if len(nodes) == 0:
@@ -50,9 +58,9 @@ def _draw(axes: Axes, matrix: np.ndarray, column: int, row: int) -> None:
 
 
 def _layout(matrix: np.ndarray) -> np.ndarray:
-    """Places of the nodes in [-1, 1], `(n, 2)`: as far apart as there are steps between them (Kamada & Kawai, 1989).
+    """Positions of the nodes in [-1, 1], `(n, 2)`, at distances close to the lengths of paths (Kamada & Kawai, 1989).
 
-    Nodes with no path between them are put further apart than the middles of two parts that touch.
+    Nodes without a path between them get a distance at which components do not overlap.
     """
     import networkx as nx
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from ebmlab.drawing.figures import DPI
 
 NUM_BINS = 72
-TAIL = 0.005  # of each set may lie beyond each end of the axis
-FAR = 5  # times the range of the first set: sets that span more need a bent axis
+TAIL = 0.005  # share of each set that may lie beyond each end of the axis
+FAR = 5  # the axis is bent if the sets span more than this multiple of the first set's range
 FIRST = "#1f77b4"
 OTHERS = ("#d62728", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f")
 
@@ -23,13 +23,13 @@ OTHERS = ("#d62728", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17
 def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> Figure:
     """Draws the first set filled and the others as lines, in common bins, each set's fullest bin at height 1.
 
-    What lies beyond the axis is counted in its first or last bin. Where the sets are so far apart that a linear axis
-    would show a spike each, the axis is logarithmic away from the first set.
+    Numbers beyond the axis are counted in its first or last bin. If the sets are so far apart that each would be a
+    spike on a linear axis, the axis is logarithmic away from the first set.
 
     Args:
         values: one-dimensional sets by name; numbers that are not finite are left out.
         label: of the axis.
-        title: stands above.
+        title: of the figure.
 
     Example:
         >>> figure = draw_histograms({"data": torch.randn(100), "noise": torch.randn(100) + 5}, "energy")
@@ -57,7 +57,7 @@ def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> F
 
 
 def _bins(axes: Axes, sets: list[Tensor]) -> Tensor:
-    """The edges of common bins, `(NUM_BINS + 1,)`, equally wide on the axis, which is bent where it must be."""
+    """The edges of common bins, `(NUM_BINS + 1,)`, equally wide on the axis; bends the axis if that is needed."""
     tails = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)
     ends = torch.stack([x.quantile(tails) for x in sets])
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())

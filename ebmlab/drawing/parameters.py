@@ -1,4 +1,4 @@
-"""Parameters: coupling matrices, and how variances have moved."""
+"""Figures of parameters: coupling matrices, and variances over the training."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from ebmlab.drawing.figures import DPI
 
 
 def draw_matrices(matrices: dict[str, Tensor]) -> Figure:
-    """Matrices `(d, d)` side by side under their titles; white is zero, and the first one's largest entry full colour.
+    """Draws matrices `(d, d)` side by side under their titles.
 
-    At least a pixel an entry, where that fits on a screen.
+    White is zero, and the first matrix's largest entry has full colour. An entry takes at least one pixel as long as
+    the figure fits on a screen.
+
+    Example:
+        >>> figure = draw_matrices({"learnt": torch.randn(4, 4), "true": torch.randn(4, 4)})
+        >>> [axes.get_title() for axes in figure.axes[:2]]
+        ['learnt', 'true']
     """
     first = next(iter(matrices.values()))
     limit = float(first.abs().max()) or 1.0
@@ -27,10 +33,14 @@ def draw_matrices(matrices: dict[str, Tensor]) -> Figure:
 
 
 def draw_log_variance(history: list[list[float]]) -> Figure:
-    """Mean, smallest and largest log variance against the step.
+    """Draws the mean, smallest and largest log variance against the step.
 
     Args:
         history: rows of step, mean, smallest and largest.
+
+    Example:
+        >>> draw_log_variance([[0, 0.0, -0.1, 0.1], [10, -0.5, -1.0, 0.0]]).axes[0].get_xlabel()
+        'step'
     """
     steps, mean, low, high = zip(*history, strict=True)
     figure = Figure(figsize=(7, 4), dpi=DPI, layout="constrained")

@@ -1,4 +1,4 @@
-"""Points in the plane, beside functions of the plane."""
+"""Figures of points in the plane and of functions on it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from torch import Tensor
 
 from ebmlab.drawing.figures import DPI
 
-SHOWN = 0.95  # of the mass lies where the density is within the colours' range
+SHOWN = 0.95  # share of the mass whose density is within the range of colours
 
 
 class Surface(NamedTuple):
-    """A function of the plane, counted or computed at `cell_centres`.
+    """A function on the plane, by its values at `cell_centres`.
 
     Attributes:
         title: stands above it.
-        values: `(resolution, resolution)`, 0 or more; rows run along y.
+        values: `(resolution, resolution)`, 0 or more; the row index is y.
         top: the value at which the colours end.
         colours: matplotlib's name of the colour map.
+
+    Example:
+        >>> Surface("flat", torch.ones(5, 5), top=1.0).colours
+        'viridis'
     """
 
     title: str
@@ -32,7 +36,7 @@ class Surface(NamedTuple):
 def cell_centres(extent: float, resolution: int) -> Tensor:
     """Centres of the cells of a square grid over the window from -extent to extent, `(resolution^2, 2)`, float64.
 
-    Rows of cells run along y, as in `Surface`.
+    The cells are ordered row by row, and the row index is y, as in `Surface`.
 
     Example:
         >>> cell_centres(1.0, 2).tolist()
@@ -44,10 +48,10 @@ def cell_centres(extent: float, resolution: int) -> Tensor:
 
 
 def draw_surfaces(surfaces: list[Surface], extent: float) -> Figure:
-    """Shows functions of the plane side by side, each with its colour bar.
+    """Shows functions on the plane side by side, each with its colour bar.
 
     Args:
-        surfaces: what to show.
+        surfaces: the functions.
         extent: the window is [-extent, extent] in both directions.
 
     Example:
@@ -60,10 +64,10 @@ def draw_surfaces(surfaces: list[Surface], extent: float) -> Figure:
 def draw_surfaces_and_points(
     surfaces: list[Surface], extent: float, samples: Tensor, data: Tensor, title: str
 ) -> Figure:
-    """`draw_surfaces`, and beside them samples over data; says how many samples lie outside the window.
+    """Shows functions on the plane, and beside them samples over data, with the number of samples outside the window.
 
     Args:
-        surfaces: what to show.
+        surfaces: the functions.
         extent: the window is [-extent, extent] in both directions.
         samples: points `(N, 2)`.
         data: points `(M, 2)`.
@@ -118,7 +122,7 @@ def draw_points(points: Tensor, extent: float) -> Figure:
 
 
 def highest_colour(density: Tensor) -> float:
-    """The density of which 95 % of the mass lies at or below; a few sharp peaks do not make the rest dark.
+    """The density that 95 % of the mass does not exceed. With it as `top`, a few sharp peaks do not darken the rest.
 
     Example:
         >>> highest_colour(torch.tensor([1.0] * 99 + [4.0]))

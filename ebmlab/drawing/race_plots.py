@@ -21,7 +21,12 @@ Style = dict[str, dict[str, str]]
 
 
 class Result(Protocol):
-    """What is drawn of `ebmlab.studies.race.Result`, which documents the attributes."""
+    """The attributes of `ebmlab.studies.race.Result` that are drawn; they are documented there.
+
+    Example:
+        >>> from ebmlab.studies import race
+        >>> result: Result = race.Result("ising", "Gibbs", exact=True)
+    """
 
     target: str
     sampler: str
@@ -35,7 +40,19 @@ class Result(Protocol):
 
 
 def write_target(results: Sequence[Result], folder: Path, log_curves: set[str]) -> list[Path]:
-    """Writes the curves and the samplers' pictures of one target's results; returns the files."""
+    """Writes the curves and the samplers' pictures for one target; returns the files.
+
+    Args:
+        results: of the samplers on one target.
+        folder: the pictures go into its subfolder `images`.
+        log_curves: labels of the curves that get a logarithmic axis.
+
+    Example:
+        >>> from ebmlab.studies import race
+        >>> curve = race.Result("ising", "Gibbs", True, steps=[1, 9], seconds=[0.1, 0.9], curves={"error": [0.9, 0.2]})
+        >>> [path.name for path in write_target([curve], Path("."), log_curves={"error"})]
+        ['error-ising.png']
+    """
     target, style, figures = results[0].target, _style(results), {}
     for label in dict.fromkeys(label for r in results for label in r.curves):
         mine = [r for r in results if r.curves.get(label)]
@@ -52,7 +69,17 @@ def write_target(results: Sequence[Result], folder: Path, log_curves: set[str]) 
 
 
 def write_overview(results: Sequence[Result], folder: Path, log_curves: set[str], sweep: str | None) -> list[Path]:
-    """Writes what spans the targets: efficiency bars, and curves' ends against the setting `sweep`."""
+    """Writes the pictures of all targets together; returns the files.
+
+    These are bars of the samplers' efficiency and, with `sweep`, the last values of the curves against that setting.
+
+    Example:
+        >>> from ebmlab.studies import race
+        >>> row = {"ess_per_second": 9.0, "ess_per_10k_evaluations": 8.0, "ess_energy": 2.0, "ess_distance": 3.0}
+        >>> results = [race.Result("ising", "Gibbs", exact=True, row=row)]
+        >>> [path.name for path in write_overview(results, Path("."), log_curves=set(), sweep=None)]
+        ['efficiency.png']
+    """
     figures = {}
     if any("ess_per_second" in r.row for r in results):
         figures["efficiency"] = _bars(results, list(dict.fromkeys(r.target for r in results)), _style(results))
@@ -72,7 +99,7 @@ def _save(figures: dict[str, Figure], folder: Path) -> list[Path]:
 
 
 def _style(results: Sequence[Result]) -> Style:
-    """A colour and a line for each sampler."""
+    """A colour and a kind of line for each sampler."""
     return {
         name: {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
         for i, name in enumerate(dict.fromkeys(r.sampler for r in results))
@@ -98,7 +125,7 @@ def _curves(results: Sequence[Result], label: str, target: str, log: bool, style
 
 
 def _sweep(results: Sequence[Result], label: str, log: bool, sweep: str) -> Figure:
-    """The last value of a curve against a setting, a line for each target."""
+    """The last value of a curve against a setting, one line for each target and kind of sampler."""
     figure = Figure(figsize=(6, 4.5), dpi=100, layout="constrained")
     axes = figure.add_subplot()
     families = dict.fromkeys((r.target, r.sampler.split(" ")[0]) for r in results)
@@ -121,9 +148,9 @@ def _sweep(results: Sequence[Result], label: str, log: bool, sweep: str) -> Figu
 
 
 def _bars(results: Sequence[Result], targets: list[str], style: Style) -> Figure:
-    """ESS per second and per evaluation of the exact samplers, a row of panels for each target.
+    """ESS per second and per evaluation of the exact samplers, one row of panels for each target.
 
-    The distance's ESS in full colour, the energy's in light: chains that stay in their modes differ in these.
+    Full colour is the ESS of the distance, light colour that of the energy. They differ if chains stay in their modes.
     """
     figure = Figure(figsize=(12, max(2.2, 0.4 * len(style) + 1.0) * len(targets)), dpi=100, layout="constrained")
     grid = figure.subplots(len(targets), 2, squeeze=False)

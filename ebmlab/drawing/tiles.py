@@ -1,4 +1,4 @@
-"""Images in rows, enlarged by whole numbers, as PNG files: without matplotlib."""
+"""Images in rows, enlarged by whole numbers, and as PNG files. This module does not need matplotlib."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-MIN_WIDTH = 600
+MIN_WIDTH = 600  # pixels
 
 
 def tile(images: Tensor, columns: int | None = None, fill: float = 1.0) -> Tensor:
-    """Lays images out in rows, one pixel of `fill` between and around them.
+    """Lays out images in rows, with one pixel of `fill` between and around them.
 
     Args:
         images: `(N, C, H, W)`.
-        columns: images in a row; by default as many as make the picture square.
+        columns: images in a row; by default the grid is square.
         fill: value of the pixels between the images.
 
     Returns:
@@ -62,7 +62,7 @@ def rgb(image: Tensor) -> np.ndarray:
 
 
 def image_png(image: Tensor) -> bytes:
-    """A PNG file of `(H, W)` or `(C, H, W)` in [0, 1], enlarged by a whole number to at least 600 pixels in width.
+    """An image `(H, W)` or `(C, H, W)` in [0, 1] as a PNG file, enlarged by a whole number to a width of at least 600.
 
     Example:
         >>> image_png(torch.rand(3, 8, 8))[1:4]

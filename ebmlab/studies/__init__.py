@@ -1,4 +1,4 @@
-"""Studies of samplers on a target: what `python -m ebmlab sample` runs."""
+"""Studies that compare samplers on targets, as `python -m ebmlab sample` runs them."""
 
 from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint, Start
 from ebmlab.studies.bayesian_net import Prediction

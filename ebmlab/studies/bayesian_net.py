@@ -1,4 +1,4 @@
-"""What a binary Bayesian network predicts while its weights are sampled."""
+"""The predictions of a binary Bayesian network while its weights are sampled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from ebmlab.studies.measures import Measure
 
 
 class Prediction(Measure):
-    """Training log-likelihood and test RMSE of a `BinaryNetPosterior`'s networks (Zhang et al. 2022, Table 2)."""
+    """Training log-likelihood and test RMSE of a `BinaryNetPosterior`'s networks (Zhang et al. 2022, Table 2).
+
+    Example:
+        >>> from ebmlab.energies import Rows
+        >>> rows = Rows(torch.rand(9, 3), torch.rand(9), test_x=torch.rand(5, 3), test_y=torch.rand(5))
+        >>> energy = BinaryNetPosterior(rows, hidden=2)
+        >>> measure = Prediction()
+        >>> measure.prepare(energy)
+        >>> measure.update(energy.random(4))
+        >>> list(measure.summary())
+        ['train_log_likelihood', 'train_log_likelihood_std', 'test_rmse']
+    """
 
     label = "training log-likelihood"
 

@@ -1,4 +1,4 @@
-"""Histograms of two-dimensional ordinal targets beside their ground truth."""
+"""Histograms of the states that chains visit on a plane of integers, and of the exact law."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from ebmlab.studies.measures import Measure
 
 
 class Histogram2D(Measure):
-    """How often each state of a `ModeGrid` was visited, and how many of its modes (Pynadath et al. 2024, Fig. 1)."""
+    """Counts of the visits to each state of a `ModeGrid` and of the modes visited (Pynadath et al. 2024, Fig. 1).
+
+    Example:
+        >>> energy = ModeGrid(side=2)
+        >>> measure = Histogram2D()
+        >>> measure.prepare(energy)
+        >>> chain = measure.fresh()
+        >>> chain.update(torch.tensor([[75.0, 75.0], [150.0, 150.0]]))  # two chains, each at a mode
+        >>> chain.value(), chain.summary()["modes_together"]
+        (1.0, 2.0)
+    """
 
     label = "modes visited by a chain"
     _counts: Tensor
@@ -39,7 +49,7 @@ class Histogram2D(Measure):
         mode = self._energy.nearest_mode(x).cpu()
         if self._visited is None:
             self._visited = torch.zeros(len(x), len(self._energy.modes) + 1, dtype=torch.bool)
-        self._visited[torch.arange(len(x)), mode] = True  # the last column takes -1: no mode
+        self._visited[torch.arange(len(x)), mode] = True  # index -1, no mode, is the last column
 
     def value(self) -> float:
         assert self._visited is not None
@@ -60,12 +70,12 @@ class Histogram2D(Measure):
 
 
 def _coarse(table: Tensor, block: int = 11) -> Tensor:
-    """Sums over blocks of `block` by `block` states: a histogram that thousands of samples can fill."""
+    """Sums over blocks of `block` by `block` states, so few that thousands of samples fill them."""
     side = table.shape[0] // block * block
     return table[:side, :side].view(side // block, block, side // block, block).sum((1, 3))
 
 
 def _image(table: Tensor) -> Tensor:
-    """Counts as an image, dark where there are many: over 3x3 states, as square roots, so that faint modes show."""
+    """Counts as an image, darker where larger; means over 3x3 states, as square roots to make faint modes visible."""
     smooth = torch.nn.functional.avg_pool2d(table[None], 3, stride=1, padding=1)
     return (1 - (smooth / smooth.max().clamp(min=1e-300)).sqrt()).float()

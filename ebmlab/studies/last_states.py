@@ -1,4 +1,4 @@
-"""States as pictures."""
+"""The chains' last states as images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ class Images(Measure):
 
     Args:
         shape: height and width of a state, or channels, height and width.
-        count: how many chains to show.
+        count: number of chains to show.
+
+    Example:
+        >>> measure = Images(shape=(4, 4), count=9)
+        >>> measure.update(torch.rand(20, 16))
+        >>> measure.picture().shape  # 3 rows of 3 images
+        torch.Size([1, 16, 16])
     """
 
     def __init__(self, shape: Sequence[int], count: int = 25) -> None:

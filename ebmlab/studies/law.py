@@ -1,4 +1,4 @@
-"""The distance of the states visited from the law that they should follow."""
+"""The distance between the law of the states visited and the target law."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from ebmlab.studies.measures import Measure
 
 
 class LawDistance(Measure):
-    """L1 distance of the frequencies of all states, over chains and steps, from exp(-E) / Z (Zhang et al., Fig. 1)."""
+    """L1 distance of the frequencies of all states, over chains and steps, from exp(-E) / Z (Zhang et al., Fig. 1).
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> energy = Ising([[0.0]])  # one spin, both values equally likely
+        >>> measure = LawDistance()
+        >>> measure.prepare(energy)
+        >>> chain = measure.fresh()
+        >>> chain.update(torch.ones(5, 1))
+        >>> chain.value()
+        1.0
+    """
 
     label = "L1 distance to the law"
     log_scale = True

@@ -1,4 +1,4 @@
-"""The distance of the chains' states from a reference sampler's."""
+"""The distance between the chains' states and those of a reference sampler."""
 
 from __future__ import annotations
 
@@ -17,10 +17,20 @@ class LogMMD(Measure):
     """log MMD between the chains' current states and states of a reference sampler (Zhang et al. 2022, Fig. 4).
 
     Args:
-        sampler: the reference sampler; BlockGibbs for an RBM.
-        num_chains: how many reference states, one a chain.
-        num_steps: steps of each reference chain from the domain's reference law.
+        sampler: the reference sampler, such as BlockGibbs for an RBM.
+        num_chains: number of reference chains; each gives one state.
+        num_steps: steps of each reference chain, which starts from the domain's reference law.
         seed: of the reference chains.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> energy = RBM(4, 3)
+        >>> measure = LogMMD(BlockGibbs(), num_chains=10, num_steps=5)
+        >>> measure.prepare(energy)
+        >>> measure.update(torch.zeros(10, 4))
+        >>> measure.value() > -2
+        True
     """
 
     label = "log MMD"

@@ -1,4 +1,4 @@
-"""The error of a chain's mean against the exact mean."""
+"""The error of chains' means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from ebmlab.studies.measures import Measure
 class MeanError(Measure):
     """Root mean square over coordinates of (a chain's running mean - the exact mean), averaged over chains.
 
-    The exact mean is summed over all states (Zhang et al. 2022, Figure 3: 2^25 of them).
+    The exact mean is a sum over all states, of which there are 2^25 in Zhang et al. 2022, Fig. 3.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> energy = Ising([[0.0]])  # one spin of mean 0
+        >>> measure = MeanError()
+        >>> measure.prepare(energy)
+        >>> chain = measure.fresh()
+        >>> chain.update(torch.tensor([[1.0]]))
+        >>> chain.value()
+        1.0
     """
 
     label = "RMSE of the mean"

@@ -1,4 +1,4 @@
-"""One sampler on one target: the chains, the clock, and what was seen."""
+"""The run of one sampler on one target: chains, clock and measures."""
 
 from __future__ import annotations
 
@@ -26,18 +26,22 @@ STATISTICS = ("energy", "distance", "mean")
 
 @dataclass
 class Result:
-    """What one sampler did on one target.
+    """The results of one sampler on one target.
 
     Attributes:
         target, sampler: their names in the study.
-        row: the table's columns.
-        settings: the sampler's buffers, tuned where it was tuned.
-        steps, seconds: where the curves' points lie, per point: steps taken and seconds of sampling.
-        curves: values of each curve at these points, by its label.
+        row: entries of the table, by column.
+        settings: the sampler's buffers, after tuning.
+        steps, seconds: steps taken and seconds of sampling at each point of the curves.
+        curves: values at these points, by label.
         pictures: the sampler's pictures `(C, H, W)`, by measure.
-        truths: what they should look like, by measure.
-        texts: lines of each measure that has any.
+        truths: the pictures that an exact sampler would give, by measure.
+        texts: texts to save, by measure.
         exact: whether the sampler's chains converge to the law.
+
+    Example:
+        >>> Result("ising", "Gibbs", exact=True, row={"acceptance": 1.0}).as_dict()["row"]
+        {'acceptance': 1.0}
     """
 
     target: str
@@ -53,20 +57,20 @@ class Result:
     texts: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data and tensors, to save."""
+        """Plain data and tensors, for `torch.save`."""
         return asdict(self)
 
 
 @dataclass
 class Limits:
-    """How long a race goes.
+    """The length of a run and of its records.
 
     Attributes:
-        num_steps: steps that count.
+        num_steps: measured steps.
         burn_in: steps before them.
         record_every: steps between recorded states.
         num_points: points of each curve.
-        max_seconds: stop counting steps after so many seconds of sampling, whatever their number.
+        max_seconds: seconds of sampling after which the run stops, even if steps are left.
     """
 
     num_steps: int
@@ -90,7 +94,7 @@ def race(
 ) -> Result:
     """Runs the chains from x `(B, *event)` of this process and fills `result`.
 
-    The mixing of their distance to the state `reference` `(1, *event)` counts as the sampler's ESS.
+    The ESS of the sampler is that of the chains' distance to the state `reference` `(1, *event)`.
     """
     clock = _Clock(fabric)
     state = sampler.init(energy, x, limits.burn_in + limits.num_steps)
@@ -128,7 +132,7 @@ def race(
             result.seconds.append(clock.seconds)
             result.curves["mean energy"].append(float(traces[-1][:, 0].mean()))
             if traces[-1][:, 0].isnan().any():
-                raise UserError(f"{description}: an energy was NaN after {steps} steps: look at the target")
+                raise UserError(f"{description}: an energy is NaN after {steps} steps; check the target")
             for measure in measures.values():
                 if measure.label:
                     result.curves[measure.label].append(measure.value())
@@ -159,18 +163,18 @@ def race(
 
 
 def _points(num_records: int, num_points: int) -> set[int]:
-    """Records at which the curves are read: spread evenly in the logarithm, the first and the last among them."""
+    """Numbers of the records at which curves have points: equally spaced logarithms, from the first to the last."""
     exponents = torch.linspace(0, 1, num_points, dtype=torch.float64)
     return {round(float(p)) for p in torch.tensor(float(num_records), dtype=torch.float64) ** exponents}
 
 
 def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:
-    """Numbers whose autocorrelations say how fast the chains mix, `(B, 3)`: see `STATISTICS`."""
+    """The `STATISTICS` of each chain, `(B, 3)`, whose autocorrelations measure mixing."""
     energies = _gather(fabric, state.energy) if hasattr(state, "energy") else energy(x)
-    if energies.isnan().all():  # a minibatch does not say what E(x) is
+    if energies.isnan().all():  # samplers on minibatches do not know E(x)
         energies = energy(x)
     distance = (x - reference).abs().flatten(1).sum(1)
-    values = x[..., 0] if isinstance(energy.domain, Categorical) else x  # the mean of all classes never changes
+    values = x[..., 0] if isinstance(energy.domain, Categorical) else x  # the mean over all classes is constant
     return torch.stack([energies.to(x), distance, values.flatten(1).mean(1)], 1).cpu()
 
 
@@ -180,7 +184,7 @@ def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str,
         return {}
     ess = effective_sample_size(traces)
     r_hat = split_r_hat(traces)
-    ess = ess.where(r_hat.isfinite(), torch.nan)  # constant chains have no autocorrelation to judge by
+    ess = ess.where(r_hat.isfinite(), torch.nan)  # constant chains have no autocorrelation
     row = {f"ess_{name}": float(value) for name, value in zip(STATISTICS, ess, strict=True)}
     row["ess_per_second"] = row["ess_distance"] / seconds
     row["ess_per_10k_evaluations"] = row["ess_distance"] / (evaluations * traces.shape[1]) * 1e4
@@ -189,7 +193,7 @@ def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str,
 
 
 def _gather(fabric: Fabric, x: Tensor) -> Tensor:
-    """The tensors `(B, ...)` of all processes as one."""
+    """Concatenates the tensors `(B, ...)` of all processes."""
     if fabric.world_size == 1:
         return x
     gathered = fabric.all_gather(x)
@@ -198,7 +202,7 @@ def _gather(fabric: Fabric, x: Tensor) -> Tensor:
 
 
 class _Clock:
-    """Seconds spent between `start` and `stop`, the device's work included."""
+    """Seconds between `start` and `stop`, including work on the GPU that was queued."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.seconds = 0.0

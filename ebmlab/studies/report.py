@@ -1,4 +1,4 @@
-"""A study's results as a table and as texts."""
+"""A study's results as tables and texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ TITLES = {
 
 
 def write_tables(results: list[Result], folder: Path) -> str:
-    """Writes `table.csv` with every column and `table.md` with the main ones; returns the latter's text."""
+    """Writes `table.csv` with all columns and `table.md` with the main ones; returns the text of `table.md`.
+
+    Example:
+        >>> print(write_tables([Result("ising", "Gibbs", exact=True, row={"acceptance": 1.0})], Path(".")))
+        | target | sampler | acceptance |
+        | ------ | ------- | ---------: |
+        | ising  | Gibbs   |          1 |
+        <BLANKLINE>
+    """
     columns = list(dict.fromkeys(key for result in results for key in result.row))
     with whole(folder / "table.csv") as path, path.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["target", "sampler", "exact", *columns])
@@ -45,7 +53,7 @@ def write_tables(results: list[Result], folder: Path) -> str:
 
 
 def write_texts(results: list[Result], folder: Path) -> None:
-    """Writes what the measures had to say in words, a file for each measure, target and sampler."""
+    """Writes the texts of the measures, one file for each measure, target and sampler."""
     for r in results:
         for measure, text in r.texts.items():
             with whole(folder / f"{measure}-{r.target}-{r.sampler}.txt".replace(" ", "_")) as path:
@@ -53,7 +61,12 @@ def write_texts(results: list[Result], folder: Path) -> None:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits; a dash where there is no value."""
+    """A number with three significant digits, or a dash for None.
+
+    Example:
+        >>> number(3.14159), number(12345.6), number(None)
+        ('3.14', '12346', '-')
+    """
     if value is None:
         return "-"
     if not math.isfinite(value):
@@ -62,7 +75,15 @@ def number(value: float | None) -> str:
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """A table that reads well as it is and as Markdown."""
+    """A Markdown table whose columns are aligned as plain text too.
+
+    Example:
+        >>> print(markdown(["a", "b", "c"], [["1", "2", "30"]]))
+        | a | b |  c |
+        | - | - | -: |
+        | 1 | 2 | 30 |
+        <BLANKLINE>
+    """
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = [header, ["-" * (w - 1) + (":" if i > 1 else "-") for i, w in enumerate(widths)], *rows]
     justified = [

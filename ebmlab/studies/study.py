@@ -1,4 +1,4 @@
-"""A study: samplers against each other on one or more targets, from the same starts, with the same budget."""
+"""A study: samplers compared on one or more targets, from the same initial states and with the same budget."""
 
 from __future__ import annotations
 
@@ -32,11 +32,17 @@ class Contender:
 
     Attributes:
         sampler: the sampler.
-        tuner: finds its settings first, from the common start; the settings are then frozen, and the chains start again
-            (see `Study.restart`).
-        tune_steps: steps that the tuner may spend.
-        length: how many times the study's steps it takes: more for samplers whose steps are cheap.
-        record_every: in place of the study's.
+        tuner: finds the sampler's settings first, from the common start. They are then fixed, and the chains start
+            again (see `Study.restart`).
+        tune_steps: steps that the tuner may take.
+        length: number of steps, as a multiple of the study's; larger for samplers whose steps are cheap.
+        record_every: replaces the study's.
+
+    Example:
+        >>> from ebmlab.samplers import DMALA
+        >>> from ebmlab.samplers.tuners import TargetAcceptance
+        >>> Contender(DMALA(step_size=0.2), tuner=TargetAcceptance(0.574), tune_steps=100).length
+        1.0
     """
 
     sampler: Sampler
@@ -48,24 +54,34 @@ class Contender:
 
 @dataclass
 class Study:
-    """What `python -m ebmlab sample` runs.
+    """Samplers on targets, as `python -m ebmlab sample` runs them.
 
     Attributes:
         targets: the energies, by name.
         samplers: the samplers, by name.
-        start: where all chains start; `FromNoise()` when None.
+        start: gives all chains their initial states; `FromNoise()` when None.
         num_chains: chains of each sampler, spread over the devices.
-        num_steps: steps that count, for each sampler.
+        num_steps: measured steps of each sampler.
         burn_in: steps before them.
         restart: whether a tuned sampler starts again from the common start, as a study of convergence needs. Settings
-            tuned to typical states can be useless far from them: a study of the stationary regime lets the chains go
-            on from where tuning left them.
+            tuned to typical states can be useless far from them. In a study of the stationary regime, set this to False
+            and the chains continue from the last states of the tuning.
         record_every: steps between recorded states.
         num_points: points of each curve.
-        max_seconds: seconds of sampling after which a sampler stops even if steps are left.
-        measures: what else to watch, by name.
-        sweep: draws the last values of the curves against this setting of the samplers, such as `step_size`.
+        max_seconds: seconds of sampling after which a sampler stops, even if steps are left.
+        measures: what else to measure, by name.
+        sweep: a setting of the samplers, such as `step_size`, against which the last values of the curves are drawn.
         seed: of the random numbers, the same for every sampler.
+
+    Example:
+        >>> from lightning_fabric import Fabric
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs
+        >>> study = Study({"ising": Ising.lattice(2, 0.3)}, {"Gibbs": Contender(Gibbs())}, num_chains=4, num_steps=10)
+        >>> study.check()
+        >>> (result,) = study.run(Fabric(accelerator="cpu", devices=1), Path("study"), report=lambda results: None)
+        >>> result.row["acceptance"], result.row["steps"]
+        (1.0, 10)
     """
 
     targets: dict[str, Energy]
@@ -87,7 +103,7 @@ class Study:
         self.samplers = {str(name): contender for name, contender in self.samplers.items()}
 
     def check(self, num_devices: int = 1) -> None:
-        """Raises `UserError` unless every sampler can serve every target, and the devices can share the chains."""
+        """Raises `UserError` unless all settings are valid and every sampler supports every target."""
         for name in ("num_chains", "num_steps", "record_every", "num_points"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}, but must be at least 1")
@@ -100,7 +116,7 @@ class Study:
             if not every >= 1 or not contender.length * self.num_steps >= every:
                 raise UserError(
                     f"samplers.{name}: {contender.length} times {self.num_steps} steps, recorded every {every}, leave "
-                    f"no record; give it more length or a record_every between 1 and its number of steps"
+                    f"no record; increase length or set record_every between 1 and the number of steps"
                 )
             if contender.tuner is not None and contender.tune_steps < 1:
                 raise UserError(f"samplers.{name}: tune_steps is {contender.tune_steps}, but must be at least 1")
@@ -121,9 +137,9 @@ class Study:
                     raise UserError(f"samplers.{name} on targets.{target}: {error}") from error
 
     def run(self, fabric: Fabric, folder: Path, report: Callable[[list[Result]], object]) -> list[Result]:
-        """Runs every sampler on every target; calls `report` with all results so far after each.
+        """Runs every sampler on every target, and calls `report` with all results so far after each.
 
-        Results are kept in `folder`/results/: those found there are not computed again, and reported together.
+        Results are saved in `folder`/results/. Those already there are not computed again.
         """
         results: list[Result] = []
         targets, samplers = list(self.targets), list(self.samplers)
@@ -199,4 +215,4 @@ def _load(path: Path) -> Result:
     try:
         return Result(**torch.load(path, weights_only=True))
     except Exception as error:
-        raise UserError(f"{path} is damaged ({type(error).__name__}): delete it, and it is computed anew") from error
+        raise UserError(f"{path} is damaged ({type(error).__name__}): delete it to compute it again") from error

@@ -1,4 +1,4 @@
-"""Sentences that a masked language model's sampler fills in, and how diverse they are."""
+"""Sentences filled in by samplers of a masked language model, and their diversity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from ebmlab.studies.measures import Measure
 
 
 class Sentences(Measure):
-    """The chains' last sentences, and the share of their n-grams that are distinct (Zhang et al. 2022, Table 3)."""
+    """The chains' last sentences, and the share of their n-grams that are distinct (Zhang et al. 2022, Table 3).
+
+    Example:
+        >>> from ebmlab.energies import Potts
+        >>> Sentences().prepare(Potts([[0.0]]))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: Sentences needs a MaskedLanguageModel, not a Potts
+    """
 
     label = "distinct 2-grams (%)"
 
@@ -34,7 +41,12 @@ class Sentences(Measure):
 
 
 def distinct(sentences: list[str], n: int) -> float:
-    """Distinct n-grams in percent of all n-grams of the sentences' words; NaN where there are none."""
+    """Distinct n-grams in percent of all n-grams of the sentences' words; NaN if there are none.
+
+    Example:
+        >>> distinct(["we go home", "we go out"], n=2)
+        75.0
+    """
     words = [s.split() for s in sentences]
     grams = [tuple(w[i : i + n]) for w in words for i in range(len(w) - n + 1)]
     return 100 * len(set(grams)) / len(grams) if grams else float("nan")

@@ -1,4 +1,4 @@
-"""Energies that a run has trained, as targets of a study."""
+"""Trained energies as targets of a study."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def trained_energy(checkpoint: str) -> Energy:
 
     Raises:
         UserError: there is no such file, or it does not hold a learner that can be rebuilt.
+
+    Example:
+        >>> trained_energy("runs/grbm_digits/first/checkpoints/last.ckpt")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: no checkpoint runs/grbm_digits/first/checkpoints/last.ckpt: train the energy first: ...
     """
     from ebmlab.learners import Learner  # loads Lightning, which no other part of a study needs
 
