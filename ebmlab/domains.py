@@ -129,7 +129,8 @@ class Finite(Domain):
         return self.from_index(torch.arange(self.num_values))
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
-        return (self.flat(new) != self.flat(old)).sum(1).to(new.dtype)
+        new = self.flat(new).detach()
+        return torch.ne(new, self.flat(old), out=torch.empty_like(new)).sum(1)  # booleans take six times as long to add
 
     def to_index(self, x: Tensor) -> Tensor:
         """Converts states `(B, *event_shape)` to their index form `(B, *shape)`, int64."""
@@ -246,7 +247,7 @@ class Categorical(Finite):
         return x.argmax(-1)
 
     def from_index(self, index: Tensor) -> Tensor:
-        return torch.nn.functional.one_hot(index, self.num_values).to(torch.get_default_dtype())
+        return torch.nn.functional.one_hot(index.long(), self.num_values).to(torch.get_default_dtype())
 
     def flat(self, x: Tensor) -> Tensor:
         return x.reshape(len(x), self.size, self.num_values)

@@ -69,6 +69,9 @@ class Odometer:
         chosen = torch.tensor([self.choose(p) for p in sites.unbind(1)])
         return chosen.expand(len(energies), -1).reshape(energies.shape[:-1])
 
+    def draw_sites(self, logits: Tensor) -> Tensor:
+        return self.draw(-logits.transpose(0, 1)).T
+
     def random_block(self, domain: Any, x: Tensor, width: int) -> Tensor:
         blocks = torch.tensor(list(itertools.combinations(range(domain.size), width)))
         return blocks[self.choose(_uniform(len(blocks)))].expand(len(x), -1)
@@ -92,7 +95,7 @@ def block_matrix(sampler: Sampler, energy: Energy, at: int = 0) -> Tensor:
         state.first = 0
     with ExitStack() as patches:
         for module in (blocks, chromatic_gibbs, gibbs, hamming_ball):
-            for name in ("draw", "random_block", "uniform_index"):
+            for name in ("draw", "draw_sites", "random_block", "uniform_index"):
                 if hasattr(module, name):
                     patches.enter_context(mock.patch.object(module, name, getattr(odometer, name)))
         for x, weight in odometer.outcomes(lambda: sampler.step(energy, state)[0].x):

@@ -36,10 +36,9 @@ class Pairwise(Energy):
     coupling: Tensor
     field: Tensor
     sparse: bool
-    _columns: Tensor
-    _weights: Tensor
-    _offsets: Tensor
+    _neighbours: Neighbours
     _colours: list[Tensor] | None
+    _lists: list[Neighbours]
 
     def __init__(self, coupling: Matrix, field: Any, event: tuple[int, ...] = (), learn: bool = False) -> None:
         super().__init__()
@@ -68,6 +67,7 @@ class Pairwise(Energy):
             )
         if self._colours is None or self._colours[0].device != self.coupling.device:
             self._colours = [sites.to(self.coupling.device) for sites in colour(self.coupling)]
+            self._lists = [self._neighbours.of(sites) for sites in self._colours] if self.sparse else []
         return self._colours
 
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
@@ -76,13 +76,25 @@ class Pairwise(Energy):
             coupling = self.coupling.to(x.dtype)
             rows = coupling if sites is None else coupling[sites]
             pull = (x.transpose(1, -1) @ rows.T).transpose(1, -1)
-        else:  # for all sites, since looking up the neighbours of a few takes longer
-            table, weights = x.transpose(0, 1).reshape(x.shape[1], -1), self._weights.to(x.dtype)
-            sums = embedding_bag(self._columns, table, self._offsets, mode="sum", per_sample_weights=weights)
-            sums = sums.view(x.shape[1], len(x), *x.shape[2:])
-            pull = (sums if sites is None else sums[sites]).transpose(0, 1)
+        else:
+            pull = self._sums(x, sites).transpose(0, 1)
         field = self.field.to(x.dtype)
-        return pull.contiguous() + (field if sites is None else field[sites])
+        return pull.contiguous() + field if sites is None else pull + field[sites]
+
+    def _sums(self, x: Tensor, sites: Tensor | None) -> Tensor:
+        """J x of all sites or of those given, `(d, B, ...)` or `(k, B, ...)`, as sums over each site's neighbours.
+
+        Free of copies where x has its sites first in memory. The neighbours of a colour are looked up alone.
+        """
+        neighbours = self._neighbours
+        if sites is not None:
+            lists = (those for own, those in zip(self._colours or [], self._lists, strict=True) if own is sites)
+            neighbours = next(lists, self._neighbours)
+        table = x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
+        weights = neighbours.weights.to(x.dtype)
+        sums = embedding_bag(neighbours.sites, table, neighbours.offsets, mode="sum", per_sample_weights=weights)
+        sums = sums.view(-1, len(x), *x.shape[2:])
+        return sums[sites] if sites is not None and neighbours is self._neighbours else sums
 
     def forward(self, x: Tensor) -> Tensor:
         return self._energy(x, self.local_field(x))
@@ -94,6 +106,34 @@ class Pairwise(Energy):
 
     def _energy(self, x: Tensor, local: Tensor) -> Tensor:
         return -0.5 * (x * (local + self.field.to(x.dtype))).flatten(1).sum(1)
+
+
+class Neighbours(nn.Module):
+    """The neighbours of some sites, one site after the other.
+
+    Args:
+        sites: numbers of the neighbours, int64.
+        weights: the couplings to them, as many.
+        degrees: how many belong to each site, `(k,)`.
+    """
+
+    sites: Tensor
+    weights: Tensor
+    offsets: Tensor
+
+    def __init__(self, sites: Tensor, weights: Tensor, degrees: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("sites", sites, persistent=False)
+        self.register_buffer("weights", weights, persistent=False)
+        self.register_buffer("offsets", degrees.cumsum(0) - degrees, persistent=False)
+
+    def of(self, chosen: Tensor) -> Neighbours:
+        """The lists of the `chosen` sites alone, in their order."""
+        ends = torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.sites)])])
+        degrees = (ends - self.offsets)[chosen]
+        entries = torch.arange(int(degrees.sum()), device=chosen.device)
+        entries += (self.offsets[chosen] - degrees.cumsum(0) + degrees).repeat_interleave(degrees)
+        return Neighbours(self.sites[entries], self.weights[entries], degrees)
 
 
 class _Symmetric(nn.Module):
@@ -124,12 +164,9 @@ def _find_edges(energy: Pairwise, *_: Any) -> None:
     """Lists every site's neighbours in a new J, and discards the colouring of the old one."""
     rows, columns = energy.coupling.nonzero(as_tuple=True)
     size = len(energy.coupling)
-    degree = torch.bincount(rows, minlength=size)
     energy.sparse = 0 < len(rows) < SPARSE * size**2
-    energy.register_buffer("_columns", columns, persistent=False)
-    energy.register_buffer("_weights", energy.coupling[rows, columns], persistent=False)
-    energy.register_buffer("_offsets", degree.cumsum(0) - degree, persistent=False)
-    energy._colours = None
+    energy._neighbours = Neighbours(columns, energy.coupling[rows, columns], torch.bincount(rows, minlength=size))
+    energy._colours, energy._lists = None, []
 
 
 def _coupling(name: str, coupling: Matrix) -> Tensor:

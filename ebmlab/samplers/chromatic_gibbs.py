@@ -12,7 +12,7 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.blocks import draw
+from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -35,6 +35,13 @@ class Coloured(Protocol):
 
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
         """Logits of p(x_i | all others) for the k sites, `(B, k, num_values)`."""
+
+
+def draw_sites(logits: Tensor) -> Tensor:
+    """A value for every site and chain, in index form `(k, B)`, from logits `(k, B, K)`; of two values by one logit."""
+    if logits.shape[-1] == 2:
+        return bernoulli(logits[..., 1] - logits[..., 0])
+    return categorical(logits.log_softmax(-1))
 
 
 class ChromaticGibbs(Sampler):
@@ -74,13 +81,13 @@ class ChromaticGibbs(Sampler):
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
         graph = cast(Coloured, energy)
         domain = graph.domain
-        x = state.x.clone(memory_format=torch.contiguous_format)
-        flat = domain.flat(x)  # a view: what is written there is what the next colour sees
+        table = domain.flat(state.x).transpose(0, 1).clone(memory_format=torch.contiguous_format)
+        x = table.transpose(0, 1).view(state.x.shape)  # the sites first in memory: a colour's are whole rows of it
         broken = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for sites in graph.colours:
-            logits = graph.conditional(x, sites)
-            broken |= logits.isnan().flatten(1).any(1)
-            flat.index_copy_(1, sites, domain.from_index(draw(-logits)).to(x.dtype))
+            logits = graph.conditional(x, sites).transpose(0, 1)
+            broken |= logits.amax((0, 2)).isnan()
+            table.index_copy_(0, sites, domain.from_index(draw_sites(logits)).to(x.dtype))  # what the next colour sees
         x = torch.where(broken.view(-1, *[1] * (x.dim() - 1)), state.x, x)
         acceptance = x.new_ones(len(x)).masked_fill(broken, torch.nan)  # as in `Gibbs`: no law to draw from, x stays
         return replace(state, x=x, step=state.step + 1), Info(acceptance, domain.hops(x, state.x))

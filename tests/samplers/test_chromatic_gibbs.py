@@ -117,7 +117,8 @@ def test_a_chain_does_not_know_its_batch(name: str, monkeypatch: pytest.MonkeyPa
         def fed(x: Tensor, rows: slice = rows, calls: list[int] = calls) -> Tensor:
             calls.append(0)
             generator = torch.Generator().manual_seed(len(calls))
-            return torch.rand(8, *x.shape[1:], dtype=x.dtype, generator=generator)[rows]
+            uniform = torch.rand(len(x), 8, *x.shape[2:], dtype=x.dtype, generator=generator)
+            return uniform[:, rows]
 
         with monkeypatch.context() as patch:
             patch.setattr(torch, "rand_like", fed)
@@ -155,7 +156,7 @@ def test_nan_stays_visible() -> None:
 
 
 MUTANTS = {
-    "wrong sign": ("draw(-logits)", "draw(logits)"),
+    "wrong sign": ("draw_sites(logits)", "draw_sites(-logits)"),
     "stale fields": ("graph.conditional(x, sites)", "graph.conditional(state.x, sites)"),
     "all sites of one colour": ("in graph.colours:", "in [torch.cat(graph.colours)]:"),
 }
