@@ -34,6 +34,6 @@ def test_every_energy_and_sampler_is_checked() -> None:
 
 
 def _public(module: object, kind: type) -> set[str]:
-    values = vars(module).values()
+    values = [getattr(module, name) for name in module.__all__]  # type: ignore[attr-defined]
     classes = {value for value in values if isinstance(value, type) and issubclass(value, kind) and value is not kind}
     return {c.__name__ for c in classes}

@@ -140,13 +140,13 @@ def test_full_names_of_settings(resolve: Resolve) -> None:
 
 
 def test_callbacks_by_flags(resolve: Resolve) -> None:
-    Path("mine.py").write_text(
+    Path("own_callback.py").write_text(
         "from pytorch_lightning import Callback\n\n\nclass Mine(Callback):\n"
         "    def __init__(self, size: int = 1) -> None:\n        self.size = size\n"
     )
     flags = ["--callbacks.SampleGrid.every_n_epochs", "5", "--callbacks.FID=false", "--callbacks.Acceleration=true"]
     flags += [
-        "--callbacks.mine.Mine.size=4",
+        "--callbacks.own_callback.Mine.size=4",
         "--callbacks.ModelCheckpoint_2.filename=best",
         "--callbacks.RunState=true",
     ]

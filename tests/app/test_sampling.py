@@ -274,7 +274,7 @@ def test_a_nan_energy_stops_the_study(
     path.write_text(f"targets: {{b: mine.Broken}}\nsamplers: {GIBBS}\n")
     with pytest.raises(SystemExit):
         study(path)
-    assert "b: A: an energy was NaN" in capfd.readouterr().err and not list(Path("runs").rglob("config.yaml"))
+    assert "b: A: an energy is NaN" in capfd.readouterr().err and not list(Path("runs").rglob("config.yaml"))
 
 
 def test_missing_checkpoint_says_how_to_train_it(study: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
