@@ -1,17 +1,18 @@
 """Milliseconds that one step of each kernel takes, and one temperature of AIS, of this tree or of two trees in turn.
 
-    python benchmarks/kernels.py                                  # this tree
-    python benchmarks/kernels.py --against ../before --rounds 5   # both trees alternately, medians and their ratio
-    python benchmarks/kernels.py --only DMALA GWG --chains 100
+    python benchmarks/kernels.py                                   # this tree
+    python benchmarks/kernels.py --against ../before --rounds 10   # both trees in turn
+    python benchmarks/kernels.py --only DMALA "AIS GWG" --chains 100
 
-RBM 784-500 with weights from N(0, 0.05^2) and GRBM 784-256, float32, one thread. With `--against`, both trees run this
-very file in fresh processes, one after the other, so that a machine that others use slows both alike.
+RBM 784-500 with weights from N(0, 0.05^2) and GRBM 784-256, float32, one thread. With `--against` each tree runs this
+very file in a process of its own; every number is measured in one process and at once in the other, so that a machine
+that others use slows both alike, and time is the process's own, not the clock's. The table has the least time of each
+tree and the median of the ratios of all pairs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -25,7 +26,7 @@ import torch
 
 CHAINS = (1, 100, 1000)
 AIS_CHAINS = 500
-SECONDS = 0.4  # of one measurement
+SECONDS = 0.1  # of one measurement
 
 
 def energies() -> dict[str, Any]:
@@ -67,19 +68,18 @@ def kernels() -> dict[str, tuple[str, Callable[[], Any]]]:
     }
 
 
-def milliseconds(work: Callable[[], None]) -> float:
-    """Of one call: the least of several averages, after warm-up."""
-    begin, warm = time.perf_counter(), 0
-    while warm < 3 or time.perf_counter() - begin < SECONDS / 4:
-        work()
-        warm += 1
-    calls = max(1, int(SECONDS / 4 / ((time.perf_counter() - begin) / warm)))
+def milliseconds(work: Callable[[], object]) -> float:
+    """Of one call, after warm-up: the least of four averages."""
+    work()
+    begin = time.process_time()
+    work()
+    calls = max(1, int(SECONDS / 4 / (time.process_time() - begin)))
     least = float("inf")
     for _ in range(4):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(calls):
             work()
-        least = min(least, (time.perf_counter() - start) / calls)
+        least = min(least, (time.process_time() - start) / calls)
     return 1e3 * least
 
 
@@ -98,66 +98,79 @@ def ais_time(make: Callable[[], Any], energy: Any) -> float:
     """Per temperature."""
     from ebmlab.evaluation import ais
 
-    temperatures = 20
+    temperatures = 10
     torch.manual_seed(2)
-    return milliseconds(lambda: ais(energy, make(), AIS_CHAINS, temperatures) and None) / temperatures
+    return milliseconds(lambda: ais(energy, make(), AIS_CHAINS, temperatures)) / temperatures
 
 
 @torch.no_grad()
-def measure(chains: list[int], only: list[str]) -> dict[str, float]:
-    targets, result = energies(), {}
-    for name, (target, make) in kernels().items():
-        if only and name not in only:
-            continue
-        for n in chains:
-            result[f"{name} | {n}"] = step_time(make, targets[target], n)
-    for name in ("DMALA", "GWG", "PAS", "ACS", "block Gibbs"):
-        if not only or f"AIS {name}" in only:
-            result[f"AIS {name} | {AIS_CHAINS}"] = ais_time(kernels()[name][1], targets["RBM"])
-    return result
+def measure(key: str, targets: dict[str, Any]) -> float:
+    """The number that a key such as `DMALA | 100` or `AIS DMALA | 500` asks for."""
+    name, chains = key.split(" | ")
+    target, make = kernels()[name.removeprefix("AIS ")]
+    if name.startswith("AIS "):
+        return ais_time(make, targets[target])
+    return step_time(make, targets[target], int(chains))
 
 
-def run(tree: Path, options: argparse.Namespace) -> dict[str, float]:
-    command = [sys.executable, __file__, "--json", "--chains", *map(str, options.chains)]
-    command += ["--only", *options.only] if options.only else []
-    environment = {**os.environ, "PYTHONPATH": str(tree.resolve()), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=True)
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
+def keys(options: argparse.Namespace) -> list[str]:
+    names = [(name, n) for name in kernels() for n in options.chains]
+    names += [(f"AIS {name}", AIS_CHAINS) for name in ("DMALA", "GWG", "PAS", "ACS", "block Gibbs")]
+    return [f"{name} | {n}" for name, n in names if not options.only or name in options.only]
+
+
+class Worker:
+    """A process that measures in one tree."""
+
+    def __init__(self, tree: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(tree.resolve()), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, "--serve"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+    def measure(self, key: str) -> float:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(f"{key}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
 
 
 def compare(options: argparse.Namespace) -> None:
-    trees = {"before": options.against, "after": Path(__file__).parents[1]}
-    seen: dict[str, dict[str, list[float]]] = {}
-    for _ in range(options.rounds):
-        for name, tree in trees.items():
-            for key, value in run(tree, options).items():
-                seen.setdefault(key, {}).setdefault(name, []).append(value)
+    before, after = Worker(options.against), Worker(Path(__file__).parents[1])
     print("| kernel | chains | before, ms | after, ms | after / before |\n|---|---|---|---|---|")
-    for key, values in seen.items():
-        before, after = (statistics.median(values[name]) for name in trees)
-        print(f"| {key} | {before:.3f} | {after:.3f} | {after / before:.2f} |")
+    for key in keys(options):
+        pairs = []
+        for k in range(options.rounds):
+            first, second = (before, after) if k % 2 else (after, before)
+            one, two = first.measure(key), second.measure(key)
+            pairs.append((one, two) if k % 2 else (two, one))
+        ratio = statistics.median(b / a for a, b in pairs)
+        least = [min(times) for times in zip(*pairs, strict=True)]
+        print(f"| {key} | {least[0]:.3f} | {least[1]:.3f} | {ratio:.2f} |", flush=True)
+    for worker in (before, after):
+        worker.process.terminate()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--against", type=Path, help="another checkout of this repository")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--chains", type=int, nargs="+", default=list(CHAINS))
     parser.add_argument("--only", nargs="+", default=[], help="names of kernels; `AIS DMALA` is AIS with DMALA")
-    parser.add_argument("--json", action="store_true", help="one line for a program")
+    parser.add_argument("--serve", action="store_true", help="measure what the lines of stdin ask for")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     if options.against:
         compare(options)
         return
-    torch.set_num_threads(1)
-    result = measure(options.chains, options.only)
-    if options.json:
-        print(json.dumps(result))
+    targets = energies()
+    if options.serve:
+        for line in sys.stdin:
+            print(measure(line.strip(), targets), flush=True)
         return
     print("| kernel | chains | ms |\n|---|---|---|")
-    for key, value in result.items():
-        print(f"| {key} | {value:.3f} |")
+    for key in keys(options):
+        print(f"| {key} | {measure(key, targets):.3f} |")
 
 
 if __name__ == "__main__":
