@@ -22,8 +22,9 @@ class PerChain:
     def where(self, accept: Tensor, other: Self) -> Self:
         """Takes the rows of this object where `accept` `(B,)` is True, and those of `other` elsewhere."""
         mixed = object.__new__(type(self))
+        parts, theirs = vars(mixed), vars(other)
         for name, mine in vars(self).items():
-            mixed.__dict__[name] = _choose(accept, mine, getattr(other, name))
+            parts[name] = _choose(accept, mine, theirs[name])
         return mixed
 
 
@@ -32,7 +33,8 @@ def _choose(accept: Tensor, new: Any, old: Any) -> Any:
         return new.where(accept, old)
     if not isinstance(new, Tensor) or new.dim() == 0 or new is old:
         return new
-    return torch.where(accept.view(-1, *[1] * (new.dim() - 1)), new, old)
+    rows = accept if new.dim() == 1 else accept.view(-1, *[1] * (new.dim() - 1))
+    return torch.where(rows, new, old)
 
 
 @dataclass

@@ -111,7 +111,6 @@ class ACS(MetropolisSampler):
     def proposal(self, energy: Energy, state: GradientState) -> Proposal:
         return self.options.proposal(energy, state, *self.settings(state.step))
 
-    @torch.no_grad()
     def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
         return super().step(*self.options.guided(energy, state))
 

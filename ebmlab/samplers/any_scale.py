@@ -145,7 +145,6 @@ class AnyScale(MetropolisSampler):
         at = energy.evaluate(x, known)
         return AnyScaleState(x=x, energy=at.energy, grad=at.grad, known=at.known)
 
-    @torch.no_grad()
     def step(self, energy: Energy, state: AnyScaleState) -> tuple[Any, Info]:
         noise = None if self.root is None else torch.randn_like(state.x.flatten(1))
         return super().step(energy, replace(state, noise=noise))

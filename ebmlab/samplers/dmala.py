@@ -68,6 +68,5 @@ class DMALA(MetropolisSampler):
     def proposal(self, energy: Energy, state: GradientState) -> Proposal:
         return self.options.proposal(energy, state, self.step_size, self.balance)
 
-    @torch.no_grad()
     def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
         return super().step(*self.options.guided(energy, state))

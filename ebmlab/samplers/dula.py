@@ -68,7 +68,6 @@ class DULA(Sampler):
         """q( . | x) at an evaluated state."""
         return self.options.proposal(energy, state, self.step_size, self.balance)
 
-    @torch.no_grad()
     def init(
         self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
     ) -> GradientState:

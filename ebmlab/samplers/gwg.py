@@ -86,7 +86,7 @@ class IndependentMoves(Proposal):
         """The draw of a path: where it leads, and the path back."""
         i, s, _ = path
         same = i.unsqueeze(2) == i.unsqueeze(1)
-        first = same.byte().argmax(2)  # of the draws of the same coordinate, (B, X)
+        first = same.byte().argmax(2) if self.num_moves > 1 else torch.zeros_like(i)  # draw of the same coordinate
         made = s.gather(1, first)
         y = place(
             self.domain, self.x, i, ((values_at(self.domain, self.x, i) + made) % self.domain.num_values)[:, None]

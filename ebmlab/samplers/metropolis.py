@@ -105,7 +105,9 @@ class MetropolisSampler(Sampler):
         forth, back = draw.log_prob, there.log_prob(draw.reverse)
         accepted, probability = metropolis(self.potential(state) - self.potential(new) + back - forth)
         if self.steady:
-            state, new = replace(state, proposal=here), replace(new, proposal=there)
+            new.proposal = there
+            if state.proposal is None:
+                state = replace(state, proposal=here)
         after = new.where(accepted, state)
         after.step = state.step + 1
         hops = energy.domain.hops(after.x, state.x) if draw.hops is None else torch.where(accepted, draw.hops, 0)

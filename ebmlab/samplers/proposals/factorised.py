@@ -56,15 +56,13 @@ class Flips(Proposal):
     """
 
     def __init__(self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
-        binary = isinstance(domain, Binary)
-        difference = 1 - 2 * x if binary else -2 * x  # of the other value and x; its square is 1 or 4
-        self.x, self.difference = x, difference
-        self.logits = drift * difference - stiffness * (0.5 if binary else 2.0)
+        self.domain, self.x = domain, x
+        self.logits = drift * self._flip() - stiffness * (0.5 if isinstance(domain, Binary) else 2.0)
         self.normaliser = softplus(self.logits).flatten(1).sum(1)
 
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)
-        y = torch.addcmul(self.x, flips, self.difference)
+        y = torch.addcmul(self.x, flips, self._flip())
         return Draw(y, self.log_prob(flips), flips, flips.flatten(1).sum(1))
 
     def log_prob(self, move: Tensor) -> Tensor:
@@ -72,6 +70,10 @@ class Flips(Proposal):
 
     def move_to(self, y: Tensor) -> Tensor:
         return (y != self.x).to(self.logits)
+
+    def _flip(self) -> Tensor:
+        """The step from x to the other value of each coordinate, 1 long on Binary and 2 on Spin."""
+        return torch.rsub(self.x, 1, alpha=2) if isinstance(self.domain, Binary) else -2 * self.x
 
 
 class Classes(Proposal):
