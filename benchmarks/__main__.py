@@ -54,10 +54,10 @@ def measure(options: argparse.Namespace) -> None:
     if options.here and hasattr(os, "sched_setaffinity"):  # JAX and thrml count the cores, not OMP_NUM_THREADS
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     warnings.filterwarnings("ignore")
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     from benchmarks import cases, harness
 
     assert cases.__doc__  # importing it registers the races
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     names = harness.chosen(options.names)
     if options.list:
         print("\n".join(names))

@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 OURS, FLOOR = "ebmlab", "floor"
+LIMITS = 0.03, 30.0
+"""Ratios that the chart shows; longer bars are cut."""
 SHORTEST = 0.05
 """Seconds; a shorter run is repeated within its turn until it takes about as long."""
 PACKAGES = ("torch", "numpy", "pytorch-lightning", "jax", "thrml", "rbms", "torchebm", "ebmkit", "scikit-learn")
@@ -29,12 +32,14 @@ class Contestant:
     """One implementation, ready to run.
 
     Attributes:
-        run: does the work once. Where it gives a number, that many seconds count in place of those that passed.
+        run: does the work once.
         passes: forward and backward passes through the model in a unit of the work, where they are known.
+        own_clock: `run` gives the seconds that count, in place of those that passed.
     """
 
-    run: Callable[[], object]
+    run: Callable[[], Any]
     passes: str = ""
+    own_clock: bool = False
 
 
 Make = Callable[[], Contestant]
@@ -138,12 +143,12 @@ def run_race(contest: Race, rounds: int) -> Results:
 
 
 def _seconds(contestant: Contestant, repeats: int = 1) -> float:
-    begin, own = time.perf_counter(), 0.0
+    if contestant.own_clock:
+        return sum(contestant.run() for _ in range(repeats))
+    begin = time.perf_counter()
     for _ in range(repeats):
-        value = contestant.run()
-        own += value if isinstance(value, float) else 0.0
-    passed = time.perf_counter() - begin
-    return own if isinstance(value, float) else passed
+        contestant.run()
+    return time.perf_counter() - begin
 
 
 def ratios(results: Results, name: str, to: str = OURS) -> list[float]:
@@ -238,15 +243,16 @@ def chart(races: dict[str, Any]) -> Figure:
     labels, y = [], 0.0
     for contest in races.values():
         times = {who: c["median"] for who, c in contest["contestants"].items() if not c.get("missing")}
-        top = y
+        start = y
         for who, seconds in times.items():
             if who != OURS and seconds > 0 and times[OURS] > 0:
                 bars.append((y, seconds / times[OURS], who))
                 y += 1
-        labels.append(((top + y - 1) / 2, contest["title"]))
+        labels.append((start + (y - start - 1) / 2, contest["title"]))
         y += 1
     names = sorted({who for *_, who in bars} - {FLOOR})
-    colours = {who: f"C{i % 10}" for i, who in enumerate(names)} | {FLOOR: "0.75"}
+    shades = [shade for i, shade in enumerate(colormaps["tab20"].colors) if i not in (14, 15)]  # grey is the floor's
+    colours = {who: shades[i % len(shades)] for i, who in enumerate(names)} | {FLOOR: "0.75"}
     figure = Figure(figsize=(11, 1.2 + 0.17 * y), layout="constrained")
     axes = figure.subplots()
     axes.set_xscale("log")
@@ -256,13 +262,18 @@ def chart(races: dict[str, Any]) -> Figure:
             where, values = zip(*mine, strict=True)
             axes.barh(where, [v - 1 for v in values], left=1, height=0.9, color=colours[who], label=who)
     for at, value, _ in bars:
-        side = "left" if value >= 1 else "right"
-        axes.annotate(f"{value:.2g}", (value, at), (3 if value >= 1 else -3, 0), textcoords="offset points",
-                      ha=side, va="center", fontsize=7)  # fmt: skip
+        place = min(max(value, 1.3 * LIMITS[0]), LIMITS[1] / 1.3)
+        side, gap = ("left", 3) if value >= 1 else ("right", -3)
+        axes.annotate(
+            f"{value:.2g}", (place, at), (gap, 0), textcoords="offset points", ha=side, va="center", fontsize=7
+        )
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks([at for at, _ in labels], [title for _, title in labels], fontsize=8)
     axes.set_ylim(y, -1)
     axes.margins(x=0.08)
     axes.set_xlabel("time over that of ebmlab: bars to the right are slower than ebmlab, bars to the left faster")
-    axes.legend(fontsize=8, loc="lower right")
+    low, high = axes.get_xlim()
+    axes.set_xlim(max(low, LIMITS[0]), min(high, LIMITS[1]))
+    axes.xaxis.set_major_formatter("{x:g}")
+    figure.legend(fontsize=8, loc="outside upper center", ncols=5)
     return figure

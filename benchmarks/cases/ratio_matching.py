@@ -15,7 +15,7 @@ def iterations(method: str, dims: int, batch: int) -> Race:
     def entry(implementation: str) -> Make:
         def make() -> Contestant:
             iteration = Iteration(f"{method}, {implementation}", dims, batch, spirals=False)
-            return Contestant(lambda: [iteration() for _ in range(repeats)])  # not a float: the whole turn counts
+            return Contestant(lambda: [iteration() for _ in range(repeats)])
 
         return make
 

@@ -30,7 +30,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def _race(calls: list[str]) -> Race:
     def entry(name: str, seconds: float) -> harness.Make:
-        return lambda: Contestant(lambda: (calls.append(name), seconds)[1], "1 / 1")
+        return lambda: Contestant(lambda: (calls.append(name), seconds)[1], "1 / 1", own_clock=True)
 
     return Race(
         "A race",
@@ -60,6 +60,11 @@ def test_times_are_of_one_unit_and_absentees_are_named(order: list[str]) -> None
     table = rows("a-race", _race(order), results)
     assert "3.00 | 3.00 to 3.00 | 6.00" in table[1]
     assert any("not installed" in line for line in table)
+
+
+def test_what_a_run_gives_is_its_time_only_where_it_says_so() -> None:
+    results = run_race(Race("A race", 1, {"ebmlab": lambda: Contestant(lambda: 1000.0)}), 1)
+    assert 0 < results["ebmlab"].median < 1000
 
 
 def test_our_own_failure_is_not_passed_over(order: list[str]) -> None:
