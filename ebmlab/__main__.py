@@ -1,6 +1,25 @@
-"""`python -m ebmlab`."""
+"""`python -m ebmlab`; what needs no command is answered before anything heavy is imported."""
 
-from ebmlab.app.cli import main
+import sys
+
+from ebmlab.app.at_once import answer
+from ebmlab.errors import UserError
+
+
+def main() -> None:
+    """Answers, or hands over to the command line."""
+    try:
+        text = answer([word for word in sys.argv[1:] if word != "--debug"])
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    if text is not None:
+        print(text)
+        return
+    from ebmlab.app.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

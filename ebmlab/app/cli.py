@@ -17,6 +17,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.rank_zero import _get_rank
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
+from ebmlab.app.at_once import answer
 from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
@@ -44,19 +45,6 @@ from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
 from ebmlab.learners import Learner
-
-HELP = """usage: python -m ebmlab <command> [options]
-
-commands:
-  fit       train:     python -m ebmlab fit --config configs/grbm_digits.yaml
-  validate  evaluate a checkpoint on the validation split:  python -m ebmlab validate --ckpt_path FILE
-  test      evaluate a checkpoint on the test split:        python -m ebmlab test --ckpt_path FILE
-  predict   draw samples from a checkpoint:  python -m ebmlab predict --ckpt_path FILE --num_samples 64
-  sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
-  list      energies, samplers, learners, callbacks, datamodules and configs, one line each
-
-Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
-`python -m ebmlab <command> --help` lists all options."""
 
 
 class SaveConfig(SaveConfigCallback):
@@ -225,15 +213,13 @@ def main(args: list[str] | None = None) -> None:
 
 def _run(given: list[str]) -> None:
     trust_named(given[1:])
-    if not given or given[0] in ("-h", "--help"):
-        print(HELP)
+    if (text := answer(given)) is not None:
+        print(text)
     elif given[0] == "list":
         print(list_components())
     elif given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # what distributed processes are started with, too
         sample(given[1:], Parser(parser_mode="omegaconf+"))
-    elif given[0] not in CLI.subcommands():
-        raise UserError(f"there is no command {given[0]}; choose {', '.join(CLI.subcommands())}, sample or list")
     else:
         sys.argv = [sys.argv[0], *_with_run_config(given)]  # what distributed processes are started with, too
         CLI()

@@ -1,0 +1,41 @@
+"""What the command line answers at once, before the seconds that its imports take."""
+
+from __future__ import annotations
+
+from ebmlab import __version__
+from ebmlab.errors import UserError
+
+COMMANDS = ("fit", "validate", "test", "predict", "sample", "list")
+HELP = """usage: python -m ebmlab <command> [options]
+
+commands:
+  fit       train:     python -m ebmlab fit --config configs/grbm_digits.yaml
+  validate  evaluate a checkpoint on the validation split:  python -m ebmlab validate --ckpt_path FILE
+  test      evaluate a checkpoint on the test split:        python -m ebmlab test --ckpt_path FILE
+  predict   draw samples from a checkpoint:  python -m ebmlab predict --ckpt_path FILE --num_samples 64
+  sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
+  list      energies, samplers, learners, callbacks, datamodules and configs, one line each
+  --version the version
+
+Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
+`python -m ebmlab <command> --help` lists all options."""
+
+
+def answer(given: list[str]) -> str | None:
+    """The text that a command line asks for where it names no command; None where a command is to run.
+
+    Raises:
+        UserError: there is no such command.
+
+    Example:
+        >>> answer(["--version"]).partition(" ")[0], answer(["fit", "--help"])
+        ('ebmlab', None)
+    """
+    first = given[0] if given else "--help"
+    if first in ("-h", "--help"):
+        return HELP
+    if first == "--version":
+        return f"ebmlab {__version__}"
+    if first not in COMMANDS:
+        raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
+    return None
