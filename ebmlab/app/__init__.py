@@ -1,1 +1,1 @@
-"""The command line, and what a run leaves behind: its folder, its loggers, its checkpoints."""
+"""The command line, and the files of a run: its folder, its logs and its checkpoints."""

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole, read with their checksum, and held against the model that is to take them."""
+"""Checkpoints: written completely or not at all, verified by checksum, and compared with the model that loads them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ebmlab.files import load_checkpoint, save
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint beside its place and moves it there when it is whole and on the disk.
+    """Writes a checkpoint to a temporary name and renames it once it is complete and on the disk.
 
-    Lightning's own writes to the temporary folder and copies: a kill, or a full disk, leaves a torn file under the
-    final name, and the good one that was there before is lost.
+    Lightning writes to the temporary folder and copies. If the process is killed or the disk is full, this leaves an
+    incomplete file under the final name, and the older checkpoint is lost.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Writes to a local file; an address goes to Lightning's own."""
+        """Writes a local file; Lightning writes to addresses."""
         if "://" in str(path):
             super().save_checkpoint(checkpoint, path, storage_options)
         else:
@@ -36,7 +36,7 @@ class WholeCheckpoints(TorchCheckpointIO):
         map_location: Callable[..., Any] | None = None,
         weights_only: bool | None = True,
     ) -> dict[str, Any]:
-        """Reads plain data only, whatever `weights_only` says; tensors on the CPU."""
+        """Reads plain data only, whatever `weights_only` is, with tensors on the CPU."""
         if "://" in str(path):
             return super().load_checkpoint(path, map_location, weights_only=True)
         return load_checkpoint(Path(path))
@@ -51,8 +51,8 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
         name: of a run.
 
     Returns:
-        The file and its content. A damaged `last.ckpt` is replaced by the run's newest that can be read, with a
-        warning.
+        The file and its content. If `last.ckpt` is damaged, the newest checkpoint of the run that can be read is
+        returned in its place, with a warning.
 
     Raises:
         UserError: there is no checkpoint, or none that can be read.
@@ -75,18 +75,18 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
             if candidate != paths[0]:
                 rank_zero_warn(f"goes on from {candidate}, the newest checkpoint of the run that can be read")
             return candidate, checkpoint
-    raise UserError(f"none of the checkpoints in {paths[0].parent} can be read: delete the run, or bring one back")
+    raise UserError(f"none of the checkpoints in {paths[0].parent} can be read: delete the run, or restore one of them")
 
 
 def resumed(experiment: str, name: str | None, ckpt_path: str | None) -> str | None:
-    """What `--ckpt_path` is under `--resume auto`: `last` where the run has checkpoints, nothing where it has none yet.
+    """The `--ckpt_path` that `--resume auto` stands for: `last` if the run has checkpoints, else None.
 
     Raises:
-        UserError: no name says which run, or a checkpoint is named, too.
+        UserError: the run has no name, or `ckpt_path` is given too.
     """
     if name is None or ckpt_path:
         mend = "say which run by --name" if name is None else "leave --ckpt_path out"
-        raise UserError(f"--resume auto starts a run or goes on with it, wherever it stopped: {mend}")
+        raise UserError(f"--resume auto starts the run of a name, or continues it: {mend}")
     check_name(name)
     return "last" if checkpoints_of(RUNS / experiment / name) else None
 
@@ -104,9 +104,9 @@ def check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str)
 
 
 def warn_of_old_schedule(model: Namespace, checkpoint: dict[str, Any]) -> None:
-    """A resumed run goes on with the checkpoint's learning-rate schedule, whatever the config says now."""
+    """Warns if the config's learning-rate schedule is not the checkpoint's, with which a resumed run continues."""
     settings = (model.init_args.get("lr_scheduler") or {}).get("init_args") or {}
     saved = (checkpoint.get("lr_schedulers") or [{}])[0]
     for key, value in vars(settings).items() if settings else ():
         if key != "last_epoch" and saved.get(key, value) != value:
-            rank_zero_warn(f"lr_scheduler: the checkpoint's {key} = {saved[key]} goes on, not the config's {value}")
+            rank_zero_warn(f"lr_scheduler: the run continues with the checkpoint's {key} = {saved[key]}, not {value}")

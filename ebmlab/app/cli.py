@@ -48,11 +48,11 @@ from ebmlab.learners import Learner
 
 
 class SaveConfig(SaveConfigCallback):
-    """Keeps the resolved config in the run folder, and sends it to W&B with the git commit."""
+    """Saves the resolved config in the run folder, and sends it to W&B with the git commit."""
 
     def __init__(self, parser: LightningArgumentParser, config: Namespace, **kwargs: Any) -> None:
         config = config.clone()
-        del config["name"], config["ckpt_path"], config["resume"]  # they belong to this start of the run
+        del config["name"], config["ckpt_path"], config["resume"]  # they hold for this start of the run only
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -96,7 +96,7 @@ class CLI(LightningCLI):
         config = self.config[self.config.subcommand]
         if not config.trainer.callbacks:
             raise UserError(
-                "trainer.callbacks is empty: nothing would be saved; drop single ones by --callbacks.NAME false"
+                "trainer.callbacks is empty, so that nothing would be saved; drop callbacks by --callbacks.NAME false"
             )
         self.experiment = config_name(sys.argv[1:])
         ckpt_path = config.get("ckpt_path")
@@ -148,7 +148,7 @@ class CLI(LightningCLI):
         idle += [pl.callbacks.ProgressBar] if trainer.enable_progress_bar is False else []
         kwargs["callbacks"] = [c for c in trainer.callbacks if not isinstance(c, tuple(idle))]
         wanted = trainer.enable_checkpointing
-        if wanted is None:  # no ModelCheckpoint: nothing is saved; Lightning would add one of its own
+        if wanted is None:  # without a ModelCheckpoint nothing is saved; Lightning's default would add one
             wanted = any(isinstance(c, pl.callbacks.Checkpoint) for c in kwargs["callbacks"])
         kwargs["enable_checkpointing"] = saves and wanted
         made = super().instantiate_trainer(**kwargs)
@@ -165,7 +165,7 @@ class CLI(LightningCLI):
             warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
 
     def before_test(self) -> None:
-        """Pictures and numbers bear the step of the checkpoint; W&B gets the config."""
+        """Restores the checkpoint's step, which labels pictures and numbers, and sends the config to W&B."""
         send_config(self.trainer, self.config[str(self.subcommand)].as_dict())
         if loops := self.checkpoint.get("loops"):
             self.trainer.fit_loop.load_state_dict(loops["fit_loop"])
@@ -194,14 +194,14 @@ class CLI(LightningCLI):
 
 
 def main(args: list[str] | None = None) -> None:
-    """Runs the command line; bad input ends with one line on stderr and exit code 2."""
+    """Runs the command line. Bad input ends it with one line on stderr and exit code 2."""
     warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9
-    warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # a resumed run's
-    warnings.filterwarnings("ignore", "The dirpath has changed")  # what goes on from a copied checkpoint is a new run
+    warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # in a resumed run
+    warnings.filterwarnings("ignore", "The dirpath has changed")  # in a new run that continues a copied checkpoint
     warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # evaluation saves no checkpoints
     given = sys.argv[1:] if args is None else args
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)
-    sys.path.insert(0, os.getcwd())  # class paths of the user's own modules
+    sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
     debug = "--debug" in given
     given = [a for a in given if a != "--debug"]
     try:
@@ -218,10 +218,10 @@ def _run(given: list[str]) -> None:
     elif given[0] == "list":
         print(list_components())
     elif given[0] == "sample":
-        sys.argv = [sys.argv[0], *given]  # what distributed processes are started with, too
+        sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode="omegaconf+"))
     else:
-        sys.argv = [sys.argv[0], *_with_run_config(given)]  # what distributed processes are started with, too
+        sys.argv = [sys.argv[0], *_with_run_config(given)]  # distributed processes are started with these too
         CLI()
 
 
@@ -239,7 +239,7 @@ def _how_to_go_on(given: list[str]) -> str:
 
 
 def _with_run_config(args: list[str]) -> list[str]:
-    """Adds `--config` of the checkpoint's run where a command that reads a checkpoint names none.
+    """Adds the config of the checkpoint's run if the command has `--ckpt_path` but no `--config`.
 
     Raises:
         UserError: the checkpoint is damaged, or its run has no config.

@@ -1,4 +1,4 @@
-"""Turns the parser's pages about a bad config into one line."""
+"""Turns the parser's long messages about a bad config into one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOISE = (
 
 
 def parser_message(message: str) -> str:
-    """The parser's message without its type dumps, with a suggestion for a misspelt option."""
+    """The parser's message in one line, without printed types and objects, with a suggestion for a misspelt option."""
     lines = [re.sub(r'^Parser key "([^"]+)":', r"\1:", line.strip(" -\t")) for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(_NOISE) and not _is_dump(line)]
     text = " ".join(dict.fromkeys(kept)) or " ".join(message.split())
@@ -33,7 +33,7 @@ def parser_message(message: str) -> str:
 
 
 def _is_dump(line: str) -> bool:
-    """Whether it says which value was given by printing the parser's own objects or a part of the config."""
+    """Whether a line shows the given value as the parser's own object or as a part of the config."""
     return line.startswith("Given value: ") and any(sign in line for sign in ("NestedArg(", "Namespace(", "{", "["))
 
 

@@ -1,4 +1,4 @@
-"""Reads configs: a file states its difference from its `base`, and callbacks go by their names."""
+"""Reads configs: a file states its difference from its `base`, and refers to callbacks by name."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ebmlab.errors import UserError
 
 BASE = "base"
 CALLBACKS = "callbacks"
-NAMED = ("targets", "samplers", "measures")  # of a study: null leaves an entry of the base out
+NAMED = ("targets", "samplers", "measures")  # sections of a study in which null removes an entry of the base
 
 
 class ConfigFile(ActionConfigFile):
-    """The option `--config`: a file with its bases, or a config written out in place of a file's name."""
+    """The option `--config`: the name of a file, whose bases are read too, or the text of a config."""
 
     @staticmethod
     def apply_config(parser: LightningArgumentParser, cfg: Namespace, dest: str, value: str) -> None:
-        """Puts the config's settings over those that `cfg` has so far.
+        """Merges the config's settings into `cfg`, over those that it has so far.
 
         Raises:
-            UserError: the file, one of its bases, or the name of a callback is not there, or not as it must be.
+            UserError: the file, one of its bases or one of its callbacks does not exist or is not valid.
         """
         path, config = _file_or_text(value)
         changes = config.pop(CALLBACKS, None) if "trainer" in cfg else None
         if isinstance(config.get("trainer"), dict) and CALLBACKS in config["trainer"]:
             cfg["trainer.callbacks"] = None  # jsonargparse would merge two lists of one length entry by entry
-        with contextlib.chdir(path.parent if path else "."):  # files that the config names lie beside it
+        with contextlib.chdir(path.parent if path else "."):  # paths in a config are relative to it
             _apply(parser, cfg, dest, config)
             if changes is not None:
                 entries = [entry.as_dict() for entry in cfg["trainer.callbacks"] or []]
@@ -46,7 +46,7 @@ class ConfigFile(ActionConfigFile):
 
 
 def inline(config: dict[str, Any]) -> str:
-    """A config as an argument in place of a file's name.
+    """The text of a config on one line, which `--config` accepts in place of a file's name.
 
     Example:
         >>> inline({"trainer": {"max_epochs": 3}})
@@ -61,13 +61,13 @@ def _apply(parser: LightningArgumentParser, cfg: Namespace, dest: str, config: d
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    r"""The settings of a config file over those of its base, and so on down.
+    r"""The settings of a config file, merged over those of its base, which may have a base itself.
 
     Args:
         path: a YAML file. `base: FILE`, relative to it, names the config whose settings it changes.
 
     Raises:
-        UserError: a file is missing or not a config, or the bases go round in a circle.
+        UserError: a file is missing or not a config, or a config is its own base.
 
     Example:
         >>> _ = Path("a.yaml").write_text("data: {size: 8, seed: 1}")
@@ -79,11 +79,11 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def load_config(text: str, source: str) -> dict[str, Any]:
-    """The mapping that a config's text holds, its base not yet read.
+    """The mapping in a config's text, without its base.
 
     Args:
         text: YAML.
-        source: what error messages call it.
+        source: name of the text in error messages.
 
     Raises:
         UserError: it is not YAML, not a mapping, or has a key twice.
@@ -108,7 +108,7 @@ def load_config(text: str, source: str) -> dict[str, Any]:
 
 
 def _meant(change: Any) -> Any:
-    """Options of a callback for true, none for false."""
+    """The options that a change stands for: none for true, None, which drops the callback, for false."""
     return {} if change is True else None if change is False else change
 
 
@@ -149,7 +149,7 @@ def _read(path: Path, asker: str) -> str:
 
 
 def _check_keys(node: yaml.Node | None, source: str) -> None:
-    """Raises `UserError` where a mapping has one key twice: YAML would take the last one silently."""
+    """Raises `UserError` if a mapping has a key twice; YAML would silently use the last one."""
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _check_keys(item, source)

@@ -1,4 +1,4 @@
-"""One line for whatever goes wrong, and the exit code that says whose turn it is."""
+"""Turns every failure into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib
 
 @contextmanager
 def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterator[None]:
-    """Ends the process with a line on stderr: code 2 for what the user can mend, 128 and more for signals.
+    """Ends the process with a line on stderr if the body fails: exit code 2 for errors, 128 and more for signals.
 
     Args:
-        how_to_go_on: says what to do after a signal.
-        debug: print tracebacks, too.
+        how_to_go_on: gives the advice that is printed after a signal.
+        debug: print tracebacks too.
     """
     try:
         yield
@@ -47,17 +47,17 @@ def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterato
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong in one line: the message that was written for the user if there is one in the chain of causes."""
+    """An error in one line: the message of a `UserError` if there is one in the chain of causes."""
     chain = list(_chain(error))
     for cause in chain:
         if isinstance(cause, UserError):
             return str(cause)
     if isinstance(error, MisconfigurationException):
         return parser_message(str(error))
-    if isinstance(error, OSError):  # finalising fails, too, where a write has failed: the first failure counts
+    if isinstance(error, OSError):  # after a failed write, finalising fails too: report the first failure
         return _file_error([cause for cause in chain if isinstance(cause, OSError)][-1])
     if any(isinstance(cause, MemoryError | torch.OutOfMemoryError) or _is_memory(cause) for cause in chain):
-        return f"out of memory ({parser_message(str(error))}): take a smaller model or batch"
+        return f"out of memory ({parser_message(str(error))}): use a smaller model or batch"
     if own := _own_line(chain):
         return f"{own} (--debug shows the traceback)"
     if isinstance(error, ValueError | OmegaConfBaseException):
@@ -85,7 +85,7 @@ def _is_memory(error: BaseException) -> bool:
 
 
 def _own_line(chain: list[BaseException]) -> str | None:
-    """File and line of the innermost call into code that is the user's own, and what went wrong there."""
+    """File and line of the innermost call into the user's own code, and the error there; None if there is none."""
     for error in reversed(chain):
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             if not frame.filename.startswith((*_PACKAGES, *_OTHERS)):

@@ -1,4 +1,4 @@
-"""What `${...}` means in a config: another of its settings by its full name, or the size of the data."""
+"""The meaning of `${...}` in a config: another setting by its full name, or the size of the data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _ABSENT = object()
 
 
 def absolute_names(text: str) -> str:
-    """Makes `${trainer.max_epochs}` mean the config's own `trainer.max_epochs`, whatever command the config is for.
+    """Makes `${trainer.max_epochs}` refer to the config's `trainer.max_epochs` under every command.
 
-    Under a subcommand OmegaConf would look beside the subcommand's name; the resolver `setting` looks in the config.
+    Under a subcommand, OmegaConf would look for `trainer` beside the subcommand's name. The resolver `setting` looks in
+    the config.
 
     Example:
         >>> absolute_names("T_max: ${trainer.max_epochs}")
@@ -30,7 +31,7 @@ def absolute_names(text: str) -> str:
 
 
 def _setting(name: str, *, _root_: Any) -> Any:
-    config = _root_ if name.partition(".")[0] in _root_ else next(iter(_root_.values()))  # under the command's name
+    config = _root_ if name.partition(".")[0] in _root_ else next(iter(_root_.values()))  # below the command's name
     value = OmegaConf.select(config, name, default=_ABSENT)
     if value is _ABSENT:
         known = _names(OmegaConf.to_container(config, resolve=False))
@@ -45,7 +46,7 @@ def _names(node: Any, prefix: str = "") -> list[str]:
 
 
 def _event_size(*, _parent_: Any) -> int:
-    """`${event_size:}`: how many numbers an event of the config's data set has."""
+    """`${event_size:}`: the number of entries of one event of the config's data."""
     node = _parent_
     while node is not None and "data" not in node:
         node = node._get_parent()

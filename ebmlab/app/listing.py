@@ -1,4 +1,4 @@
-"""`python -m ebmlab list`: what there is, one line each."""
+"""`python -m ebmlab list`: all components and configs, one line each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OURS = ("ebmlab.", "callbacks.", "datamodules.")
 
 
 def list_components() -> str:
-    """Every public class of the library and every config: its class path, the domains it serves, and what it is."""
+    """Every component of the library, with its class path, domains and first line, and every config."""
     sections = [_family(module) for module in FAMILIES]
     configs = _configs()
     if configs:
@@ -38,13 +38,13 @@ def _family(module: str) -> str:
 
 
 def _is_component(item: type) -> bool:
-    """Whether a class completes a base of ours or of Lightning's. States and other records complete none."""
+    """Whether a class is a complete subclass of one of our bases or of Lightning's, as states and records are not."""
     bases = item.__mro__[1:]
     return not _is_base(item) and any(_is_base(b) or b.__module__.startswith("pytorch_lightning.") for b in bases)
 
 
 def _is_base(item: type) -> bool:
-    """Whether subclasses complete a class: it has some, and leaves them a method that raises `NotImplementedError`."""
+    """Whether a class is a base: it has subclasses, and a method of it raises `NotImplementedError`."""
     methods = (getattr(item, name, None) for name in dir(item))
     names = (m.__code__.co_names for m in methods if inspect.isfunction(m) and m.__module__.startswith(_OURS))
     unfinished = any("NotImplementedError" in n for n in names)

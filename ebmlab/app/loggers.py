@@ -1,4 +1,4 @@
-"""Where a run's numbers go: `metrics.csv` in the run folder, and Weights & Biases."""
+"""The loggers of a run: `metrics.csv` in the run folder, and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ebmlab.files import whole
 
 
 class MetricsCSV(Logger):
-    """One row a step in `<folder>/metrics.csv`; a resumed run goes on in the same file.
+    """Writes one row per step to `<folder>/metrics.csv`; a resumed run continues the file.
 
-    A row reaches the file when the next step begins, or before a checkpoint is written (`save`): a run that goes on
-    from there finds all that was logged. What comes for a row that is in the file already is added to it.
+    A row is written when the next step begins or `flush` is called, as it is before a checkpoint is written, so that
+    the file always has all rows up to the checkpoint. Later values for a row in the file are added to it.
 
     Args:
         folder: the run folder.
-        evaluates: a row is a checkpoint's evaluation, and no reason to forget those of later steps.
+        evaluates: whether rows are evaluations of checkpoints, which do not replace the rows of later steps.
     """
 
     def __init__(self, folder: Path, evaluates: bool = False) -> None:
@@ -31,8 +31,8 @@ class MetricsCSV(Logger):
         self._evaluates = evaluates
         self._columns: list[str] = []
         self._row: dict[str, Any] = {}
-        self._in_file = False  # whether the row of the current step is
-        self._dirty = False  # whether it has more than the file
+        self._in_file = False  # the file has the row of the current step
+        self._dirty = False  # the row has values that the file lacks
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class MetricsCSV(Logger):
         self.flush()
 
     def _forget_rows_of(self, step: int) -> None:
-        """An evaluation repeats its checkpoint's row, a resumed run all from its checkpoint on: the old ones go."""
+        """Removes the rows that will come again: that of `step` in an evaluation, all from it on in a resumed run."""
         rows = self._read()
         self._columns = list(rows[0]) if rows else ["step"]
         if rows:
@@ -93,7 +93,7 @@ class MetricsCSV(Logger):
         if not self._path.exists():
             return []
         text = self._path.read_text()
-        lines = text[: text.rfind("\n") + 1].splitlines()  # a last row without an end was cut short
+        lines = text[: text.rfind("\n") + 1].splitlines()  # a last row without a line end is incomplete
         return [row for row in csv.DictReader(lines) if row.get("step", "").isdigit()]
 
     def _rewrite(self, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What a setting over another gives: the one rule for a config over its base, and for options of a callback."""
+"""The rule by which settings are merged: a config with its base, and a callback with changed options."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SPEC = {"class_path", "init_args", "dict_kwargs"}
 
 
 def merge(base: Any, change: Any) -> Any:
-    """The settings of `base` with those of `change` over them.
+    """The settings of `base`, changed by those of `change`.
 
-    Mappings merge key by key, and anything else replaces what was there; a list under a key that ends in `+` goes on
-    from the base's. Where `base` has a `class_path`, `change` may give options alone, or another class: then the
-    options that the new class does not take are dropped.
+    Mappings merge key by key, and anything else is replaced. A list under a key that ends in `+` is appended to the
+    base's list. If `base` has a `class_path`, `change` may give options alone, or another class, for which the options
+    that it does not accept are dropped.
 
     Example:
         >>> dmala = {"class_path": "ebmlab.samplers.DMALA", "init_args": {"step_size": 0.1}}
@@ -43,10 +43,10 @@ def merge(base: Any, change: Any) -> Any:
 
 
 def _fitting(base: dict[str, Any], class_path: str) -> dict[str, Any]:
-    """A class with its options, without those that the class called `class_path` does not take."""
+    """The class `class_path` with those options of `base` that it accepts."""
     if class_path == base["class_path"]:
         return base
-    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # the parser says it better
+    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # the parser reports these
         taken = inspect.signature(pkgutil.resolve_name(class_path)).parameters
         options = {key: value for key, value in (base.get("init_args") or {}).items() if key in taken}
         return {"class_path": class_path} | ({"init_args": options} if options else {})

@@ -1,4 +1,4 @@
-"""Callbacks by name: changed, added or dropped, in a config and by flags, wherever in the list they stand."""
+"""Callbacks by name: changed, added or dropped in a config or by flags, whatever their order in the list."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ebmlab.app.merging import merge
 from ebmlab.errors import UserError
 
 FLAG = "--callbacks"
-HELP = """One flag for each option, by the callback's class: --callbacks.SampleGrid.every_n_epochs 5 changes an option
-(and adds the callback if the config has none), --callbacks.FID false drops one, --callbacks.Acceleration true adds
-one, --callbacks.my_module.MyCallback true one of yours. The second of a class is called NAME_2. What there is:
-`python -m ebmlab list`; the options of one: --trainer.callbacks.help=callbacks.SampleGrid."""
+HELP = """Flags refer to a callback by its class. --callbacks.SampleGrid.every_n_epochs 5 changes an option (and adds
+the callback if the config has none), --callbacks.FID false drops a callback, --callbacks.Acceleration true adds one,
+and --callbacks.my_module.MyCallback true adds one of yours. The second callback of a class is called NAME_2.
+`python -m ebmlab list` shows all callbacks, --trainer.callbacks.help=callbacks.SampleGrid the options of one."""
 
 
 def take_flags(args: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     """Separates the flags that name a callback from the other arguments.
 
     Returns:
-        The other arguments, and what the flags say, as a config's `callbacks:` would.
+        The other arguments, and the changes in the form of a config's `callbacks:` section.
 
     Raises:
         UserError: a flag has no value, or does not name a class.
@@ -62,8 +62,8 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
 
     Args:
         entries: the callbacks, each a `class_path` with its `init_args`.
-        changes: by name: options to change, `{}` to add the callback where there is none, None to drop it. A name is a
-            class, `NAME_2` the second of a class, or a class path.
+        changes: by name: options to change, `{}` to add the callback if there is none, None to drop it. A name is a
+            class, `NAME_2` for the second callback of a class, or a class path.
 
     Raises:
         UserError: there is no such callback.
@@ -97,7 +97,7 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
 
 
 def _split(flag: str) -> tuple[str, list[str]]:
-    """The name of the callback, which ends with the first capitalised word, and of its option."""
+    """Splits a flag into the name of the callback, which ends at the first capitalised word, and that of its option."""
     if not flag:
         raise UserError(f"{FLAG}: name one, such as {FLAG}.SampleGrid.every_n_epochs 5 or {FLAG}.FID false")
     found = re.fullmatch(r"((?:[a-z_]\w*\.)*[A-Z]\w*)(?:\.(.+))?", flag)
@@ -119,7 +119,7 @@ def _next_name(kind: str, named: dict[str, Any]) -> str:
 
 
 def _class_path(name: str, named: dict[str, Any]) -> str:
-    """Where the class of a new callback is: the user's own path, in callbacks, or in Lightning."""
+    """The class path of a new callback: the given path, or its name in `callbacks` or in Lightning."""
     for candidate in (name, re.sub(r"_\d+$", "", name)):
         for path in (candidate,) if "." in candidate else (f"callbacks.{candidate}", f"{_LIGHTNING}.{candidate}"):
             if isinstance(_found(path), type):

@@ -18,16 +18,16 @@ from ebmlab.errors import UserError
 
 
 class Parser(LightningArgumentParser):
-    """Reads configs with bases, callbacks by name and settings by their full names; says what is wrong in one line."""
+    """Reads configs with bases, callbacks by name and settings by their full names; reports errors in one line."""
 
     def add_argument(self, *args: Any, **kwargs: Any) -> Any:
-        """As its base, with configs that have bases."""
+        """As in the base class, but a config may have bases."""
         if kwargs.get("action") is ActionConfigFile:
             kwargs["action"] = ConfigFile
         return super().add_argument(*args, **kwargs)
 
     def parse_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
-        """As its base; what flags say about callbacks by name is a config of its own, after all others."""
+        """As in the base class; flags for callbacks by name become one more config, after all others."""
         others, changes = take_flags([absolute_names(a) for a in (sys.argv[1:] if args is None else args)])
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
@@ -35,6 +35,6 @@ class Parser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if re.search(r"required: \S*(data|model)\b", message):
             message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
-        if not self.exit_on_error:  # one of the parser's own trials
+        if not self.exit_on_error:  # the parser tries out one of several types
             super().error(message, ex)
         raise UserError(parser_message(message)) from ex

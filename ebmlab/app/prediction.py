@@ -1,4 +1,4 @@
-"""Samples from a trained model, into files."""
+"""Samples from a trained model, written to files."""
 
 from __future__ import annotations
 

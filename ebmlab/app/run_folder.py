@@ -1,4 +1,4 @@
-"""Where a run keeps its files: `runs/<config>/<name or timestamp>/`, made for one process at a time."""
+"""The folder of a run, `runs/<config>/<name or timestamp>/`, which one process at a time may use."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
 LAST = "last.ckpt"
 _HANDED_DOWN = "EBMLAB_RUN_FOLDER"
-_REMAINS = (CONFIG, "wandb", CHECKPOINTS)  # what a run that never began may have left
-_held: dict[Path, int] = {}  # folders that this process has for itself, and the descriptors that lock them
+_REMAINS = (CONFIG, "wandb", CHECKPOINTS)  # the files of a run that ended before its first step
+_held: dict[Path, int] = {}  # folders that this process has locked, and the descriptors that hold the locks
 
 
 def config_name(args: Sequence[str]) -> str:
-    """The name of the experiment: that of the first `--config` among the command's arguments.
+    """The name of the experiment, which is that of the first `--config` among the command's arguments.
 
-    The resolved config of a run, `runs/<config>/<name>/config.yaml`, has the name of that run's experiment.
+    For the resolved config of a run, `runs/<config>/<name>/config.yaml`, it is the name of that run's experiment.
     """
     for i, argument in enumerate(args):
         option, _, value = argument.partition("=")
@@ -39,7 +39,7 @@ def config_name(args: Sequence[str]) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raises `UserError` unless a folder can have that name without surprises."""
+    """Raises `UserError` unless the name is safe as the name of a folder."""
     if not name or len(os.fsencode(name)) > 200 or name[0] in ".~" or re.search(r"[/\\\x00-\x1f\x7f]", name):
         shown = name if len(name) < 60 else f"{name[:50]}... ({len(name)} characters)"
         raise UserError(
@@ -49,16 +49,16 @@ def check_name(name: str) -> None:
 
 
 def new_run(experiment: str, name: str | None, again: bool = False) -> Path:
-    """Makes the folder of a new run, for this process alone; those that a strategy launches get their parent's.
+    """Makes and locks the folder of a new run. Processes launched by a strategy use the folder of the first.
 
     Args:
         experiment: the config's name.
-        name: the run's, or None for the time.
-        again: begin again where a run of that name died before its first checkpoint.
+        name: of the run; None names it after the time.
+        again: allow a folder whose run ended before its first checkpoint.
 
     Raises:
-        UserError: a run of that name exists, the name is none of a folder, or processes that someone else launched
-            cannot agree on one.
+        UserError: a run of that name exists, the name is not valid, or processes launched by torchrun or SLURM have no
+            name to agree on.
     """
     if name is not None:
         check_name(name)
@@ -83,7 +83,7 @@ def new_run(experiment: str, name: str | None, again: bool = False) -> Path:
 
 
 def _timed(parent: Path) -> Path:
-    """A folder that is named after the second, and after its predecessors of the same second; made at once."""
+    """Makes a folder named after the time; a number is appended if another run has the same second."""
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     for count in range(1, 1000):
         folder = parent / (stamp if count == 1 else f"{stamp}-{count}")
@@ -95,17 +95,17 @@ def _timed(parent: Path) -> Path:
 
 
 def claim(folder: Path) -> None:
-    """Makes a folder if need be and keeps other processes from training in it, until `release` or this one's end.
+    """Makes a folder if it is missing, and locks it against other processes until `release` or the end of this one.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process has locked it.
     """
     folder = folder.absolute()
     while folder not in _held:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(folder, os.O_RDONLY)
-        except FileNotFoundError:  # its owner has just removed it
+        except FileNotFoundError:  # another process has just removed it
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,12 +117,12 @@ def claim(folder: Path) -> None:
         if folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat()):
             _held[folder] = descriptor
             remove_temporaries(folder)
-        else:  # its owner has removed it meanwhile
+        else:  # another process has removed it meanwhile
             os.close(descriptor)
 
 
 def release() -> None:
-    """Gives all folders back; those in which nothing was written are removed, as if they had never been."""
+    """Unlocks all folders, and removes the empty ones."""
     while _held:
         folder, descriptor = _held.popitem()
         with suppress(OSError):  # not empty
@@ -134,18 +134,18 @@ def release() -> None:
 
 
 def held() -> Path | None:
-    """The folder that this process has for itself."""
+    """The folder that this process has locked, if any."""
     return next((_short(folder) for folder in _held), None)
 
 
 def how_to_go_on(folder: Path) -> str:
-    """The command that goes on with a run, wherever it stopped."""
+    """The command that continues a run, whether or not it has a checkpoint."""
     named = f"--name {shlex.quote(folder.name)} --resume auto"
     return f"fit --config {shlex.quote(str(folder / CONFIG))} {named}" if checkpoints_of(folder) else f"fit ... {named}"
 
 
 def _close_in_child() -> None:
-    """Workers that outlive a killed run must not keep its folder locked."""
+    """Unlocks folders in child processes: workers that outlive a killed run must not keep its folder locked."""
     while _held:
         os.close(_held.popitem()[1])
 
@@ -154,13 +154,13 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a run: the last one first, then the others from new to old."""
+    """The checkpoints of a run: `last.ckpt` first, then the others from new to old."""
     paths = [path for path in (folder / CHECKPOINTS).glob("[!.]*.ckpt") if path.is_file()]
     return sorted(paths, key=lambda path: (path.name == LAST, path.stat().st_mtime_ns), reverse=True)
 
 
 def newest_run(experiment: str, name: str | None) -> Path:
-    """The run of an experiment, or of that name, whose checkpoint is the newest.
+    """The run of an experiment with the newest checkpoint, or the run called `name`.
 
     Raises:
         UserError: there is no run to continue.
@@ -177,18 +177,18 @@ def newest_run(experiment: str, name: str | None) -> Path:
 
 
 def in_a_run(checkpoint: Path) -> bool:
-    """Whether it lies where a run put it, and not where someone copied it: what goes on from a copy is a new run."""
+    """Whether a checkpoint is in a run's folder of checkpoints. A run that continues a copy elsewhere is a new run."""
     return checkpoint.absolute().parent.name == CHECKPOINTS
 
 
 def run_of(checkpoint: Path) -> Path:
-    """The run folder that a checkpoint belongs to; of a copy, the folder that it lies in."""
+    """The run folder that a checkpoint belongs to; for a copy, the folder that it is in."""
     folder = checkpoint.absolute().parent
     return _short(folder.parent if in_a_run(checkpoint) else folder)
 
 
 def contents(folder: Path) -> list[str]:
-    """Where everything is, a line each, and what to do next."""
+    """Lines that say where the run's files are and what to do next."""
     last = folder / CHECKPOINTS / LAST
     places = {
         "run": folder,

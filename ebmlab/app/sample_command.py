@@ -1,4 +1,4 @@
-"""`python -m ebmlab sample`: runs a study from a config, and writes its table and pictures."""
+"""`python -m ebmlab sample`: runs a study from a config, and writes its tables and pictures."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def sample(args: list[str], parser: Any) -> None:
 
     Args:
         args: the command line without the word `sample`.
-        parser: an empty one that says errors in one line.
+        parser: an empty parser.
 
     Raises:
-        UserError: bad settings, or a run folder in use.
+        UserError: the settings are not valid, or the run folder is in use.
     """
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="A config: configs/sampling/NAME.yaml.")
     parser.add_class_arguments(Study)
     parser.add_argument("--name", type=str | None, default=None, help="Name of the run's folder. Default: the time.")
     parser.add_argument("--resume", type=bool, default=False, help="Go on with the run of that name.")
     parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu, ...: see Lightning Fabric.")
-    parser.add_argument("--devices", type=int, default=1, help="How many devices to spread the chains over.")
+    parser.add_argument("--devices", type=int, default=1, help="Number of devices to spread the chains over.")
     parser.add_argument("--wandb", type=WandbMode | None, help="Default: $WANDB_MODE, or offline.")
     parser.add_argument("--wandb_project", type=str | None, help="Default: $WANDB_PROJECT, or ebmlab.")
     config = parser.parse_args(args)
@@ -76,7 +76,7 @@ def sample(args: list[str], parser: Any) -> None:
         results = study.run(fabric, folder, report)
     except UserError:
         if fabric.is_global_zero and not (folder / "results").exists():
-            shutil.rmtree(folder)  # a start or a measure that does not suit the target: no run has begun
+            shutil.rmtree(folder)  # a start or a measure does not support the target, so that no run has begun
         raise
     except KeyboardInterrupt:
         raise UserError(f"stopped; go on with the same command and --resume true --name {folder.name}") from None
@@ -89,12 +89,12 @@ def sample(args: list[str], parser: Any) -> None:
 
 def _portable(config: Namespace) -> Namespace:
     config = config.clone()
-    config["name"], config["resume"] = None, False  # they belong to this start of the run
+    config["name"], config["resume"] = None, False  # they hold for this start of the run only
     return config
 
 
 def _same(parser: Any, config: Namespace, path: Path) -> None:
-    """Raises `UserError` unless the run that goes on has the settings of the run that began."""
+    """Raises `UserError` unless a resumed run has its original settings."""
     texts = parser.dump(_portable(config), skip_check=True), path.read_text()
     now, then = (dict(OmegaConf.create(text)) for text in texts)
     for key in now.keys() & then.keys():

@@ -1,4 +1,4 @@
-"""Signals end a run at once, in any phase: what is written is whole, and a checkpoint is there to go on from."""
+"""Signals that end a run at once, in any phase. Its files are complete, and it can continue from its checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE = 10.0  # seconds that finalising may take
 
 
 class Stopped(BaseException):
-    """SIGTERM or Ctrl-C; no `except Exception` on its way up takes it for a failure.
+    """SIGTERM or Ctrl-C. It is a `BaseException`, so that no `except Exception` takes it for a failure.
 
     Args:
         signum: the signal; `code` is the exit code that shells give it, 143 and 130.
@@ -28,9 +28,9 @@ class Stopped(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raises `Stopped` where the body is when a signal comes; a second signal changes nothing.
+    """Raises `Stopped` in the body when a signal arrives. Later signals are ignored.
 
-    A process that is not done `PATIENCE` seconds later is ended.
+    A process that has not ended `PATIENCE` seconds later is killed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -53,17 +53,17 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     finally:
-        if not came:  # else what is left to do is to end
+        if not came:  # after a signal the process only has to end
             for s, handler in before.items():
                 signal.signal(s, handler)
 
 
 def leave_to_us(trainer: Any) -> None:
-    """Keeps Lightning from waiting for the end of a batch (and, of several processes, for each other) on SIGTERM."""
+    """Keeps Lightning's own handler from waiting for the end of a batch, and for other processes, on SIGTERM."""
     trainer._signal_connector._sigterm_notifier_fn = lambda signum, frame: None
 
 
 def end_children(trainer: Any) -> None:
-    """Ends the processes that the trainer launched: none but the first writes files."""
+    """Kills the processes that the trainer launched, which write no files."""
     for process in getattr(getattr(trainer, "strategy", None) and trainer.strategy.launcher, "procs", ()):
         process.kill()

@@ -1,4 +1,4 @@
-"""Which code a config may name: the library's, and the modules that the user named on the command line."""
+"""The code that a config may name: the library's, and the modules that the user named on the command line."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _granted: set[str] = set()
 def trust_named(args: Sequence[str]) -> None:
     """Lets configs name classes of the library and of the modules that the command line names, and no others.
 
-    A module is named by an argument, or by a config file that an argument names. The config that lies beside a
-    checkpoint is not: it is trusted no more than the checkpoint.
+    A module counts as named if an argument, or a config file given by `--config`, names it. The config beside a
+    checkpoint does not count: it is not trusted more than the checkpoint.
 
     Args:
-        args: the command line, before anything was added to it.
+        args: the command line as the user typed it.
     """
     texts = list(args)
     for option, value in zip(args, [*args[1:], ""], strict=False):
         name, _, given = option.partition("=")
         if name in ("-c", "--config"):
-            with suppress(OSError, ValueError):  # the parser says what is wrong with it
+            with suppress(OSError, ValueError):  # the parser reports these
                 texts += _with_bases(Path(given or value))
     named = {match for text in texts for match in _DOTTED.findall(text)} - sys.stdlib_module_names
     named -= {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
@@ -53,23 +53,23 @@ def trust_named(args: Sequence[str]) -> None:
 
 
 def check_class(path: Any, base: type) -> None:
-    """Raises `UserError` unless a class path may be imported and is a subclass of `base`; imports it."""
+    """Imports a class; raises `UserError` unless it is trusted and a subclass of `base`."""
     module, _, name = str(path).rpartition(".")
     if not any(f"{path}.".startswith(f"{entry}.") for entry in (*LIBRARY, *_granted)):
         raise UserError(denied(str(path)))
     found = getattr(__import__(module, fromlist=[name]), name, None)
     if not isinstance(found, type) or not issubclass(found, base):
-        raise UserError(f"{path} is no {base.__name__}")
+        raise UserError(f"{path} is not a subclass of {base.__name__}")
 
 
 def check_makers(model: Namespace) -> None:
-    """Raises `UserError` unless what makes the optimizer and its schedule are torch's classes or subclasses.
+    """Raises `UserError` unless the optimizer and its schedule are torch's classes or subclasses of them.
 
-    Functions are taken where the command line itself names their module.
+    Functions that make them are accepted only if the command line itself names their module.
     """
     for option, bases in MADE_BY.items():
         maker = (model.get("init_args") or {}).get(option)
-        if isinstance(maker, functools.partial):  # a learner's own default, as a config would say it
+        if isinstance(maker, functools.partial):  # a learner's default; written as in a config
             init_args = Namespace(**maker.keywords)  # type: ignore[no-untyped-call]
             maker = Namespace(class_path=_dotted(maker.func), init_args=init_args)  # type: ignore[no-untyped-call]
             model.init_args[option] = maker
@@ -88,10 +88,10 @@ def check_makers(model: Namespace) -> None:
 
 
 def denied(path: str) -> str:
-    """What to say of a class path outside of what is trusted."""
+    """The error message for a class path that is not trusted."""
     return (
-        f"{path} is not of ebmlab, torch.optim or Lightning, and a config that comes with a checkpoint may name no "
-        "other code: if you trust it, name the config that says so by --config"
+        f"{path} is not part of ebmlab, torch.optim or Lightning, and the config beside a checkpoint must not name "
+        "other code: if you trust it, name the config by --config"
     )
 
 

@@ -1,4 +1,4 @@
-"""Weights & Biases beside the run's own files: its settings, and what happens when it dies."""
+"""Logging to Weights & Biases: its settings, and what happens when it fails."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ WANDB_ID = Path("wandb", "id")
 
 
 class WandbRun(WandbLogger):
-    """Lightning's logger, which stops logging with a warning when W&B fails; training and the run's files go on."""
+    """Lightning's logger, except that it warns and stops logging when W&B fails, while the training continues."""
 
     _dead = False
 
     def log_metrics(self, *args: Any, **kwargs: Any) -> None:
-        """As its base."""
+        """As in the base class."""
         self._try(super().log_metrics, *args, **kwargs)
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """As its base."""
+        """As in the base class."""
         self._try(super().log_hyperparams, *args, **kwargs)
 
     def log_image(self, *args: Any, **kwargs: Any) -> None:
-        """As its base."""
+        """As in the base class."""
         self._try(super().log_image, *args, **kwargs)
 
     def log_table(self, *args: Any, **kwargs: Any) -> None:
-        """As its base."""
+        """As in the base class."""
         self._try(super().log_table, *args, **kwargs)
 
     def after_save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """As its base."""
+        """As in the base class."""
         self._try(super().after_save_checkpoint, *args, **kwargs)
 
     def finalize(self, *args: Any, **kwargs: Any) -> None:
-        """As its base."""
+        """As in the base class."""
         self._try(super().finalize, *args, **kwargs)
 
     def summarise_monitored(self, trainer: pl.Trainer) -> None:
-        """The summary of what checkpoints are chosen by is its best value, not its last."""
+        """Makes W&B summarise the metric by which checkpoints are chosen by its best value, not its last."""
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.monitor:
                 self._try(self.experiment.define_metric, callback.monitor, summary=callback.mode)
@@ -72,18 +72,17 @@ class WandbRun(WandbLogger):
 def wandb_run(
     folder: Path, experiment: str, mode: WandbMode | None, project: str | None, evaluates: bool
 ) -> WandbRun | None:
-    """The W&B logger of a run; None where it is disabled.
+    """The W&B logger of a run; None if W&B is disabled. `$WANDB_TAGS` and `$WANDB_NOTES` have their usual effect.
 
     Args:
-        folder: of the run.
-        experiment: the config's name; groups its runs.
+        folder: of the run, whose name is that at W&B unless `$WANDB_NAME` is set.
+        experiment: the config's name, by which W&B groups runs unless `$WANDB_RUN_GROUP` is set.
         mode: offline, online or disabled; default `$WANDB_MODE`, else offline.
-        project: default `$WANDB_PROJECT`, else ebmlab. `$WANDB_NAME`, `$WANDB_RUN_GROUP`, `$WANDB_TAGS` and
-            `$WANDB_NOTES` count, too.
+        project: default `$WANDB_PROJECT`, else ebmlab.
         evaluates: the run evaluates a checkpoint and does not train.
 
     Raises:
-        UserError: online without an API key, or `$WANDB_MODE` is none of the three.
+        UserError: online without an API key, or another value of `$WANDB_MODE`.
     """
     given = mode or os.environ.get("WANDB_MODE") or "offline"
     chosen = {"dryrun": "offline", "run": "online"}.get(given, given)
@@ -106,7 +105,7 @@ def wandb_run(
 
 
 def send_config(trainer: pl.Trainer, config: dict[str, Any]) -> None:
-    """Sends the resolved config and the git commit to W&B, and keeps the run's id in its folder."""
+    """Sends the resolved config and the git commit to W&B, and saves W&B's id of the run in its folder."""
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):
             logger.log_hyperparams({**config, "git_commit": git_commit()})
@@ -116,7 +115,7 @@ def send_config(trainer: pl.Trainer, config: dict[str, Any]) -> None:
 
 
 def git_commit() -> str | None:
-    """The commit that the working directory is at, with `-dirty` where files differ from it."""
+    """The commit of the working directory, followed by `-dirty` if files differ from it; None outside of git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -125,7 +124,7 @@ def git_commit() -> str | None:
 
 
 def _wandb_id(folder: Path) -> str:
-    """The run's id at W&B: that in its folder, so that a resumed run goes on under it, or a new one."""
+    """The run's id at W&B: the one saved in its folder, with which a resumed run continues, or a new one."""
     path = folder / WANDB_ID
     found = path.read_text(errors="replace").strip() if path.exists() else ""
     return found if found.isalnum() else secrets.token_hex(4)
