@@ -120,7 +120,7 @@ class Iteration:
         self.data = torch.empty(10, batch_size, dims).bernoulli_()
         if spirals:
             data = GrayCode2D("2spirals", dims, num_samples=10 * batch_size)
-            self.data = data.normalize(data.raw("train")).view(10, batch_size, dims)
+            self.data = data.to_states(data.raw("train")).view(10, batch_size, dims)
         self.count = 0
 
     def __call__(self) -> float:

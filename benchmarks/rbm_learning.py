@@ -59,10 +59,10 @@ def run(name: str, seed: int, iterations: int, temperatures: int, folder: Path) 
     energy = RBM(784, 500).eval().requires_grad_(False)
     energy.load_state_dict(kept)
     data = MNIST(binarize=True)
-    base = Bernoulli(data.normalize(data.raw("train")).flatten(1).mean(0))
+    base = Bernoulli(data.to_states(data.raw("train")).flatten(1).mean(0))
     torch.manual_seed(seed)
     result = ais(energy, BlockGibbs(), CHAINS, temperatures, base)
-    test = energy(data.normalize(data.raw("test")).flatten(1)).double().mean()
+    test = energy(data.to_states(data.raw("test")).flatten(1)).double().mean()
     return {
         "likelihood": -float(test) - result.log_z,
         "error": result.std_error,

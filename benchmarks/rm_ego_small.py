@@ -88,13 +88,13 @@ def exponential(method: str) -> bool:
 
 
 def scores(samples: Tensor, data: EgoSmall) -> Result:
-    real = data.normalize(data.raw("test"))
+    real = data.to_states(data.raw("test"))
     return {name: float(value) for name, value in graph_mmds(samples, real, NODES).items()}
 
 
 def picture(folder: Path, iterations: int, seed: int, data: EgoSmall) -> None:
     """Draws 16 training graphs and 16 of each method that is there."""
-    sides = {"training graphs": data.normalize(data.raw("train"))}
+    sides = {"training graphs": data.to_states(data.raw("train"))}
     for method in METHODS:
         path = folder / f"{method}--{seed}--{iterations}.pt"
         if path.exists():
@@ -114,7 +114,7 @@ def main() -> None:
     run_missing(args.folder, jobs, lambda job: run(*jobs[job], args.folder / f"{job}.pt"), args.part)
     print("\n| method | " + " | ".join(SCORES) + " |\n" + "|---" * 5 + "|")
     data = EgoSmall()
-    train = scores(data.normalize(data.raw("train")), data)
+    train = scores(data.to_states(data.raw("train")), data)
     print("| the training graphs | " + " | ".join(f"{train[name]:.3g}" for name in SCORES) + " |")
     for method in args.methods:
         for suffix in ("", COLDER) if exponential(method) else ("",):

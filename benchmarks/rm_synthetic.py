@@ -75,7 +75,7 @@ def run(method: str, shape: str, seed: int, iterations: int, bits: int, beta: fl
     learner.energy.load_state_dict(torch.load(weights))
     energy = learner.energy.eval().requires_grad_(False)
     energy.rest[-1].weight.mul_(beta)  # the bias is no matter
-    real = data.normalize(data.raw("train"))[torch.randperm(len(data.raw("train")))[:SAMPLES]]
+    real = data.to_states(data.raw("train"))[torch.randperm(len(data.raw("train")))[:SAMPLES]]
     if bits > 32:
         return {"objective": float(Exact("exponential").loss(energy, real[:100]))}
     samples, _ = Gibbs().sample(energy, energy.domain.random(SAMPLES), SWEEPS * bits)

@@ -9,8 +9,8 @@ from callbacks.divergence_guard import DivergenceGuard
 from callbacks.energy_landscape import EnergyLandscape
 from callbacks.fid import FID
 from callbacks.graph_grid import GraphGrid
-from callbacks.graph_mmd import GraphMMDEvaluation
-from callbacks.hamming_mmd import HammingMMDEvaluation
+from callbacks.graph_mmd_evaluation import GraphMMDEvaluation
+from callbacks.hamming_mmd_evaluation import HammingMMDEvaluation
 from callbacks.image_log import log_image
 from callbacks.parameter_images import ParameterImages
 from callbacks.periodic import PeriodicEvaluation

@@ -51,7 +51,7 @@ class Acceleration(pl.Callback):
         torch.set_float32_matmul_precision(self.matmul_precision)
         torch.backends.cudnn.allow_tf32 = self.matmul_precision != "highest"
         if self.channels_last:
-            energy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            energy.to(memory_format=torch.channels_last)
         if self.compile:
             energy.compile()
 

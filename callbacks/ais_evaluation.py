@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
-from pytorch_lightning.utilities.rank_zero import rank_zero_warn
 from torch import Tensor
 
-from callbacks.chains import require_chains, to_images
 from callbacks.image_log import log_image
 from callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation
+from callbacks.requirements import held_out, learner_of, require_split, split_of
+from ebmlab.data import Data, Images
 from ebmlab.domains import Binary, Finite
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
@@ -25,6 +25,8 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais
 from ebmlab.evaluation.annealing import Schedule, inverse_temperatures
 from ebmlab.evaluation.exact import check_enumerable
+from ebmlab.learners import Learner
+from ebmlab.plain_data import data_of
 from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 
@@ -83,28 +85,9 @@ class AISEvaluation(PeriodicEvaluation):
         self.num_replicates = num_replicates
         self.reverse = reverse
 
-    @property
-    def state_key(self) -> str:
-        settings = (
-            "num_chains",
-            "num_temperatures",
-            "test_temperatures",
-            "schedule",
-            "num_replicates",
-            "reverse",
-            "seed",
-        )
-        sampler = type(self.sampler).__name__
-        return self._generate_state_key(sampler=sampler, **{name: getattr(self, name) for name in settings})
-
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
-        if not (hasattr(data, "raw") and hasattr(data, "normalize")):
-            given = "no datamodule" if data is None else type(data).__name__
-            raise UserError(
-                f"AISEvaluation needs a datamodule with raw and normalize, got {given}: "
-                "use one of ebmlab's, or remove it"
-            )
+        learner, data = learner_of(pl_module, self), data_of(trainer)
+        require_split(data, held_out(trainer), self, "give it a validation split, or remove it")
         sampler = self._sampler(learner)
         if not sampler.exact:
             raise UserError(
@@ -124,8 +107,7 @@ class AISEvaluation(PeriodicEvaluation):
             raise UserError(f"AISEvaluation: reverse needs exact samples: {error}; set reverse to false") from error
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data: Any = getattr(trainer, "datamodule", None)
-        learner = require_chains(pl_module, self)
+        learner, data = learner_of(pl_module, self), data_of(trainer)
         testing = trainer.state.fn == TrainerFn.TESTING
         chains, steps = self.num_chains, self.test_temperatures if testing else self.num_temperatures
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
@@ -133,10 +115,10 @@ class AISEvaluation(PeriodicEvaluation):
         energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
         base = self._base(learner, data)
         torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
-        split = "test" if testing else "val"
+        split = held_out(trainer)
         name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
         shows = trainer.is_global_zero and trainer.progress_bar_callback is not None
-        mean_energy = _mean_energy(learner, data.normalize(data.raw(split)))
+        mean_energy = _mean_energy(learner, data.states(split))
         result = ais(
             energy,
             sampler,
@@ -158,19 +140,19 @@ class AISEvaluation(PeriodicEvaluation):
         if impossible and trainer.state.fn == TrainerFn.FITTING:
             self._metrics["ais/log_likelihood"] = math.nan  # what a resumed run publishes again
             self._publish(trainer, self._metrics)
-        if len(data.event_shape) == 3:
-            title = f"AIS: {len(result.samples[:SHOWN])} chains after {steps} temperatures"
-            log_image(trainer, "ais/samples", panels({title: tile(to_images(data, result.samples[:SHOWN]))}))
+        shown = data.show(result.samples[:SHOWN])
+        if isinstance(shown, Images):
+            title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
+            log_image(trainer, "ais/samples", panels({title: tile(shown.values)}))
 
-    def _sampler(self, learner: Any) -> Sampler:
-        chosen: Sampler = self.sampler or learner.sampler
-        return chosen
+    def _sampler(self, learner: Learner) -> Sampler:
+        return self.sampler or learner.sampler
 
-    def _base(self, learner: Any, data: Any) -> Base:
+    def _base(self, learner: Learner, data: Data) -> Base:
         """Bernoulli(data mean) on bits, as published; else the domain's reference law."""
         if not isinstance(learner.energy.domain, Binary):
             return reference(learner.energy.domain)
-        mean = learner.to_event(data.normalize(data.raw("train"))).mean(0)
+        mean = learner.to_event(data.states(split_of(data, "train"))).mean(0)
         return Bernoulli(mean.to(learner.device))
 
 
@@ -180,7 +162,7 @@ def _stop_if_told(trainer: pl.Trainer) -> None:
         raise SIGTERMException
 
 
-def _mean_energy(learner: Any, x: Tensor, batch_size: int = 1000) -> float:
+def _mean_energy(learner: Learner, x: Tensor, batch_size: int = 1000) -> float:
     dtype = next(learner.energy.parameters(), x).dtype
     total = sum(learner(part.to(learner.device, dtype)).double().sum() for part in torch.split(x, batch_size))
     return float(total) / len(x)

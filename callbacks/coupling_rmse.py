@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytorch_lightning as pl
 
 from callbacks.image_log import log_image
 from callbacks.periodic import PeriodicEvaluation
+from callbacks.requirements import energy_of, known_data
+from ebmlab.data import KnownCouplings
 from ebmlab.drawing.parameters import draw_matrices
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
@@ -31,24 +31,22 @@ class CouplingRMSE(PeriodicEvaluation):
         super().__init__(every_n_epochs, at_start)
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        energy, data = getattr(pl_module, "energy", None), getattr(trainer, "datamodule", None)
+        energy = energy_of(pl_module)
         if not isinstance(energy, Ising) or not energy.learn:
             given = "one that is fixed" if isinstance(energy, Ising) else type(energy).__name__
             raise UserError(
                 f"CouplingRMSE needs an Ising energy that learns, got {given}: "
                 "use ebmlab.energies.Ising.learnable, or remove it"
             )
-        if not hasattr(data, "coupling_matrix"):
-            given = "no datamodule" if data is None else type(data).__name__
-            raise UserError(
-                f"CouplingRMSE needs a datamodule of known couplings, with coupling_matrix, got {given}: "
-                "use datamodules.IsingSamples, or remove it"
-            )
+        self._data(trainer)
+
+    def _data(self, trainer: pl.Trainer) -> KnownCouplings:
+        what = "data of known couplings, with coupling_matrix"
+        return known_data(trainer, KnownCouplings, self, what, "datamodules.IsingSamples")  # type: ignore[type-abstract]
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        energy: Any = pl_module.energy
-        data: Any = getattr(trainer, "datamodule", None)
-        true = data.coupling_matrix()
+        energy, true = energy_of(pl_module), self._data(trainer).coupling_matrix()
+        assert isinstance(energy, Ising)
         rmse = float(coupling_rmse(energy, true))
         self.log_metrics(trainer, pl_module, {"coupling/rmse": rmse, "coupling/rmse_paper": rmse / 2})
         if trainer.is_global_zero:

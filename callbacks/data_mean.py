@@ -8,8 +8,9 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from callbacks.requirements import buffer_of, energy_of
 from ebmlab.errors import UserError
-from ebmlab.learners import ReplayBuffer
+from ebmlab.plain_data import data_of
 
 
 class DataMean(pl.Callback):
@@ -25,27 +26,25 @@ class DataMean(pl.Callback):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        energy: Any = pl_module.energy
-        chains: Any = getattr(pl_module, "chains", None)
-        fills = isinstance(chains, ReplayBuffer) and chains.initial == "mean"
+        energy: Any = energy_of(pl_module)
+        buffer = buffer_of(pl_module)
+        fills = buffer is not None and buffer.initial == "mean"
         if not fills and not hasattr(energy, "set_base"):
             raise UserError(f"DataMean: {type(energy).__name__} takes no data mean; RBM, ResNet and RGCN do")
         mean = _mean(trainer)
-        if fills:
-            chains.mean = mean
+        if buffer is not None and fills:
+            buffer.mean = mean
         if trainer.ckpt_path is None and hasattr(energy, "set_base"):
             energy.set_base(mean)
 
 
 def _mean(trainer: pl.Trainer) -> Tensor:
     """The mean over one epoch of training batches, of all ranks, `(*event)`, float64."""
-    data: Any = getattr(trainer, "datamodule", None)
-    if data is None:
-        raise UserError("DataMean needs the run's datamodule: give the trainer one in place of loaders")
+    data = data_of(trainer)
     total, count = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     with torch.random.fork_rng():
-        for batch in data.train_dataloader():
-            x = batch[0] if isinstance(batch, list | tuple) else batch
+        for batch in data.loader("train"):
+            x = data.convert(batch)
             total, count = total + x.double().sum(0), count + len(x)
     if trainer.world_size > 1:
         device = trainer.strategy.root_device

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation
+from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, noise
+from callbacks.requirements import learner_of
+from ebmlab.data import KnownDensity
 from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces_and_points
 from ebmlab.errors import UserError
+from ebmlab.learners import Learner
+from ebmlab.plain_data import data_of
 
 RESOLUTION = 200
 ENERGY_RANGE = 30.0
@@ -48,17 +49,18 @@ class Density2D(PeriodicEvaluation):
         self.extent = extent
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
-        if not hasattr(data, "log_density") or tuple(learner.energy.domain.event_shape) != (2,):
+        learner, data = learner_of(pl_module, self), data_of(trainer)
+        if not isinstance(data, KnownDensity) or tuple(learner.energy.domain.event_shape) != (2,):
             raise UserError(
                 f"Density2D needs points of known density (datamodules.GaussianMixture) and an energy of 2 "
-                f"numbers, got {type(data).__name__} and {learner.energy.domain}: use callbacks.SampleGrid for images"
+                f"numbers, got {data.title} and {learner.energy.domain}: use callbacks.SampleGrid for images"
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
             return
-        learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
+        learner, data = learner_of(pl_module, self), data_of(trainer)
+        assert isinstance(data, KnownDensity)
         n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         grid = cell_centres(self.extent, RESOLUTION).to(learner.device, torch.float32)
         true = data.log_density(grid).exp().view(RESOLUTION, RESOLUTION).cpu()
@@ -72,7 +74,7 @@ class Density2D(PeriodicEvaluation):
         log_image(trainer, "samples/density", draw_surfaces_and_points(surfaces, self.extent, samples, real, title))
 
 
-def energy_above_minimum(learner: Any, grid: Tensor) -> Tensor:
+def energy_above_minimum(learner: Learner, grid: Tensor) -> Tensor:
     """Energies of a grid's points above the lowest of them, `(RESOLUTION, RESOLUTION)`."""
-    energy = torch.cat([learner.energy(x) for x in grid.split(8192)])
+    energy = torch.cat([learner.energy(x) for x in torch.split(grid, 8192)])
     return (energy - energy.min()).view(RESOLUTION, RESOLUTION).cpu()

@@ -10,13 +10,15 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
 from torch import Tensor
 
-from callbacks.chains import to_images
 from callbacks.image_log import log_image
+from callbacks.requirements import buffer_of
+from ebmlab.data import Images
 from ebmlab.domains import Finite
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence
+from ebmlab.learners import ContrastiveDivergence, Learner
+from ebmlab.plain_data import data_of
 
 MAX_LOST = 30  # a loss scaler that starts at 2**16 has halved its scale that often
 
@@ -55,7 +57,7 @@ class DivergenceGuard(pl.Callback):
         grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())  # the one that clipping divides by
         size = torch.zeros_like(norm) if loss is None else loss.abs().to(norm)
-        data, negative = getattr(pl_module, "energies", None) or (torch.zeros_like(norm), torch.zeros_like(norm))
+        data, negative = _mean_energies(pl_module) or (torch.zeros_like(norm), torch.zeros_like(norm))
         numbers = torch.stack([norm, size, data.to(norm), negative.to(norm)])
         at_norm, at_loss, at_data, at_negative = numbers.tolist()
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
@@ -125,7 +127,7 @@ class DivergenceGuard(pl.Callback):
                 "would take no step at all: lower the learning rate, or scale the data or the loss down"
             )
         what = f"the gradient of {_few(bad)}" if bad else f"the loss ({value})"
-        if isinstance(getattr(getattr(pl_module, "energy", None), "domain", None), Finite):
+        if isinstance(pl_module, Learner) and isinstance(pl_module.energy.domain, Finite):
             cause = "the energies overflow; lower the learning rate or clip the gradient"
         else:
             cause = f"the sampler's negatives ran away{_hint(pl_module)}"
@@ -134,11 +136,13 @@ class DivergenceGuard(pl.Callback):
 
 def _show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
     """Draws the replay buffer, where there is one and it holds images; says where."""
-    data: Any = getattr(trainer, "datamodule", None)
-    slots = getattr(getattr(pl_module, "chains", None), "slots", None)
-    if slots is None or data is None or len(data.event_shape) != 3:
+    buffer = buffer_of(pl_module)
+    if buffer is None or buffer.slots is None:
         return ""
-    path = log_image(trainer, "samples/diverged", panels({"replay buffer": tile(to_images(data, slots[:64].float()))}))
+    shown = data_of(trainer).show(buffer.slots[:64].float())
+    if not isinstance(shown, Images):
+        return ""
+    path = log_image(trainer, "samples/diverged", panels({"replay buffer": tile(shown.values)}))
     return "" if path is None else f"; {path} shows the replay buffer"
 
 
@@ -172,8 +176,13 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def _mean_energies(pl_module: pl.LightningModule) -> tuple[Tensor, Tensor] | None:
+    """Of the data and the negatives of the last step, where the learner compares them."""
+    return pl_module.energies if isinstance(pl_module, ContrastiveDivergence) else None
+
+
 def _energies(pl_module: pl.LightningModule) -> str:
-    energies = getattr(pl_module, "energies", None)
+    energies = _mean_energies(pl_module)
     return "" if energies is None else " (energy of data {:.4g}, of negatives {:.4g})".format(*map(float, energies))
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from callbacks.chains import chain_length, check_length, noise, require_chains
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation
+from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, noise
+from callbacks.requirements import known_data, learner_of
+from ebmlab.data import CodedPoints
 from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
+from ebmlab.learners import Learner
 
 NUM_DATA = 400_000  # points that the data's density is counted from
 CHUNK = 8192
@@ -58,27 +58,14 @@ class EnergyLandscape(PeriodicEvaluation):
         self.num_steps = num_steps
         self.extent = extent
 
-    @property
-    def state_key(self) -> str:
-        settings = ("resolution", "num_samples", "num_steps", "extent", "seed")
-        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
-
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data = getattr(trainer, "datamodule", None)
-        if not all(hasattr(data, name) for name in ("encode", "decode", "sample")):
-            given = "no datamodule" if data is None else type(data).__name__
-            raise UserError(
-                "EnergyLandscape needs a datamodule of points coded in bits, with encode, decode and sample, got "
-                f"{given}: use datamodules.GrayCode2D, or remove it"
-            )
-        if self.num_samples > 0:
-            require_chains(pl_module, self)
+        self._data(trainer)
+        learner_of(pl_module, self)
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
             return
-        learner: Any = pl_module
-        data: Any = getattr(trainer, "datamodule", None)
+        learner, data = learner_of(pl_module, self), self._data(trainer)
         generator = torch.Generator().manual_seed(self.seed)
         densities = {
             "data density": self.data_density(data, generator),
@@ -94,14 +81,18 @@ class EnergyLandscape(PeriodicEvaluation):
             figure = draw_surfaces(surfaces, self.extent)
         log_image(trainer, "samples/landscape", figure)
 
-    def model_density(self, learner: Any, data: Any) -> Tensor:
+    def _data(self, trainer: pl.Trainer) -> CodedPoints:
+        what = "points coded in bits, with encode, decode and sample"
+        return known_data(trainer, CodedPoints, self, what, "datamodules.GrayCode2D")  # type: ignore[type-abstract]
+
+    def model_density(self, learner: Learner, data: CodedPoints) -> Tensor:
         """Density over the window from the energies of the grid's codes, `(resolution, resolution)`, float64."""
         grid = cell_centres(self.extent, self.resolution)
         like = next(learner.energy.parameters(), torch.empty(0, device=learner.device))
         energy = torch.cat([learner.energy(data.encode(x).to(like)) for x in torch.split(grid, CHUNK)])
         return self._density(torch.softmax(-energy.cpu().double(), 0))
 
-    def data_density(self, data: Any, generator: torch.Generator) -> Tensor:
+    def data_density(self, data: CodedPoints, generator: torch.Generator) -> Tensor:
         """Density from the share of points in each cell, `(resolution, resolution)`, float64."""
         place = ((data.sample(NUM_DATA, generator) / self.extent + 1) * (self.resolution / 2)).floor().long()
         column, row = place[((place >= 0) & (place < self.resolution)).all(1)].T

@@ -9,17 +9,17 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
-from torch import Tensor, nn
-from tqdm import tqdm
+from torch import nn
 
-from callbacks.chains import chain_length, check_length, image_data, noise, require_chains, shows_mean, to_images
-from callbacks.periodic import PeriodicEvaluation
+from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, shows_progress
+from callbacks.requirements import image_data, images, learner_of, require_split, shows_mean
+from ebmlab.data import Data
 from ebmlab.errors import UserError
 from ebmlab.evaluation import load_or_train
 from ebmlab.evaluation.inception import inception_extractor, require_inception
 from ebmlab.evaluation.metrics import FrechetDistance
 from ebmlab.files import whole
-from ebmlab.ranks import seed_of_rank
+from ebmlab.learners import Learner
 
 COLUMNS = ["stage", "step", "epoch", "name", "fid", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype"]
 
@@ -70,40 +70,33 @@ class FID(PeriodicEvaluation):
         self.batch_size = batch_size
         self._metric: FrechetDistance | None = None
         self._name = ""
-
-    @property
-    def state_key(self) -> str:
-        settings = ("extractor", "num_samples", "split", "num_steps", "denoise", "seed")
-        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
+        self._num_real = 0
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data = image_data(trainer, self)
-        require_chains(pl_module, self)
+        learner_of(pl_module, self)
+        require_split(data, self.split, self, "set `split` to one of the splits that it gives")
         if self.extractor == "inception":
             require_inception()
         elif data.num_classes is None:
-            raise UserError(f'FID: {data.name} has no labels to train a classifier on: use extractor "inception"')
+            raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = image_data(trainer, self), require_chains(pl_module, self)
+        data, learner = image_data(trainer, self), learner_of(pl_module, self)
         n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         denoise = shows_mean(learner, self.denoise)
         if self._metric is None:
             self._metric, self._name = self._prepare(trainer, learner, data)
         metric = self._metric.to(_metric_device(learner))
         metric.reset()
-        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
-        share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
-        sizes = [min(self.batch_size, share - i) for i in range(0, share, self.batch_size)] or [0]
-        bar = tqdm(sizes, desc=f"sampling for {self._name}", leave=False, delay=2, disable=not _shows_progress(trainer))
-        for size in bar:
-            samples = learner.draw(noise(learner, size), num_steps, denoise)
-            metric.update(to_images(data, samples).float().to(metric.device), real=False)
+        title = f"sampling for {self._name}"
+        for samples in self.samples(trainer, learner, n, num_steps, denoise, self.batch_size, title):
+            metric.update(images(data, samples).float().to(metric.device), real=False)
         fid = float(metric.compute())
         protocol = {
             "name": self._name,
             "samples": n,
-            "real": len(data.raw(self.split)),
+            "real": self._num_real,
             "split": self.split,
             "num_steps": num_steps,
             "denoise": denoise,
@@ -112,23 +105,24 @@ class FID(PeriodicEvaluation):
         }
         self._report(trainer, pl_module, fid, protocol)
 
-    def _prepare(self, trainer: pl.Trainer, learner: Any, data: Any) -> tuple[FrechetDistance, str]:
+    def _prepare(self, trainer: pl.Trainer, learner: Learner, data: Data) -> tuple[FrechetDistance, str]:
         """The metric with this rank's share of the real images in it, and its name."""
         extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
         metric = FrechetDistance(extractor).to(_metric_device(learner))
-        real = _stored_images(data, self.split)
-        for batch in real[trainer.global_rank :: trainer.world_size].split(self.batch_size):
+        real = images(data, data.states(self.split)).float()
+        self._num_real = len(real)
+        for batch in torch.split(real[trainer.global_rank :: trainer.world_size], self.batch_size):
             metric.update(batch.to(metric.device), real=True)
         return metric, name
 
-    def _classifier(self, trainer: pl.Trainer, data: Any) -> tuple[nn.Module, str]:
+    def _classifier(self, trainer: pl.Trainer, data: Data) -> tuple[nn.Module, str]:
         labels = data.labels("train")
         if labels is None or data.num_classes is None:
-            raise UserError(f'FID: {data.name} has no labels to train a classifier on: use extractor "inception"')
-        images = _stored_images(data, "train")
+            raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
+        num_classes, pictures = data.num_classes, images(data, data.states("train")).float()
 
         def get() -> tuple[nn.Module, str]:
-            return load_or_train(images, labels, data.num_classes, progress=_shows_progress(trainer))
+            return load_or_train(pictures, labels, num_classes, progress=shows_progress(trainer))
 
         found = get() if trainer.is_global_zero else None
         trainer.strategy.barrier("FID classifier")  # the others find it in the cache
@@ -139,17 +133,11 @@ class FID(PeriodicEvaluation):
         self.log_metrics(trainer, pl_module, {self._name: fid})
         if not trainer.is_global_zero:
             return
-        stage = {TrainerFn.FITTING: "fit", TrainerFn.VALIDATING: "validate"}.get(trainer.state.fn, "test")
+        stage = TrainerFn(trainer.state.fn).value
         row = {"stage": stage, "step": trainer.global_step, "epoch": trainer.current_epoch, "fid": fid, **protocol}
         if _add_row(Path(trainer.default_root_dir, "fid.csv"), row):
             for logger in trainer.loggers:
                 logger.log_hyperparams({self._name: protocol})
-
-
-def _stored_images(data: Any, split: str) -> Tensor:
-    """All images of a split in [0, 1], in the order of its labels."""
-    images: Tensor = data.denormalize(data.normalize(data.raw(split)))
-    return images.float()
 
 
 def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
@@ -161,10 +149,6 @@ def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
 def _metric_device(learner: pl.LightningModule) -> torch.device:
     """The learner's device, where it can sum in float64."""
     return torch.device("cpu") if learner.device.type == "mps" else learner.device
-
-
-def _shows_progress(trainer: pl.Trainer) -> bool:
-    return trainer.is_global_zero and trainer.progress_bar_callback is not None
 
 
 def _add_row(path: Path, row: dict[str, Any]) -> bool:

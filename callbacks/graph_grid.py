@@ -5,16 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytorch_lightning as pl
-import torch
-from torch import Tensor
 
-from callbacks.chains import chain_length, check_length, noise, require_chains
-from callbacks.graph_mmd import graph_data
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation
+from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, noise
+from callbacks.requirements import adjacency, graph_data, learner_of, split_of
 from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.errors import UserError
-from ebmlab.graphs import adjacency
 
 
 class GraphGrid(PeriodicEvaluation):
@@ -46,24 +42,20 @@ class GraphGrid(PeriodicEvaluation):
         self.num_samples = num_samples
         self.num_steps = num_steps
 
-    @property
-    def state_key(self) -> str:
-        return self._generate_state_key(num_samples=self.num_samples, num_steps=self.num_steps, seed=self.seed)
-
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         graph_data(trainer, self)
-        require_chains(pl_module, self)
+        learner_of(pl_module, self)
         if find_spec("networkx") is None:
             raise UserError('GraphGrid lays graphs out with networkx: pip install "ebmlab[graphs]", or remove it')
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = graph_data(trainer, self), require_chains(pl_module, self)
+        data, learner = graph_data(trainer, self), learner_of(pl_module, self)
         if not trainer.is_global_zero:
             return
         n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         samples = learner.draw(noise(learner, n), num_steps)
-        raw: Tensor = data.raw("train")
-        chosen = torch.randperm(len(raw), generator=torch.Generator().manual_seed(self.seed))[:n]
-        sides = {f"samples after {num_steps} steps": samples, "data": data.normalize(raw[chosen])}
-        matrices = {title: adjacency(x.cpu(), data.num_nodes) for title, x in sides.items()}
-        log_image(trainer, "samples/graphs", draw_graphs(matrices))
+        sides = {
+            f"samples after {num_steps} steps": samples,
+            "data": data.states(split_of(data, "train"), n, self.seed),
+        }
+        log_image(trainer, "samples/graphs", draw_graphs({k: adjacency(data, x.cpu()) for k, x in sides.items()}))

@@ -17,7 +17,8 @@ def isolated(module: nn.Module, seed: int) -> Iterator[None]:
     every submodule are what they were. Tensors made inside are ordinary ones even under Lightning's inference mode.
     """
     modes = [(m, m.training) for m in module.modules()]
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    on_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = [torch.cuda.current_device()] if on_cuda else []
     with torch.random.fork_rng(devices), torch.inference_mode(False), torch.no_grad():
         torch.manual_seed(seed)
         module.eval()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytorch_lightning as pl
-from torch import Tensor
 
-from callbacks.chains import image_data
 from callbacks.image_log import log_image
 from callbacks.periodic import PeriodicEvaluation
+from callbacks.requirements import energy_of, image_data
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.parameters import draw_log_variance
 from ebmlab.drawing.tiles import tile
+from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
 
 
@@ -35,15 +35,15 @@ class ParameterImages(PeriodicEvaluation):
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         image_data(trainer, self)
-        energy = pl_module.energy
-        if not all(isinstance(getattr(energy, name, None), Tensor) for name in ("W", "log_var")):
+        energy = energy_of(pl_module)
+        if not isinstance(energy, GRBM):
             raise UserError(
                 f"ParameterImages shows the W and log_var of a GRBM, which {type(energy).__name__} lacks: remove it"
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        energy: Any = pl_module.energy
-        data = image_data(trainer, self)
+        energy, data = energy_of(pl_module), image_data(trainer, self)
+        assert isinstance(energy, GRBM) and data.event_shape is not None
         log_var = energy.log_var
         self._history.append([float(trainer.global_step), *map(float, (log_var.mean(), log_var.min(), log_var.max()))])
         if not trainer.is_global_zero:

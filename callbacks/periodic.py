@@ -1,32 +1,48 @@
-"""When evaluations run."""
+"""When evaluations run, and how they draw samples."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor, nn
+from tqdm import tqdm
 
 from callbacks.averaged import averaged
 from callbacks.isolated import isolated
 from ebmlab.errors import UserError
+from ebmlab.learners import Learner
+from ebmlab.ranks import seed_of_rank
 
 FAST_DEV_SAMPLES = 16
 FAST_DEV_STEPS = 2
+NO_STATE = {"every_n_epochs", "at_start", "batch_size"}  # settings that change neither what is evaluated nor how
 
 
 class PeriodicEvaluation(pl.Callback):
     """Evaluates before the first step, after every n-th epoch, at the end of fit, and in `validate` and `test`.
 
-    Subclasses say what in `evaluate`, which runs in eval mode, without gradients, on random numbers of its own:
+    A subclass says what in `evaluate`, which runs in eval mode, without gradients, on random numbers of its own:
     training goes on as if nothing had been evaluated. Where the run averages its weights (Lightning's
     `EMAWeightAveraging`), the average is evaluated.
+
+    A subclass keeps each of its settings in an attribute of the same name. Two callbacks of one class in a trainer then
+    have checkpoints of their own, unless all their settings agree.
 
     Args:
         every_n_epochs: evaluate after each n-th training epoch (and after the last).
         at_start: evaluate before the first training step too; never on resuming.
         seed: of the evaluation's random numbers, the same each time, so that pictures and scores can be compared.
+
+    Example:
+        >>> class MeanEnergy(PeriodicEvaluation):
+        ...     def evaluate(self, trainer, pl_module):
+        ...         x = torch.cat(list(self.samples(trainer, pl_module, num_samples=100)))
+        ...         self.log_metrics(trainer, pl_module, {"samples/energy": float(pl_module(x).mean())})
     """
 
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True, seed: int = 0) -> None:
@@ -38,6 +54,14 @@ class PeriodicEvaluation(pl.Callback):
         self._last_step = -1
         self._metrics: dict[str, float] = {}
 
+    @property
+    def state_key(self) -> str:
+        """The class and its settings, under which a checkpoint keeps the callback's state."""
+        names = [name for name in inspect.signature(type(self)).parameters if name not in NO_STATE]
+        settings = {name: vars(self)[name] for name in names if name in vars(self)}
+        plain = {k: type(v).__name__ if isinstance(v, nn.Module) else v for k, v in settings.items()}
+        return self._generate_state_key(**plain)
+
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Raises `UserError` if the run cannot be evaluated; called before it starts."""
 
@@ -47,6 +71,37 @@ class PeriodicEvaluation(pl.Callback):
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluates and logs; called on every rank."""
         raise NotImplementedError
+
+    def samples(
+        self,
+        trainer: pl.Trainer,
+        learner: Learner,
+        num_samples: int,
+        num_steps: int | None = None,
+        denoise: bool = False,
+        batch_size: int | None = None,
+        title: str = "sampling",
+    ) -> Iterator[Tensor]:
+        """Draws this rank's share of fresh chains from noise and gives their last states, batch by batch.
+
+        A rank without a share gives one empty batch, so that every rank has something to gather.
+
+        Args:
+            trainer: knows the ranks, and whether a progress bar is wanted.
+            learner: its sampler moves the chains.
+            num_samples: chains, over all ranks.
+            num_steps: steps of each; default as in training.
+            denoise: give E[v | h] in place of v.
+            batch_size: chains that run at once; default all.
+            title: of the progress bar, which appears if the chains take long.
+        """
+        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
+        share = num_samples // trainer.world_size + (trainer.global_rank < num_samples % trainer.world_size)
+        size = batch_size or max(share, 1)
+        sizes = [min(size, share - i) for i in range(0, share, size)] or [0]
+        for n in tqdm(sizes, desc=title, leave=False, delay=2, disable=not shows_progress(trainer)):
+            x = noise(learner, n)
+            yield learner.draw(x, num_steps, denoise) if n else x
 
     def log_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule, metrics: dict[str, float]) -> None:
         """Sends metrics to the loggers once and to `trainer.callback_metrics`, where a ModelCheckpoint finds them.
@@ -65,7 +120,7 @@ class PeriodicEvaluation(pl.Callback):
 
     def limit(self, trainer: pl.Trainer, num_samples: int, num_steps: int) -> tuple[int, int]:
         """The two sizes, made tiny under `fast_dev_run`."""
-        if not trainer.fast_dev_run:
+        if not trainer.fast_dev_run:  # type: ignore[attr-defined]
             return num_samples, num_steps
         return min(num_samples, FAST_DEV_SAMPLES), min(num_steps, FAST_DEV_STEPS)
 
@@ -105,3 +160,25 @@ class PeriodicEvaluation(pl.Callback):
     @staticmethod
     def _publish(trainer: pl.Trainer, metrics: dict[str, float]) -> None:
         trainer.callback_metrics.update({key: torch.tensor(value) for key, value in metrics.items()})
+
+
+def shows_progress(trainer: pl.Trainer) -> bool:
+    """Whether this process may draw progress bars of its own."""
+    return trainer.is_global_zero and trainer.progress_bar_callback is not None
+
+
+def noise(learner: Learner, n: int) -> Tensor:
+    """First states `(n, *event)` of fresh chains, on the learner's device and in its dtype."""
+    x = learner.energy.random(n)
+    return x.to(next(learner.energy.parameters(), x).dtype)
+
+
+def check_length(callback: pl.Callback, num_steps: int | None) -> None:
+    """Raises `UserError` unless a chain of the callback can take that many steps."""
+    if num_steps is not None and num_steps < 1:
+        raise UserError(f"{type(callback).__name__}: num_steps is {num_steps}, but a chain must take at least 1 step")
+
+
+def chain_length(learner: Learner, num_steps: int | None) -> int:
+    """Steps of a chain: as told, or as in training."""
+    return learner.num_steps if num_steps is None else num_steps

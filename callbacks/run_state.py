@@ -6,8 +6,10 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.rank_zero import rank_zero_warn
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
+
+from callbacks.requirements import buffer_of
 
 KEY = "run_state"
 BUFFER = "replay_buffer"
@@ -30,11 +32,12 @@ class RunState(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores; whatever seeds or draws at the start of a run has done so by now."""
         loaded, self._loaded = self._loaded, None
-        if self._buffer is not None and hasattr(pl_module, "chains"):
-            _warn_of_old_size(pl_module.chains, len(self._buffer), 1 if loaded is None else len(loaded["cpu"]))
+        buffer = buffer_of(pl_module)
+        if self._buffer is not None and buffer is not None:
+            _warn_of_old_size(buffer.size, len(self._buffer), 1 if loaded is None else len(loaded["cpu"]))
             share = len(self._buffer) // trainer.world_size
             mine = self._buffer[trainer.global_rank * share :][:share]
-            pl_module.chains.slots = mine.to(pl_module.device)  # type: ignore[union-attr]
+            buffer.slots = mine.to(pl_module.device)
         self._buffer = None
         if loaded is None or not trainer.fit_loop.is_resuming:
             return
@@ -60,7 +63,8 @@ class RunState(pl.Callback):
             getattr(logger, "flush", bool)()
         device = pl_module.device
         checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
-        slots = getattr(getattr(pl_module, "chains", None), "slots", None)
+        buffer = buffer_of(pl_module)
+        slots = None if buffer is None else buffer.slots
         if slots is not None:
             checkpoint[BUFFER] = trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu()
 
@@ -72,8 +76,7 @@ class RunState(pl.Callback):
             rank_zero_warn("RunState: the checkpoint was written without it; the random numbers start anew")
 
 
-def _warn_of_old_size(chains: Any, slots: int, ranks: int) -> None:
-    size = getattr(chains, "size", slots)
+def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
     if not size <= slots < size + ranks:  # which round their shares up
         rank_zero_warn(
             f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; chains.size, now "

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from callbacks.chains import chain_length, image_data, noise, require_chains, shows_mean, to_images
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation
+from callbacks.periodic import PeriodicEvaluation, chain_length, noise
+from callbacks.requirements import image_data, images, learner_of, shows_mean, split_of
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
+from ebmlab.learners import Learner
 
 
 class SampleGrid(PeriodicEvaluation):
@@ -57,18 +56,13 @@ class SampleGrid(PeriodicEvaluation):
         self.num_frames = num_frames
         self.denoise = denoise
 
-    @property
-    def state_key(self) -> str:
-        settings = ("num_samples", "num_steps", "num_strips", "num_frames", "denoise", "seed")
-        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
-
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = image_data(trainer, self), require_chains(pl_module, self)
+        data, learner = image_data(trainer, self), learner_of(pl_module, self)
         n, _ = self.limit(trainer, self.num_samples, 1)
-        if n > (count := len(data.raw("train"))):
+        split = split_of(data, "train")
+        if n > (count := len(data.states(split, n))):
             raise UserError(
-                f"SampleGrid: num_samples is {n}, but {type(data).__name__} has only {count} training images to show "
-                "beside them"
+                f"SampleGrid: num_samples is {n}, but {data.title} has only {count} {split} images to show beside them"
             )
         if self.denoise and not isinstance(learner.energy, Bipartite):
             raise UserError(
@@ -77,27 +71,26 @@ class SampleGrid(PeriodicEvaluation):
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = image_data(trainer, self), require_chains(pl_module, self)
+        data, learner = image_data(trainer, self), learner_of(pl_module, self)
         if not trainer.is_global_zero:
             return
         n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         denoise = shows_mean(learner, self.denoise)
         samples, strips, steps = self._draw(learner, n, num_steps, denoise)
-        real = data.images("train", n)
         shown = "E[v | h]" if denoise else "x"
         grid = {
-            f"samples: {shown} after {num_steps} steps": tile(to_images(data, samples)),
-            "data": tile(real.clamp(0, 1)),
+            f"samples: {shown} after {num_steps} steps": tile(images(data, samples)),
+            "data": tile(images(data, data.states(split_of(data, "train"), n))),
         }
         log_image(trainer, "samples/grid", panels(grid))
-        frames = torch.stack([to_images(data, x) for x in strips])  # (F, S, C, H, W)
+        frames = torch.stack([images(data, x) for x in strips])  # (F, S, C, H, W)
         columns = {
             f"step {k}" if i == 0 else str(k): tile(f, columns=1)
             for i, (k, f) in enumerate(zip(steps, frames, strict=True))
         }
         log_image(trainer, "samples/chain", panels(columns, gap=4))
 
-    def _draw(self, learner: Any, n: int, num_steps: int, denoise: bool) -> tuple[Tensor, list[Tensor], list[int]]:
+    def _draw(self, learner: Learner, n: int, num_steps: int, denoise: bool) -> tuple[Tensor, list[Tensor], list[int]]:
         """The last states `(n, *event)`, the strips' states at each frame, and the frames' steps."""
         wanted = sorted({round(k) for k in torch.linspace(0, num_steps, self.num_frames).tolist()})
         start = x = noise(learner, n)

@@ -1,6 +1,5 @@
 """Where data come from."""
 
-from datamodules.base import TensorDataModule
 from datamodules.caltech_silhouettes import CaltechSilhouettes
 from datamodules.celeba import CelebA
 from datamodules.digits import Digits
@@ -13,6 +12,7 @@ from datamodules.mnist import KMNIST, MNIST, FashionMNIST
 from datamodules.omniglot import Omniglot
 from datamodules.static_mnist import StaticMNIST
 from datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
+from datamodules.tensor_datamodule import TensorDataModule
 
 __all__ = [
     "COMPAS",

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from datamodules import celeba_files as files
-from datamodules.base import SPLITS, TensorDataModule
 from datamodules.roots import data_root
+from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.data import SPLITS
 from ebmlab.errors import UserError
+from ebmlab.preprocessing import Preprocessing, moments
 
 
 class CelebA(TensorDataModule):
@@ -75,8 +77,8 @@ class CelebA(TensorDataModule):
             data = files.faces(self.folder, names[split][: self.num_images], self.size)
             content = {"images": data}
             if split == "train":
-                moments = zip(("mean", "std"), self._measure(data), strict=True)
-                content |= {key: torch.tensor(values, dtype=torch.float64) for key, values in moments}
+                mean, std = moments(data, Preprocessing(self.event_shape, self.max_value))
+                content["mean"], content["std"] = torch.tensor([mean, std], dtype=torch.float64)
             files.save(content, self.cache(split))
 
     def load(self, split: str) -> tuple[Tensor, None]:

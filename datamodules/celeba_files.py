@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from datamodules.base import SPLITS
+from ebmlab.data import SPLITS
 from ebmlab.errors import UserError
 from ebmlab.files import whole
 
@@ -68,10 +68,10 @@ def faces(folder: Path, names: list[str], size: int) -> Tensor:
 
 
 def save(content: dict[str, Tensor], path: Path) -> None:
-    """Writes tensors into a file that has its name only when it is complete."""
+    """Writes tensors so that `path` is either absent or complete, even if the process is killed."""
     try:
-        with whole(path) as temporary:
-            torch.save(content, temporary)
+        with whole(path) as part:
+            torch.save(content, part)
     except OSError as error:
         raise UserError(f"CelebA: cannot write {path} ({error}); the folder must be writable, with space") from error
 

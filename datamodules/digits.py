@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from datamodules.base import Binarize, TensorDataModule
-from datamodules.streams import stream
+from datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
+from ebmlab.preprocessing import Binarize
+from ebmlab.streams import stream
 
 _BOUNDS = {"train": (0, 1437), "val": (1437, 1617), "test": (1617, 1797)}
 

@@ -11,12 +11,13 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from datamodules import restricted_pickle
-from datamodules.base import TensorDataModule
 from datamodules.roots import data_root
-from datamodules.streams import stream
-from ebmlab import graphs
+from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.data import Graphs
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
+from ebmlab.graphs import adjacency, triangle
+from ebmlab.streams import stream
 
 _EMBEDDED = (
     *("karate_club_graph", "davis_southern_women_graph", "florentine_families_graph", "les_miserables_graph"),
@@ -105,21 +106,21 @@ class EgoSmall(TensorDataModule):
         part = {"train": chosen[:test], "val": chosen[:first], "test": chosen[test:]}[split]
         generator = stream("ego_small", "slots", self.seed, split)
         padded = torch.zeros(len(part), self.num_nodes, self.num_nodes, dtype=torch.uint8)
-        for matrix, adjacency in zip(padded, part, strict=True):
-            slots = torch.randperm(self.num_nodes, generator=generator)[: len(adjacency)]
-            matrix[slots.unsqueeze(1), slots] = adjacency
-        return graphs.triangle(padded), None
+        for matrix, ego in zip(padded, part, strict=True):
+            slots = torch.randperm(self.num_nodes, generator=generator)[: len(ego)]
+            matrix[slots.unsqueeze(1), slots] = ego
+        return triangle(padded), None
 
-    def adjacency(self, x: Tensor) -> Tensor:
-        """States `(B, max_nodes * (max_nodes - 1) / 2)` to symmetric adjacency matrices `(B, max_nodes, max_nodes)`."""
-        return graphs.adjacency(x, self.num_nodes)
+    def show(self, x: Tensor) -> Graphs:
+        """The graphs' adjacency matrices; means of bits are rounded to edges."""
+        return Graphs(adjacency(x.round(), self.num_nodes))
 
     def graphs(self, x: Tensor) -> list[Any]:
         """States as networkx graphs without their isolated nodes; a node's name is its slot, an int."""
         nx = _networkx()
         x = x.float()
         Binary(self.event_shape).validate(x)
-        return [nx.Graph(matrix.triu().nonzero().tolist()) for matrix in self.adjacency(x)]
+        return [nx.Graph(matrix.triu().nonzero().tolist()) for matrix in adjacency(x, self.num_nodes)]
 
     def _choose(self) -> list[Tensor]:
         """The adjacency matrices `(k, k)` of the graphs in all splits, in their order."""

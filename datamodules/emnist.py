@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from datamodules.base import Binarize
 from datamodules.mnist import MNIST
 from ebmlab.errors import UserError
+from ebmlab.preprocessing import Binarize
 
 _NUM_CLASSES = {"mnist": 10, "digits": 10, "letters": 26, "balanced": 47, "bymerge": 47, "byclass": 62}
 

@@ -8,9 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.base import SPLITS, TensorDataModule
-from datamodules.streams import stream
+from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.data import SPLITS
 from ebmlab.errors import UserError
+from ebmlab.preprocessing import Preprocessing
+from ebmlab.streams import stream
 
 _STDS = {
     "isotropic": ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0)),
@@ -21,7 +23,7 @@ _STDS = {
 class GaussianMixture(TensorDataModule):
     """Equal parts of three Gaussians at (-5, -5), (5, -5) and (0, 5), the toy data of the GRBM paper.
 
-    The points are used as they are: `normalize` and `denormalize` change nothing. Validation and test points are
+    The points are used as they are. Validation and test points are
     fresh draws, as many as for training. The label of a point is its component.
 
     Args:
@@ -67,13 +69,10 @@ class GaussianMixture(TensorDataModule):
         log_component = -0.5 * z.square().sum(-1) - stds.log().sum(-1) - math.log(2 * math.pi)
         return log_component.logsumexp(1) - math.log(len(means))
 
-    def normalize(self, x: Tensor) -> Tensor:
-        """The points themselves, `(B, 2)` float32."""
-        return x.float()
-
-    def denormalize(self, x: Tensor) -> Tensor:
-        """The points themselves, `(B, 2)`."""
-        return x
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The points are used as they are."""
+        return Preprocessing(self.event_shape)
 
     def _draw(self, n: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         component = torch.randint(3, (n,), generator=generator)

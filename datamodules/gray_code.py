@@ -8,11 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.base import TensorDataModule
 from datamodules.shapes_2d import SHAPES
-from datamodules.streams import stream
+from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.data import Points
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
+from ebmlab.streams import stream
 
 _BELOW_ONE = math.nextafter(1, 0)
 
@@ -93,6 +94,10 @@ class GrayCode2D(TensorDataModule):
         for digit in digits.unbind(2)[::-1]:
             magnitude = (magnitude + digit) / 2
         return (1 - 2 * code[..., 0]) * magnitude * self.extent
+
+    def show(self, x: Tensor) -> Points:
+        """The points that the codes stand for; means of bits are rounded to codes."""
+        return Points(self.decode(x.round()), self.extent)
 
     def _bits(self, points: Tensor) -> Tensor:
         """The code as booleans `(B, num_bits)`, an eighth of the memory of its digits."""

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from datamodules.base import TensorDataModule
 from datamodules.roots import data_root
-from datamodules.streams import stream
+from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.data import Images
 from ebmlab.domains import Spin
 from ebmlab.errors import UserError
 from ebmlab.files import whole
 from ebmlab.graphs import lattice
+from ebmlab.preprocessing import Preprocessing
+from ebmlab.streams import stream
 
 
 class IsingSamples(TensorDataModule):
@@ -112,13 +114,14 @@ class IsingSamples(TensorDataModule):
         begin, end = bounds[split]
         return self._samples[begin:end], None
 
-    def normalize(self, x: Tensor) -> Tensor:
-        """The spins themselves, `(B, side * side)` float32."""
-        return x.reshape(-1, *self.event_shape).float()
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The spins are used as they are."""
+        return Preprocessing(self.event_shape)
 
-    def denormalize(self, x: Tensor) -> Tensor:
-        """The spins themselves, `(B, side * side)`."""
-        return x.reshape(-1, *self.event_shape)
+    def show(self, x: Tensor) -> Images:
+        """The lattice row by row, +1 white."""
+        return Images((x.reshape(len(x), 1, self.side, self.side) + 1) / 2)
 
     def _read(self) -> Tensor:
         shape = (self.num_samples + 2 * (self.num_samples // 10), *self.event_shape)

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.base import Binarize, TensorDataModule
 from datamodules.roots import data_root
-from datamodules.streams import stream
+from datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError, one_line
+from ebmlab.preprocessing import Binarize
+from ebmlab.streams import stream
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _TIMEOUT = 10.0  # seconds without an answer before a mirror counts as unreachable

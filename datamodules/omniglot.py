@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from datamodules import matlab
-from datamodules.base import Binarize
 from datamodules.published import PublishedFile, PublishedImages
 from ebmlab.domains import Binary, Real
+from ebmlab.preprocessing import Binarize
 
 NUM_TRAIN, NUM_VAL, NUM_TEST = 23_000, 1_345, 8_070
 _FILE = PublishedFile(

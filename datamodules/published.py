@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
-from datamodules.base import Binarize, TensorDataModule
 from datamodules.roots import data_root
+from datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.errors import UserError, one_line
 from ebmlab.files import whole
+from ebmlab.preprocessing import Binarize
 
 _TIMEOUT = 10.0  # seconds without an answer before a server counts as unreachable
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.base import SPLITS
 from datamodules.published import PublishedFile, PublishedImages
+from ebmlab.data import SPLITS
 from ebmlab.domains import Binary
 from ebmlab.errors import one_line
 from ebmlab.files import whole

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from datamodules.roots import data_root
-from datamodules.streams import stream
 from ebmlab.errors import UserError
+from ebmlab.streams import stream
 from ebmlab.tables import Rows
 
 Array = NDArray[np.float64]

@@ -111,7 +111,7 @@ def test_the_callback_logs_log_z_and_leaves_training_alone(page: dict[str, Any],
 
 def test_the_data_are_stripes(page: dict[str, Any]) -> None:
     data = page["Stripes"](side=4, num_samples=500)
-    x = data.normalize(data.raw("train"))[:, 0]
+    x = data.states("train")[:, 0]
     same_rows = (x == x[:, :, :1]).all((1, 2))
     same_columns = (x == x[:, :1]).all((1, 2))
     assert (same_rows | same_columns).all() and 150 < int(same_rows.sum()) < 400

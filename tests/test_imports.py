@@ -14,7 +14,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("ebmlab", "callbacks", "datamodules")
 FILES = sorted(p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 LAYERS = {  # each layer with its modules, from the ground up
-    "ground": {f"ebmlab.{name}" for name in ("domains", "errors", "files", "graphs", "noise", "ranks", "tables")},
+    "ground": {
+        f"ebmlab.{name}"
+        for name in (
+            *("data", "domains", "errors", "files", "first_batch", "graphs", "noise", "plain_data", "preprocessing"),
+            *("ranks", "streams", "tables"),
+        )
+    },
     "energies": {"ebmlab.energies"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},

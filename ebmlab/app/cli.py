@@ -42,9 +42,12 @@ from ebmlab.app.sample_command import sample
 from ebmlab.app.signals import end_children, leave_to_us, stoppable
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
+from ebmlab.data import Data
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
 from ebmlab.learners import Learner
+from ebmlab.plain_data import PlainData
+from ebmlab.preprocessing import Preprocessing
 
 
 class SaveConfig(SaveConfigCallback):
@@ -158,7 +161,8 @@ class CLI(LightningCLI):
         return made
 
     def after_instantiate_classes(self) -> None:
-        self.model.check_data(self.datamodule, self.subcommand == "fit")
+        if isinstance(self.datamodule, Data):  # of plain data only the batches tell, which come later
+            self.model.check_data(self.datamodule, self.subcommand == "fit")
         path = self._get(self.config, "ckpt_path")
         if path:
             check_weights(self.model, self.checkpoint, path)
@@ -183,13 +187,22 @@ class CLI(LightningCLI):
         if self.trainer.is_global_zero:
             print(f"\nfinished at step {self.trainer.global_step}", *contents(self.folder), sep="\n")
 
+    def _data(self) -> Data:
+        """The datamodule, or, where that is plain, what its run's checkpoint says of the data."""
+        if isinstance(self.datamodule, Data):
+            return self.datamodule
+        domain, saved = self.model.energy.domain, self.checkpoint.get("preprocessing")
+        data = PlainData(type(self.datamodule).__name__, {}, domain)
+        data.preprocessing = Preprocessing.from_dict(saved) if saved else Preprocessing(domain.event_shape)
+        return data
+
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
         model.load_state_dict(self.checkpoint["state_dict"])
         config = self.config_init[self.subcommand]
         options = {key: config[key] for key in inspect.signature(save_samples).parameters if key in config}
         model.to(self.trainer.strategy.root_device)
-        for path in save_samples(model, datamodule, self.folder, **options):
+        for path in save_samples(model, self._data(), self.folder, **options):
             print(path)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytorch_lightning as pl
 import torch
 from tqdm.auto import tqdm
 
+from ebmlab.data import Data
 from ebmlab.drawing.samples import picture
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
@@ -17,7 +17,7 @@ from ebmlab.learners import Learner
 
 def save_samples(
     learner: Learner,
-    datamodule: pl.LightningDataModule,
+    datamodule: Data,
     folder: Path,
     num_samples: int = 64,
     num_steps: int | None = None,
@@ -28,11 +28,11 @@ def save_samples(
 ) -> list[Path]:
     """Draws samples by fresh chains from noise into `samples.pt`, and as a picture into `samples.png`.
 
-    There is a picture of images, points in the plane, graphs and spins of a square lattice (`ebmlab.drawing.samples`).
+    There is a picture of whatever the data can show, such as images, points in the plane and graphs.
 
     Args:
         learner: the trained learner.
-        datamodule: turns samples back into the units of the data.
+        datamodule: turns samples back into the units of the data, and shows them.
         folder: the run folder.
         num_samples: how many.
         num_steps: steps of each chain. Default: as in training.
@@ -56,12 +56,12 @@ def save_samples(
     parts = []
     for start in tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch"):
         x = learner.energy.random(min(batch_size, num_samples - start))
-        parts.append(datamodule.denormalize(learner.draw(x, num_steps, denoise)).cpu())  # type: ignore[attr-defined]
-    samples = torch.cat(parts)
+        parts.append(learner.draw(x, num_steps, denoise).cpu())
+    states = torch.cat(parts)
     files = [target / "samples.pt"]
     with whole(files[0]) as path:
-        torch.save(samples, path)
-    png = picture(datamodule, samples)
+        torch.save(datamodule.to_raw(states), path)
+    png = picture(datamodule.show(states))
     if png is not None:
         files.append(target / "samples.png")
         with whole(files[1]) as path:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
-from torch import Tensor
-
+from ebmlab.data import Graphs, Images, Points, Shown
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.drawing.plane import draw_points
@@ -16,31 +14,25 @@ MAX_IMAGES = 400
 MAX_GRAPHS = 64
 
 
-def picture(datamodule: Any, samples: Tensor) -> bytes | None:
-    """A PNG of samples, of as many as fit, or None where nothing is known of how they look.
+def picture(shown: Shown | None) -> bytes | None:
+    """A PNG of samples, of as many as fit, or None where there is no picture of them.
 
-    Images, and spins of a square lattice (a datamodule with `side`), are laid out in rows; codes of points in the plane
-    (`decode`, `extent`) become points; graphs (`num_nodes`, `adjacency`) are drawn if networkx is installed. Means of
-    bits, which `denoise` gives, are rounded to codes and graphs.
+    Images are laid out in rows; graphs are drawn if networkx is installed.
 
     Args:
-        datamodule: whose samples they are.
-        samples: as its `denormalize` gives them, `(N, *event_shape)`.
+        shown: what the data's `show` says of the samples.
+
+    Example:
+        >>> import torch
+        >>> picture(Images(torch.rand(9, 1, 8, 8)))[1:4]
+        b'PNG'
     """
-    if samples.dim() == 4:
-        return _rows(samples)
-    if hasattr(datamodule, "decode"):
-        return figure_png(draw_points(datamodule.decode(samples.round()), datamodule.extent))
-    if hasattr(datamodule, "adjacency"):
-        if find_spec("networkx") is None:
-            return None
-        matrices = datamodule.adjacency(samples[:MAX_GRAPHS].round())
-        return figure_png(draw_graphs({f"{len(matrices)} samples": matrices}))
-    if hasattr(datamodule, "side"):
-        return _rows((samples.view(-1, 1, datamodule.side, datamodule.side) + 1) / 2)
+    match shown:
+        case Images(values):
+            return image_png(tile(values[:MAX_IMAGES], fill=0.5))
+        case Points(values, extent):
+            return figure_png(draw_points(values, extent))
+        case Graphs(adjacency) if find_spec("networkx") is not None:
+            matrices = adjacency[:MAX_GRAPHS]
+            return figure_png(draw_graphs({f"{len(matrices)} samples": matrices}))
     return None
-
-
-def _rows(images: Tensor) -> bytes:
-    """Images `(N, C, H, W)` in [0, 1]."""
-    return image_png(tile(images[:MAX_IMAGES], fill=0.5))

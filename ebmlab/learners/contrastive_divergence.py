@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
+from ebmlab.data import Data
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
@@ -89,13 +90,13 @@ class ContrastiveDivergence(Learner):
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
             )
 
-    def check_data(self, datamodule: Any, training: bool = True) -> None:
-        super().check_data(datamodule, training)
+    def check_data(self, data: Data, training: bool = True) -> None:
+        super().check_data(data, training)
         if training:
-            self.chains.check(self.energy.domain, getattr(datamodule, "batch_size", 0))
+            self.chains.check(self.energy.domain, data.batch_size)
 
-    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        x = self.to_event(batch)
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        x = self.states(batch)
         positive, data_energy = self._positive_phase(x)
         negative, negative_energy, info, y = self._negative_phase(self.chains.draw(self.energy, len(x), x))
         self.energies = data_energy, negative_energy
@@ -111,11 +112,15 @@ class ContrastiveDivergence(Learner):
         self.log("sampler/hops", info.hops.mean())
         return positive - negative + self.penalty() + self._regularizer(x, y)
 
-    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
-        self.log("val/energy", self(batch).mean(), batch_size=len(batch), sync_dist=True)
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self._evaluate("val", batch)
 
-    def test_step(self, batch: Tensor, batch_idx: int) -> None:
-        self.log("test/energy", self(batch).mean(), batch_size=len(batch), sync_dist=True)
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self._evaluate("test", batch)
+
+    def _evaluate(self, split: str, batch: Any) -> None:
+        x = self.states(batch)
+        self.log(f"{split}/energy", self.energy(x).mean(), batch_size=len(x), sync_dist=True)
 
     def _positive_phase(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean energy of the data, to differentiate, and the mean marginal energy, to log."""

@@ -15,9 +15,12 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
+from ebmlab.data import Data, samples_of
 from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
+from ebmlab.first_batch import check_event_shape, check_first_batch
+from ebmlab.plain_data import data_of
 from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import BipartiteState, Sampler, State
 
@@ -99,6 +102,16 @@ class Learner(pl.LightningModule):
         """A batch of data as states of the energy's domain: images become vectors where the energy wants vectors."""
         return x.reshape(len(x), *self.energy.domain.event_shape)
 
+    def states(self, batch: Any) -> Tensor:
+        """A batch of the trainer's loaders, whatever its form, as states of the energy's domain, in the energy's dtype.
+
+        Without a trainer, its tensor of samples in its own dtype.
+        """
+        if self._trainer is None:
+            return self.to_event(samples_of(batch, "the batch"))
+        x = data_of(self.trainer).convert(batch)
+        return self.to_event(x.to(next(self.energy.parameters(), x).dtype))
+
     def penalty(self) -> Tensor | float:
         """What is added to the loss, whatever the data: l1 times the sum of the absolute weights."""
         if self.l1 == 0:
@@ -106,26 +119,29 @@ class Learner(pl.LightningModule):
         return self.l1 * torch.stack([p.abs().sum() for p in self.energy.parameters() if p.dim() > 1]).sum()
 
     def setup(self, stage: str) -> None:
-        self.check_data(getattr(self.trainer, "datamodule", None), stage == "fit")
+        data, energy = data_of(self.trainer), type(self.energy).__name__
+        self.check_data(data, stage == "fit")
+        splits = {"fit": ["train"], "validate": ["val"], "test": ["test"]}.get(stage, [])
+        for split in splits + ["val"] * (stage == "fit" and self.trainer.enable_validation):
+            check_first_batch(data, split, self.energy.domain, energy)
 
-    def check_data(self, datamodule: Any, training: bool = True) -> None:
-        """Raises `UserError` if the energy cannot model the events of a datamodule, or, in training, learn from it."""
-        domains = getattr(datamodule, "domains", (Domain,))
+    def check_data(self, data: Data, training: bool = True) -> None:
+        """Raises `UserError` if the energy cannot model the events of the data, or, in training, learn from them."""
+        domains, energy = data.domains, type(self.energy).__name__
+        if not domains or not isinstance(domains, tuple):
+            raise UserError(
+                f"{data.title}: domains is {domains}, but must be a tuple of the domains that its states may belong "
+                "to, such as (Real,) or (Binary, Real)"
+            )
         if not isinstance(self.energy.domain, domains):
             mend = "choose another energy or data set"
-            if "binarize" in inspect.signature(type(datamodule)).parameters:
+            if "binarize" in inspect.signature(type(data)).parameters:
                 mend = f"set the data's binarize to {str(isinstance(self.energy.domain, Binary)).lower()}, or {mend}"
             raise UserError(
-                f"{type(datamodule).__name__} gives {domains[0].__name__} data, but {type(self.energy).__name__} lives "
-                f"on {self.energy.domain}: {mend}"
+                f"{data.title} gives {domains[0].__name__} data, but {energy} lives on {self.energy.domain}: {mend}"
             )
-        given, wanted = getattr(datamodule, "event_shape", None), self.energy.domain.event_shape
-        if given is None or given == wanted or (len(wanted) == 1 and math.prod(given) == wanted[0]):
-            return
-        raise UserError(
-            f"{type(datamodule).__name__} gives events of shape {given} ({math.prod(given)} numbers), but "
-            f"{type(self.energy).__name__} models {self.energy.domain}: change the energy's size or the data set"
-        )
+        if data.event_shape is not None:
+            check_event_shape(data.event_shape, self.energy.domain, data.title, energy)
 
     def on_fit_start(self) -> None:
         if self.global_rank > 0:  # the ranks must not draw the same random numbers
@@ -149,10 +165,13 @@ class Learner(pl.LightningModule):
         return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval}] if scheduler else []
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keeps hyper-parameters that are plain data: those of a learner that the command line built."""
+        """Keeps hyper-parameters that are plain data, which the command line gives, and how raw data become states."""
         checkpoint["hyper_parameters"] = {
             k: v for k, v in checkpoint.get("hyper_parameters", {}).items() if _is_plain(v)
         }
+        data = data_of(self.trainer)
+        if data.has("train") and (preprocessing := data.preprocessing) is not None:
+            checkpoint["preprocessing"] = preprocessing.to_dict()
 
     @torch.no_grad()
     def trajectory(self, x: Tensor, num_steps: int | None = None, denoise: bool = False) -> Iterator[Tensor]:

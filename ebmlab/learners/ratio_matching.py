@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
@@ -65,18 +66,18 @@ class RatioMatching(Learner):
         super().__init__(energy, sampler or Gibbs(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.estimator = estimator or GradientGuided()
 
-    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        loss = self.estimator.loss(self.energy, self.to_event(batch))
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        loss = self.estimator.loss(self.energy, self.states(batch))
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss + self.penalty()
 
-    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
         self._evaluate("val", batch)
 
-    def test_step(self, batch: Tensor, batch_idx: int) -> None:
+    def test_step(self, batch: Any, batch_idx: int) -> None:
         self._evaluate("test", batch)
 
-    def _evaluate(self, split: str, batch: Tensor) -> None:
-        x = self.to_event(batch)
+    def _evaluate(self, split: str, batch: Any) -> None:
+        x = self.states(batch)
         metrics = {f"{split}/loss": self.estimator.loss(self.energy, x), f"{split}/energy": self.energy(x).mean()}
-        self.log_dict(metrics, batch_size=len(batch), sync_dist=True)
+        self.log_dict(metrics, batch_size=len(x), sync_dist=True)

@@ -14,9 +14,11 @@ from PIL import Image
 
 from datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
 from ebmlab.app.prediction import save_samples
+from ebmlab.data import Data
 from ebmlab.drawing import samples as pictures
 from ebmlab.energies import GRBM, MLP, RBM, RGCN, Ising
 from ebmlab.errors import UserError
+from ebmlab.graphs import adjacency
 from ebmlab.learners import ContrastiveDivergence, FromNoise, RatioMatching
 from ebmlab.samplers import Gibbs, GibbsLangevin
 
@@ -92,7 +94,7 @@ def test_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "MAX_GRAPHS", 4)
     learner, data = graphs(tmp_path)
     samples, png = predict(learner, data, tmp_path, 6)
-    assert torch.equal(sides[0]["4 samples"], data.adjacency(samples[:4]))
+    assert torch.equal(sides[0]["4 samples"], adjacency(samples[:4], 6))
     assert min(read(png).shape[:2]) > 300
 
 
@@ -103,11 +105,7 @@ def test_no_picture_without_networkx_or_without_a_way_to_draw(tmp_path: Path, mo
         patch.setattr(pictures, "find_spec", lambda name: None if name == "networkx" else find_spec(name))
         assert [p.name for p in save_samples(learner, data, tmp_path, 2)] == ["samples.pt"]
 
-    class Plain:
-        def denormalize(self, x: torch.Tensor) -> torch.Tensor:
-            return x
-
-    files = save_samples(learner, Plain(), tmp_path, 2, output=str(tmp_path / "plain"))  # type: ignore[arg-type]
+    files = save_samples(learner, Data(), tmp_path, 2, output=str(tmp_path / "plain"))
     assert files == [tmp_path / "plain" / "samples.pt"]
 
 

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from datamodules.base import TensorDataModule
+from datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.energies import GRBM
 from ebmlab.learners import ContrastiveDivergence, FromNoise
 from ebmlab.samplers import GibbsLangevin

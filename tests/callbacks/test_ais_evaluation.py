@@ -34,7 +34,7 @@ def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
 def likelihood(model: ContrastiveDivergence, split: str) -> float:
     data = Digits(binarize=True)
     with torch.no_grad():
-        return float(-model(data.normalize(data.raw(split))).double().mean() - exact_log_z(model.energy))
+        return float(-model(data.to_states(data.raw(split))).double().mean() - exact_log_z(model.energy))
 
 
 def quick(**settings: Any) -> AISEvaluation:
@@ -139,8 +139,7 @@ def test_what_cannot_be_evaluated_is_refused(setup) -> None:
         validate(quick(), learner(sampler=DULA(0.1)), **digits)
     validate(quick(sampler=BlockGibbs()), learner(sampler=DULA(0.1)), **digits)
     loader = torch.utils.data.DataLoader(torch.zeros(4, 64))
-    with pytest.raises(UserError, match="needs a datamodule"):
-        validate(quick(), learner(), dataloaders=loader)
+    validate(quick(), learner(), dataloaders=loader)
 
 
 def test_sigterm_stops_it(setup, monkeypatch) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from torch.utils.data import DataLoader
 
 from callbacks import EnergyLandscape, energy_landscape
 from datamodules import GrayCode2D
@@ -113,7 +114,7 @@ def test_landscape_without_samples_runs_no_chains(setup, monkeypatch):
 
 def test_landscape_refuses_other_data_and_bad_sizes(setup, squares):
     model, trainer = setup([EnergyLandscape()], learner=learner(RBM(36, 2)))
-    one_line(lambda: trainer.fit(model, datamodule=squares), r"got Squares: use datamodules\.GrayCode2D, or remove it")
-    one_line(lambda: EnergyLandscape().check(setup([])[1], model), "got no datamodule")
+    one_line(lambda: trainer.fit(model, datamodule=squares), r"got Squares: use datamodules\.GrayCode2D, or remove")
+    one_line(lambda: trainer.validate(model, DataLoader(torch.ones(5, 36))), "got DataLoader: use")
     for settings in ({"resolution": 1}, {"num_samples": -1}, {"extent": 0.0}):
         one_line(lambda settings=settings: EnergyLandscape(**settings), "EnergyLandscape: resolution is")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from callbacks import FID
-from callbacks.chains import shows_mean
+from callbacks.requirements import shows_mean
 from ebmlab.errors import UserError
 from ebmlab.evaluation import frechet_distance, load_or_train
 
@@ -19,7 +19,7 @@ def rows(folder):
 @pytest.fixture
 def classifier(squares):
     return load_or_train(
-        squares.denormalize(squares.normalize(squares.raw("train"))), squares.labels("train"), 4, progress=False
+        squares.to_raw(squares.to_states(squares.raw("train"))), squares.labels("train"), 4, progress=False
     )
 
 
@@ -31,7 +31,7 @@ def test_the_score_is_that_of_features_computed_by_hand(setup, squares, classifi
     trainer.fit(learner, datamodule=squares)
     torch.manual_seed(7)
     samples = [learner.draw(torch.randn(n, 36), 2, denoise=True) for n in (20, 20, 10)]
-    expected = frechet_distance(model(squares.denormalize(torch.cat(samples))), model(squares.images("val")))
+    expected = frechet_distance(model(squares.to_raw(torch.cat(samples))), model(squares.to_raw(squares.states("val"))))
     name = f"fid/squares-classifier-{digest}"
     assert trainer.callback_metrics[name].item() == pytest.approx(expected.item(), rel=1e-4)
     start, end = rows(tmp_path / "run")
@@ -82,7 +82,7 @@ def test_two_protocols_may_run_side_by_side(setup, squares, tmp_path):
 def test_no_labels(setup, squares, monkeypatch):
     monkeypatch.setattr(squares, "labels", lambda split: None)
     learner, trainer = setup([FID()])
-    with pytest.raises(UserError, match=r'squares has no labels .* use extractor "inception"'):
+    with pytest.raises(UserError, match=r'Squares has no labels .* use extractor "inception"'):
         trainer.fit(learner, datamodule=squares)
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
 
 from callbacks import GraphGrid, GraphMMDEvaluation
 from callbacks import graph_grid as grid
-from datamodules.base import TensorDataModule
+from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.data import Graphs
 from ebmlab.energies import RBM, RGCN
 from ebmlab.errors import UserError
 from ebmlab.evaluation import graph_mmds
@@ -24,7 +26,6 @@ class Stars(TensorDataModule):
     """Stars of 3 to 5 nodes in 5 slots; those of one split are alike in size."""
 
     name = "stars"
-    num_nodes = 5
     max_value = 1.0
 
     def __init__(self) -> None:
@@ -36,8 +37,8 @@ class Stars(TensorDataModule):
         x[:, :leaves] = 1  # of node 0
         return x, None
 
-    def adjacency(self, x: torch.Tensor) -> torch.Tensor:
-        return adjacency(x, 5)
+    def show(self, x: torch.Tensor) -> Graphs:
+        return Graphs(adjacency(x, 5))
 
 
 @pytest.fixture
@@ -107,12 +108,12 @@ def test_grid_shows_samples_beside_training_graphs(setup, stars, tmp_path, monke
 def test_other_data_are_refused(setup, squares, callback):
     model, trainer = setup([callback], learner=ContrastiveDivergence(RBM(36, 2), Gibbs(), FromNoise()))
     squares.binarize, squares.domains = True, (type(model.energy.domain),)
-    message = rf"{type(callback).__name__} needs a datamodule of graphs, .* got Squares: use datamodules\.EgoSmall"
+    message = rf"{type(callback).__name__} needs graphs, got Squares, which shows none: use datamodules\.EgoSmall"
     with pytest.raises(UserError, match=message) as error:
         trainer.fit(model, datamodule=squares)
     assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match="got no datamodule"):
-        callback.check(setup([])[1], model)
+    with pytest.raises(UserError, match="got DataLoader"):
+        trainer.validate(model, DataLoader(torch.ones(5, 36)))
 
 
 def test_missing_networkx_is_named(setup, stars, monkeypatch):

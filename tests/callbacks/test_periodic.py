@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
+import callbacks
 from callbacks import FID, DivergenceGuard, ParameterImages, PeriodicEvaluation, RunState, SampleGrid, SamplerMonitor
 from callbacks.isolated import isolated
+from callbacks.periodic import NO_STATE
 from ebmlab.errors import UserError
+
+
+def is_evaluation(item):
+    return inspect.isclass(item) and issubclass(item, PeriodicEvaluation) and item is not PeriodicEvaluation
 
 
 class Record(PeriodicEvaluation):
@@ -96,3 +104,39 @@ def test_isolation_ends_with_an_exception():
 def test_intervals_must_be_positive():
     with pytest.raises(UserError, match="every_n_epochs is 0"):
         Record(every_n_epochs=0)
+
+
+def test_callbacks_of_one_class_have_states_of_their_own(setup, squares, tmp_path):
+    rare, often = SampleGrid(num_samples=4, every_n_epochs=2), SampleGrid(num_samples=5)
+    learner, trainer = setup([rare, often], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    saved = torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"]
+    assert {rare.state_key, often.state_key} <= set(saved) and rare.state_key != often.state_key
+    assert SampleGrid(num_samples=4, every_n_epochs=9, at_start=False).state_key == rare.state_key
+
+
+@pytest.mark.parametrize("evaluation", [c for c in vars(callbacks).values() if is_evaluation(c)])
+def test_every_setting_that_matters_is_in_the_state_key(evaluation):
+    """A setting that a class forgets to keep under its name would let two callbacks overwrite each other's states."""
+    settings = set(inspect.signature(evaluation).parameters) - NO_STATE
+    assert settings <= set(vars(evaluation()))
+
+
+def test_ranks_draw_their_shares_in_batches(setup, squares, monkeypatch):
+    learner, trainer = setup([])
+    sizes, firsts = {}, []
+    for rank in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(trainer), "global_rank", rank)
+            patch.setattr(type(trainer), "world_size", 3)
+            batches = list(Record(seed=4).samples(trainer, learner, num_samples=7, num_steps=1, batch_size=2))
+        sizes[rank] = [len(x) for x in batches]
+        firsts.append(batches[0][0])
+    assert sizes == {0: [2, 1], 1: [2], 2: [2]}
+    assert not torch.equal(firsts[0], firsts[1]) and not torch.equal(firsts[1], firsts[2])
+    torch.manual_seed(4)
+    assert torch.equal(firsts[0], learner.draw(torch.randn(2, 36), 1)[0])
+    monkeypatch.setattr(type(trainer), "world_size", 9)
+    monkeypatch.setattr(type(trainer), "global_rank", 8)
+    assert [tuple(x.shape) for x in Record().samples(trainer, learner, num_samples=7)] == [(0, 36)]

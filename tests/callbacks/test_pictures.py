@@ -111,12 +111,12 @@ def test_sample_grid_shows_samples_beside_the_data(setup, squares, tmp_path):
     ]
     assert sorted(p.stem for p in images.iterdir()) == names
     grid = read(images / "samples-grid_step0000004.png")
-    assert contains(grid, tile(squares.images("train", 9))[0])
+    assert contains(grid, tile(squares.to_raw(squares.states("train", 9)))[0])
     torch.manual_seed(0)
     x = torch.randn(9, 36)
-    samples = squares.denormalize(learner.draw(x, denoise=True))
+    samples = squares.to_raw(learner.draw(x, denoise=True))
     assert contains(grid, tile(samples)[0])
-    noise = tile(squares.denormalize(x[:2]), columns=1)
+    noise = tile(squares.to_raw(x[:2]), columns=1)
     assert contains(read(images / "samples-chain_step0000004.png"), noise[0])
 
 
@@ -129,7 +129,7 @@ def test_sample_grid_tells_what_to_use_for_points(setup):
 def test_sample_grid_says_before_training_what_it_cannot_show(setup, squares):
     cubic = ContrastiveDivergence(Quadratic(), Langevin(0.1), FromNoise())
     for grid, learner, message in (
-        (SampleGrid(num_samples=65, at_start=False), None, "has only 64 training images"),
+        (SampleGrid(num_samples=65, at_start=False), None, "has only 64 train images"),
         (SampleGrid(denoise=True, at_start=False), cubic, "Quadratic has no hidden units"),
     ):
         learner, trainer = setup([grid], learner=learner)

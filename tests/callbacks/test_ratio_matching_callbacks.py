@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import DataLoader
 
 from callbacks import CouplingRMSE, EnergyLandscape, HammingMMDEvaluation, coupling_rmse
 from datamodules import GaussianMixture, GrayCode2D, IsingSamples
-from datamodules.base import TensorDataModule
+from datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Categorical
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError
@@ -46,7 +47,7 @@ def one_line(make: Any, message: str) -> None:
 
 def states(model: Learner, data: TensorDataModule, split: str, n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """What the callback compares: the ends of chains, and data."""
-    real = data.normalize(data.raw(split))
+    real = data.to_states(data.raw(split))
     real = real[torch.randperm(len(real), generator=torch.Generator().manual_seed(seed))[:n]]
     torch.manual_seed(seed)
     return model.draw(model.energy.domain.random(n)), real
@@ -75,7 +76,7 @@ def test_the_linear_kernel_compares_means_and_nothing_else(setup):
     data = points()
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1)
     (results,) = trainer.test(model, data, verbose=False)  # of 20 states, fewer than chains
-    real = data.normalize(data.raw("test"))
+    real = data.to_states(data.raw("test"))
     torch.manual_seed(0)
     x = model.draw(torch.randint(2, (40, 16)).float())
     assert len(real) == 20
@@ -105,7 +106,7 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
         def load(self, split: str) -> tuple[torch.Tensor, None]:
             return torch.eye(4)[torch.tensor([[0, 1, 3]] * 20)], None
 
-        def normalize(self, x: torch.Tensor) -> torch.Tensor:
+        def to_states(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
     potts = ContrastiveDivergence(Potts(torch.zeros(3, 3), num_classes=4), Gibbs(), FromNoise(), num_steps=2)
@@ -124,7 +125,6 @@ def test_mmd_refuses_what_it_cannot_compare(setup):
     gaussian = ContrastiveDivergence(GRBM(2, 3), Langevin(0.1), FromNoise())
     model, trainer = setup([HammingMMDEvaluation()], learner=gaussian)
     one_line(lambda: trainer.fit(model, datamodule=GaussianMixture()), r"GRBM lives on Real\(2\), which is not finite")
-    one_line(lambda: HammingMMDEvaluation().check(setup([])[1], learner()), "got no datamodule")
     one_line(lambda: HammingMMDEvaluation(num_samples=1), "num_samples is 1")
 
 
@@ -160,8 +160,8 @@ def test_couplings_refuse_what_has_none(setup, tmp_path):
     one_line(lambda: fit(RBM(16, 2), points()), "got RBM: use ebmlab.energies.Ising.learnable")
     one_line(lambda: fit(Ising.lattice(4, 0.5), spins(tmp_path)), "got one that is fixed")
     one_line(lambda: fit(Ising.learnable(9), spins(tmp_path)), r"gives events of shape \(16,\)")
-    model = learner(Ising.learnable(4))
-    one_line(lambda: CouplingRMSE().check(setup([])[1], model), "got no datamodule")
+    model, trainer = setup([CouplingRMSE()], learner=learner(Ising.learnable(4)))
+    one_line(lambda: trainer.validate(model, DataLoader(torch.ones(5, 4))), "got DataLoader: use")
 
 
 # All of them

@@ -33,7 +33,7 @@ def test_pixels_are_the_resized_centre(celeba_root: Path, size: int) -> None:
 
 def test_training_images_are_standardised_per_channel(celeba_root: Path) -> None:
     module = prepared(celeba_root)
-    x = module.normalize(module.raw("train")).double()
+    x = module.to_states(module.raw("train")).double()
     torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(3).double(), atol=1e-5, rtol=0)
     torch.testing.assert_close(x.std((0, 2, 3), correction=0), torch.ones(3).double(), atol=1e-5, rtol=0)
 

@@ -11,8 +11,10 @@ from torch import Tensor
 
 import datamodules
 from datamodules import TensorDataModule
-from datamodules.base import SPLITS
+from ebmlab.data import SPLITS, Graphs, Images, Points
 from ebmlab.errors import UserError
+from ebmlab.graphs import triangle
+from ebmlab.preprocessing import Preprocessing
 
 Make = Callable[..., TensorDataModule]
 OPTIONS = {
@@ -89,7 +91,7 @@ def test_training_batches_are_full_standardised_and_reordered_each_epoch(make: M
     assert len(first) == len(loader) == len(module.raw("train")) // 4
     assert all(x.shape == (4, *module.event_shape) and x.dtype == torch.float32 for x in first)
     assert not torch.equal(torch.cat(first), torch.cat(second))
-    assert rows(torch.cat(first)) <= rows(module.normalize(module.raw("train")))
+    assert rows(torch.cat(first)) <= rows(module.to_states(module.raw("train")))
 
 
 def test_evaluation_batches_are_the_whole_split_in_order(make: Make) -> None:
@@ -99,7 +101,7 @@ def test_evaluation_batches_are_the_whole_split_in_order(make: Make) -> None:
         ("test", "test", module.test_dataloader),
     ):
         module.setup(stage)
-        expected = module.normalize(module.raw(split))
+        expected = module.to_states(module.raw(split))
         for _ in range(2):
             torch.testing.assert_close(torch.cat(list(loader())), expected, rtol=0, atol=0)
 
@@ -108,24 +110,46 @@ def test_denormalize_inverts_normalize_also_on_flat_batches(make: Make) -> None:
     module = make()
     raw = module.raw("val")
     shown = raw.float() / module.max_value if not raw.is_floating_point() else raw
-    x = module.normalize(raw)
-    torch.testing.assert_close(module.denormalize(x), shown, rtol=0, atol=1e-6)
-    torch.testing.assert_close(module.denormalize(x.flatten(1)), shown, rtol=0, atol=1e-6)
-    torch.testing.assert_close(module.normalize(shown), x, rtol=0, atol=1e-5)
+    x = module.to_states(raw)
+    torch.testing.assert_close(module.to_raw(x), shown, rtol=0, atol=1e-6)
+    torch.testing.assert_close(module.to_raw(x.flatten(1)), shown, rtol=0, atol=1e-6)
+    torch.testing.assert_close(module.to_states(shown), x, rtol=0, atol=1e-5)
     if len(module.event_shape) == 3:
-        far = module.denormalize(torch.full((2, *module.event_shape), 50.0))
-        assert torch.equal(far, torch.ones_like(far)) and module.denormalize(-50 * far).eq(0).all()
+        far = module.to_raw(torch.full((2, *module.event_shape), 50.0))
+        assert torch.equal(far, torch.ones_like(far)) and module.to_raw(-50 * far).eq(0).all()
 
 
-def test_images_are_real_and_nested(make: Make) -> None:
+def test_chosen_states_are_nested_and_depend_on_the_seed_alone(make: Make) -> None:
     module = make()
-    few, all_ = module.images("train", 3), module.images("train")
-    assert torch.equal(few, all_[:3])
-    assert torch.equal(few, make(seed=0).images("train", 3))
-    assert len(all_) == len(module.raw("train"))
-    assert rows(all_) == rows(module.denormalize(module.normalize(module.raw("train"))))
-    with pytest.raises(UserError, match=r"1000000 images asked of the val split, which holds \d+"):
-        module.images("val", 1_000_000)
+    few, shuffled, every = module.states("train", 3), module.states("train", 10**6), module.states("train")
+    assert torch.equal(every, module.to_states(module.raw("train")))
+    assert torch.equal(few, shuffled[:3]) and torch.equal(few, make(seed=0).states("train", 3))
+    assert len(shuffled) == len(every) and not torch.equal(shuffled, module.states("train", 10**6, seed=1))
+    assert module.binarize == "dynamic" or rows(shuffled) == rows(every)
+
+
+def test_preprocessing_survives_a_checkpoint_and_needs_no_module(make: Make, tmp_path: Path) -> None:
+    module = make()
+    torch.save(module.preprocessing.to_dict(), tmp_path / "p.ckpt")
+    again = Preprocessing.from_dict(torch.load(tmp_path / "p.ckpt", weights_only=True))
+    assert again == module.preprocessing
+    x = again.to_states(module.raw("val"))
+    assert torch.equal(x, module.states("val")) and torch.equal(again.to_raw(x), module.to_raw(x))
+
+
+def test_pictures_show_states_as_they_are(make: Make) -> None:
+    module = make()
+    shown = module.show(module.states("val"))
+    n, shape = len(module.raw("val")), module.event_shape
+    if len(shape) == 3:
+        assert isinstance(shown, Images) and torch.equal(shown.values, module.to_raw(module.states("val")))
+    elif isinstance(module, datamodules.IsingSamples):
+        assert isinstance(shown, Images) and torch.equal(shown.values.flatten(1), (module.states("val") + 1) / 2)
+    elif isinstance(module, datamodules.EgoSmall):
+        assert isinstance(shown, Graphs) and torch.equal(triangle(shown.adjacency), module.states("val"))
+    else:
+        assert isinstance(shown, Points) and shown.values.shape == (n, 2)
+        assert (shown.values.abs() <= shown.extent).all()
 
 
 def test_nothing_depends_on_or_moves_the_global_generator(make: Make) -> None:
@@ -148,7 +172,7 @@ def test_too_large_a_batch_is_refused(make: Make) -> None:
 
 
 def test_too_large_a_batch_for_several_processes_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datamodules.base.rank_and_world", lambda: (0, 1000))
+    monkeypatch.setattr("datamodules.tensor_datamodule.rank_and_world", lambda: (0, 1000))
     with pytest.raises(UserError, match="batch_size 4 on each of 1000 processes"):
         make().setup("fit")
 
@@ -164,7 +188,7 @@ def test_two_processes_see_what_one_sees(make: Make, monkeypatch: pytest.MonkeyP
     whole = list(make(batch_size=6).train_dataloader())
     halves = []
     for rank in range(2):
-        monkeypatch.setattr("datamodules.tensors.rank_and_world", lambda rank=rank: (rank, 2))
+        monkeypatch.setattr("datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
         halves.append(list(make(batch_size=3).train_dataloader()))
     assert len(whole) == len(halves[0]) == len(halves[1])
     for both, left, right in zip(whole, *halves, strict=True):

@@ -72,7 +72,7 @@ def test_draws_differ_in_every_epoch_batch_and_on_every_rank(make: Make, monkeyp
     assert len({tuple(x.flatten().tolist()) for x in once}) > 0.9 * n  # no noise is used for two batches
     batches = []
     for rank in range(2):
-        monkeypatch.setattr("datamodules.tensors.rank_and_world", lambda rank=rank: (rank, 2))
+        monkeypatch.setattr("datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
         batches.append(in_order(module, 0))
     assert not torch.equal(*batches)
 
@@ -84,7 +84,7 @@ def test_draws_are_a_function_of_seed_epoch_batch_and_rank_only(make: Make) -> N
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(2)
     module = make(seed=4)
-    module.normalize(module.raw("train")), list(module.val_dataloader()), epoch(module, 1)
+    module.to_states(module.raw("train")), list(module.val_dataloader()), epoch(module, 1)
     loader = module.train_dataloader()
     loader.load_state_dict({"epoch": 3, "batches": 4})  # what a checkpoint says in the middle of the epoch
     assert torch.equal(torch.stack(list(loader)), torch.stack(one[4:]))
@@ -110,26 +110,26 @@ def test_validation_and_test_are_drawn_once_and_for_all(make: Make, monkeypatch:
     for split, loader in (("val", "val_dataloader"), ("test", "test_dataloader")):
         x = torch.cat(list(getattr(one, loader)()))
         assert torch.equal(x, torch.cat(list(getattr(two, loader)())))
-        assert torch.equal(x, one.normalize(one.raw(split))) and torch.equal(x, one.denormalize(x))
+        assert torch.equal(x, one.to_states(one.raw(split))) and torch.equal(x, one.to_raw(x))
         assert torch.equal(one.raw(split), (x * one.raw(split).max()).to(one.raw(split).dtype))
         if isinstance(one, Digits | Omniglot):  # the others have another split where they are grey
             p = grey(plain, split)
             z = float((x.flatten(1) - p).sum() / (p * (1 - p)).sum().sqrt())
             assert abs(z) < 4 and not torch.equal(x.flatten(1).double(), (p > 0.5).double())
         with monkeypatch.context() as second_of_two:
-            second_of_two.setattr("datamodules.tensors.rank_and_world", lambda: (1, 2))
+            second_of_two.setattr("datamodules.tensor_loader.rank_and_world", lambda: (1, 2))
             mine = torch.cat(list(getattr(one, loader)()))
         assert torch.equal(mine, x[1 : len(x) - len(x) % 2 : 2])
 
 
-def test_images_and_normalize_are_reproducible_draws(make: Make) -> None:
+def test_states_are_reproducible_draws(make: Make) -> None:
     module = make()
-    few, every = module.images("train", 3), module.images("train")
+    few, every = (module.states("train", n) for n in (3, 10**6))
     assert torch.equal(few, every[:3]) and set(every.unique().tolist()) == {0.0, 1.0}
     raw = module.raw("train")
-    assert torch.equal(module.normalize(raw), make(seed=7).normalize(raw))
+    assert torch.equal(module.to_states(raw), make(seed=7).to_states(raw))
     p = grey(module, "train")
-    assert abs(float((module.normalize(raw).flatten(1) - p).sum() / (p * (1 - p)).sum().sqrt())) < 4
+    assert abs(float((module.to_states(raw).flatten(1) - p).sum() / (p * (1 - p)).sum().sqrt())) < 4
 
 
 def test_the_published_split_of_mnist(data_folder: Path) -> None:

@@ -15,6 +15,7 @@ import torch
 from datamodules import EgoSmall
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
+from ebmlab.graphs import adjacency
 
 SPLITS = ("train", "val", "test")
 PLACES = [os.environ.get("EBMLAB_DATA"), "data"]
@@ -56,9 +57,9 @@ def sizes(module: EgoSmall, *splits: str) -> list[int]:
 def check(module: EgoSmall) -> None:
     """What holds whatever the source: every state is an ego graph of an allowed size."""
     for split in SPLITS:
-        x = module.normalize(module.raw(split))
+        x = module.to_states(module.raw(split))
         Binary(module.event_shape).validate(x)
-        matrices = module.adjacency(x)
+        matrices = adjacency(x, module.num_nodes)
         assert torch.equal(matrices, matrices.mT) and matrices.diagonal(dim1=1, dim2=2).eq(0).all()
         for graph, matrix in zip(module.graphs(x), matrices, strict=True):
             assert module.min_nodes <= len(graph) <= module.num_nodes
@@ -96,7 +97,7 @@ def test_slots_are_uniform(tmp_path: Path) -> None:
     counts = torch.zeros(18)
     for seed in range(100):
         module = made_up(tmp_path, seed=seed)
-        degrees = module.adjacency(module.raw("train").float()).sum(1)
+        degrees = adjacency(module.raw("train").float(), module.num_nodes).sum(1)
         counts += degrees.argmax(1).bincount(minlength=18)  # where the ego is
     expected = 1100 / 18
     # 17 degrees of freedom: 46 has probability 2e-4.
@@ -190,6 +191,6 @@ def test_bad_options_and_inputs_are_named(tmp_path: Path) -> None:
         EgoSmall(root=str(tmp_path), min_nodes=60, max_nodes=70).setup("fit")
     module = EgoSmall(max_nodes=5)
     with pytest.raises(UserError, match=r"shape \(1, 5, 5\); the upper triangle of 5 nodes takes \(B, 10\)"):
-        module.adjacency(torch.zeros(1, 5, 5))
+        module.show(torch.zeros(1, 5, 5))
     with pytest.raises(UserError, match="must be 0 or 1"):
         module.graphs(torch.full((1, 10), 0.5))

@@ -24,7 +24,7 @@ def test_the_transposition_is_undone(data_folder: Path, binarize: bool) -> None:
 
 def test_moments_are_measured_on_the_training_images(data_folder: Path) -> None:
     module = EMNIST(root=str(data_folder), num_val=12)
-    x = module.normalize(module.raw("train")).double()
+    x = module.to_states(module.raw("train")).double()
     assert (x.mean().item(), x.std(correction=0).item()) == pytest.approx((0, 1), abs=1e-5)
 
 

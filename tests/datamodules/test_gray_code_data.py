@@ -166,7 +166,7 @@ def test_the_pinwheel_has_five_sheared_blades() -> None:
 def test_splits_hold_the_codes_of_fresh_draws(shape: str) -> None:
     module = GrayCode2D(shape, num_bits=256, num_samples=40, seed=3)
     for split, n in (("train", 40), ("val", 4), ("test", 4)):
-        x = module.normalize(module.raw(split))
+        x = module.to_states(module.raw(split))
         assert x.shape == (n, 256)
         Binary(256).validate(x)
         assert module.decode(x).abs().max() < 5

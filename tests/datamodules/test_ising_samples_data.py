@@ -21,7 +21,7 @@ def make(root: Path, **options: object) -> IsingSamples:
 
 
 def spins(module: IsingSamples) -> Tensor:
-    return torch.cat([module.normalize(module.raw(split)) for split in ("train", "val", "test")]).double()
+    return torch.cat([module.to_states(module.raw(split)) for split in ("train", "val", "test")]).double()
 
 
 @pytest.mark.parametrize(("side", "coupling"), [(3, 0.25), (3, -0.4), (4, 0.3)])

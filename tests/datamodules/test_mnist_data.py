@@ -112,7 +112,7 @@ def test_real_mnist_is_standardised_and_complete() -> None:
     module.prepare_data()
     module.setup("fit")
     assert [len(module.raw(split)) for split in ("train", "val")] == [55_000, 5_000]
-    x = module.normalize(torch.cat([module.raw("train"), module.raw("val")]))
+    x = module.to_states(torch.cat([module.raw("train"), module.raw("val")]))
     assert (x.mean().item(), x.std().item()) == pytest.approx((0, 1), abs=1e-3)
     assert torch.cat([module.labels("train"), module.labels("val")]).bincount().tolist() == (
         torchvision.datasets.MNIST(REAL).targets.bincount().tolist()
@@ -129,7 +129,7 @@ def test_real_dynamic_mnist_has_the_published_splits() -> None:
     assert torch.equal(module.raw("train")[:, 0], file.data[:50_000])
     assert torch.equal(module.labels("val"), file.targets[50_000:])
     p = file.data[50_000:].double() / 255
-    x = module.normalize(module.raw("val"))[:, 0]
+    x = module.to_states(module.raw("val"))[:, 0]
     assert abs(float((x - p).sum() / (p * (1 - p)).sum().sqrt())) < 4
     z = (x.mean(0) - p.mean(0)) * 10_000 / (p * (1 - p)).sum(0).sqrt().clamp_min(1)
     assert float(z.abs().max()) < 5

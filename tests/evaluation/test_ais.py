@@ -131,7 +131,7 @@ def digits_rbm() -> RBM:
     """12 hidden units, fit to the black-and-white 8x8 digits by 300 steps of CD-1."""
     torch.manual_seed(0)
     data = Digits(binarize=True)
-    x = data.normalize(data.raw("train")).flatten(1)
+    x = data.to_states(data.raw("train")).flatten(1)
     rbm = RBM(64, 12)
     rbm.set_base(x.mean(0))
     learner = ContrastiveDivergence(rbm, s.BlockGibbs(), FromData(), num_steps=1)

@@ -92,6 +92,6 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
 def test_it_learns_the_handwritten_digits_in_fewer_epochs_than_it_takes(tmp_path, monkeypatch):
     monkeypatch.setitem(classifier.RECIPE, "epochs", 8)
     digits = Digits()
-    images = {split: digits.denormalize(digits.normalize(digits.raw(split))) for split in ("train", "test")}
+    images = {split: digits.to_raw(digits.to_states(digits.raw(split))) for split in ("train", "test")}
     model, _ = load_or_train(images["train"], digits.labels("train"), 10, tmp_path, progress=False)
     assert (model.logits(images["test"]).argmax(1) == digits.labels("test")).float().mean() >= 0.95

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from helpers_grbm import ExactGRBM, make_grbm
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from ebmlab.data import Data
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy
 from ebmlab.errors import UserError
@@ -284,12 +284,13 @@ def test_combinations_that_cannot_work() -> None:
         ContrastiveDivergence(Linear(), BlockGibbs())
     learner = ContrastiveDivergence(make_grbm(2), BlockGibbs())
     for shape, fits in (((2,), True), ((1, 2, 1), True), ((3,), False), ((2, 2), False)):
-        learner.trainer = SimpleNamespace(datamodule=SimpleNamespace(event_shape=shape))  # type: ignore[assignment]
+        data = Data()
+        data.event_shape = shape
         if fits:
-            learner.setup("fit")
+            learner.check_data(data)
         else:
             with pytest.raises(UserError, match=r"GRBM models Real\(2\): change the energy's size or the data set"):
-                learner.setup("fit")
+                learner.check_data(data)
 
 
 def test_trajectory_and_draw() -> None:

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 
 from callbacks import RunState
-from datamodules.tensors import TensorLoader
+from datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
 from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.errors import UserError

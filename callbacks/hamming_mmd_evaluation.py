@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from callbacks.chains import chain_length, check_length, noise, require_chains
-from callbacks.periodic import PeriodicEvaluation
+from callbacks.periodic import PeriodicEvaluation, chain_length, check_length
+from callbacks.requirements import learner_of
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation.metrics import HammingMMD
-from ebmlab.ranks import seed_of_rank
+from ebmlab.plain_data import data_of
 
 KERNELS = {"mmd/hamming": "linear", "mmd/exponential": "exponential"}
 SPLITS: dict[TrainerFn | None, str] = {
@@ -69,49 +67,34 @@ class HammingMMDEvaluation(PeriodicEvaluation):
         self.unbiased = unbiased
         self.batch_size = batch_size
 
-    @property
-    def state_key(self) -> str:
-        settings = ("num_samples", "num_steps", "unbiased", "seed")
-        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
-
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        learner, data = require_chains(pl_module, self), getattr(trainer, "datamodule", None)
+        learner, data = learner_of(pl_module, self), data_of(trainer)
         if not isinstance(learner.energy.domain, Finite):
             raise UserError(
                 f"HammingMMDEvaluation counts coordinates that differ, but {type(learner.energy).__name__} lives on "
                 f"{learner.energy.domain}, which is not finite: remove it"
             )
-        if not (hasattr(data, "raw") and hasattr(data, "normalize")):
-            given = "no datamodule" if data is None else type(data).__name__
+        split = SPLITS[trainer.state.fn]
+        if (count := len(data.states(split, 2))) < 1 + self.unbiased:
             raise UserError(
-                f"HammingMMDEvaluation needs a datamodule with raw and normalize, got {given}: "
-                "use one of ebmlab's, or remove it"
-            )
-        split = SPLITS[trainer.state.fn]  # type: ignore[index]
-        if (count := len(data.raw(split))) < 1 + self.unbiased:
-            raise UserError(
-                f"HammingMMDEvaluation compares sets of {1 + self.unbiased} or more states, but {type(data).__name__} "
+                f"HammingMMDEvaluation compares sets of {1 + self.unbiased} or more states, but {data.title} "
                 f"has {count} in its {split} split: take more data"
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data: Any = getattr(trainer, "datamodule", None)
-        learner = require_chains(pl_module, self)
+        learner = learner_of(pl_module, self)
         n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         device = torch.device("cpu") if learner.device.type == "mps" else learner.device  # no float64 there
         domain = learner.energy.domain
+        assert isinstance(domain, Finite)
         metrics = {key: HammingMMD(kernel, self.unbiased, domain).to(device) for key, kernel in KERNELS.items()}
 
         def add(x: Tensor, real: bool) -> None:
             for metric in metrics.values():
                 metric.update(x.to(device), real=real)
 
-        raw: Tensor = data.raw(SPLITS[trainer.state.fn])
-        chosen = torch.randperm(len(raw), generator=torch.Generator().manual_seed(self.seed))[:n]
-        add(learner.to_event(data.normalize(raw[chosen[trainer.global_rank :: trainer.world_size]])), real=True)
-        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
-        share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
-        for i in range(0, max(share, 1), self.batch_size):
-            x = noise(learner, min(self.batch_size, share - i))
-            add(learner.draw(x, num_steps) if len(x) else x, real=False)
+        data = data_of(trainer).states(SPLITS[trainer.state.fn], n, self.seed)
+        add(learner.to_event(data[trainer.global_rank :: trainer.world_size]), real=True)
+        for x in self.samples(trainer, learner, n, num_steps, batch_size=self.batch_size):
+            add(x, real=False)
         self.log_metrics(trainer, pl_module, {key: float(metric.compute()) for key, metric in metrics.items()})

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.trainer.states import TrainerFn
-from torch import Tensor
 
-from callbacks.chains import chain_length, check_length, noise, require_chains
-from callbacks.periodic import PeriodicEvaluation
+from callbacks.periodic import PeriodicEvaluation, chain_length, check_length
+from callbacks.requirements import adjacency, graph_data, held_out, learner_of, require_split
 from ebmlab.errors import UserError
 from ebmlab.evaluation.metrics import GraphMMD
-from ebmlab.ranks import seed_of_rank
 
 
 class GraphMMDEvaluation(PeriodicEvaluation):
@@ -50,39 +45,19 @@ class GraphMMDEvaluation(PeriodicEvaluation):
         self.num_steps = num_steps
         self.batch_size = batch_size
 
-    @property
-    def state_key(self) -> str:
-        settings = ("num_samples", "num_steps", "seed")
-        return self._generate_state_key(**{name: getattr(self, name) for name in settings})
-
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        graph_data(trainer, self)
-        require_chains(pl_module, self)
+        data = graph_data(trainer, self)
+        require_split(data, held_out(trainer), self, "give it a validation split, or remove it")
+        learner_of(pl_module, self)
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = graph_data(trainer, self), require_chains(pl_module, self)
+        data, learner = graph_data(trainer, self), learner_of(pl_module, self)
         n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
         device = torch.device("cpu") if learner.device.type == "mps" else learner.device  # no float64 there
-        metric = GraphMMD(data.num_nodes).to(device)
-        real: Tensor = data.normalize(data.raw("test" if trainer.state.fn == TrainerFn.TESTING else "val"))
+        real = data.states(held_out(trainer))
+        metric = GraphMMD(adjacency(data, real[:1]).shape[-1]).to(device)
         metric.update(real[trainer.global_rank :: trainer.world_size].to(device), real=True)
-        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
-        share = n // trainer.world_size + (trainer.global_rank < n % trainer.world_size)
-        for i in range(0, max(share, 1), self.batch_size):
-            x = noise(learner, min(self.batch_size, share - i))
-            x = learner.draw(x, num_steps) if len(x) else x
+        for x in self.samples(trainer, learner, n, num_steps, batch_size=self.batch_size):
             metric.update(x.to(device), real=False)
         values = {f"mmd/{name}": float(value) for name, value in metric.compute().items()}
         self.log_metrics(trainer, pl_module, values)
-
-
-def graph_data(trainer: pl.Trainer, callback: pl.Callback) -> Any:
-    """The run's datamodule, which must hold graphs."""
-    data = getattr(trainer, "datamodule", None)
-    if data is None or not (hasattr(data, "num_nodes") and hasattr(data, "adjacency")):
-        name, given = type(callback).__name__, "no datamodule" if data is None else type(data).__name__
-        raise UserError(
-            f"{name} needs a datamodule of graphs, with num_nodes and adjacency, got {given}: "
-            f"use datamodules.EgoSmall, or remove {name}"
-        )
-    return data

@@ -1,29 +1,34 @@
-"""What all datamodules share: splits in memory, standardisation or thresholds and their inverse, checks, loaders."""
+"""What data sets in memory share: splits, standardisation or thresholds, checks, loaders."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from datamodules.streams import stream
-from datamodules.tensors import TensorLoader
+from datamodules.tensor_loader import TensorLoader
+from ebmlab.data import SPLITS, Data, chosen
 from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
+from ebmlab.preprocessing import LEVELS, Binarize, Preprocessing, draw_bits, moments
 from ebmlab.ranks import rank_and_world
+from ebmlab.streams import stream
 
-Binarize = bool | Literal["dynamic"]
-SPLITS = ("train", "val", "test")
-_STAGES = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), "predict": (), None: SPLITS}
+_STAGES: dict[str | None, tuple[str, ...]] = {
+    "fit": ("train", "val"),
+    "validate": ("val",),
+    "test": ("test",),
+    "predict": (),
+    None: SPLITS,
+}
 
 
-class TensorDataModule(pl.LightningDataModule, ABC):
+class TensorDataModule(Data, pl.LightningDataModule, ABC):
     """A data set in memory. Its batches are one tensor x, `(B, *event_shape)`, float32, standardised or binary.
 
-    A subclass gives `name`, `event_shape`, `load`, and for images `mean`, `std` and `max_value`.
+    A subclass gives `name`, `load`, and for images `mean`, `std` and `max_value`; for other data its `preprocessing`.
 
     Args:
         event_shape: shape of one sample, images (C, H, W); known before any data are read.
@@ -36,9 +41,9 @@ class TensorDataModule(pl.LightningDataModule, ABC):
     """
 
     domains: tuple[type[Domain], ...] = (Real,)
+    event_shape: tuple[int, ...]
     name = "tensor"
-    num_classes: int | None = None
-    max_value = 255.0
+    max_value = LEVELS
     """What an integer pixel value is divided by, which gives [0, 1]."""
     mean: tuple[float, ...] = (0.0,)
     """Of the training images, per channel; measured on them where it is empty."""
@@ -64,7 +69,7 @@ class TensorDataModule(pl.LightningDataModule, ABC):
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of the training images in [0, 1], per channel."""
         if not self.mean:
-            self.mean, self.std = self._measure(self.raw("train"))
+            self.mean, self.std = moments(self.raw("train"), Preprocessing(self.event_shape, self.max_value))
         return self.mean, self.std
 
     def raw(self, split: str) -> Tensor:
@@ -78,37 +83,14 @@ class TensorDataModule(pl.LightningDataModule, ABC):
         """The split's labels `(N,)`, int64, or None."""
         return self._split(split)[1]
 
-    def images(self, split: str, n: int | None = None) -> Tensor:
-        """Real samples as `denormalize` shows them, `(n, *event_shape)`: images in [0, 1].
+    def states(self, split: str, n: int | None = None, seed: int = 0) -> Tensor:
+        raw = self.raw(split)
+        return self.to_states(raw if n is None else raw[chosen(len(raw), n, seed)])
 
-        The first `n` of one fixed permutation, so a smaller choice is part of a larger one; all when None.
-        """
-        data = self.raw(split)
-        if n is not None and not 0 < n <= len(data):
-            raise UserError(f"{type(self).__name__}: {n} images asked of the {split} split, which holds {len(data)}")
-        chosen = torch.randperm(len(data), generator=stream("images"))[:n]
-        return self.denormalize(self.normalize(data[chosen]))
-
-    def normalize(self, x: Tensor) -> Tensor:
-        """Raw integers 0..max_value, or floats in [0, 1], to standardised or binary float32 `(B, *event_shape)`.
-
-        With dynamic binarisation grey pixels are drawn from one fixed stream: equal input, equal output.
-        """
-        if self.binarize == "dynamic":
-            return self._bernoulli(x, stream("binarize"))
-        x = self._unit(x)
-        if self.binarize:
-            return (x > 0.5).float()
-        mean, std = self._moments_like(x)
-        return (x - mean) / std
-
-    def denormalize(self, x: Tensor) -> Tensor:
-        """What `normalize` gives, `(B, *event_shape)` or `(B, prod(event_shape))`, to images in [0, 1]."""
-        x = x.reshape(-1, *self.event_shape)
-        if self.binarize:
-            return x.clamp(0, 1)
-        mean, std = self._moments_like(x)
-        return (x * std + mean).clamp(0, 1)
+    @property
+    def preprocessing(self) -> Preprocessing:
+        mean, std = ((0.0,), (1.0,)) if self.binarize else self.moments()
+        return Preprocessing(self.event_shape, self.max_value, 1.0, mean, std, self.binarize, unit=True)
 
     def setup(self, stage: str | None = None) -> None:
         """Reads and checks the splits that the stage needs."""
@@ -138,23 +120,18 @@ class TensorDataModule(pl.LightningDataModule, ABC):
             self._check(split, data, labels)
             if self.binarize == "dynamic" and split != "train":
                 white = 1 if data.is_floating_point() else self.max_value
-                data = (self._bernoulli(data, stream("binarize", self.name, split)) * white).to(data.dtype)
+                drawn = draw_bits(self._unit(data), stream("binarize", self.name, split))
+                data = (drawn * white).to(data.dtype)
             self._splits[split] = data, labels
         return self._splits[split]
 
     def _unit(self, x: Tensor) -> Tensor:
-        """Raw data as float32 in [0, 1], `(B, *event_shape)`."""
-        x = x.reshape(-1, *self.event_shape)
-        return x.float() if x.is_floating_point() else x.float() / self.max_value
-
-    def _bernoulli(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Raw data to 0/1, each pixel 1 with its value as the probability; black and white stay what they are."""
-        x = self._unit(x)
-        return (torch.rand(x.shape, generator=generator).to(x.device) < x).float()
+        """Raw data in [0, 1], whatever the moments are, which may not be known yet."""
+        return Preprocessing(self.event_shape, self.max_value).scaled(x)
 
     def _batch(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Raw data as a batch: `normalize`, or draws of the batch's own generator."""
-        return self._bernoulli(x, generator) if self.binarize == "dynamic" else self.normalize(x)
+        """Raw data as a batch: `to_states`, or draws of the batch's own generator."""
+        return draw_bits(self._unit(x), generator) if self.binarize == "dynamic" else self.to_states(x)
 
     def _check(self, split: str, data: Tensor, labels: Tensor | None) -> None:
         where = f"{type(self).__name__}, {split} split"
@@ -177,15 +154,3 @@ class TensorDataModule(pl.LightningDataModule, ABC):
                 f"{type(self).__name__}: batch_size {self.batch_size}{times} is more than the {n} training samples; "
                 f"it must be at most {n // world}"
             )
-
-    def _moments_like(self, x: Tensor) -> list[Tensor]:
-        shape = (-1, *[1] * (len(self.event_shape) - 1))
-        return [torch.tensor(values, dtype=x.dtype, device=x.device).view(shape) for values in self.moments()]
-
-    def _measure(self, data: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        total = torch.zeros(2, self.event_shape[0], dtype=torch.float64)
-        for begin in range(0, len(data), 4096):
-            x = self._unit(data[begin : begin + 4096]).double()
-            total += torch.stack([x.sum((0, 2, 3)), x.square().sum((0, 2, 3))])
-        mean, square = total / (data.numel() / self.event_shape[0])
-        return tuple(mean.tolist()), tuple((square - mean.square()).clamp_min(1e-12).sqrt().tolist())

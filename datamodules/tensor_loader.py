@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from datamodules.streams import stream
 from ebmlab.ranks import rank_and_world
+from ebmlab.streams import stream
 
 
 class TensorLoader:

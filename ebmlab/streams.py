@@ -12,6 +12,10 @@ def stream(*key: str | int) -> torch.Generator:
 
     The key is hashed, because neighbouring integers as seeds (seed + epoch, seed + split) would make
     epoch 1 of seed 0 equal to epoch 0 of seed 1.
+
+    Example:
+        >>> torch.equal(torch.rand(3, generator=stream("a", 1)), torch.rand(3, generator=stream("a", 1)))
+        True
     """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=4).digest()  # torch's generator reads 32 bits
     return torch.Generator().manual_seed(int.from_bytes(digest, "big"))

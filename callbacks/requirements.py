@@ -1,0 +1,120 @@
+"""What callbacks ask of a run before it starts, each in one line."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+
+from ebmlab.data import SPLITS, Data, Graphs, Images
+from ebmlab.energies import Bipartite, Energy
+from ebmlab.errors import UserError
+from ebmlab.learners import Learner, ReplayBuffer
+from ebmlab.plain_data import data_of
+
+Kind = TypeVar("Kind")
+
+
+def learner_of(pl_module: pl.LightningModule, callback: pl.Callback) -> Learner:
+    """The learner, which can run its sampler's chains."""
+    if not isinstance(pl_module, Learner):
+        raise UserError(
+            f"{type(callback).__name__} draws samples, but {type(pl_module).__name__} has no sampler: "
+            "use it with ContrastiveDivergence or RatioMatching"
+        )
+    return pl_module
+
+
+def energy_of(pl_module: pl.LightningModule) -> Energy:
+    """The energy that the module fits."""
+    energy: Any = pl_module.energy
+    assert isinstance(energy, Energy)
+    return energy
+
+
+def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
+    """The learner's replay buffer, where it has one."""
+    chains = getattr(pl_module, "chains", None)  # which other learners lack
+    return chains if isinstance(chains, ReplayBuffer) else None
+
+
+def shows_mean(learner: Learner, denoise: bool | None) -> bool:
+    """Whether to show E[v | h]: as told, or, where None is told, if the energy has hidden units."""
+    return isinstance(learner.energy, Bipartite) if denoise is None else denoise
+
+
+def known_data(trainer: pl.Trainer, kind: type[Kind], callback: pl.Callback, what: str, example: str) -> Kind:
+    """The run's data, which must offer what a protocol of `ebmlab.data` says.
+
+    Args:
+        trainer: whose data.
+        kind: the protocol.
+        callback: who asks.
+        what: the protocol in words.
+        example: a datamodule that offers it.
+    """
+    data: object = data_of(trainer)
+    if not isinstance(data, kind):
+        name, given = type(callback).__name__, data_of(trainer).title
+        raise UserError(f"{name} needs {what}, got {given}: use {example}, or remove {name}")
+    return data
+
+
+def split_of(data: Data, wanted: str) -> str:
+    """The wanted split, or, where the present run has no such data, another one that it has."""
+    return next((split for split in (wanted, *SPLITS) if data.has(split)), wanted)
+
+
+def held_out(trainer: pl.Trainer) -> str:
+    """The split on which models are judged: "test" in `test`, else "val"."""
+    return "test" if trainer.state.fn == TrainerFn.TESTING else "val"
+
+
+def require_split(data: Data, split: str, callback: pl.Callback, mend: str) -> None:
+    """Raises `UserError` unless the present run has data of the split."""
+    if not data.has(split):
+        raise UserError(f"{type(callback).__name__} needs {split} data, which {data.title} does not give here: {mend}")
+
+
+def image_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
+    """The run's data, which must be images."""
+    data, name = data_of(trainer), type(callback).__name__
+    if _kind(data) is not Images:
+        raise UserError(
+            f"{name} needs images, but {data.title} has events of shape {data.event_shape}: "
+            f"use callbacks.Density2D for points in the plane, or remove {name}"
+        )
+    return data
+
+
+def graph_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
+    """The run's data, which must be graphs."""
+    data, name = data_of(trainer), type(callback).__name__
+    if _kind(data) is not Graphs:
+        raise UserError(
+            f"{name} needs graphs, got {data.title}, which shows none: use datamodules.EgoSmall, or remove {name}"
+        )
+    return data
+
+
+def images(data: Data, x: torch.Tensor) -> torch.Tensor:
+    """States of image data as images `(B, C, H, W)` in [0, 1]."""
+    shown = data.show(x)
+    assert isinstance(shown, Images)
+    return shown.values
+
+
+def adjacency(data: Data, x: torch.Tensor) -> torch.Tensor:
+    """States of graph data as adjacency matrices `(B, n, n)`."""
+    shown = data.show(x)
+    assert isinstance(shown, Graphs)
+    return shown.adjacency
+
+
+def _kind(data: Data) -> type | None:
+    """What `show` gives."""
+    if data.event_shape is None:
+        return None
+    return type(data.show(torch.zeros(1, *data.event_shape)))

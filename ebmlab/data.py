@@ -1,0 +1,280 @@
+"""What may be asked of data: the contract between a data set and everything that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Domain
+from ebmlab.errors import UserError
+from ebmlab.preprocessing import Preprocessing
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Images:
+    """Samples that are images.
+
+    Attributes:
+        values: `(B, C, H, W)` in [0, 1], with one channel or three.
+
+    Example:
+        >>> Images(torch.rand(4, 1, 8, 8)).values.shape
+        torch.Size([4, 1, 8, 8])
+    """
+
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Points:
+    """Samples that are points in the plane.
+
+    Attributes:
+        values: `(B, 2)`.
+        extent: the window from -extent to extent in both directions holds most of them.
+
+    Example:
+        >>> Points(torch.zeros(4, 2), extent=1.0).extent
+        1.0
+    """
+
+    values: Tensor
+    extent: float
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Samples that are graphs.
+
+    Attributes:
+        adjacency: symmetric matrices `(B, n, n)`, zero where there is no edge.
+
+    Example:
+        >>> Graphs(torch.ones(4, 3, 3) - torch.eye(3)).adjacency.sum((1, 2))  # triangles: three edges, counted twice
+        tensor([6., 6., 6., 6.])
+    """
+
+    adjacency: Tensor
+
+
+Shown = Images | Points | Graphs
+
+
+class Data:
+    """What energies, learners, callbacks, `predict` and pictures ask of a data set.
+
+    A subclass that is also a `LightningDataModule` need only give the loaders; everything else has a default. Whoever
+    gives more gets more: an `event_shape` is checked against the energy before training, `labels` train FID's
+    classifier, `show` decides what pictures show. A `LightningDataModule` that is no `Data`, and plain loaders, are
+    wrapped by `ebmlab.plain_data.data_of`.
+
+    Attributes:
+        name: stands in the names of metrics.
+        domains: the domains that the states may belong to.
+        event_shape: of one state; None where only the batches tell.
+        batch_size: samples in a training batch of each process; 0 where only the batches tell.
+        num_classes: of the labels; None without labels.
+        preprocessing: how raw data become states; None where the loaders give states that have no other form.
+
+    Example:
+        >>> class Coins(Data):
+        ...     def train_dataloader(self):
+        ...         return [torch.tensor([[0.0, 1.0], [1.0, 1.0]])] * 3
+        >>> Coins().states("train").shape
+        torch.Size([6, 2])
+    """
+
+    name: str = "data"
+    domains: tuple[type[Domain], ...] = (Domain,)
+    event_shape: tuple[int, ...] | None = None
+    batch_size: int = 0
+    num_classes: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What errors call the data."""
+        return type(self).__name__
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """See the attributes of the class; a property, because it may take the training data to find it."""
+        return None
+
+    def has(self, split: str) -> bool:
+        """Whether there are data of a split, "train", "val" or "test", in the present run."""
+        return split in SPLITS
+
+    def loader(self, split: str) -> Iterable[Any]:
+        """The batches of "train", "val" or "test"; a new loader each time."""
+        return one_loader(getattr(self, f"{split}_dataloader")(), f"{self.title}, {split} split")
+
+    def convert(self, batch: Any) -> Tensor:
+        """A batch of a loader as states `(B, *event_shape)`.
+
+        Default: what `samples_of` finds in it, integers as floats.
+
+        Raises:
+            UserError: there is no tensor of samples in the batch.
+        """
+        x = samples_of(batch, self.title)
+        return x if x.is_floating_point() else x.float()
+
+    def states(self, split: str, n: int | None = None, seed: int = 0) -> Tensor:
+        """All states of a split, or `n` of them.
+
+        The `n` are the first of a random order that depends on `seed` alone, so that a smaller choice is a part of a
+        larger one; all states of the split if it has fewer.
+
+        Returns:
+            `(N, *event_shape)`, on the CPU.
+        """
+        with torch.random.fork_rng(devices=[]):  # loaders that shuffle give the same order each time
+            torch.manual_seed(seed)
+            states = torch.cat([self.convert(batch).float().cpu() for batch in self.loader(split)])
+        return states if n is None else states[chosen(len(states), n, seed)]
+
+    def labels(self, split: str) -> Tensor | None:
+        """The labels of `states(split)`, `(N,)`, int64, or None."""
+        return None
+
+    def to_states(self, raw: Tensor) -> Tensor:
+        """Raw data as states `(B, *event_shape)`."""
+        preprocessing = self.preprocessing
+        return raw if preprocessing is None else preprocessing.to_states(raw)
+
+    def to_raw(self, x: Tensor) -> Tensor:
+        """States in the units of the raw data; pixels in [0, 1]."""
+        preprocessing = self.preprocessing
+        return x if preprocessing is None else preprocessing.to_raw(x)
+
+    def show(self, x: Tensor) -> Shown | None:
+        """How states look, or None if there is no picture of them.
+
+        Default: images, if an event has the shape (1, H, W) or (3, H, W); points, if it has the shape (2,).
+        """
+        shape = tuple(x.shape[1:]) if self.event_shape is None else self.event_shape
+        if len(shape) == 3 and shape[0] in (1, 3):
+            scale = self.preprocessing.float_scale if self.preprocessing is not None else 1.0
+            return Images((self.to_raw(x.reshape(len(x), *shape)) / scale).clamp(0, 1))
+        if shape == (2,):
+            points = self.to_raw(x)
+            return Points(points, 1.1 * float(points.abs().max()) if len(points) else 1.0)
+        return None
+
+
+def one_loader(loader: Any, where: str) -> Iterable[Any]:
+    """The loader itself, or the only one in a list or dictionary of loaders, which Lightning takes too.
+
+    Raises:
+        UserError: there are several.
+
+    Example:
+        >>> one_loader({"only": [torch.zeros(3, 2)]}, "mine")
+        [tensor([[0., 0.],
+                [0., 0.],
+                [0., 0.]])]
+    """
+    loaders = list(loader.values()) if isinstance(loader, Mapping) else loader
+    if not isinstance(loaders, list | tuple) or any(isinstance(part, Tensor) for part in loaders):
+        return cast(Iterable[Any], loader)
+    if len(loaders) != 1:
+        raise UserError(f"{where}: there are {len(loaders)} loaders; ebmlab takes one for each split")
+    return cast(Iterable[Any], loaders[0])
+
+
+def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
+    """The tensor of samples in a batch.
+
+    Args:
+        batch: x, (x,), (x, y) or a dictionary in which x has the name `field` or is the only tensor.
+        where: stands at the beginning of errors.
+        field: the name of x in a dictionary.
+
+    Raises:
+        UserError: the batch is something else.
+
+    Example:
+        >>> samples_of((torch.zeros(4, 2), torch.zeros(4)), "my loader").shape
+        torch.Size([4, 2])
+    """
+    if isinstance(batch, Mapping):
+        tensors = [name for name, value in batch.items() if isinstance(value, Tensor)]
+        if field not in batch and len(tensors) != 1:
+            raise UserError(
+                f"{where}: a batch is a dictionary of {', '.join(map(str, batch)) or 'nothing'}, and which of them is "
+                f'the samples is not clear: call them "{field}", or wrap the data set in datamodules.FromDataset, '
+                "which has the option `field`"
+            )
+        batch = batch[field if field in batch else tensors[0]]
+    elif isinstance(batch, list | tuple) and batch:
+        return samples_of(batch[0], where, field)
+    if not isinstance(batch, Tensor):
+        raise UserError(
+            f"{where}: a batch is of the type {type(batch).__name__}; it must be a tensor x, (x, y) or a dictionary"
+        )
+    return batch
+
+
+def chosen(size: int, n: int, seed: int) -> Tensor:
+    """The first `n` of the numbers 0 to size - 1 in a random order that depends on `seed` alone.
+
+    Example:
+        >>> torch.equal(chosen(10, 3, seed=1), chosen(10, 5, seed=1)[:3])
+        True
+    """
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed))[:n]
+
+
+@runtime_checkable
+class KnownDensity(Protocol):
+    """Data whose law is known: `datamodules.GaussianMixture`.
+
+    Example:
+        >>> isinstance(Data(), KnownDensity)
+        False
+    """
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """Normalised log-density of points, `(B, *event_shape)` to `(B,)`."""
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Fresh points `(n, *event_shape)`."""
+
+
+@runtime_checkable
+class CodedPoints(Protocol):
+    """Points of the plane that are coded as states: `datamodules.GrayCode2D`.
+
+    Example:
+        >>> isinstance(Data(), CodedPoints)
+        False
+    """
+
+    def encode(self, points: Tensor) -> Tensor:
+        """Points `(B, 2)` to states."""
+
+    def decode(self, bits: Tensor) -> Tensor:
+        """States to points `(B, 2)`."""
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Fresh points `(n, 2)`."""
+
+
+@runtime_checkable
+class KnownCouplings(Protocol):
+    """Samples of a pairwise model with known couplings: `datamodules.IsingSamples`.
+
+    Example:
+        >>> isinstance(Data(), KnownCouplings)
+        False
+    """
+
+    def coupling_matrix(self) -> Tensor:
+        """The true J `(d, d)`, symmetric with a zero diagonal: E(x) = -1/2 x'Jx."""

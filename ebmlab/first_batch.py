@@ -1,0 +1,101 @@
+"""The first batch, held against the energy's domain before training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebmlab.data import Data
+from ebmlab.domains import Binary, Domain, Spin
+from ebmlab.errors import UserError
+
+
+def first_batch(data: Data, split: str) -> Any:
+    """The first batch of a split's loader, as the loader gives it. The global random stream stays where it is.
+
+    Raises:
+        UserError: there is none, or reading it would use it up.
+
+    Example:
+        >>> class Coins(Data):
+        ...     def val_dataloader(self):
+        ...         return [torch.ones(3, 2)]
+        >>> first_batch(Coins(), "val").shape
+        torch.Size([3, 2])
+    """
+    loader: Any = data.loader(split)
+    if isinstance(loader, Iterator):
+        raise UserError(
+            f"{data.title}: the {split} loader is an iterator, which can be read only once: give a DataLoader, or "
+            "another object that starts anew each time it is iterated over"
+        )
+    with torch.random.fork_rng(devices=[]):
+        batch = next(iter(loader), None)
+    if batch is None:
+        raise UserError(f"{data.title}: the {split} loader is empty: it must give at least one batch")
+    return batch
+
+
+def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> None:
+    """Raises `UserError` unless the first batch of a split holds states of the energy's domain.
+
+    Args:
+        data: whose batch.
+        split: "train", "val" or "test".
+        domain: of the energy.
+        energy: its name, for errors.
+
+    Example:
+        >>> class Coins(Data):
+        ...     def train_dataloader(self):
+        ...         return [torch.ones(3, 2)]
+        >>> check_first_batch(Coins(), "train", Spin(2), "Ising")  # ones are spins, too
+    """
+    x = data.convert(first_batch(data, split))
+    where = f"{data.title}, {split} split"
+    if len(x) == 0 or x.dim() < 2:
+        raise UserError(f"{where}: the first batch has shape {tuple(x.shape)}; it must be (B, ...) with B at least 1")
+    check_event_shape(tuple(x.shape[1:]), domain, data.title, energy)
+    bad = ~torch.isfinite(x).flatten(1).all(1)
+    if bad.any():
+        raise UserError(
+            f"{where}: {int(bad.sum())} of the {len(x)} samples of the first batch hold NaN or infinity, the first is "
+            f"number {int(bad.nonzero()[0])}: remove them from the data"
+        )
+    x = x.reshape(len(x), *domain.event_shape).float()
+    try:
+        domain.validate(x)
+    except UserError as error:
+        low, high = float(x.min()), float(x.max())
+        found = f"the first batch's lie between {low:.4g} and {high:.4g}{_mend(x, domain)}"
+        raise UserError(f"{where}: {error}; {found}") from error
+
+
+def check_event_shape(given: tuple[int, ...], domain: Domain, title: str, energy: str) -> None:
+    """Raises `UserError` unless events of a shape can be states of the domain, flattened if it wants vectors.
+
+    Example:
+        >>> check_event_shape((1, 28, 28), Binary(784), "MNIST", "RBM")
+    """
+    wanted = domain.event_shape
+    if given == wanted or (len(wanted) == 1 and math.prod(given) == wanted[0]):
+        return
+    raise UserError(
+        f"{title} gives events of shape {given} ({math.prod(given)} numbers), but {energy} models {domain}: change the "
+        "energy's size or the data set"
+    )
+
+
+def _mend(x: Tensor, domain: Domain) -> str:
+    """How to come from x to states of the domain, where that is likely to be known."""
+    if isinstance(domain, Binary):
+        if (x.abs() == 1).all():
+            return ": (x + 1) / 2 makes bits of spins"
+        return ": binarize them, or take an energy on real numbers, such as GRBM"
+    if isinstance(domain, Spin) and ((x == 0) | (x == 1)).all():
+        return ": 2 x - 1 makes spins of bits"
+    return ""

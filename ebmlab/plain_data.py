@@ -1,0 +1,129 @@
+"""Data that know nothing of ebmlab: a plain `LightningDataModule` or loaders, with the defaults of `Data`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor
+
+from ebmlab.data import Data, one_loader, samples_of
+from ebmlab.domains import Categorical, Domain, Real
+from ebmlab.errors import UserError
+from ebmlab.first_batch import first_batch
+from ebmlab.preprocessing import LEVELS, Preprocessing, are_levels
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+
+_KEPT = "_ebmlab_plain_data"
+Loaders = Mapping[str, Callable[[], Any]]
+
+
+class PlainData(Data):
+    """Wraps loaders whose batches are states already, but for their type.
+
+    What it changes in a batch follows from the first one:
+
+    - Integers and float64 become float32.
+    - With an energy on `Real`, levels of pixels (whole numbers from 0 to 255, one of them above 1) are divided by 255,
+      if they are uint8 or make images. All other numbers stay what they are.
+    - With an energy on `Categorical`, class numbers become one-hot vectors.
+
+    Args:
+        title: what errors call it.
+        loaders: from the splits that there are, "train", "val" or "test", to functions that give their loaders.
+        domain: of the energy.
+
+    Example:
+        >>> images = torch.randint(256, (8, 1, 4, 4), dtype=torch.uint8)
+        >>> data = PlainData("mine", {"train": lambda: [images]}, Real((1, 4, 4)))
+        >>> float(data.states("train").max()) <= 1
+        True
+    """
+
+    title = ""
+
+    def __init__(self, title: str, loaders: Loaders, domain: Domain) -> None:
+        self.title = title
+        self.loaders = loaders
+        self.domain = domain
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Of one state."""
+        return self.preprocessing.event_shape
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        """Samples in the first batch."""
+        return len(self._first)
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """What is done with each batch."""
+        x, shape = self._first, tuple(self._first.shape[1:])
+        if isinstance(self.domain, Categorical) and shape == self.domain.shape != self.domain.event_shape:
+            return Preprocessing(shape, num_classes=self.domain.num_values)
+        pixels = isinstance(self.domain, Real) and (x.dtype == torch.uint8 or len(shape) == 3) and are_levels(x)
+        scale = LEVELS if pixels else 1.0
+        unit = pixels or (float(x.min()) >= 0 and float(x.max()) <= 1)
+        return Preprocessing(shape, scale, scale if x.is_floating_point() else 1.0, unit=unit)
+
+    def has(self, split: str) -> bool:
+        return split in self.loaders
+
+    def loader(self, split: str) -> Iterable[Any]:
+        if not self.has(split):
+            raise UserError(
+                f"{self.title} has no {split} data here: give it a {split}_dataloader, or a datamodule that is an "
+                "ebmlab.data.Data, which gives every split at any time"
+            )
+        return one_loader(self.loaders[split](), f"{self.title}, {split} split")
+
+    def convert(self, batch: Any) -> Tensor:
+        return self.preprocessing.to_states(samples_of(batch, self.title))
+
+    @cached_property
+    def _first(self) -> Tensor:
+        return samples_of(first_batch(self, next(iter(self.loaders), "train")), self.title)
+
+
+def data_of(trainer: pl.Trainer) -> Data:
+    """The data of the trainer's present run: its datamodule, or a `PlainData` around a plain one or around loaders.
+
+    Plain data have only the splits of the run's stage: "train" and "val" in `fit`, "val" in `validate`, "test" in
+    `test`. The one place where the trainer is asked for its data.
+
+    Example:
+        In a callback, `data_of(trainer).states("val")` are the states of the validation split, whatever gives them:
+
+        >>> import pytorch_lightning as pl
+        >>> class Size(pl.Callback):
+        ...     def setup(self, trainer, pl_module, stage):
+        ...         print(len(data_of(trainer).states("val")), "states to validate on")
+    """
+    sources = {  # Lightning has no public way to its loaders before training starts
+        TrainerFn.FITTING: {
+            "train": trainer.fit_loop._data_source,
+            "val": trainer.fit_loop.epoch_loop.val_loop._data_source,
+        },
+        TrainerFn.VALIDATING: {"val": trainer.validate_loop._data_source},
+        TrainerFn.TESTING: {"test": trainer.test_loop._data_source},
+    }.get(trainer.state.fn, {"predict": trainer.predict_loop._data_source})  # type: ignore[arg-type]
+    given = {split: source.instance for split, source in sources.items()}
+    for owner in given.values():
+        if isinstance(owner, Data):
+            return owner
+    kept: tuple[dict[str, Any], PlainData] | None = getattr(trainer, _KEPT, None)
+    if kept is not None and kept[0].keys() == given.keys() and all(kept[0][split] is given[split] for split in given):
+        return kept[1]
+    loaders = {split: source.dataloader for split, source in sources.items() if source.is_defined()}
+    owner = next((given[split] for split in loaders), None)
+    energy: Any = trainer.lightning_module.energy
+    data = PlainData("the run" if owner is None else type(owner).__name__, loaders, energy.domain)
+    setattr(trainer, _KEPT, (given, data))
+    return data

@@ -1,0 +1,140 @@
+"""How raw data become states and states become raw data again, as plain numbers that a checkpoint can hold."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from ebmlab.errors import UserError
+from ebmlab.streams import stream
+
+Binarize = bool | Literal["dynamic"]
+LEVELS = 255.0
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Scales raw numbers, then standardises them, turns them into bits, or makes one-hot vectors of them.
+
+    Attributes:
+        shape: of one raw sample. Images have (C, H, W).
+        scale: what integers are divided by.
+        float_scale: what floating-point numbers are divided by.
+        mean: is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
+        std: what the difference is divided by, like `mean`.
+        binarize: True: 1 where the scaled number is above 1/2, else 0. "dynamic": 1 with the scaled number as the
+            probability, drawn from one fixed stream, so that equal input gives equal output.
+        num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
+        unit: whether scaled numbers lie in [0, 1]: `to_raw` then clamps them.
+
+    Example:
+        >>> digits = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.5,), unit=True)
+        >>> x = digits.to_states(torch.tensor([[[[0, 255], [255, 0]]]], dtype=torch.uint8))
+        >>> x.flatten().tolist(), digits.to_raw(x).flatten().tolist()
+        ([-1.0, 1.0, 1.0, -1.0], [0.0, 1.0, 1.0, 0.0])
+    """
+
+    shape: tuple[int, ...]
+    scale: float = 1.0
+    float_scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    binarize: Binarize = False
+    num_classes: int = 0
+    unit: bool = False
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one state."""
+        return (*self.shape, self.num_classes) if self.num_classes else self.shape
+
+    def to_states(self, raw: Tensor) -> Tensor:
+        """Turns raw data, `(B, *shape)` or `(B, prod(shape))`, into states `(B, *event_shape)`, float32."""
+        if self.num_classes:
+            return self._one_hot(raw)
+        x = self.scaled(raw)
+        if self.binarize:
+            return draw_bits(x, stream("binarize")) if self.binarize == "dynamic" else (x > 0.5).float()
+        mean, std = self._moments_like(x)
+        return (x - mean) / std
+
+    def to_raw(self, x: Tensor) -> Tensor:
+        """Turns states, `(B, *event_shape)` or `(B, prod(event_shape))`, into raw data `(B, *shape)`.
+
+        Integers that `scale` divides come back as floating-point numbers, pixels as numbers in [0, 1].
+        """
+        x = x.reshape(len(x), *self.event_shape)
+        if self.num_classes:
+            return x.argmax(-1)
+        if not self.binarize:
+            mean, std = self._moments_like(x)
+            x = x * std + mean
+        return (x.clamp(0, 1) if self.unit else x) * self.float_scale
+
+    def scaled(self, raw: Tensor) -> Tensor:
+        """Raw data after scaling and before anything else, `(B, *shape)`, float32."""
+        raw = raw.reshape(len(raw), *self.shape)
+        return raw.float() / (self.float_scale if raw.is_floating_point() else self.scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, which `torch.load(weights_only=True)` reads and `from_dict` takes."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Rebuilds what `to_dict` wrote."""
+        return cls(**plain)
+
+    def _moments_like(self, x: Tensor) -> list[Tensor]:
+        shape = (-1, *[1] * (len(self.shape) - 1))
+        return [torch.tensor(values, dtype=x.dtype, device=x.device).view(shape) for values in (self.mean, self.std)]
+
+    def _one_hot(self, raw: Tensor) -> Tensor:
+        classes = raw.reshape(len(raw), *self.shape)
+        if not ((classes == classes.round()) & (classes >= 0) & (classes < self.num_classes)).all():
+            raise UserError(f"classes must be whole numbers from 0 to {self.num_classes - 1}")
+        return torch.nn.functional.one_hot(classes.long(), self.num_classes).float()
+
+
+def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Means and standard deviations of scaled raw data `(N, *shape)`, one for each entry of the first axis of `shape`.
+
+    What does not vary has standard deviation 1, so that one can divide by it.
+
+    Example:
+        >>> moments(torch.tensor([[0.0, 5.0], [4.0, 5.0]]), Preprocessing((2,)))
+        ((2.0, 5.0), (2.0, 1.0))
+    """
+    axis = preprocessing.shape[0]
+    total = torch.zeros(2, axis, dtype=torch.float64)
+    for part in torch.split(raw, 4096):
+        x = preprocessing.scaled(part).double().reshape(len(part), axis, -1)
+        total += torch.stack([x.sum((0, 2)), x.square().sum((0, 2))])
+    mean, square = total / (raw.numel() / axis)
+    std = (square - mean.square()).clamp_min(0).sqrt()
+    return tuple(mean.tolist()), tuple(torch.where(std > 0, std, 1.0).tolist())
+
+
+def draw_bits(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws 0 and 1, each entry 1 with its value as the probability; 0 and 1 stay what they are.
+
+    Example:
+        >>> draw_bits(torch.tensor([0.0, 1.0]), torch.Generator())
+        tensor([0., 1.])
+    """
+    return (torch.rand(x.shape, generator=generator).to(x.device) < x).float()
+
+
+def are_levels(x: Tensor) -> bool:
+    """Whether numbers are the levels of 8-bit pixels: whole, from 0 to 255, and at least one of them above 1.
+
+    Example:
+        >>> are_levels(torch.tensor([0.0, 128.0])), are_levels(torch.tensor([0.0, 1.0]))
+        (True, False)
+    """
+    if x.numel() == 0 or not 1 < float(x.max()) <= LEVELS or float(x.min()) < 0:
+        return False
+    return not x.is_floating_point() or bool((x == x.round()).all())
