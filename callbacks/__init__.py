@@ -12,6 +12,7 @@ from callbacks.graph_grid import GraphGrid
 from callbacks.graph_mmd_evaluation import GraphMMDEvaluation
 from callbacks.hamming_mmd_evaluation import HammingMMDEvaluation
 from callbacks.image_log import log_image
+from callbacks.out_of_distribution import OutOfDistribution
 from callbacks.parameter_images import ParameterImages
 from callbacks.periodic import PeriodicEvaluation
 from callbacks.progress import Progress
@@ -31,6 +32,7 @@ __all__ = [
     "GraphGrid",
     "GraphMMDEvaluation",
     "HammingMMDEvaluation",
+    "OutOfDistribution",
     "ParameterImages",
     "PeriodicEvaluation",
     "Progress",
