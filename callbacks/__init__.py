@@ -1,4 +1,9 @@
-"""What happens beside training: pictures, scores, guards, exact resume."""
+"""Callbacks: pictures, scores, guards and exact resume.
+
+Example:
+    >>> import pytorch_lightning as pl
+    >>> trainer = pl.Trainer(callbacks=[SampleGrid(every_n_epochs=5), DivergenceGuard(), RunState()], logger=False)
+"""
 
 from callbacks.acceleration import Acceleration
 from callbacks.ais_evaluation import AISEvaluation

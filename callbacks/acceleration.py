@@ -1,4 +1,4 @@
-"""Speed for the last digits."""
+"""Faster training on a GPU, by compilation and lower precision."""
 
 from __future__ import annotations
 
@@ -13,15 +13,22 @@ PRECISIONS = ("highest", "high", "medium")
 
 
 class Acceleration(pl.Callback):
-    """Compiles the energy, in which chains spend their time, and loosens float32, on a GPU that gains by it.
+    """Compiles the energy, on which chains spend their time, and trades float32 precision for speed on a GPU.
 
-    bf16 is the trainer's own `precision: bf16-mixed`; `make gpu-check` shows what each setting gains and costs.
+    For bf16, set the trainer's `precision: bf16-mixed`. `make gpu-check` measures what each setting gains and costs.
 
     Args:
-        compile: `torch.compile` the energy; the first steps then take a minute or more.
-        channels_last: lay the weights of convolutions out by pixel.
+        compile: apply `torch.compile` to the energy; the first steps then take a minute or more.
+        channels_last: store the weights of convolutions with the channels last.
         matmul_precision: `highest` is plain float32; `high` multiplies matrices and convolves in TF32, `medium` in
             bf16.
+
+    Raises:
+        UserError: no such precision, or compilation together with a gradient penalty.
+
+    Example:
+        >>> Acceleration(compile=False).matmul_precision
+        'high'
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How likely the data are, by annealed importance sampling."""
+"""The log-likelihood of the data, by annealed importance sampling."""
 
 from __future__ import annotations
 
@@ -34,27 +34,40 @@ SHOWN = 64
 
 
 class AISEvaluation(PeriodicEvaluation):
-    """Estimates log Z and with it the mean log-likelihood of the data, in nats.
+    """Estimates log Z and the mean log-likelihood of the data, in nats.
 
-    Logs `ais/log_likelihood` of the validation split, in `test` of the test split, `ais/log_z` with its
-    `ais/std_error`, the weights' effective sample size `ais/ess` (of `num_chains` times `num_replicates`) and
-    `ais/max_weight`, the largest chain's share, and shows the chains' last states as `ais/samples`. AIS underestimates
-    log Z, and so overestimates the likelihood, where chains are too short: a small effective sample size says so, and
-    a likelihood above 0 of discrete data, which is impossible, is warned of and makes no checkpoint the best. An
-    evaluation that is broken off goes on from the run's folder when it is asked for again.
+    Logs `ais/log_likelihood` of the validation split, or of the test split in `test`, `ais/log_z` and its
+    `ais/std_error`, the effective sample size of the weights `ais/ess` (of `num_chains` times `num_replicates`) and
+    `ais/max_weight`, the largest share that one chain has. Shows the chains' last states as `ais/samples`.
+
+    If chains are too short, AIS underestimates log Z and overestimates the likelihood, which a small effective sample
+    size reveals. A likelihood of discrete data above 0 is impossible: the callback warns, and no checkpoint becomes the
+    best by it. An interrupted evaluation continues from a file in the run's folder.
 
     Args:
-        num_chains: chains of one replicate, over all ranks.
+        num_chains: chains in one replicate, over all ranks.
         num_temperatures: steps of each chain in `fit` and `validate`.
         test_temperatures: steps of each chain in `test`; default as in `fit`.
-        sampler: moves the chains; must be exact. The learner's, when None.
+        sampler: moves the chains and must be exact; the learner's sampler when None.
         schedule: `linear` or `sigmoid`, see `ebmlab.evaluation.ais`.
         num_replicates: independent repeats; `ais/spread` is the standard deviation of their log Z.
-        reverse: bound log Z from above, too: `ais/log_likelihood_lower`. Needs exact samples, hence a model small
-            enough to enumerate.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
+        reverse: also bound log Z from above, in `ais/log_likelihood_lower`. This needs exact samples, and hence a model
+            small enough to enumerate.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
         seed: of the chains.
+
+    Example:
+        >>> from datamodules import Digits
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence, FromData
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> callback = AISEvaluation(num_chains=10, num_temperatures=20)
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[callback])
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        >>> (metrics,) = trainer.test(learner, Digits(binarize=True), verbose=False)
+        >>> -50 < metrics["ais/log_likelihood"] < -40  # 64 log(1/2) = -44 before training
+        True
     """
 
     def __init__(
@@ -157,7 +170,7 @@ class AISEvaluation(PeriodicEvaluation):
 
 
 def _stop_if_told(trainer: pl.Trainer) -> None:
-    """On SIGTERM Lightning leaves a flag, which it reads between batches."""
+    """Stops AIS on SIGTERM, for which Lightning only sets a flag that it reads between batches."""
     if trainer.received_sigterm:
         raise SIGTERMException
 
@@ -182,14 +195,14 @@ def _metrics(result: AISResult, mean_energy: float) -> dict[str, float]:
 
 
 def _alarm(metrics: dict[str, float], energy: Energy) -> bool:
-    """Whether the likelihood is impossible; warns, if it is."""
+    """Whether the likelihood is impossible; warns if it is."""
     likelihood = metrics["ais/log_likelihood"]
     if math.isnan(likelihood):
         rank_zero_warn("AISEvaluation: the log-likelihood is NaN: an energy of the data or of a chain is not finite")
     elif likelihood > 0 and isinstance(energy.domain, Finite):
         rank_zero_warn(
             f"AISEvaluation: the mean log-likelihood is {likelihood:.4g} nats, and above 0 is impossible for discrete "
-            f"data: log Z is far too small (effective sample size {metrics['ais/ess']:.3g}); take more temperatures, "
+            f"data: log Z is far too small (effective sample size {metrics['ais/ess']:.3g}); use more temperatures, "
             "or another sampler"
         )
         return True

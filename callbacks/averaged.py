@@ -1,4 +1,4 @@
-"""The averaged weights in place of the current ones."""
+"""Evaluation with averaged weights in place of the current ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pytorch_lightning.callbacks import WeightAveraging
 
 @contextmanager
 def averaged(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
-    """Runs its body with the weights that a `WeightAveraging` callback keeps, where there is one.
+    """Runs its body with the averaged weights of a `WeightAveraging` callback, if there is one.
 
-    Lightning does so around validation alone, which is what the callbacks are told here.
+    Lightning swaps the weights around validation only, so that this calls the callback's hooks for validation.
     """
     callbacks = [c for c in trainer.callbacks if isinstance(c, WeightAveraging)]  # type: ignore[attr-defined]
     for callback in callbacks:

@@ -1,4 +1,4 @@
-"""What an Ising model has learnt of the couplings that made its data."""
+"""The error of learnt couplings against those from which the data were drawn."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from ebmlab.evaluation import coupling_rmse
 
 
 class CouplingRMSE(PeriodicEvaluation):
-    """Logs how far learnt couplings are from the true ones, and shows both.
+    """Logs the error of learnt couplings against the true ones, and shows both.
 
-    For an `Ising` energy that learns and data from a known one, such as `datamodules.IsingSamples`. Logs
-    `coupling/rmse`, over all entries of J as here, where an edge counts once (`ebmlab.evaluation.coupling_rmse`), and
-    `coupling/rmse_paper`, half of it, which is that of the papers' E(x) = -x'J x. `parameters/couplings` shows the two
-    matrices; white is zero, and the colours end at the largest true coupling.
+    It needs an `Ising` energy that learns, and data from a known one, such as `datamodules.IsingSamples`. Logs
+    `coupling/rmse` over all entries of J, in our convention that an edge counts once
+    (`ebmlab.evaluation.coupling_rmse`), and `coupling/rmse_paper`, half of it, which belongs to the papers'
+    E(x) = -x'J x. `parameters/couplings` shows both matrices; white is zero, and the colours end at the largest true
+    coupling.
 
     Args:
         every_n_epochs: see `PeriodicEvaluation`.
-        at_start: also before the first step.
+        at_start: also evaluate before the first step.
+
+    Example:
+        >>> CouplingRMSE(every_n_epochs=5).every_n_epochs
+        5
     """
 
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True) -> None:

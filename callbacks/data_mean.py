@@ -1,4 +1,4 @@
-"""The mean of the data, as the law that an energy starts from."""
+"""The mean of the data, from which an energy starts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,25 @@ from ebmlab.plain_data import data_of
 
 
 class DataMean(pl.Callback):
-    """Before a run's first step, gives the mean of the training data to what asks for it.
+    """Gives the mean of the training data to the energy and to the replay buffer, before the first step of a run.
 
-    The energy's `set_base`, in new runs: an RBM takes it as its visible bias, a ResNet as its base law; with zero
-    weights, both are then Bernoulli(data mean) in place of the uniform law, far from which contrastive divergence from
-    data never looks. An RGCN lets fresh chains start from graphs as dense as the data's. And a `ReplayBuffer` with
-    `initial: mean`, which fills its slots from it.
+    In a new run it calls the energy's `set_base`. With zero weights, an RBM and a ResNet are then Bernoulli(data mean)
+    in place of the uniform law, from which contrastive divergence may not find the data; an RGCN starts new chains from
+    graphs as dense as the data's. A `ReplayBuffer` with `initial: mean` fills its slots from the mean.
+
+    Raises:
+        UserError: neither the energy nor the buffer takes the mean.
+
+    Example:
+        >>> from datamodules import Digits
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence, FromData
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> trainer = pl.Trainer(max_steps=0, barebones=True, callbacks=[DataMean()])
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        >>> trainer.fit(learner, Digits(binarize=True))
+        >>> bool(learner.energy.b_v.any())
+        True
     """
 
     @torch.no_grad()

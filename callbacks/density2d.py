@@ -1,4 +1,4 @@
-"""Densities in the plane: the data's, the energy that fits it, and what the sampler makes of that."""
+"""Pictures of two-dimensional data: the true density, the energy and samples."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ ENERGY_RANGE = 30.0
 
 
 class Density2D(PeriodicEvaluation):
-    """Shows the true density, the model's energy, and samples beside data, in `samples/density`.
+    """Shows the true density, the model's energy, and samples beside data, in `samples/density`, on rank 0.
 
-    For data in the plane whose density is known, such as `datamodules.GaussianMixture`. On rank 0.
+    It needs data in the plane whose density is known, such as `datamodules.GaussianMixture`.
 
     Args:
-        num_samples: fresh chains, and as many points of data.
+        num_samples: number of new chains, and of data points.
         num_steps: steps of each chain; default as in training.
         extent: the window is [-extent, extent] in both directions.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
         seed: of the noise and the chains.
+
+    Example:
+        >>> Density2D(num_samples=500, extent=8.0).extent
+        8.0
     """
 
     def __init__(
@@ -75,6 +79,6 @@ class Density2D(PeriodicEvaluation):
 
 
 def energy_above_minimum(learner: Learner, grid: Tensor) -> Tensor:
-    """Energies of a grid's points above the lowest of them, `(RESOLUTION, RESOLUTION)`."""
+    """Energies of a grid's points minus the lowest of them, `(RESOLUTION, RESOLUTION)`."""
     energy = torch.cat([learner.energy(x) for x in torch.split(grid, 8192)])
     return (energy - energy.min()).view(RESOLUTION, RESOLUTION).cpu()

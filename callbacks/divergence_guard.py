@@ -1,4 +1,4 @@
-"""Stops a run at the first number that is not finite, before it does harm."""
+"""Stops a run at the first number that is not finite, before it reaches the parameters."""
 
 from __future__ import annotations
 
@@ -26,14 +26,19 @@ MAX_LOST = 30  # a loss scaler that starts at 2**16 has halved its scale that of
 class DivergenceGuard(pl.Callback):
     """Raises `UserError` as soon as the loss or a gradient is NaN or infinite, or data and negatives drift apart.
 
-    It looks between backward and the optimizer's step, so that the parameters are still the last good ones, and again
-    before a checkpoint is written. The message names the step, the culprit (data, parameters or the sampler's
-    negatives) and the last checkpoint; a replay buffer is shown as it was, in `samples/diverged`. One device
+    It checks between backward and the optimizer's step, while the parameters are still the last good ones, and again
+    before a checkpoint is written. The message names the step, the cause (data, parameters or the sampler's negatives)
+    and the last checkpoint. A replay buffer of images is shown in `samples/diverged`. The checks take one device
     synchronisation per optimizer step.
 
     Args:
-        max_gap: contrastive learners only: largest difference between the energies of data and negatives, in nats for
-            each coordinate of an event. One that fits is near 0, and none comes back from here.
+        max_gap: largest difference between the mean energies of data and negatives, in nats per coordinate of an event;
+            for contrastive learners. It is near 0 in a good fit, and runs beyond this limit do not recover.
+
+    Example:
+        >>> DivergenceGuard(max_gap=0.0)
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: DivergenceGuard: max_gap is 0.0; it must be above 0, or .inf for no limit
     """
 
     def __init__(self, max_gap: float = 100.0) -> None:
@@ -104,7 +109,7 @@ class DivergenceGuard(pl.Callback):
         return (
             f"{_where(trainer)}: the energies of data ({data:.4g}) and negatives "
             f"({negative:.4g}) have drifted {abs(negative - data):.4g} apart, over {self.max_gap:g} per coordinate: "
-            f"lower the learning rate, or take more sampling steps; training stopped before this step was taken, "
+            f"lower the learning rate, or use more sampling steps; training stopped before this step was taken, "
             f"{_last_good(trainer)}{picture}"
         )
 
@@ -135,7 +140,7 @@ class DivergenceGuard(pl.Callback):
 
 
 def _show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
-    """Draws the replay buffer, where there is one and it holds images; says where."""
+    """Draws the replay buffer, if there is one that holds images; returns words that name the file."""
     buffer = buffer_of(pl_module)
     if buffer is None or buffer.slots is None:
         return ""
@@ -177,7 +182,7 @@ def _few(names: list[str]) -> str:
 
 
 def _mean_energies(pl_module: pl.LightningModule) -> tuple[Tensor, Tensor] | None:
-    """Of the data and the negatives of the last step, where the learner compares them."""
+    """The mean energies of the data and of the negatives in the last step, if the learner compares them."""
     return pl_module.energies if isinstance(pl_module, ContrastiveDivergence) else None
 
 
@@ -187,7 +192,7 @@ def _energies(pl_module: pl.LightningModule) -> str:
 
 
 def _hint(pl_module: pl.LightningModule) -> str:
-    """Whether the step size breaks the bound under which Langevin steps on a Gaussian contract."""
+    """Advice on the step size, which must be below the bound under which Langevin steps on a Gaussian contract."""
     step_size, log_var = (
         getattr(getattr(pl_module, part, None), name, None)
         for part, name in (("sampler", "step_size"), ("energy", "log_var"))

@@ -1,4 +1,4 @@
-"""What a model of bits says of the plane: its density over points that are coded in bits."""
+"""Pictures of a model of bits that code points in the plane: its density over the plane."""
 
 from __future__ import annotations
 
@@ -19,21 +19,29 @@ CHUNK = 8192
 
 
 class EnergyLandscape(PeriodicEvaluation):
-    """Shows the data's density, the model's, and samples beside data, in `samples/landscape`.
+    """Shows the data's density, the model's, and samples beside data, in `samples/landscape`, on rank 0.
 
-    For data in the plane that are coded in bits: `datamodules.GrayCode2D`. The model's density is exp(-E) of the codes
-    of a grid's points, normalised over the grid (Liu et al. 2023, Fig. 1, 2 and 4); the data's is counted in the grid's
-    cells, from fresh points. Each picture's colours end at its density of which 95 % of its mass lies below. On rank 0.
+    It needs data in the plane that are coded in bits, such as `datamodules.GrayCode2D`. The model's density is exp(-E)
+    at the codes of a grid's points, normalised over the grid (Liu et al. 2023, Fig. 1, 2 and 4). The data's density is
+    counted in the grid's cells, from new points. The colours of each picture end at the density that 95 % of its mass
+    does not exceed.
 
     Args:
-        resolution: points of the grid in each direction.
-        num_samples: fresh chains, and as many points of data; 0 leaves their picture out, as where bits are so many
-            that chains cannot mix (at 256 already, says the paper).
+        resolution: number of grid points in each direction.
+        num_samples: number of new chains, and of data points; 0 leaves out their picture, which is of no use if bits
+            are so many that chains cannot mix (according to the paper, 256 are).
         num_steps: steps of each chain; default as in training.
         extent: the window is [-extent, extent] in both directions.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
-        seed: of the noise, the chains and the points of data.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the noise, the chains and the data points.
+
+    Example:
+        >>> from datamodules import GrayCode2D
+        >>> data, callback = GrayCode2D(num_samples=100), EnergyLandscape(resolution=20)
+        >>> density = callback.data_density(data, torch.Generator())
+        >>> density.shape, round(float(density.sum()) * (2 * 4.1 / 20) ** 2, 2)  # nearly all mass is in the window
+        (torch.Size([20, 20]), 1.0)
     """
 
     def __init__(
@@ -86,19 +94,19 @@ class EnergyLandscape(PeriodicEvaluation):
         return known_data(trainer, CodedPoints, self, what, "datamodules.GrayCode2D")  # type: ignore[type-abstract]
 
     def model_density(self, learner: Learner, data: CodedPoints) -> Tensor:
-        """Density over the window from the energies of the grid's codes, `(resolution, resolution)`, float64."""
+        """The model's density at the grid's points, `(resolution, resolution)`, float64."""
         grid = cell_centres(self.extent, self.resolution)
         like = next(learner.energy.parameters(), torch.empty(0, device=learner.device))
         energy = torch.cat([learner.energy(data.encode(x).to(like)) for x in torch.split(grid, CHUNK)])
         return self._density(torch.softmax(-energy.cpu().double(), 0))
 
     def data_density(self, data: CodedPoints, generator: torch.Generator) -> Tensor:
-        """Density from the share of points in each cell, `(resolution, resolution)`, float64."""
+        """The data's density, from the share of points in each cell, `(resolution, resolution)`, float64."""
         place = ((data.sample(NUM_DATA, generator) / self.extent + 1) * (self.resolution / 2)).floor().long()
         column, row = place[((place >= 0) & (place < self.resolution)).all(1)].T
         return self._density(torch.bincount(row * self.resolution + column, minlength=self.resolution**2) / NUM_DATA)
 
     def _density(self, probabilities: Tensor) -> Tensor:
-        """Probabilities of cells, `(resolution^2,)`, by the area of a cell."""
+        """Densities of cells from their probabilities, `(resolution^2,)`."""
         cell = (2 * self.extent / self.resolution) ** 2
         return (probabilities.double() / cell).view(self.resolution, self.resolution)

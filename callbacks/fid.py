@@ -1,4 +1,4 @@
-"""The Frechet distance between samples and data, with its protocol beside every number."""
+"""The Frechet distance between samples and data, logged together with its protocol."""
 
 from __future__ import annotations
 
@@ -25,23 +25,28 @@ COLUMNS = ["stage", "step", "epoch", "name", "fid", "samples", "real", "split", 
 
 
 class FID(PeriodicEvaluation):
-    """Draws fresh chains from noise and logs the Frechet distance of their features from the data's.
+    """Draws samples by new chains from noise and logs the Frechet distance between their features and the data's.
 
-    Logs `fid/<data>-classifier-<hash>` or `fid/inception`, once, whatever the number of ranks, each of which draws its
-    share. Scores compare only under the same protocol, which goes to the loggers' hyper-parameters and, with every
-    score, to `fid.csv` in the run's folder.
+    Logs `fid/<data>-classifier-<hash>` or `fid/inception`. Each rank draws its share of the samples. Only scores of the
+    same protocol can be compared; it is sent to the loggers as hyper-parameters and written, with every score, to
+    `fid.csv` in the run's folder.
 
     Args:
-        extractor: "classifier": features of a small classifier trained once on the data's own labels and cached, for
-            which see `ebmlab.evaluation.load_or_train`; "inception": those of the literature, needs `ebmlab[fid]`.
-        num_samples: chains, over all ranks.
-        split: of the real images, all of which count.
+        extractor: "classifier" for the features of a small classifier, trained once on the data's labels and cached
+            (see `ebmlab.evaluation.load_or_train`), or "inception" for those of published FIDs, which needs
+            `ebmlab[fid]`.
+        num_samples: number of chains, over all ranks.
+        split: of the real images, all of which are used.
         num_steps: steps of each chain; default as in training.
-        denoise: take E[v | h] in place of v; default: if the energy has hidden units.
+        denoise: use E[v | h] in place of v; default: if the energy has hidden units.
         batch_size: chains that run at once.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
-        seed: of the noise and the chains; each rank's differs.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the noise and the chains; the ranks derive different ones from it.
+
+    Example:
+        >>> FID(num_samples=500, every_n_epochs=5).extractor
+        'classifier'
     """
 
     def __init__(
@@ -147,15 +152,15 @@ def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
 
 
 def _metric_device(learner: pl.LightningModule) -> torch.device:
-    """The learner's device, where it can sum in float64."""
+    """The learner's device, or the CPU if that device has no float64."""
     return torch.device("cpu") if learner.device.type == "mps" else learner.device
 
 
 def _add_row(path: Path, row: dict[str, Any]) -> bool:
-    """Adds a row, in place of one of the same stage, step and protocol, which a resumed run repeats.
+    """Adds a row. It replaces one of the same stage, step and protocol, which a resumed run repeats.
 
     Returns:
-        Whether it is the first of its protocol.
+        Whether it is the first row of its protocol.
     """
     new = {column: str(row[column]) for column in COLUMNS}
     rows: list[dict[str, str]] = []

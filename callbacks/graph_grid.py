@@ -1,4 +1,4 @@
-"""What graphs the model has learnt to draw."""
+"""Pictures of generated graphs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from ebmlab.errors import UserError
 
 
 class GraphGrid(PeriodicEvaluation):
-    """Runs fresh chains from the same noise each time and shows the graphs where they end, in `samples/graphs`.
+    """Runs new chains from the same noise each time and shows the graphs at their ends, in `samples/graphs`, on rank 0.
 
-    Generated graphs stand beside as many training graphs, the same each time; nodes without edges are left out. On
-    rank 0. Needs networkx, which finds the layouts: `pip install ebmlab[graphs]`.
+    As many training graphs are shown beside them, the same each time. Nodes without edges are left out. It needs
+    networkx, which computes the layouts: `pip install ebmlab[graphs]`.
 
     Args:
-        num_samples: chains, and graphs of the data (as many as there are, if fewer).
+        num_samples: number of chains, and of training graphs (all, if there are fewer).
         num_steps: steps of each chain; default as in training.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
-        seed: of the noise and the chains, and of the choice of training graphs.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the noise, the chains and the choice of training graphs.
+
+    Example:
+        >>> GraphGrid(num_samples=9, num_steps=1000).num_samples
+        9
     """
 
     def __init__(

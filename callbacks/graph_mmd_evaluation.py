@@ -1,4 +1,4 @@
-"""How far generated graphs are from data."""
+"""The discrepancy between generated graphs and data."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from ebmlab.evaluation.metrics import GraphMMD
 
 
 class GraphMMDEvaluation(PeriodicEvaluation):
-    """Draws fresh chains from noise and logs how their graphs differ from the data's, by `evaluation.graph_mmds`.
+    """Draws graphs by new chains from noise and logs their discrepancy from the data, see `evaluation.graph_mmds`.
 
-    Logs `mmd/degree`, `mmd/clustering`, `mmd/orbit` and their mean, `mmd/average`: against the validation split in fit
-    and `validate`, against the test split in `test`. Each rank draws its share; all graphs of the split count.
+    Logs `mmd/degree`, `mmd/clustering`, `mmd/orbit` and their mean, `mmd/average`, against all graphs of the validation
+    split, or of the test split in `test`. Each rank draws its share of the chains.
 
     Args:
-        num_samples: chains, over all ranks. The smaller of the two sets decides how far above 0 a perfect model stays.
+        num_samples: number of chains, over all ranks. The smaller of the two sets determines the values of a perfect
+            model, which are above 0.
         num_steps: steps of each chain; default as in training.
         batch_size: chains that run at once.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
-        seed: of the noise and the chains; each rank's differs.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the noise and the chains; the ranks derive different ones from it.
+
+    Example:
+        >>> GraphMMDEvaluation(num_samples=100).num_samples
+        100
     """
 
     def __init__(

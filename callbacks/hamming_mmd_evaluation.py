@@ -1,4 +1,4 @@
-"""How far generated states are from data, counted in coordinates that differ."""
+"""The discrepancy between generated states and data, under kernels of the Hamming distance."""
 
 from __future__ import annotations
 
@@ -23,26 +23,31 @@ SPLITS: dict[TrainerFn | None, str] = {
 
 
 class HammingMMDEvaluation(PeriodicEvaluation):
-    """Draws fresh chains from noise and logs the squared MMD between their states and the data's.
+    """Draws states by new chains from noise and logs the squared MMD between them and the data.
 
     `mmd/hamming` has the kernel d - H, with H the Hamming distance of states of d coordinates (Dai et al. 2020; Liu et
-    al. 2023, Sec. 5.1). It is a sum over single coordinates: on bits, twice the sum of the squared differences of their
-    means. So it cannot see any dependence between coordinates; independent bits with the data's means are perfect to
-    it. Hence, beside it, `mmd/exponential` with the kernel exp(-H / d), which sees dependence of every order, though
-    one among k bits is weighted by about (2 d)^-k.
+    al. 2023, Sec. 5.1). It is a sum over single coordinates; on bits, it is twice the sum of the squared differences of
+    their means. It does not depend on any interaction between coordinates: independent bits with the data's means have
+    the value of a perfect model. `mmd/exponential` has the kernel exp(-H / d), which depends on interactions of every
+    order, with a weight of about (2 d)^-k for one among k bits.
 
-    The data are of the training split in fit, as in the paper, and of their own splits in `validate` and `test`: as
-    many states as are drawn, or all if there are fewer, the same each time. Each rank draws its share.
+    The data are of the training split in fit, as in the paper, of the validation split in `validate` and of the test
+    split in `test`: as many states as are drawn, or all if there are fewer, the same each time. Each rank draws its
+    share of the chains.
 
     Args:
-        num_samples: chains, over all ranks; at least 2.
+        num_samples: number of chains, over all ranks; at least 2.
         num_steps: steps of each chain; default as in training.
-        unbiased: the U-statistic, as in the paper's code, which is below 0 now and then where the laws agree; else the
-            V-statistic, which is never below 0 and on average above. See `ebmlab.evaluation.hamming_mmd`.
+        unbiased: use the U-statistic, as in the paper's code, which can be below 0 if the laws agree, in place of the
+            V-statistic, which is never below 0 and above 0 on average. See `ebmlab.evaluation.hamming_mmd`.
         batch_size: chains that run at once.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
-        seed: of the noise, the chains (each rank's differs) and the choice of data.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the noise, the chains (the ranks derive different ones from it) and the choice of data.
+
+    Example:
+        >>> HammingMMDEvaluation(num_samples=1000, unbiased=False).num_samples
+        1000
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How pictures reach the run's folder and its loggers."""
+"""Writes pictures to the run's folder and sends them to its loggers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ from ebmlab.files import whole
 
 
 def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor) -> Path | None:
-    """Writes a picture to `<run folder>/images/<key>_step<global step>.png` and shows it to every logger.
+    """Writes a picture to `<run folder>/images/<key>_step<global step>.png` and sends it to every logger.
 
     Args:
         trainer: its `default_root_dir` is the run's folder.
         key: such as "samples/grid"; slashes become dashes in the file's name.
-        image: a matplotlib figure, or a tensor `(C, H, W)` or `(H, W)` in [0, 1], enlarged if it is small.
+        image: a matplotlib figure, or a tensor `(C, H, W)` or `(H, W)` in [0, 1], which is enlarged if it is small.
 
     Returns:
-        The file, or None on other ranks than 0, which do nothing.
+        The file, or None on ranks other than 0, which do nothing.
+
+    Example:
+        >>> trainer = pl.Trainer(default_root_dir=".", logger=False)
+        >>> log_image(trainer, "samples/grid", torch.rand(1, 8, 8)).name
+        'samples-grid_step0000000.png'
     """
     if not trainer.is_global_zero:
         return None

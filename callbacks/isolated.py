@@ -1,4 +1,4 @@
-"""Evaluation that leaves no trace in training."""
+"""Evaluation that does not change the training."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch import nn
 
 @contextmanager
 def isolated(module: nn.Module, seed: int) -> Iterator[None]:
-    """Runs its body in eval mode, without gradients and on random numbers of its own.
+    """Runs its body in eval mode, without gradients and with its own random numbers.
 
-    On leaving, also by an exception, the random streams (CPU and the current CUDA device) and the train/eval mode of
-    every submodule are what they were. Tensors made inside are ordinary ones even under Lightning's inference mode.
+    Afterwards, even after an exception, the random generators (of the CPU and the current CUDA device) and the
+    train/eval mode of every submodule are restored. Tensors made inside are ordinary ones, even under Lightning's
+    inference mode.
     """
     modes = [(m, m.training) for m in module.modules()]
     on_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Whether the energy tells held-out data from what is not of their law."""
+"""Detection of data outside the law: energies of held-out data against those of other data."""
 
 from __future__ import annotations
 
@@ -34,26 +34,29 @@ IMAGE_TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
 class OutOfDistribution(PeriodicEvaluation):
     """Compares energies of held-out data with those of other data, of noise and of transformed held-out data.
 
-    Logs `ood/<name>/auroc`, `/aupr` and `/fpr95` for each of them (held-out data are the positives, low energy is their
-    sign, see `ebmlab.evaluation.outliers.Detection`), and shows histograms of all energies, `ood/energies`. Held out is
-    the validation split, in `test` the test split, also of the other data.
+    Logs `ood/<name>/auroc`, `/aupr` and `/fpr95` for each of them, with held-out data as the positives and minus the
+    energy as their score (see `ebmlab.evaluation.outliers.Detection`), and shows histograms of all energies as
+    `ood/energies`. Held-out data are those of the validation split, or of the test split in `test`; the other data are
+    of the same split.
 
     Args:
-        data: other data sets by name. Their raw data become states as the run's own do, so that the sets differ in
-            what they show and not in how they were scaled.
-        noise: compare with the domain's reference law too: uniform on finite domains, N(0, I) on `Real`.
-        transforms: what else to compare with: images `flipped` upside down, `mirrored` left to right or `rotated` by a
-            right angle; `independent`, every coordinate from another sample, which keeps the law of each coordinate
-            and nothing else. Default: `flipped` and `independent` for images, else `independent`.
-        num_samples: of each set, or all if it has fewer.
-        batch_size: energies that are computed at once.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
-        seed: of the choice of samples, the noise and the coordinates' partners.
+        data: other data sets by name. Their raw data are preprocessed like those of the run, so that the sets do not
+            differ in scale.
+        noise: also compare with the domain's reference law: uniform on finite domains, N(0, I) on `Real`.
+        transforms: also compare with images `flipped` upside down, `mirrored` left to right or `rotated` by a right
+            angle, or with `independent` coordinates, each from another sample, which have the right marginals.
+            Default: `flipped` and `independent` for images, else `independent`.
+        num_samples: number of samples of each set, or all if it has fewer.
+        batch_size: number of energies computed at once.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the choice of samples, the noise and the independent coordinates.
 
     Example:
         >>> from datamodules import FashionMNIST
-        >>> callback = OutOfDistribution(data={"fashion": FashionMNIST()}, transforms=["rotated"])
+        >>> callback = OutOfDistribution(data={"fashion": FashionMNIST(root="data")}, transforms=["rotated"])
+        >>> callback.transforms
+        ['rotated']
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a GRBM's parameters look like."""
+"""Pictures of a GRBM's parameters."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ from ebmlab.errors import UserError
 
 
 class ParameterImages(PeriodicEvaluation):
-    """Shows the filters of a GRBM and how its variances have moved.
+    """Shows the filters of a GRBM and its variances over the training, on rank 0.
 
     Logs `parameters/filters` (the columns of W with the largest norms, each scaled symmetrically about 0, which is
-    grey) and `parameters/log_variance` (mean, smallest and largest log sigma^2 against the step). On rank 0.
+    grey) and `parameters/log_variance` (mean, smallest and largest log sigma^2 against the step).
 
     Args:
-        num_filters: how many columns of W to show.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
+        num_filters: number of columns of W to show.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+
+    Example:
+        >>> ParameterImages(num_filters=16).num_filters
+        16
     """
 
     def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, at_start: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""When evaluations run, and how they draw samples."""
+"""The base class of evaluations: when they run, and how they draw samples."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ NO_STATE = {"every_n_epochs", "at_start", "batch_size"}  # settings that change 
 class PeriodicEvaluation(pl.Callback):
     """Evaluates before the first step, after every n-th epoch, at the end of fit, and in `validate` and `test`.
 
-    A subclass says what in `evaluate`, which runs in eval mode, without gradients, on random numbers of its own:
-    training goes on as if nothing had been evaluated. Where the run averages its weights (Lightning's
-    `EMAWeightAveraging`), the average is evaluated.
+    A subclass overrides `evaluate`, which runs in eval mode, without gradients and with its own random numbers, so that
+    it does not change the training. If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged
+    weights are evaluated.
 
-    A subclass keeps each of its settings in an attribute of the same name. Two callbacks of one class in a trainer then
-    have checkpoints of their own, unless all their settings agree.
+    A subclass must keep each of its settings in an attribute of the same name. The settings identify the callback in a
+    checkpoint, so that one trainer can have two callbacks of one class if their settings differ.
 
     Args:
         every_n_epochs: evaluate after each n-th training epoch (and after the last).
-        at_start: evaluate before the first training step too; never on resuming.
+        at_start: also evaluate before the first training step, but not when a run is resumed.
         seed: of the evaluation's random numbers, the same each time, so that pictures and scores can be compared.
 
     Example:
@@ -56,7 +56,7 @@ class PeriodicEvaluation(pl.Callback):
 
     @property
     def state_key(self) -> str:
-        """The class and its settings, under which a checkpoint keeps the callback's state."""
+        """The class and its settings: the name under which a checkpoint holds the callback's state."""
         names = [name for name in inspect.signature(type(self)).parameters if name not in NO_STATE]
         settings = {name: vars(self)[name] for name in names if name in vars(self)}
         plain = {k: type(v).__name__ if isinstance(v, nn.Module) else v for k, v in settings.items()}
@@ -82,16 +82,16 @@ class PeriodicEvaluation(pl.Callback):
         batch_size: int | None = None,
         title: str = "sampling",
     ) -> Iterator[Tensor]:
-        """Draws this rank's share of fresh chains from noise and gives their last states, batch by batch.
+        """Runs this rank's share of new chains from noise and yields their last states, batch by batch.
 
-        A rank without a share gives one empty batch, so that every rank has something to gather.
+        A rank without a share yields one empty batch, so that every rank has something to gather.
 
         Args:
-            trainer: knows the ranks, and whether a progress bar is wanted.
+            trainer: tells the ranks, and whether to show a progress bar.
             learner: its sampler moves the chains.
-            num_samples: chains, over all ranks.
-            num_steps: steps of each; default as in training.
-            denoise: give E[v | h] in place of v.
+            num_samples: number of chains, over all ranks.
+            num_steps: steps of each chain; default as in training.
+            denoise: yield E[v | h] in place of v.
             batch_size: chains that run at once; default all.
             title: of the progress bar, which appears if the chains take long.
         """
@@ -104,10 +104,10 @@ class PeriodicEvaluation(pl.Callback):
             yield learner.draw(x, num_steps, denoise) if n else x
 
     def log_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule, metrics: dict[str, float]) -> None:
-        """Sends metrics to the loggers once and to `trainer.callback_metrics`, where a ModelCheckpoint finds them.
+        """Sends metrics to the loggers and to `trainer.callback_metrics`, where a ModelCheckpoint finds them.
 
-        `LightningModule.log` is closed before the first and after the last step, so that it serves `validate` and
-        `test` alone (where it also fills the table that they print).
+        `LightningModule.log` cannot be called before the first step or after the last, so that it is used in `validate`
+        and `test` only, where it also fills the table that they print.
         """
         if trainer.state.fn != TrainerFn.FITTING:
             pl_module.log_dict(metrics)
@@ -119,13 +119,13 @@ class PeriodicEvaluation(pl.Callback):
             logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=last)
 
     def limit(self, trainer: pl.Trainer, num_samples: int, num_steps: int) -> tuple[int, int]:
-        """The two sizes, made tiny under `fast_dev_run`."""
+        """Returns both numbers, reduced under `fast_dev_run`."""
         if not trainer.fast_dev_run:  # type: ignore[attr-defined]
             return num_samples, num_steps
         return min(num_samples, FAST_DEV_SAMPLES), min(num_steps, FAST_DEV_STEPS)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._publish(trainer, self._metrics)  # those of a resumed run
+        self._publish(trainer, self._metrics)  # a resumed run has metrics already
         if self.at_start and trainer.global_step == 0:
             self._run(trainer, pl_module)
 
@@ -163,12 +163,12 @@ class PeriodicEvaluation(pl.Callback):
 
 
 def shows_progress(trainer: pl.Trainer) -> bool:
-    """Whether this process may draw progress bars of its own."""
+    """Whether this process may show progress bars."""
     return trainer.is_global_zero and trainer.progress_bar_callback is not None
 
 
 def noise(learner: Learner, n: int) -> Tensor:
-    """First states `(n, *event)` of fresh chains, on the learner's device and in its dtype."""
+    """Initial states `(n, *event)` of new chains, on the learner's device and in its dtype."""
     x = learner.energy.random(n)
     return x.to(next(learner.energy.parameters(), x).dtype)
 
@@ -180,5 +180,5 @@ def check_length(callback: pl.Callback, num_steps: int | None) -> None:
 
 
 def chain_length(learner: Learner, num_steps: int | None) -> int:
-    """Steps of a chain: as told, or as in training."""
+    """The number of steps of a chain: the given one, or by default that of training."""
     return learner.num_steps if num_steps is None else num_steps

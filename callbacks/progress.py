@@ -7,7 +7,13 @@ from pytorch_lightning.callbacks import TQDMProgressBar
 
 
 class Progress(TQDMProgressBar):
-    """One bar an epoch: rate, time left, and the live metrics by their short names."""
+    """One progress bar per epoch, with the rate, the time left and the current metrics by their short names.
+
+    Example:
+        >>> trainer = pl.Trainer(callbacks=[Progress(refresh_rate=10)], logger=False)
+        >>> trainer.progress_bar_callback.refresh_rate
+        10
+    """
 
     def get_metrics(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule

@@ -1,4 +1,4 @@
-"""What callbacks ask of a run before it starts, each in one line."""
+"""What callbacks require of a run; errors are one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind = TypeVar("Kind")
 
 
 def learner_of(pl_module: pl.LightningModule, callback: pl.Callback) -> Learner:
-    """The learner, which can run its sampler's chains."""
+    """The module as a `Learner`, which can run its sampler's chains."""
     if not isinstance(pl_module, Learner):
         raise UserError(
             f"{type(callback).__name__} draws samples, but {type(pl_module).__name__} has no sampler: "
@@ -35,25 +35,25 @@ def energy_of(pl_module: pl.LightningModule) -> Energy:
 
 
 def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
-    """The learner's replay buffer, where it has one."""
-    chains = getattr(pl_module, "chains", None)  # which other learners lack
+    """The learner's replay buffer, if it has one."""
+    chains = getattr(pl_module, "chains", None)  # only some learners have it
     return chains if isinstance(chains, ReplayBuffer) else None
 
 
 def shows_mean(learner: Learner, denoise: bool | None) -> bool:
-    """Whether to show E[v | h]: as told, or, where None is told, if the energy has hidden units."""
+    """Whether to show E[v | h]: `denoise`, or if that is None, whether the energy has hidden units."""
     return isinstance(learner.energy, Bipartite) if denoise is None else denoise
 
 
 def known_data(trainer: pl.Trainer, kind: type[Kind], callback: pl.Callback, what: str, example: str) -> Kind:
-    """The run's data, which must offer what a protocol of `ebmlab.data` says.
+    """The run's data, which must implement a protocol of `ebmlab.data`.
 
     Args:
-        trainer: whose data.
+        trainer: of the run.
         kind: the protocol.
-        callback: who asks.
+        callback: requires the data.
         what: the protocol in words.
-        example: a datamodule that offers it.
+        example: a datamodule that implements it.
     """
     data: object = data_of(trainer)
     if not isinstance(data, kind):
@@ -63,7 +63,7 @@ def known_data(trainer: pl.Trainer, kind: type[Kind], callback: pl.Callback, wha
 
 
 def split_of(data: Data, wanted: str) -> str:
-    """The wanted split, or, where the present run has no such data, another one that it has."""
+    """The wanted split, or another one if the current run does not have it."""
     return next((split for split in (wanted, *SPLITS) if data.has(split)), wanted)
 
 
@@ -73,7 +73,7 @@ def held_out(trainer: pl.Trainer) -> str:
 
 
 def require_split(data: Data, split: str, callback: pl.Callback, mend: str) -> None:
-    """Raises `UserError` unless the present run has data of the split."""
+    """Raises `UserError` unless the current run has data of the split."""
     if not data.has(split):
         raise UserError(f"{type(callback).__name__} needs {split} data, which {data.title} does not give here: {mend}")
 
@@ -114,7 +114,7 @@ def adjacency(data: Data, x: torch.Tensor) -> torch.Tensor:
 
 
 def _kind(data: Data) -> type | None:
-    """What `show` gives."""
+    """The type that `show` returns."""
     if data.event_shape is None:
         return None
     return type(data.show(torch.zeros(1, *data.event_shape)))

@@ -1,4 +1,4 @@
-"""The random streams and replay buffers of every rank in the checkpoint, for an exact resume."""
+"""Saves the random generators and replay buffers of all ranks in the checkpoint, for an exact resume."""
 
 from __future__ import annotations
 
@@ -17,12 +17,19 @@ Streams = dict[str, Tensor]
 
 
 class RunState(pl.Callback):
-    """Makes a resumed run draw the random numbers that the unbroken run would have drawn.
+    """Makes a resumed run draw the random numbers that it would have drawn without the interruption.
 
-    A checkpoint keeps the global torch streams (CPU, and CUDA where the run uses it) of every rank, and the states of
-    its replay buffer where there is one. The order of the data is the loaders' own affair (those of `datamodules`
-    resume amid an epoch). On more ranks than wrote the checkpoint, the new ranks get fresh streams, and a warning says
-    so; buffers are dealt out again, whatever the number of ranks.
+    A checkpoint holds the states of torch's global generators (of the CPU, and of CUDA if the run uses it) and of the
+    replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
+    `datamodules` resume within an epoch. If there are more ranks than wrote the checkpoint, the additional ones get new
+    generators, with a warning. Buffers are distributed again over any number of ranks.
+
+    Example:
+        >>> callback, checkpoint = RunState(), {}
+        >>> trainer, module = pl.Trainer(callbacks=[callback], logger=False), pl.LightningModule()
+        >>> callback.on_save_checkpoint(trainer, module, checkpoint)
+        >>> checkpoint["run_state"]["cpu"].shape == torch.get_rng_state().unsqueeze(0).shape
+        True
     """
 
     def __init__(self) -> None:
@@ -30,7 +37,7 @@ class RunState(pl.Callback):
         self._buffer: Tensor | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restores; whatever seeds or draws at the start of a run has done so by now."""
+        """Restores the states, after everything else that seeds or draws at the start of a run."""
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
         if self._buffer is not None and buffer is not None:
@@ -55,7 +62,7 @@ class RunState(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Gathers `(ranks, bytes)` per stream; Lightning calls this on all ranks.
+        """Gathers the states of each generator, `(ranks, bytes)`. Lightning calls this on all ranks.
 
         Loggers that hold numbers back write them first: a run that goes on from here will not log them again.
         """
@@ -73,7 +80,7 @@ class RunState(pl.Callback):
     ) -> None:
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
         if self._loaded is None:
-            rank_zero_warn("RunState: the checkpoint was written without it; the random numbers start anew")
+            rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
 
 
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:

@@ -1,4 +1,4 @@
-"""What the model has learnt to draw, and how its chains get there."""
+"""Pictures of the model's samples and of the chains that lead to them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,29 @@ from ebmlab.learners import Learner
 
 
 class SampleGrid(PeriodicEvaluation):
-    """Runs fresh chains from the same noise each time and shows where they end, and the way.
+    """Runs new chains from the same noise each time and shows their last states and the states on the way, on rank 0.
 
-    Logs `samples/grid` (samples beside as many real images) and `samples/chain` (a row per chain, evenly spaced steps
-    from the noise on). On rank 0.
+    Logs `samples/grid` (samples beside as many real images) and `samples/chain` (a row per chain, with evenly spaced
+    steps that begin at the noise).
 
     Args:
-        num_samples: chains.
-        num_steps: steps of each; default as in training.
-        num_strips: chains in `samples/chain`.
-        num_frames: states of each, the noise included.
+        num_samples: number of chains.
+        num_steps: steps of each chain; default as in training.
+        num_strips: number of chains in `samples/chain`.
+        num_frames: number of states of each, including the noise.
         denoise: show E[v | h] in place of v; default: if the energy has hidden units.
-        every_n_epochs: see `PeriodicEvaluation`, like the rest.
-        at_start: also before the first step.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
         seed: of the noise and the chains.
+
+    Example:
+        >>> from datamodules import Digits
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.learners import ContrastiveDivergence, FromData
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[SampleGrid(num_samples=16)])
+        >>> learner = ContrastiveDivergence(GRBM(64, 8), BlockGibbs(), FromData())
+        >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/samples-grid_step0000000.png
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The numbers on which a sampler's health hangs."""
+"""Logs the settings on which the sampler's stability depends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from torch import Tensor
 
 
 class SamplerMonitor(pl.Callback):
-    """Logs the step size in absolute units and, of a GRBM, the spread of the variances it has to fit.
+    """Logs the step size in absolute units and, for a GRBM, the range of its variances.
 
-    Metrics, where there is something to log: `sampler/step_size` (the setting times `energy.step_unit()`),
-    `sampler/alpha_max` (of `PersistentACS`),
-    `sampler/log_var_mean`, `sampler/log_var_min`, `sampler/log_var_max`. The learner itself logs
-    `sampler/acceptance` and `sampler/hops`.
+    The metrics are `sampler/step_size` (the setting times `energy.step_unit()`), `sampler/alpha_max` (of
+    `PersistentACS`), `sampler/log_var_mean`, `sampler/log_var_min` and `sampler/log_var_max`, each if the run has it.
+    The learner itself logs `sampler/acceptance` and `sampler/hops`.
+
+    Example:
+        >>> trainer = pl.Trainer(callbacks=[SamplerMonitor()], logger=False)
+        >>> type(trainer.callbacks[0]).__name__
+        'SamplerMonitor'
     """
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where data come from."""
+"""Data sets as Lightning datamodules."""
 
 from datamodules.caltech_silhouettes import CaltechSilhouettes
 from datamodules.celeba import CelebA

@@ -19,20 +19,24 @@ _FILE = PublishedFile(
 class CaltechSilhouettes(PublishedImages):
     """Filled outlines of objects of 101 kinds, 28x28, binary: 4,100 to train on, 2,264 to validate, 2,307 to test.
 
-    The file and the splits of Marlin et al. (2010, Inductive Principles for Restricted Boltzmann Machine Learning). In
-    the file objects are 0 on a background of 1; here, as in the code of the EBM papers (Grathwohl et al., 2021; Zhang
-    et al., 2022; Pynadath et al., 2024), objects are 1.
+    The file and the splits are those of Marlin et al. (2010, Inductive Principles for Restricted Boltzmann Machine
+    Learning). In the file, objects are 0 on a background of 1. Here objects are 1, as in the code of the EBM papers
+    (Grathwohl et al., 2021; Zhang et al., 2022; Pynadath et al., 2024).
 
-    The checksum is the one that DeepMind's NEVIS benchmark lists (its entry for the unsplit file of the same page was
-    found right). A file already there is not held to it, but must have the published numbers of images and nothing but
-    0 and 1.
+    A downloaded file must have the checksum that DeepMind's NEVIS benchmark lists (its entry for the unsplit file of
+    the same page was verified). A file that is already there need not have it, but must hold the published numbers of
+    images and only 0 and 1.
 
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches.
-        root: folder of the data sets; the file lies in its CaltechSilhouettes/. By default the environment's
-            EBMLAB_DATA, else data/ in the working directory.
-        download: fetch the file if it is not there.
+        root: folder of the data sets; the file is in its CaltechSilhouettes/. By default $EBMLAB_DATA, else data/ in
+            the working directory.
+        download: download the file if it is missing.
+
+    Example:
+        >>> CaltechSilhouettes(root="data").event_shape
+        (1, 28, 28)
     """
 
     domains = (Binary,)

@@ -16,21 +16,25 @@ from ebmlab.preprocessing import Preprocessing, moments
 
 
 class CelebA(TensorDataModule):
-    """Aligned faces in colour: the centre 140x140, resized. Splits are the official partition.
+    """Aligned faces in colour: the centre 140x140, resized. The splits are the official ones.
 
-    `size=64, num_images=2000` is CelebA-2K-64 of the GRBM paper, which draws its 2,000 training images at random;
-    here they are the first 2,000 of the official training split, so that everyone has the same.
+    `size=64, num_images=2000` corresponds to CelebA-2K-64 of the GRBM paper, which draws its 2,000 training images at
+    random. Here they are the first 2,000 of the official training split, so that everyone has the same images.
 
     The resized images and the training images' mean and standard deviation are cached beside the originals.
 
     Args:
         size: height and width, 32 or 64.
-        num_images: use only the first so many images of each split; all by default.
+        num_images: number of images to use from the beginning of each split; all by default.
         batch_size: images per batch and process.
         seed: of the order of the training batches.
-        root: folder of the data sets; the files lie in its celeba/, laid out as torchvision has them. By default the
-            environment's EBMLAB_DATA, else data/ in the working directory.
-        download: fetch the files (1.4 GB from Google Drive, needs gdown) if they are not there.
+        root: folder of the data sets; the files are in its celeba/, laid out as torchvision has them. By default
+            $EBMLAB_DATA, else data/ in the working directory.
+        download: download the files (1.4 GB from Google Drive, needs gdown) if they are missing.
+
+    Example:
+        >>> CelebA(size=64, root="data").event_shape
+        (3, 64, 64)
     """
 
     name = "celeba"
@@ -57,7 +61,7 @@ class CelebA(TensorDataModule):
 
     @property
     def folder(self) -> Path:
-        """Where the images and their partition lie."""
+        """The folder of the images and of the file that assigns them to splits."""
         return self.root / "celeba"
 
     def cache(self, split: str) -> Path:
@@ -66,7 +70,7 @@ class CelebA(TensorDataModule):
         return self.folder / f"ebmlab_{split}_{self.size}px_{number}.pt"
 
     def prepare_data(self) -> None:
-        """Resizes and caches the images, after downloading them if they are missing and that is allowed."""
+        """Resizes and caches the images; downloads them first if they are missing and `download` is set."""
         todo = [split for split in SPLITS if not self.cache(split).is_file()]
         if not todo:
             return
@@ -86,7 +90,7 @@ class CelebA(TensorDataModule):
         return self._cached(split)["images"], None
 
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of the training images in [0, 1], per channel; from the cache."""
+        """Mean and standard deviation of the training images in [0, 1] per channel, from the cache."""
         if len(self.mean) == 1:
             cached = self._cached("train")
             self.mean, self.std = tuple(cached["mean"].tolist()), tuple(cached["std"].tolist())

@@ -1,4 +1,4 @@
-"""CelebA's files: which images a split holds, and how they become one tensor."""
+"""CelebA's files: the images of each split, as one tensor."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def save(content: dict[str, Tensor], path: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Reads what `save` wrote, memory-mapped: the processes of one machine share it."""
+    """Reads what `save` wrote, memory-mapped, so that the processes of one machine share the memory."""
     try:
         content: dict[str, Any] = torch.load(path, weights_only=True, mmap=True)
     except Exception as error:
-        raise UserError(f"CelebA: {path} is damaged; delete it and it is made again") from error
+        raise UserError(f"CelebA: {path} is damaged; delete it to make it again") from error
     return content

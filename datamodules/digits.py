@@ -1,4 +1,4 @@
-"""Scikit-learn's handwritten digits: 8x8, on every machine that has scikit-learn, nothing to download."""
+"""Scikit-learn's handwritten digits, 8x8, which come with scikit-learn and need no download."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ class Digits(TensorDataModule):
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches.
-        binarize: black and white; true: split at half intensity; dynamic: each training batch a new draw, white with
-            the pixel's intensity as probability, validation and test images drawn once.
+        binarize: true: pixels above half intensity are 1, the others 0; dynamic: pixels are 1 with their intensity as
+            probability, drawn again for each training batch, and once for validation and test images.
+
+    Example:
+        >>> data = Digits(batch_size=100, binarize=True)
+        >>> next(iter(data.train_dataloader())).shape
+        torch.Size([100, 1, 8, 8])
     """
 
     domains = (Real, Binary)

@@ -28,29 +28,34 @@ _EMBEDDED = (
 class EgoSmall(TensorDataModule):
     """One-hop ego graphs, a node with its neighbours and the edges among all of them (You et al. 2018, GraphRNN).
 
-    Source. Citeseer's file, a pickle that is opened restricted; or, with nothing to download, the five social networks
-    that networkx carries, which give 115 graphs of 4 to 18 nodes, fewer than the default asks for: then all are taken.
-    Self-loops are removed, the largest connected component is kept, then the ego graphs of its nodes, in a fixed
-    random order. Their first `num_graphs` are the set. GraphRNN draws from graphs of up to 20 nodes; Liu et al. (2023),
-    Sec. 5.2, report the 4 to 18 that its choice has. Different nodes may well have isomorphic ego graphs.
+    Source. The graphs come from Citeseer's file, a pickle that is read without running code. Without that file, they
+    come from the five social networks in networkx, which give 115 graphs of 4 to 18 nodes, all of which are taken if
+    `num_graphs` is larger. Self-loops are removed, the largest connected component is kept, and the ego graphs of its
+    nodes are put in a fixed random order, of which the first `num_graphs` are used. GraphRNN draws from graphs of up to
+    20 nodes; Liu et al. (2023), Sec. 5.2, report 4 to 18 nodes. Different nodes may have isomorphic ego graphs.
 
-    Splits are GraphRNN's: 80 % to train on and 20 % to test. The validation graphs are the first 20 % and *also train*;
-    they lie in other slots here, but say nothing about graphs not seen.
+    Splits are GraphRNN's: 80 % to train on and 20 % to test. The validation graphs are the first 20 % and *also
+    training graphs*. They are in other slots here, but are no test of generalisation.
 
     States. A graph is the upper triangle of its adjacency matrix, row by row, padded to `max_nodes` slots. A slot
-    without edges is an absent node, which is unambiguous, for an ego graph is connected. The slots of a graph's nodes
-    are drawn once, uniformly: an order such as ego first would be a pattern in the data that a permutation invariant
-    energy cannot express and others would learn in place of the graphs.
+    without edges is an absent node, which is unambiguous, since ego graphs are connected. The slots of a graph's nodes
+    are drawn once, uniformly. A fixed order, such as the ego first, would be a pattern in the data that a permutation
+    invariant energy cannot express, and that others would learn in place of the graphs.
 
     Args:
-        root: folder of the data sets; Citeseer's file is its citeseer/ind.citeseer.graph. By default the environment's
-            EBMLAB_DATA, else data/ in the working directory.
-        num_graphs: graphs in all splits together, at least 5.
-        min_nodes: nodes of the smallest graphs, the ego among them; at least 2.
+        root: folder of the data sets; Citeseer's file is its citeseer/ind.citeseer.graph. By default $EBMLAB_DATA, else
+            data/ in the working directory.
+        num_graphs: number of graphs in all splits together, at least 5.
+        min_nodes: nodes of the smallest graphs, including the ego; at least 2.
         max_nodes: nodes of the largest graphs, and slots of a state.
         batch_size: graphs per batch and process.
         seed: of the choice of graphs, their slots and the order of the training batches.
-        source: citeseer, embedded (networkx's), or auto: Citeseer if its file is there, else embedded.
+        source: citeseer, embedded (networkx's networks), or auto: Citeseer if its file is there, else embedded.
+
+    Example:
+        >>> data = EgoSmall(source="embedded", num_graphs=10, max_nodes=8)
+        >>> data.states("train").shape
+        torch.Size([8, 28])
     """
 
     domains = (Binary,)
@@ -91,11 +96,11 @@ class EgoSmall(TensorDataModule):
 
     @property
     def embedded(self) -> bool:
-        """Whether the graphs are networkx's own."""
+        """Whether the graphs come from networkx."""
         return self.source == "embedded" or (self.source == "auto" and not self.path.is_file())
 
     def prepare_data(self) -> None:
-        """Says, once a run, that `auto` had to take networkx's graphs."""
+        """Informs once per run if `auto` takes networkx's graphs because Citeseer's file is missing."""
         if self.embedded and self.source == "auto":
             rank_zero_info(f"EgoSmall: there is no {self.path}: the graphs are networkx's own social networks")
 
@@ -159,7 +164,7 @@ class EgoSmall(TensorDataModule):
 def ego_graphs(network: Any, min_nodes: int, max_nodes: int) -> list[Tensor]:
     """Adjacency matrices `(k, k)`, uint8, the ego first, of a networkx graph's ego graphs with k in the given bounds.
 
-    Of its largest connected component without self-loops, node by node in the order of their names.
+    The egos are the nodes of the largest connected component, in the order of their names. Self-loops are removed.
     """
     nx = _networkx()
     components: list[set[Any]] = list(nx.connected_components(network))

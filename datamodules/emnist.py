@@ -16,21 +16,26 @@ _NUM_CLASSES = {"mnist": 10, "digits": 10, "letters": 26, "balanced": 47, "bymer
 class EMNIST(MNIST):
     """Handwritten digits and letters (Cohen et al., 2017), 28x28 and upright, with MNIST's options and splits.
 
-    The eMNIST of the ACS paper (Pynadath et al., 2024) is, by its published code, `subset: mnist`, `binarize: true`:
-    60,000 digits to train on, none of them set aside, and 10,000 to test. The publisher's files hold each image
-    transposed; here it is turned back. Mean and standard deviation are measured on the training images.
+    The eMNIST of the ACS paper (Pynadath et al., 2024) is, according to its published code, `subset: mnist`,
+    `binarize: true`, with 60,000 digits to train on, none of them held out, and 10,000 to test. The publisher's files
+    hold transposed images, which are transposed back here. Mean and standard deviation are measured on the training
+    images.
 
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches, and of their draws.
-        root: folder of the data sets; the files lie in its EMNIST/raw/. By default the environment's EBMLAB_DATA, else
-            data/ in the working directory.
-        download: fetch the files (560 MB, all subsets) if they are not there.
+        root: folder of the data sets; the files are in its EMNIST/raw/. By default $EBMLAB_DATA, else data/ in the
+            working directory.
+        download: download the files (560 MB, all subsets) if they are missing.
         num_val: as for MNIST.
         num_train: as for MNIST.
-        binarize: as for MNIST. The validation images with dynamic binarisation are also those that the publisher
-            suggests, in the subsets for which it suggests any (mnist, digits, letters, balanced).
+        binarize: as for MNIST. With dynamic binarisation, the validation images are also those that the publisher
+            suggests, in the subsets for which it does (mnist, digits, letters, balanced).
         subset: mnist or digits (10 classes), letters (26), balanced or bymerge (47), byclass (62).
+
+    Example:
+        >>> EMNIST(root="data", subset="letters").num_classes
+        26
     """
 
     name = "emnist"

@@ -1,4 +1,4 @@
-"""Three Gaussians in the plane, whose density is known."""
+"""A mixture of three Gaussians in the plane, whose density is known."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ _STDS = {
 class GaussianMixture(TensorDataModule):
     """Equal parts of three Gaussians at (-5, -5), (5, -5) and (0, 5), the toy data of the GRBM paper.
 
-    The points are used as they are. Validation and test points are
-    fresh draws, as many as for training. The label of a point is its component.
+    The points are not standardised. The validation and test splits are new draws, as many as for training. The label of
+    a point is its component.
 
     Args:
         kind: isotropic (standard deviation 1) or anisotropic ((1.25, 0.5) twice, then (0.5, 1.25)).
-        num_samples: points in each split.
+        num_samples: number of points in each split.
         batch_size: points per batch and process.
         seed: of the points and of the order of the training batches.
+
+    Example:
+        >>> data = GaussianMixture(num_samples=200)
+        >>> data.states("train").shape, data.log_density(torch.zeros(5, 2)).shape
+        (torch.Size([200, 2]), torch.Size([5]))
     """
 
     name = "gaussian_mixture"
@@ -55,11 +60,11 @@ class GaussianMixture(TensorDataModule):
         self.stds = torch.tensor(_STDS[kind])
 
     def load(self, split: str) -> tuple[Tensor, Tensor]:
-        """Draws the split's points; a pure function of seed and split."""
+        """Draws the split's points, which depend on seed and split alone."""
         return self._draw(self.num_samples, stream("mixture", self.seed, SPLITS.index(split)))
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Fresh points `(n, 2)`, from the global generator by default."""
+        """Draws new points `(n, 2)`, from the global generator by default."""
         return self._draw(n, generator)[0]
 
     def log_density(self, x: Tensor) -> Tensor:

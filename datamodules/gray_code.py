@@ -1,4 +1,4 @@
-"""Points of the plane as bits: two-dimensional densities on which models of binary data can be looked at."""
+"""Points in the plane coded in bits: models of binary data on them can be drawn in two dimensions."""
 
 from __future__ import annotations
 
@@ -21,26 +21,32 @@ _BELOW_ONE = math.nextafter(1, 0)
 class GrayCode2D(TensorDataModule):
     """Points of a density in the plane, each coordinate in Gray code (Liu et al. 2023, Sec. 5.1; Dai et al. 2020).
 
-    A point is `num_bits` bits, first those of its first coordinate. A coordinate's bits are its sign (1 is negative),
-    then the Gray code of |coordinate| / 5, a number in [0, 1), in num_bits / 2 - 1 binary places. Neighbouring cells of
-    a coordinate therefore differ in one bit, across zero too. What lies 5 or more from an axis is coded as if it lay
-    just within 5. Float64 has 53 binary places for the magnitude; beyond them the binary digits are 0.
+    A point has `num_bits` bits, those of its first coordinate first. A coordinate's bits are its sign (1 is negative)
+    and the Gray code of |coordinate| / 5, a number in [0, 1), with num_bits / 2 - 1 binary places. Neighbouring cells
+    of a coordinate therefore differ in one bit, across zero too. Coordinates of 5 or more are coded as if they were
+    just below 5. Float64 has 53 binary places for the magnitude; further places are 0.
 
-    Validation and test points are fresh draws, a tenth as many as for training.
+    The validation and test splits are new draws, a tenth as many as for training.
 
     Args:
         shape: the density: 2spirals, 8gaussians, circles, moons, pinwheel, swissroll or checkerboard.
-        num_bits: bits of a point; even and at least 4.
-        num_samples: training points.
+        num_bits: number of bits of a point; even and at least 4.
+        num_samples: number of training points.
         batch_size: points per batch and process.
         seed: of the points and of the order of the training batches.
+
+    Example:
+        >>> data = GrayCode2D("moons", num_bits=32, num_samples=100)
+        >>> points = torch.tensor([[1.25, -0.5]])
+        >>> data.encode(points).shape, (data.decode(data.encode(points)) - points).abs().max().item() < 1e-3
+        (torch.Size([1, 32]), True)
     """
 
     domains = (Binary,)
     name = "gray_code_2d"
     max_value = 1.0
     extent = 5.0
-    """Coordinates from -extent to extent have codes of their own."""
+    """Coordinates between -extent and extent are coded without clipping."""
 
     def __init__(
         self,
@@ -67,13 +73,13 @@ class GrayCode2D(TensorDataModule):
         self.num_samples = num_samples
 
     def load(self, split: str) -> tuple[Tensor, None]:
-        """The split's bits, uint8 `(N, num_bits)`; a pure function of shape, seed and split."""
+        """The split's bits, uint8 `(N, num_bits)`, which depend on shape, seed and split alone."""
         n = self.num_samples if split == "train" else self.num_samples // 10
         points = self.sample(n, stream("gray_code", self.shape, self.seed, split))
         return self._bits(points).byte(), None
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Fresh points of the density `(n, 2)`, float64, from the global generator by default."""
+        """Draws new points of the density `(n, 2)`, float64, from the global generator by default."""
         return SHAPES[self.shape](n, generator)
 
     def encode(self, points: Tensor) -> Tensor:
@@ -90,7 +96,7 @@ class GrayCode2D(TensorDataModule):
         Binary(self.num_bits).validate(bits)
         code = bits.reshape(len(bits), 2, self.num_bits // 2)
         digits = code[..., 1:].cumsum(2) % 2
-        magnitude = torch.full_like(code[..., 0], 0.5)  # half of the last place: the centre of the cell
+        magnitude = torch.full_like(code[..., 0], 0.5)  # half of the last place, which gives the centre of the cell
         for digit in digits.unbind(2)[::-1]:
             magnitude = (magnitude + digit) / 2
         return (1 - 2 * code[..., 0]) * magnitude * self.extent
@@ -100,7 +106,7 @@ class GrayCode2D(TensorDataModule):
         return Points(self.decode(x.round()), self.extent)
 
     def _bits(self, points: Tensor) -> Tensor:
-        """The code as booleans `(B, num_bits)`, an eighth of the memory of its digits."""
+        """The code as booleans `(B, num_bits)`, which take an eighth of the memory of float64."""
         rest = (points.abs() / self.extent).clamp_max(_BELOW_ONE)
         code, last = [points < 0], torch.zeros_like(rest)
         for _ in range(self.num_bits // 2 - 1):  # doubling a float is exact, and so is taking away its integer part

@@ -1,4 +1,4 @@
-"""Samples of the two-dimensional Ising model, from which its couplings are to be learned."""
+"""Samples of the two-dimensional Ising model, from which its couplings can be learnt."""
 
 from __future__ import annotations
 
@@ -24,24 +24,30 @@ from ebmlab.streams import stream
 class IsingSamples(TensorDataModule):
     """Spins of a periodic square lattice with E(x) = -coupling * (sum of x_i x_j over edges), each edge counted once.
 
-    The default is the set of Liu et al. (2023), App. J, after Grathwohl et al. (2021): their E(x) = -sigma x'Jx with
-    sigma = 0.25 counts every edge twice, and 1,000,000 Gibbs steps of one site are 1,600 sweeps of 625. Each sample is
-    the end of a Gibbs chain of its own that starts from random spins, exact in the limit of many sweeps. With the
-    default settings 1,000 sweeps sufficed: no chain still held two large domains, as a fifth did after 100, and the
-    mean energy was that of the exact sum (Kaufman, 1949). Strong couplings on large lattices need more.
+    The defaults are those of Liu et al. (2023), App. J, after Grathwohl et al. (2021): their E(x) = -sigma x'Jx with
+    sigma = 0.25 counts every edge twice, and their 1,000,000 Gibbs steps of one site are 1,600 sweeps of 625 sites.
+    Each sample is the last state of its own Gibbs chain, which starts from random spins and is exact in the limit of
+    many sweeps. With the default settings 1,000 sweeps sufficed: no chain had two large domains any more, as a fifth of
+    them had after 100, and the mean energy agreed with the exact sum (Kaufman, 1949). Strong couplings on large
+    lattices need more sweeps.
 
-    The samples, a minute's work at the default, are cached in the data root; if that cannot be written, they stay in
-    memory and are drawn again next time. Validation and test samples are a tenth as many as those for training.
+    The samples take a minute at the defaults and are cached in the data root. If that cannot be written, they stay in
+    memory and are drawn again next time. The validation and test splits are a tenth as large as the training split.
 
     Args:
-        side: sites along each side of the lattice, at least 3. Site (i, j) is number i * side + j.
-        coupling: of every edge, in units of the temperature; positive favours equal neighbours.
-        num_samples: training samples.
+        side: sites along each side of the lattice, at least 3. Site (i, j) has number i * side + j.
+        coupling: of every edge, in units of the temperature; positive values favour equal neighbours.
+        num_samples: number of training samples.
         num_sweeps: Gibbs updates of every site, from random spins.
         batch_size: samples per batch and process.
-        root: folder of the data sets; the cache is in its ising_samples/. By default the environment's EBMLAB_DATA,
-            else data/ in the working directory.
+        root: folder of the data sets; the cache is in its ising_samples/. By default $EBMLAB_DATA, else data/ in the
+            working directory.
         seed: of the samples and of the order of the training batches.
+
+    Example:
+        >>> data = IsingSamples(side=4, num_samples=50, num_sweeps=10, root="data")
+        >>> data.states("train").shape, data.coupling_matrix().shape
+        (torch.Size([50, 16]), torch.Size([16, 16]))
     """
 
     domains = (Spin,)
@@ -79,7 +85,7 @@ class IsingSamples(TensorDataModule):
 
     @property
     def cache(self) -> Path:
-        """The file that holds all splits, named for the settings that they depend on."""
+        """The file that holds all splits; its name contains the settings that they depend on."""
         name = (
             f"side{self.side}_coupling{self.coupling}_samples{self.num_samples}_sweeps{self.num_sweeps}_seed{self.seed}"
         )
@@ -101,7 +107,7 @@ class IsingSamples(TensorDataModule):
         try:
             with whole(self.cache) as path:
                 path.write_bytes(content.getbuffer())
-        except OSError:  # read-only, full or not a folder: the samples are in memory
+        except OSError:  # the folder cannot be written; the samples stay in memory
             pass
 
     def load(self, split: str) -> tuple[Tensor, None]:
@@ -130,7 +136,7 @@ class IsingSamples(TensorDataModule):
             if samples.dtype != torch.int8 or tuple(samples.shape) != shape or not (samples.abs() == 1).all():
                 raise ValueError("other content")
         except Exception as error:
-            raise UserError(f"IsingSamples: {self.cache} is damaged; delete it and it is made again") from error
+            raise UserError(f"IsingSamples: {self.cache} is damaged; delete it to make it again") from error
         return samples
 
 
@@ -143,8 +149,8 @@ def neighbours(side: int) -> Tensor:
 def colours(side: int) -> list[Tensor]:
     """Site numbers, one tensor per colour, such that no two neighbours on the periodic lattice share a colour.
 
-    Two for an even side, a checkerboard. An odd cycle needs three, say c = 0, 1, 0, 1, ..., 2; then (c_i + c_j) mod 3
-    colours the lattice, for a step along an axis changes just one of the summands.
+    An even side needs two colours, as on a checkerboard. An odd cycle needs three, such as c = 0, 1, 0, 1, ..., 2. Then
+    (c_i + c_j) mod 3 colours the lattice, since a step along an axis changes only one of the two terms.
     """
     line = torch.arange(side) % 2
     line[-1] += 2 * (side % 2)
@@ -154,9 +160,9 @@ def colours(side: int) -> list[Tensor]:
 
 
 def gibbs(side: int, coupling: float, n: int, num_sweeps: int, generator: torch.Generator) -> Tensor:
-    """Ends of `n` independent Gibbs chains from random spins, `(n, side * side)`, int8.
+    """Last states of `n` independent Gibbs chains from random spins, `(n, side * side)`, int8.
 
-    The sites of a colour do not interact: given the others they are independent, and one update serves them all.
+    The sites of a colour are independent given the others, so that they are updated together.
     """
     x = (2 * torch.randint(2, (side * side, n), generator=generator, dtype=torch.int8) - 1).contiguous()
     classes = [(sites, neighbours(side)[sites].unbind(1)) for sites in colours(side)]

@@ -1,4 +1,4 @@
-"""Images in Matlab's files."""
+"""Reads images from Matlab files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ebmlab.errors import one_line
 
 
 def read(path: Path, *names: str) -> list[np.ndarray]:
-    """The variables of these names; a `ValueError` of one line where the file does not hold them."""
+    """The variables of these names; raises `ValueError`, with one line, if the file does not hold them."""
     from scipy.io import loadmat
 
     try:
@@ -25,5 +25,5 @@ def read(path: Path, *names: str) -> list[np.ndarray]:
 
 
 def images(rows: np.ndarray) -> Tensor:
-    """Images as rows `(N, 784)`, column after column as Matlab stores them, to upright `(N, 1, 28, 28)`."""
+    """Converts rows `(N, 784)`, each an image column by column as in Matlab, to upright images `(N, 1, 28, 28)`."""
     return torch.from_numpy(np.ascontiguousarray(rows.reshape(-1, 1, 28, 28).swapaxes(2, 3)))

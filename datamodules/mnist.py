@@ -1,4 +1,4 @@
-"""MNIST, FashionMNIST and KMNIST, read and if need be downloaded by torchvision."""
+"""MNIST, FashionMNIST and KMNIST, which torchvision reads and downloads."""
 
 from __future__ import annotations
 
@@ -25,24 +25,28 @@ _TIMEOUT = 10.0  # seconds without an answer before a mirror counts as unreachab
 class MNIST(TensorDataModule):
     """Handwritten digits, 28x28: 55,000 to train on, 5,000 of the training file to validate, 10,000 to test.
 
-    The validation images are the last `num_val` of one fixed permutation of the training file, the training images
-    come from its beginning, so neither depends on the seed nor the validation images on `num_train`.
+    The validation images are the last `num_val` of one fixed permutation of the training file, and the training images
+    are from its beginning. Neither depends on the seed, and the validation images do not depend on `num_train`.
 
     Dynamic MNIST (Salakhutdinov and Murray, 2008) is `binarize: dynamic`. Its splits are those of Tomczak and Welling
-    (2018, VAE with a VampPrior), which the deep EBMs of Grathwohl et al. (2021) and Zhang et al. (2022) use as well:
-    the file's order in place of the permutation, the first 50,000 images to train on, the last 10,000 to validate.
+    (2018, VAE with a VampPrior), which the deep EBMs of Grathwohl et al. (2021) and Zhang et al. (2022) use as well.
+    They keep the file's order: the first 50,000 images are for training, the last 10,000 for validation.
 
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches, and of their draws.
-        root: folder of the data sets; the files lie in its MNIST/raw/. By default the environment's
-            EBMLAB_DATA, else data/ in the working directory.
-        download: fetch the files if they are not there.
-        num_val: how many images of the training file to set aside for validation; by default 5,000, and with dynamic
-            binarisation as many as there are to test.
-        num_train: train on this many images only; on all that remain by default.
-        binarize: black and white; true: split at half intensity; dynamic: each training batch a new draw, white with
-            the pixel's intensity as probability, validation and test images drawn once.
+        root: folder of the data sets; the files are in its MNIST/raw/. By default $EBMLAB_DATA, else data/ in the
+            working directory.
+        download: download the files if they are missing.
+        num_val: number of images of the training file that are held out for validation; by default 5,000, and with
+            dynamic binarisation as many as there are test images.
+        num_train: number of training images; by default all that remain.
+        binarize: true: pixels above half intensity are 1, the others 0; dynamic: pixels are 1 with their intensity as
+            probability, drawn again for each training batch, and once for validation and test images.
+
+    Example:
+        >>> MNIST(root="data", binarize=True).domains[0].__name__
+        'Binary'
     """
 
     domains = (Real, Binary)
@@ -71,16 +75,16 @@ class MNIST(TensorDataModule):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Images and labels to train on, images and labels to test."""
+        """The names of the files: training images and labels, test images and labels."""
         return FILES
 
     @property
     def folder(self) -> Path:
-        """Where the four files lie."""
+        """The folder of the four files."""
         return self.root / type(self).__name__ / "raw"
 
     def prepare_data(self) -> None:
-        """Downloads the files that are missing, if allowed to; fails within seconds where there is no network."""
+        """Downloads missing files if `download` is set; fails within seconds if there is no network."""
         missing = self._not_there()
         if not missing:
             return
@@ -143,7 +147,12 @@ class MNIST(TensorDataModule):
 
 
 class FashionMNIST(MNIST):
-    """Pictures of clothes in MNIST's format, with MNIST's options; the files lie in FashionMNIST/raw/."""
+    """Pictures of clothes in MNIST's format, with MNIST's options; the files are in FashionMNIST/raw/.
+
+    Example:
+        >>> FashionMNIST(root="data").event_shape
+        (1, 28, 28)
+    """
 
     name = "fashion_mnist"
     mean = (0.2860,)
@@ -154,7 +163,11 @@ class FashionMNIST(MNIST):
 class KMNIST(MNIST):
     """Cursive Japanese characters (Clanuwat et al., 2018) in MNIST's format, with its options; in KMNIST/raw/.
 
-    The kMNIST of the ACS paper (Pynadath et al., 2024) is, by its published code, the one with `binarize: true`.
+    The kMNIST of the ACS paper (Pynadath et al., 2024) has `binarize: true`, according to its published code.
+
+    Example:
+        >>> KMNIST(root="data").event_shape
+        (1, 28, 28)
     """
 
     name = "kmnist"

@@ -1,4 +1,4 @@
-"""Omniglot at 28x28, as generative models are compared on it."""
+"""Omniglot at 28x28, in the version on which generative models are compared."""
 
 from __future__ import annotations
 
@@ -25,23 +25,27 @@ _FILE = PublishedFile(
 class Omniglot(PublishedImages):
     """Handwritten characters of 50 alphabets, 28x28: 23,000 to train on, 1,345 to validate, 8,070 to test.
 
-    The file and the splits of Burda et al. (2016, Importance Weighted Autoencoders), grey in [0, 1]; the validation
-    images are the last 1,345 of their permutation of the training characters. The deep EBMs of Grathwohl et al. (2021)
-    and Zhang et al. (2022) use `binarize: dynamic` (and draw another permutation in each run). The published code of
-    the ACS paper (Pynadath et al., 2024) trains and tests its RBMs on other images of Omniglot, the background set in
-    torchvision, resized and thresholded, so that its numbers are not of these splits. The labels are alphabets.
+    The file and the splits are those of Burda et al. (2016, Importance Weighted Autoencoders), grey in [0, 1]. The
+    validation images are the last 1,345 of their permutation of the training characters. The deep EBMs of Grathwohl et
+    al. (2021) and Zhang et al. (2022) use `binarize: dynamic`, and another permutation in each run. The published code
+    of the ACS paper (Pynadath et al., 2024) trains and tests its RBMs on other images of Omniglot (the background set
+    of torchvision, resized and thresholded), so that its numbers do not belong to these splits. Labels are alphabets.
 
-    The checksum is git's own, of the file in the authors' repository. A file already there is not held to it, but must
-    have the published numbers of images and values in [0, 1].
+    A downloaded file must have git's checksum of the file in the authors' repository. A file that is already there need
+    not have it, but must hold the published numbers of images and values in [0, 1].
 
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches, and of their draws.
-        root: folder of the data sets; the file lies in its Omniglot/. By default the environment's EBMLAB_DATA, else
-            data/ in the working directory.
-        download: fetch the file if it is not there.
-        binarize: black and white; true: split at half intensity; dynamic: each training batch a new draw, white with
-            the pixel's intensity as probability, validation and test images drawn once.
+        root: folder of the data sets; the file is in its Omniglot/. By default $EBMLAB_DATA, else data/ in the working
+            directory.
+        download: download the file if it is missing.
+        binarize: true: pixels above half intensity are 1, the others 0; dynamic: pixels are 1 with their intensity as
+            probability, drawn again for each training batch, and once for validation and test images.
+
+    Example:
+        >>> Omniglot(root="data", binarize="dynamic").num_classes
+        50
     """
 
     domains = (Real, Binary)
@@ -71,7 +75,7 @@ class Omniglot(PublishedImages):
         return data[chosen], labels[chosen]
 
     def _read(self, prefix: str) -> tuple[Tensor, Tensor]:
-        """The variables data and target, or testdata and testtarget: images and one-hot alphabets as columns."""
+        """Images and alphabets from the variables data and target, or testdata and testtarget, of the file."""
         path, count = self.path(_FILE), NUM_TEST if prefix else NUM_TRAIN + NUM_VAL
         try:
             data, target = matlab.read(path, f"{prefix}data", f"{prefix}target")

@@ -1,4 +1,4 @@
-"""Files that others publish: downloaded whole, recognised by their checksum, never written half."""
+"""Published files, which are downloaded completely or not at all and verified by their checksum."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class PublishedFile:
     """A file that can be downloaded.
 
     Attributes:
-        name: in its folder.
-        urls: where it can be got, the publisher first.
-        checksum: how it is recognised, `sha256:...`, `md5:...`, or `git:...`, the id that git gives a file's content.
+        name: of the file in its folder.
+        urls: its addresses, the publisher's first.
+        checksum: `sha256:...`, `md5:...`, or `git:...`, the id that git gives to a file's content.
     """
 
     name: str
@@ -32,7 +32,7 @@ class PublishedFile:
     checksum: str
 
     def download(self, folder: Path) -> None:
-        """Puts the file into `folder`, from the first address that gives it; an `OSError` says why none did."""
+        """Downloads the file into `folder`, from the first address that works; raises `OSError` if none does."""
         reasons = []
         for url in self.urls:
             try:
@@ -47,13 +47,13 @@ class PublishedFile:
 
 
 class PublishedImages(TensorDataModule):
-    """Images of 28x28 pixels in one published file or more, which lie in a folder named after the class.
+    """Images of 28x28 pixels from one published file or more, in a folder named after the class.
 
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches.
         root: folder of the data sets.
-        download: fetch the files if they are not there.
+        download: download the files if they are missing.
         binarize: see `TensorDataModule`.
     """
 
@@ -66,11 +66,11 @@ class PublishedImages(TensorDataModule):
 
     @property
     def folder(self) -> Path:
-        """Where the files lie."""
+        """The folder of the files."""
         return self.root / type(self).__name__
 
     def prepare_data(self) -> None:
-        """Downloads the files that are missing, if allowed to; fails within seconds where there is no network."""
+        """Downloads missing files if `download` is set; fails within seconds if there is no network."""
         for file in self.files:
             if (self.folder / file.name).is_file():
                 continue
@@ -82,13 +82,13 @@ class PublishedImages(TensorDataModule):
                 raise self._missing(file, f"the download failed ({error})") from error
 
     def path(self, file: PublishedFile) -> Path:
-        """Where a file lies; a `UserError` if it does not."""
+        """The path of a file; raises `UserError` if it is missing."""
         if not (self.folder / file.name).is_file():
             raise self._missing(file, "prepare_data() would look for it")
         return self.folder / file.name
 
     def damaged(self, path: Path, why: str) -> UserError:
-        """What to raise where a file does not hold what was published."""
+        """The error to raise if a file does not hold what was published."""
         return UserError(
             f"{type(self).__name__}: {path} is damaged ({why}); delete it and it is fetched again, or put a good one "
             "there"

@@ -1,4 +1,4 @@
-"""Pickles from elsewhere, opened without letting them run anything."""
+"""Reads pickles from the network without running any code in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALLOWED: dict[tuple[str, str], type] = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Looks names up in a fixed table, so that nothing is imported and nothing else can be called."""
+    """Looks up names in a fixed table, so that nothing is imported and nothing else can be called."""
 
     def __init__(self, path: Path, file: Any) -> None:
         super().__init__(file, encoding="latin1")
@@ -33,9 +33,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load(path: Path) -> object:
-    """What the pickle at `path` holds: dict, list, tuple, set, defaultdict, numbers and strings only.
+    """The content of the pickle at `path`, made of dict, list, tuple, set, defaultdict, numbers and strings only.
 
-    Python 2's pickles are read as well. Anything else that a pickle can name is refused before it is touched.
+    Pickles of Python 2 are read as well. A pickle that names anything else is refused before that is imported.
     """
     try:
         with path.open("rb") as file:

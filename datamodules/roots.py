@@ -1,4 +1,4 @@
-"""Where data sets live."""
+"""The folder of the data sets."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from pathlib import Path
 
 
 def data_root(root: str | None) -> Path:
-    """The folder that holds the data sets: `root`, else the environment's EBMLAB_DATA, else `data/` here."""
+    """The folder of the data sets: `root`, else $EBMLAB_DATA, else `data/` in the working directory."""
     return Path(root or os.environ.get("EBMLAB_DATA") or "data").expanduser()

@@ -1,7 +1,7 @@
-"""Seven densities in the plane on which density models are customarily drawn, each within about [-4, 4]^2.
+"""Seven densities in the plane that are customary for pictures of density models, each within about [-4, 4]^2.
 
-Their constants are those of the flow literature (Grathwohl et al. 2019, FFJORD), so that pictures compare. All points
-are float64.
+Their constants are those of the literature on flows (Grathwohl et al. 2019, FFJORD), so that pictures can be compared.
+All points are float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Draw = Callable[[int, Generator | None], Tensor]
 
 
 def two_spirals(n: int, generator: Generator | None) -> Tensor:
-    """Two arms of one and a half turns, the one the other's point reflection; angle^2 is uniform."""
+    """Two arms of one and a half turns, each the point reflection of the other; angle^2 is uniform."""
     angle = 3 * math.pi * _uniform(n, generator).sqrt()
     arm = _polar(angle, math.pi - angle) + 0.5 * _uniform(n, generator, 2)
     sign = 1 - 2 * _integers(2, n, generator)
@@ -75,7 +75,7 @@ SHAPES: dict[str, Draw] = {
     "swissroll": swiss_roll,
     "checkerboard": checkerboard,
 }
-"""From name to function: number of points and generator (the global one by default) to points `(n, 2)`, float64."""
+"""By name, the function that draws points `(n, 2)`, float64, given their number and a generator (None: global)."""
 
 
 def _polar(radius: Tensor, angle: Tensor) -> Tensor:

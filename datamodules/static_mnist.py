@@ -1,4 +1,4 @@
-"""MNIST in the one binarisation that likelihoods of binary models are compared on."""
+"""MNIST in the fixed binarisation on which likelihoods of binary models are compared."""
 
 from __future__ import annotations
 
@@ -29,22 +29,26 @@ def _file(name: str, sha256: str) -> PublishedFile:
 
 
 class StaticMNIST(PublishedImages):
-    """MNIST, each pixel drawn once and for all: 50,000 images to train on, 10,000 to validate, 10,000 to test.
+    """MNIST whose pixels were drawn once: 50,000 images to train on, 10,000 to validate, 10,000 to test.
 
-    The files and splits of Larochelle and Murray (2011, The Neural Autoregressive Distribution Estimator), after
-    Salakhutdinov and Murray (2008), without labels: lines of 784 numbers 0 or 1. The checksums are those that
-    TensorFlow Datasets lists (`binarized_mnist`). The publisher's server was reported to be without the files; then a
-    copy on GitHub is tried, held to the same checksums. Files already there are not held to them, but must hold as many
-    images as published and nothing but 0 and 1.
+    The files and splits are those of Larochelle and Murray (2011, The Neural Autoregressive Distribution Estimator),
+    after Salakhutdinov and Murray (2008), without labels. They hold lines of 784 numbers 0 or 1. Downloaded files must
+    have the checksums that TensorFlow Datasets lists (`binarized_mnist`). If the publisher's server does not have them
+    (as was reported), a copy on GitHub is tried. Files that are already there need not have the checksums, but must
+    hold as many images as published and only 0 and 1.
 
-    Each split is cached beside its file, eight pixels a byte.
+    Each split is cached beside its file, with eight pixels per byte.
 
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches.
-        root: folder of the data sets; the files lie in its StaticMNIST/. By default the environment's EBMLAB_DATA, else
-            data/ in the working directory.
-        download: fetch the files (110 MB) if they are not there.
+        root: folder of the data sets; the files are in its StaticMNIST/. By default $EBMLAB_DATA, else data/ in the
+            working directory.
+        download: download the files (110 MB) if they are missing.
+
+    Example:
+        >>> StaticMNIST(root="data").event_shape
+        (1, 28, 28)
     """
 
     domains = (Binary,)
@@ -65,7 +69,7 @@ class StaticMNIST(PublishedImages):
         return self.folder / f"ebmlab_{split}.pt"
 
     def prepare_data(self) -> None:
-        """Downloads what is missing and caches it, where the folder can be written to."""
+        """Downloads missing files, and caches the splits if the folder can be written."""
         if all(self.cache(split).is_file() for split in SPLITS):
             return
         super().prepare_data()
@@ -75,7 +79,7 @@ class StaticMNIST(PublishedImages):
                 torch.save(bits, path)
 
     def load(self, split: str) -> tuple[Tensor, None]:
-        """Images `(N, 1, 28, 28)`, uint8, 0 or 1; from the cache, if there is one."""
+        """Images `(N, 1, 28, 28)`, uint8, 0 or 1, from the cache if there is one."""
         pixels = self._unpack(split) if self.cache(split).is_file() else self._parse(split)
         return torch.from_numpy(pixels).view(-1, 1, 28, 28), None
 
@@ -91,7 +95,7 @@ class StaticMNIST(PublishedImages):
         """The text file's numbers, `(N, 784)`, uint8."""
         path = self.path(self.files[SPLITS.index(split)])
         text = np.fromfile(path, dtype=np.uint8)
-        pixels = text[text > ord(" ")] - ord("0")  # what is left has one character a number
+        pixels = text[text > ord(" ")] - ord("0")  # each remaining character is one number
         if pixels.size != SIZES[split] * _PIXELS or pixels.max() > 1:
             what = f"{pixels.size} characters" if pixels.size else "nothing"
             raise self.damaged(path, f"it holds {what}, not {SIZES[split]} lines of {_PIXELS} numbers 0 or 1")

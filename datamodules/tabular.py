@@ -1,4 +1,4 @@
-"""The tables of numbers on which binary Bayesian networks are sampled (Zhang et al. 2022, Sec. 7.4 and App. I.5)."""
+"""The tables on which binary Bayesian networks are sampled (Zhang et al. 2022, Sec. 7.4 and App. I.5)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,29 @@ _ADULT = (
 
 
 class TabularData(ABC):
-    """A table in files: 80 % of the rows to train on, 20 % to test.
+    """A table in files: 80 % of the rows are for training, 20 % for testing.
 
-    The target and every column are scaled to [0, 1] over all rows, as the paper says; constant columns are left out.
-    The code that its authors released then standardises the columns; Table 2's COMPAS likelihoods are out of reach
-    without that. The partition is a pure function of the seed; the global generator is neither read nor moved.
+    The target and every column are scaled to [0, 1] over all rows, as in the paper; constant columns are left out. The
+    authors' code then standardises the columns, without which the COMPAS likelihoods of Table 2 cannot be reached. The
+    split depends on the seed alone and does not use the global generator.
 
     Args:
-        root: folder of the data sets; by default the environment's EBMLAB_DATA, else data/ in the working directory.
-        seed: of the partition.
+        root: folder of the data sets; by default $EBMLAB_DATA, else data/ in the working directory.
+        seed: of the split.
         standardize: give each feature mean 0 and variance 1 over the training rows.
+
+    Example:
+        >>> class Squares(TabularData):
+        ...     def read(self):
+        ...         x = np.linspace(-1, 1, 100)[:, None]
+        ...         return x, x[:, 0] ** 2
+        >>> rows = Squares().load()
+        >>> rows.train_x.shape, rows.test_y.shape
+        (torch.Size([80, 1]), torch.Size([20]))
     """
 
     folder: str
-    """Where under `root` the files lie."""
+    """The files' folder in `root`."""
     source: str
     """Where the data set is published."""
 
@@ -56,7 +65,7 @@ class TabularData(ABC):
         """Reads, scales and splits the table."""
         try:
             x, y = self.read()
-        except (KeyError, TypeError, ValueError) as error:  # a column that is not there, a short row, not a number
+        except (KeyError, TypeError, ValueError) as error:  # a missing column, a short row, not a number
             raise self._damaged(" ".join(str(error).split())[:120]) from error
         if len(y) < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise self._damaged("fewer than two usable rows" if len(y) < 2 else "not all numbers are finite")
@@ -68,7 +77,7 @@ class TabularData(ABC):
         return Rows(*(torch.from_numpy(part).float() for part in (x[train], y[train], x[test], y[test])))
 
     def path(self, name: str) -> Path:
-        """One of the files, which must be there."""
+        """The path of one of the files; raises `UserError` if it is missing."""
         path = self.root / self.folder / name
         if not path.is_file():
             raise UserError(
@@ -85,8 +94,14 @@ class TabularData(ABC):
 class COMPAS(TabularData):
     """Whether a defendant commits another crime within two years: 6,172 rows, 13 features.
 
-    File compas-scores-two-years.csv; the rows are those that its publisher's analysis keeps. Features: four counts of
-    earlier offences, age, indicators of the six races and two sexes. The other columns are verdicts and outcomes.
+    The file is compas-scores-two-years.csv. The rows are those that its publisher's analysis keeps. The features are
+    four counts of earlier offences, age, and indicators of the six races and two sexes. The other columns, which are
+    verdicts and outcomes, are left out.
+
+    Example:
+        >>> COMPAS(root="data").load()
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: COMPAS: no file data/compas/compas-scores-two-years.csv; it is published as ...
     """
 
     folder = "compas"
@@ -108,8 +123,13 @@ class COMPAS(TabularData):
 class Adult(TabularData):
     """Whether an adult earns more than 50,000 dollars a year: 45,222 rows, 88 features.
 
-    Files adult.data and adult.test, which are pooled and split anew. Rows with unknown entries are left out, and so is
-    `education`, which `education-num` repeats. Categories are indicators.
+    The files adult.data and adult.test are pooled and split again. Rows with unknown entries are left out, and so is
+    `education`, which `education-num` repeats. Categories become indicators.
+
+    Example:
+        >>> Adult(root="data").load()
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: Adult: no file data/adult/adult.data; it is published as ...
     """
 
     folder = "adult"
@@ -120,7 +140,7 @@ class Adult(TabularData):
         for name in ("adult.data", "adult.test"):
             with self.path(name).open(newline="") as file:
                 lines = csv.reader(file, skipinitialspace=True)
-                # the test file opens with a comment and ends its labels with a full stop
+                # the test file begins with a comment, and its labels end with a full stop
                 rows += [dict(zip(_ADULT, line, strict=True)) for line in lines if line and not line[0].startswith("|")]
         rows = [row for row in rows if "?" not in row.values()]
         numbers = [name for name in _ADULT[:-1] if name not in (*_CATEGORIES, "education")]
@@ -131,8 +151,13 @@ class Adult(TabularData):
 class News(TabularData):
     """How often an article is shared: 39,644 rows, 58 features.
 
-    File OnlineNewsPopularity.csv. The target is the logarithm of the number of shares. The address and the days until
-    the data were collected, which its publisher calls non-predictive, are left out.
+    The file is OnlineNewsPopularity.csv. The target is the logarithm of the number of shares. The address and the days
+    until the data were collected, which the publisher calls non-predictive, are left out.
+
+    Example:
+        >>> News(root="data").load()
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: News: no file data/OnlineNewsPopularity/OnlineNewsPopularity.csv; ...
     """
 
     folder = "OnlineNewsPopularity"
@@ -142,15 +167,20 @@ class News(TabularData):
         table = np.loadtxt(
             self.path("OnlineNewsPopularity.csv"), delimiter=",", skiprows=1, usecols=range(2, 61), ndmin=2
         )
-        with np.errstate(divide="ignore", invalid="ignore"):  # `load` refuses what is not finite
+        with np.errstate(divide="ignore", invalid="ignore"):  # `load` refuses numbers that are not finite
             return table[:, :-1], np.log(table[:, -1])
 
 
 class Blog(TabularData):
     """How many comments a blog post gets within a day: about 54,000 rows, 276 features.
 
-    Files blogData_train.csv and blogData_test-*.csv, which are pooled and split anew. The tenth of the posts with the
-    most comments is left out, which is how the paper comes by 54,270 of 60,021 rows.
+    The files blogData_train.csv and blogData_test-*.csv are pooled and split again. The tenth of the posts with the
+    most comments is left out, which explains the paper's 54,270 of 60,021 rows.
+
+    Example:
+        >>> Blog(root="data").load()
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: Blog: no file data/BlogFeedback/blogData_train.csv; ...
     """
 
     folder = "BlogFeedback"
@@ -171,7 +201,7 @@ def _column(rows: Iterable[dict[str, str]], name: str) -> Array:
 
 
 def _features(rows: Sequence[dict[str, str]], numbers: Iterable[str], categories: Iterable[str]) -> Array:
-    """Columns of numbers, then an indicator of every value of every category."""
+    """The columns of numbers, followed by an indicator of each value of each category."""
     columns = [_column(rows, name) for name in numbers]
     for name in categories:
         values = np.array([row[name] for row in rows])
@@ -180,7 +210,7 @@ def _features(rows: Sequence[dict[str, str]], numbers: Iterable[str], categories
 
 
 def _unit(x: Array) -> Array:
-    """Shifted and scaled to [0, 1] along the first axis."""
+    """Shifts and scales columns to [0, 1]."""
     spread = np.ptp(x, axis=0)
     scaled: Array = (x - x.min(0)) / np.where(spread > 0, spread, 1)
     return scaled

@@ -1,4 +1,4 @@
-"""What data sets in memory share: splits, standardisation or thresholds, checks, loaders."""
+"""The base class of data sets in memory: splits, standardisation or binarisation, checks and loaders."""
 
 from __future__ import annotations
 
@@ -28,25 +28,34 @@ _STAGES: dict[str | None, tuple[str, ...]] = {
 class TensorDataModule(Data, pl.LightningDataModule, ABC):
     """A data set in memory. Its batches are one tensor x, `(B, *event_shape)`, float32, standardised or binary.
 
-    A subclass gives `name`, `load`, and for images `mean`, `std` and `max_value`; for other data its `preprocessing`.
+    A subclass has `name`, `load`, and for images `mean`, `std` and `max_value`; for other data its `preprocessing`.
 
     Args:
         event_shape: shape of one sample, images (C, H, W); known before any data are read.
         batch_size: samples per batch and process.
         seed: of the order of the training batches.
-        binarize: give 0 and 1 in place of standardised pixels. True: 1 where a pixel in [0, 1] is above 1/2. dynamic: 1
-            with the pixel's value as its probability, drawn anew for each training batch (see `TensorLoader`); the
+        binarize: use 0 and 1 in place of standardised pixels. True: 1 if a pixel in [0, 1] is above 1/2. dynamic: 1
+            with the pixel's value as its probability, drawn again for each training batch (see `TensorLoader`); the
             validation and test splits are drawn once, the same in every run and on every rank, so that likelihoods can
             be compared.
+
+    Example:
+        >>> class Stripes(TensorDataModule):
+        ...     max_value = 1.0
+        ...     def load(self, split):
+        ...         return torch.eye(4, dtype=torch.uint8).repeat(25, 1), None
+        >>> data = Stripes((4,), batch_size=20, seed=0, binarize=True)
+        >>> len(data.train_dataloader()), data.states("val").shape
+        (5, torch.Size([100, 4]))
     """
 
     domains: tuple[type[Domain], ...] = (Real,)
     event_shape: tuple[int, ...]
     name = "tensor"
     max_value = LEVELS
-    """What an integer pixel value is divided by, which gives [0, 1]."""
+    """Integer pixels are divided by this, which gives numbers in [0, 1]."""
     mean: tuple[float, ...] = (0.0,)
-    """Of the training images, per channel; measured on them where it is empty."""
+    """Mean of the training images, per channel; if it is empty, it is measured on them."""
     std: tuple[float, ...] = (1.0,)
 
     def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int, binarize: Binarize = False) -> None:
@@ -64,7 +73,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
 
     @abstractmethod
     def load(self, split: str) -> tuple[Tensor, Tensor | None]:
-        """Reads a split: raw data `(N, *event_shape)`, uint8 or float, and labels `(N,)` where there are any."""
+        """Reads a split: raw data `(N, *event_shape)`, uint8 or float, and labels `(N,)` or None."""
 
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of the training images in [0, 1], per channel."""
@@ -75,7 +84,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
     def raw(self, split: str) -> Tensor:
         """The split's data as loaded, `(N, *event_shape)`; read and checked on first use.
 
-        With dynamic binarisation the validation and test splits are their draws, black and white in the data's range.
+        With dynamic binarisation, the validation and test splits hold their draws, 0 and the largest raw value.
         """
         return self._split(split)[0]
 
@@ -100,7 +109,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
             self._check_batch_size()
 
     def train_dataloader(self) -> TensorLoader:
-        """Shuffled full batches; in a fixed order where the trainer is asked to overfit a few."""
+        """Shuffled full batches; in a fixed order if the trainer is to overfit a few batches."""
         shuffle = self.trainer is None or not self.trainer.overfit_batches  # type: ignore[attr-defined]
         return TensorLoader(self.raw("train"), self.batch_size, shuffle, self.seed, True, self._batch)
 
@@ -126,11 +135,11 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
         return self._splits[split]
 
     def _unit(self, x: Tensor) -> Tensor:
-        """Raw data in [0, 1], whatever the moments are, which may not be known yet."""
+        """Raw data in [0, 1]; does not need the moments, which may not be known yet."""
         return Preprocessing(self.event_shape, self.max_value).scaled(x)
 
     def _batch(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Raw data as a batch: `to_states`, or draws of the batch's own generator."""
+        """Raw data as a batch: `to_states`, or draws from the batch's own generator."""
         return draw_bits(self._unit(x), generator) if self.binarize == "dynamic" else self.to_states(x)
 
     def _check(self, split: str, data: Tensor, labels: Tensor | None) -> None:

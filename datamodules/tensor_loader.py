@@ -1,4 +1,4 @@
-"""Batches of a tensor that fits in memory; what a DataLoader does, without workers, and resumable mid-epoch."""
+"""Batches of a tensor in memory: a DataLoader without workers that can resume within an epoch."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ebmlab.streams import stream
 class TensorLoader:
     """Iterates over `data` in batches `(batch_size, *shape)`.
 
-    Order. The permutation of an epoch is a pure function of `seed` and the epoch, the same on every rank;
-    the global generator is not touched.
+    Order. The permutation of an epoch depends on `seed` and the epoch alone, and is the same on every rank. The global
+    generator is not used.
 
-    Draws. What `transform` draws from the generator that it is given with a batch is new in every epoch, on every rank
-    and in every batch, and yet a pure function of `seed`, the epoch, the batch's number and the rank.
+    Draws. `transform` gets a generator with each batch. It differs between epochs, ranks and batches, and depends on
+    `seed`, the epoch, the batch's number and the rank alone.
 
-    Ranks. `batch_size` is per rank. Rank r takes the entries r, r + world, ... of the epoch's order, so that the
-    i-th batches of all ranks together hold what one process with `world * batch_size` would see in its i-th. Every
-    rank gets the same number of batches of the same sizes; for that, a pass without `drop_last` leaves out the
-    last N mod world samples (none in a single process).
+    Ranks. `batch_size` is per rank. Rank r takes the entries r, r + world, ... of the epoch's order, so that the i-th
+    batches of all ranks together are the i-th batch of one process with `world * batch_size`. Every rank gets the same
+    number of batches of the same sizes. To this end, a pass without `drop_last` leaves out the last N mod world samples
+    (none in a single process).
 
     Resuming. Lightning saves `state_dict()` with its checkpoints and calls `load_state_dict`, then `iter`, then
-    `sampler.set_epoch`, in that order. Hence where a pass starts is settled only when its first batch is asked for.
+    `sampler.set_epoch`, in that order. The start of a pass is therefore determined when its first batch is requested.
 
     Args:
         data: `(N, *shape)`, any dtype.
@@ -35,10 +35,14 @@ class TensorLoader:
         shuffle: a new order each epoch; else the order of `data`.
         seed: of the orders, and of the generators for `transform`.
         drop_last: leave out the last, smaller batch.
-        transform: applied to each batch, with a generator of the batch's own.
+        transform: applied to each batch, with the batch's own generator.
+
+    Example:
+        >>> [batch.tolist() for batch in TensorLoader(torch.arange(5), batch_size=2)]
+        [[0, 1], [2, 3], [4]]
     """
 
-    batch_sampler = None  # asked for by Lightning wherever there is a `sampler`
+    batch_sampler = None  # Lightning reads this attribute if there is a `sampler`
 
     def __init__(
         self,
@@ -57,11 +61,11 @@ class TensorLoader:
         self.transform = transform
         self.epoch = 0
         self._yielded = 0  # batches of this epoch, for the checkpoint
-        self._start = 0  # where the next pass starts: 0, or what a checkpoint said
+        self._start = 0  # the batch at which the next pass starts: 0, or that of a checkpoint
 
     @property
     def sampler(self) -> TensorLoader:
-        """Where Lightning looks for `set_epoch`."""
+        """The object on which Lightning calls `set_epoch`."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -70,11 +74,11 @@ class TensorLoader:
             self.epoch, self._yielded, self._start = epoch, 0, 0
 
     def state_dict(self) -> dict[str, int]:
-        """The epoch and the number of its batches already yielded."""
+        """The epoch and the number of its batches that have been yielded."""
         return {"epoch": self.epoch, "batches": self._yielded}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Makes the next pass begin where the saved one stood."""
+        """Makes the next pass begin at the saved position."""
         self.epoch = state_dict["epoch"]
         self._yielded = self._start = state_dict["batches"]
 

@@ -87,7 +87,7 @@ def test_an_older_checkpoint_without_streams_warns(setup, tmp_path, squares):
     trainer.fit(learner, datamodule=squares)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     learner, trainer = setup([RunState()], max_epochs=2)
-    with pytest.warns(UserWarning, match="start anew"):
+    with pytest.warns(UserWarning, match="new random numbers"):
         trainer.fit(learner, datamodule=squares, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
 
 

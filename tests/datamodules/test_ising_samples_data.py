@@ -120,7 +120,7 @@ def test_a_damaged_cache_is_named(content: str, tmp_path: Path) -> None:
             "dict": {},
         }
         torch.save(other[content], path)
-    with pytest.raises(UserError, match=r"IsingSamples: .* is damaged; delete it and it is made again") as error:
+    with pytest.raises(UserError, match=r"IsingSamples: .* is damaged; delete it to make it again") as error:
         make(tmp_path).setup("fit")
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
