@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-all lint gpu-check clean
+.PHONY: demo test test-all lint gpu-check robust clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m ebmlab fit --config configs/grbm_digits.yaml
@@ -17,6 +17,9 @@ test-all: lint
 
 gpu-check: $(INSTALLED)
 	$(BIN)/python benchmarks/gpu_check.py
+
+robust: $(INSTALLED)
+	$(BIN)/python -m benchmarks.robust
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -19,6 +19,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveCon
 
 from ebmlab.app.at_once import answer
 from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
+from ebmlab.app.checks import check_callbacks, check_config, check_energy
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
 from ebmlab.app.listing import list_components
@@ -101,6 +102,7 @@ class CLI(LightningCLI):
             raise UserError(
                 "trainer.callbacks is empty, so that nothing would be saved; drop callbacks by --callbacks.NAME false"
             )
+        check_config(config)
         self.experiment = config_name(sys.argv[1:])
         ckpt_path = config.get("ckpt_path")
         if again := config.get("resume") == "auto":
@@ -149,7 +151,9 @@ class CLI(LightningCLI):
         saves = self.subcommand == "fit" and not trainer.fast_dev_run
         idle: list[type] = [] if saves else [pl.callbacks.Checkpoint]
         idle += [pl.callbacks.ProgressBar] if trainer.enable_progress_bar is False else []
-        kwargs["callbacks"] = [c for c in trainer.callbacks if not isinstance(c, tuple(idle))]
+        given = trainer.callbacks if isinstance(trainer.callbacks, list) else [trainer.callbacks]
+        check_callbacks(given)
+        kwargs["callbacks"] = [c for c in given if not isinstance(c, tuple(idle))]
         wanted = trainer.enable_checkpointing
         if wanted is None:  # without a ModelCheckpoint nothing is saved; Lightning's default would add one
             wanted = any(isinstance(c, pl.callbacks.Checkpoint) for c in kwargs["callbacks"])
@@ -161,6 +165,7 @@ class CLI(LightningCLI):
         return made
 
     def after_instantiate_classes(self) -> None:
+        check_energy(self.model.energy)
         if isinstance(self.datamodule, Data):  # of plain data only the batches tell, which come later
             self.model.check_data(self.datamodule, self.subcommand == "fit")
         path = self._get(self.config, "ckpt_path")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import re
 
+from ebmlab.app.listing import FAMILIES
 from ebmlab.app.trust import denied
 
 _NOISE = (
@@ -28,6 +30,10 @@ def parser_message(message: str) -> str:
     text = " ".join(dict.fromkeys(kept)) or " ".join(message.split())
     if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
         return denied(found.group(1))
+    if found := re.search(r"(?:(\w+): )?Expected a path but ([A-Za-z_][\w.]*) either", text):
+        option, path = found.group(1) or "class_path", found.group(2)
+        if close := _close_class(path):
+            return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
     return text[:500] + _suggestion(text)
 
@@ -50,3 +56,12 @@ def _suggestion(text: str) -> str:
         return ""
     close = difflib.get_close_matches(option.group(1), accepted, n=1)
     return f"; did you mean {close[0]}?" if close else f"; {name} accepts {', '.join(accepted)}"
+
+
+def _close_class(path: str) -> str | None:
+    """The class whose name is nearest to that of one that is not there."""
+    module, _, name = path.rpartition(".")
+    modules = [module] if module in (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler") else FAMILIES
+    known = {n: m for m in modules for n in dir(importlib.import_module(m)) if n[0].isupper()}
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"{known[close[0]]}.{close[0]}" if close and close[0] != name else None

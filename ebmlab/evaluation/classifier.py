@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import pickle
 from pathlib import Path
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
-from ebmlab.files import whole
+from ebmlab.files import Damaged, load, save
 
 RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}
 LARGE = 16
@@ -137,8 +136,11 @@ def _train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: boo
 def _load(model: LabelClassifier, path: Path) -> bool:
     """Fills the model from a file; returns False if the file is missing or damaged."""
     try:
-        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except (OSError, EOFError, RuntimeError, KeyError, TypeError, AttributeError, ValueError, pickle.UnpicklingError):
+        if path.parent.stat().st_uid != os.getuid():
+            return False  # another user's: who can write there decides what the features are
+        path.parent.chmod(0o700)
+        model.load_state_dict(load(path, map_location="cpu"))
+    except (Damaged, OSError, RuntimeError, KeyError, TypeError, AttributeError, ValueError):
         return False
     return all(bool(p.isfinite().all()) for p in model.parameters())
 
@@ -146,7 +148,6 @@ def _load(model: LabelClassifier, path: Path) -> bool:
 def _save(model: LabelClassifier, path: Path) -> None:
     """Writes the file completely or not at all; it is not an error if the cache cannot be written."""
     try:
-        with whole(path) as temporary:
-            torch.save(model.state_dict(), temporary)
+        save(model.state_dict(), path)
     except OSError:
         return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
+import warnings
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from ebmlab.files import whole
+from ebmlab.errors import one_line
+from ebmlab.files import Damaged, load, save
 
 EVERY = 60.0  # seconds from one save to the next
 PLAIN = bool | int | float | str | None
@@ -47,8 +49,12 @@ class SavedChains:
         """Number of steps done, states and log-weights: the file's if there is one, else 0 and the arguments."""
         if self._path is None or not self._path.exists():
             return 0, x, log_w
-        kept = torch.load(self._path, map_location=x.device, weights_only=True)
-        if kept["key"] != self._key or kept["x"].shape != x.shape:
+        try:
+            kept = load(self._path, map_location=x.device)
+            if kept["key"] != self._key or kept["x"].shape != x.shape:
+                return 0, x, log_w
+        except (Damaged, OSError, KeyError, TypeError, AttributeError) as error:
+            warnings.warn(f"{self._path} is damaged ({one_line(error)}): the annealing begins again", stacklevel=2)
             return 0, x, log_w
         torch.set_rng_state(kept["rng"].cpu())
         if x.device.type == "cuda":
@@ -62,8 +68,7 @@ class SavedChains:
         kept = {"key": self._key, "passed": passed, "x": x, "log_w": log_w, "rng": torch.get_rng_state()}
         if x.device.type == "cuda":
             kept["cuda"] = torch.cuda.get_rng_state(x.device)
-        with whole(self._path) as temporary:
-            torch.save(kept, temporary)
+        save(kept, self._path)
         self._saved_at = time.monotonic()
 
     def delete(self) -> None:

@@ -158,6 +158,9 @@ class Learner(pl.LightningModule):
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
+        if getattr(scheduler, "T_max", 1) == -1 and self.trainer.max_steps > 0:  # epochs without an end
+            batches = len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
+            scheduler.T_max = math.ceil(self.trainer.max_steps / (1 if self._lr_interval == "step" else batches))
         if (period := getattr(scheduler, "T_max", 1)) < 1:
             raise UserError(
                 f"lr_scheduler: T_max is {period}, but must be at least 1; where it is trainer.max_epochs, that must be"

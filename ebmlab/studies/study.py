@@ -15,7 +15,7 @@ from torch import Tensor
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.files import whole
+from ebmlab.files import load, save
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
@@ -162,8 +162,7 @@ class Study:
             for name in todo:
                 result = self._one(fabric, target, name, energy, x, reference, measures)
                 if fabric.is_global_zero:
-                    with whole(_file(folder, target, name)) as path:
-                        torch.save(result.as_dict(), path)
+                    save(result.as_dict(), _file(folder, target, name))
                 results.append(result)
                 results.sort(key=lambda r: (targets.index(r.target), samplers.index(r.sampler)))  # after a resume too
                 if fabric.is_global_zero:
@@ -213,6 +212,6 @@ def _file(folder: Path, target: str, sampler: str) -> Path:
 
 def _load(path: Path) -> Result:
     try:
-        return Result(**torch.load(path, weights_only=True))
+        return Result(**load(path))
     except Exception as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}): delete it to compute it again") from error

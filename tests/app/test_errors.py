@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from ebmlab.app.cli import main
 
@@ -230,9 +231,38 @@ def test_a_refused_run_leaves_its_name_free(run: Callable[..., None]) -> None:
     run("fit", "--trainer.fast_dev_run=true", "--name=a")
 
 
-def test_schedule_without_an_end(fails: Fails) -> None:
-    line = fails("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=2")
-    assert "T_max is -1, but must be at least 1" in line
+def test_epochs_without_an_end(fails: Fails, run: Callable[..., None]) -> None:
+    run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # five batches an epoch
+    content = torch.load("runs/grbm_digits/a/checkpoints/last.ckpt", weights_only=True)
+    assert content["lr_schedulers"][0]["T_max"] == 2
+    assert "T_max is 0, but must be at least 1" in fails("fit", "--trainer.max_epochs=0", "--name=b")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--seed_everything=-1", "seed_everything is -1"),
+        ("--seed_everything=100000000000000000000", "seed_everything is 1000"),
+        ("--trainer.accumulate_grad_batches=0", "accumulate_grad_batches is 0"),
+        ("--trainer.strategy=fsdp", "strategy is fsdp"),
+        ("--trainer.strategy=deepspeed_stage_2", "strategy is deepspeed_stage_2"),
+        ("--callbacks.pytorch_lightning.callbacks.LearningRateFinder=true", "LearningRateFinder does not work"),
+        ("--model.sampler=ebmlab.samplers.GibsLangevin", "did you mean ebmlab.samplers.GibbsLangevin?"),
+        ("--model.optimizer=torch.optim.Adm", "did you mean torch.optim.Adam?"),
+        ("--model.energy=GRBN", "did you mean ebmlab.energies.GRBM?"),
+    ],
+)
+def test_refused_by_name(option: str, message: str, fails: Fails) -> None:
+    assert message in fails("fit", option, "--name=a")
+
+
+def test_an_energy_of_two_axes(fails: Fails) -> None:
+    Path("own_column.py").write_text(
+        "import torch\nfrom ebmlab.domains import Real\nfrom ebmlab.energies import GRBM\n"
+        "class Column(GRBM):\n    def forward(self, x):\n        return super().forward(x)[:, None]\n"
+    )
+    line = fails("fit", "--model.energy=own_column.Column")
+    assert "Column gives energies of shape (3, 1)" in line
 
 
 def test_callbacks_chain_of_no_steps(fails: Fails) -> None:

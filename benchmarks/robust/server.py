@@ -1,0 +1,123 @@
+"""A fork server: the command line is imported once, and every case runs in a child of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HANG = 60.0  # seconds
+SMALL = [
+    *("--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.limit_train_batches=2"),
+    *("--trainer.limit_val_batches=1", "--trainer.enable_model_summary=false", "--wandb=disabled"),
+    *("--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1"),
+]
+
+
+@dataclass
+class Case:
+    """One start of the command line.
+
+    Attributes:
+        name: says in the report which it was.
+        args: the command line.
+        files: put into the working directory first, by name.
+    """
+
+    name: str
+    args: list[str]
+    files: dict[str, bytes]
+
+
+@dataclass
+class Outcome:
+    """How a case ended; `fault` is None where it ended as it should."""
+
+    case: Case
+    code: int | None
+    last: str
+    fault: str | None
+
+
+def start(args: list[str], folder: Path) -> int:
+    """Forks a child that runs the command line in `folder`, its output in `folder`/log; returns its process id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ.pop("EBMLAB_RUN_FOLDER", None)
+        from ebmlab.app.cli import main
+
+        sys.argv = ["ebmlab"]
+        main(args)
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def judge(case: Case, code: int | None, folder: Path) -> Outcome:
+    """A case passes if it trains finite numbers, or says in one line why not."""
+    log = (folder / "log").read_text(errors="replace") if (folder / "log").exists() else ""
+    errors = [line for line in log.splitlines() if line.startswith("error:")]
+    fault = None
+    if code is None:
+        fault = f"hung for {HANG:.0f} s"
+    elif "Traceback (most recent call last)" in log:
+        fault = "traceback"
+    elif code == 2 and (len(errors) != 1 or len(errors[0]) < 15):
+        fault = f"{len(errors)} error lines"
+    elif code not in (0, 2):
+        fault = f"exit code {code}"
+    elif code == 0 and any(re.search(r"[,\n](nan|-?inf)\b", p.read_text()) for p in folder.rglob("metrics.csv")):
+        fault = "silent NaN"
+    elif code == 2 and re.search(r"\.py, line \d+: \w+Error", errors[0]) and "own_" not in errors[0]:
+        fault = "an error of the library's own"
+    return Outcome(case, code, (errors or log.splitlines() or [""])[-1][:300], fault)
+
+
+def run_all(cases: Iterable[Case], workers: int = 2, each: Callable[[Outcome], None] = lambda o: None) -> list[Outcome]:
+    """Runs the cases, a few at a time."""
+    todo, running, done = list(cases)[::-1], {}, []
+    while todo or running:
+        while todo and len(running) < workers:
+            case = todo.pop()
+            folder = Path(tempfile.mkdtemp(prefix="ebmlab-robust-"))
+            for name, content in case.files.items():
+                (folder / name).write_bytes(content)
+            running[start(case.args, folder)] = (case, folder, time.monotonic())
+        for child, (case, folder, begin) in list(running.items()):
+            finished, status = os.waitpid(child, os.WNOHANG)
+            hung = not finished and time.monotonic() - begin > HANG
+            if hung:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            if finished or hung:
+                outcome = judge(case, None if hung else os.waitstatus_to_exitcode(status), folder)
+                each(outcome)
+                done.append(outcome)
+                del running[child]
+                shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.01)
+    return done

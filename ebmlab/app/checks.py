@@ -1,0 +1,57 @@
+"""What a trainer is asked for, looked at before it is made: what cannot work is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jsonargparse import Namespace
+from pytorch_lightning import callbacks
+
+from ebmlab.errors import UserError
+
+REFUSED = {
+    "LearningRateFinder": "their loss is no measure of the fit; try rates by --model.optimizer.lr",
+    "BatchSizeFinder": "choose --data.batch_size yourself",
+    "StochasticWeightAveraging": "use pytorch_lightning.callbacks.EMAWeightAveraging, which every evaluation here knows",
+    "BaseFinetuning": "energies have no backbone to freeze",
+    "ModelPruning": "energies are not pruned",
+}
+STRATEGIES = ("fsdp", "deepspeed", "xla", "tpu")
+
+
+def check_config(config: Namespace) -> None:
+    """Raises `UserError` for settings of the seed and the trainer that Lightning takes and then stumbles over."""
+    seed, trainer = config.seed_everything, config.trainer
+    if not isinstance(seed, bool) and seed is not None and not 0 <= seed < 2**32:
+        raise UserError(f"seed_everything is {seed}, but must be from 0 to {2**32 - 1}")
+    for name, least in (("accumulate_grad_batches", 1), ("num_nodes", 1), ("log_every_n_steps", 1)):
+        value = trainer.get(name)
+        if isinstance(value, int) and value < least:
+            raise UserError(f"trainer.{name} is {value}, but must be at least {least}")
+    strategy = trainer.get("strategy")
+    name = strategy if isinstance(strategy, str) else str(getattr(strategy, "class_path", ""))
+    if any(word in name.lower() for word in STRATEGIES):
+        raise UserError(f"trainer.strategy is {name}: models here fit on one device; spread the chains by ddp")
+
+
+def check_callbacks(found: list[Any]) -> None:
+    """Raises `UserError` if one of Lightning's callbacks is there that cannot work with energies."""
+    for name, mend in REFUSED.items():
+        if any(isinstance(callback, getattr(callbacks, name)) for callback in found):
+            raise UserError(f"trainer.callbacks: {name} does not work with energy-based models: {mend}")
+
+
+def check_energy(energy: torch.nn.Module) -> None:
+    """Raises `UserError` unless an energy gives one number for each state."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            x = energy.domain.random(3)  # type: ignore[union-attr, operator]
+            shape = tuple(energy(x).shape)
+        except Exception:  # what is wrong is said where it is used
+            return
+    if shape != (3,):
+        raise UserError(
+            f"{type(energy).__name__} gives energies of shape {shape} for 3 states, but must give (3,), one number for "
+            "each: sum over all other axes"
+        )
