@@ -13,7 +13,7 @@ from ebmlab.errors import UserError
 REFUSED = {
     "LearningRateFinder": "their loss is no measure of the fit; try rates by --model.optimizer.lr",
     "BatchSizeFinder": "choose --data.batch_size yourself",
-    "StochasticWeightAveraging": "use pytorch_lightning.callbacks.EMAWeightAveraging, which every evaluation here knows",
+    "StochasticWeightAveraging": "use EMAWeightAveraging, which every evaluation here knows",
     "BaseFinetuning": "energies have no backbone to freeze",
     "ModelPruning": "energies are not pruned",
 }

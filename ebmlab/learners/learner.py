@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ebmlab.data import Data, samples_of
 from ebmlab.domains import Binary, Domain
@@ -158,7 +159,9 @@ class Learner(pl.LightningModule):
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
-        if getattr(scheduler, "T_max", 1) == -1 and self.trainer.max_steps > 0:  # epochs without an end
+        if (
+            isinstance(scheduler, CosineAnnealingLR) and scheduler.T_max == -1 and self.trainer.max_steps > 0
+        ):  # epochs without an end
             batches = len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
             scheduler.T_max = math.ceil(self.trainer.max_steps / (1 if self._lr_interval == "step" else batches))
         if (period := getattr(scheduler, "T_max", 1)) < 1:
