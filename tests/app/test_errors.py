@@ -232,9 +232,9 @@ def test_a_refused_run_leaves_its_name_free(run: Callable[..., None]) -> None:
 
 
 def test_epochs_without_an_end(fails: Fails, run: Callable[..., None]) -> None:
-    run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # five batches an epoch
+    run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # four batches an epoch
     content = torch.load("runs/grbm_digits/a/checkpoints/last.ckpt", weights_only=True)
-    assert content["lr_schedulers"][0]["T_max"] == 2
+    assert content["lr_schedulers"][0]["T_max"] == 3
     assert "T_max is 0, but must be at least 1" in fails("fit", "--trainer.max_epochs=0", "--name=b")
 
 
@@ -259,7 +259,8 @@ def test_refused_by_name(option: str, message: str, fails: Fails) -> None:
 def test_an_energy_of_two_axes(fails: Fails) -> None:
     Path("own_column.py").write_text(
         "import torch\nfrom ebmlab.domains import Real\nfrom ebmlab.energies import GRBM\n"
-        "class Column(GRBM):\n    def forward(self, x):\n        return super().forward(x)[:, None]\n"
+        "class Column(GRBM):\n    def __init__(self):\n        super().__init__(64, 8)\n"
+        "    def forward(self, x):\n        return super().forward(x)[:, None]\n"
     )
     line = fails("fit", "--model.energy=own_column.Column")
     assert "Column gives energies of shape (3, 1)" in line
