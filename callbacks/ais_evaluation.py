@@ -23,8 +23,8 @@ from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, Bernoulli, Energy, bridge, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais
-from ebmlab.evaluation.annealing import Schedule, inverse_temperatures
 from ebmlab.evaluation.exact import check_enumerable
+from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.learners import Learner
 from ebmlab.plain_data import data_of
 from ebmlab.ranks import seed_of_rank
@@ -84,7 +84,7 @@ class AISEvaluation(PeriodicEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
-        inverse_temperatures(schedule, 1)  # raises, if there is no such schedule
+        check_schedule(schedule)
         if min(num_chains, num_temperatures, 1 if test_temperatures is None else test_temperatures, num_replicates) < 1:
             raise UserError(
                 f"AISEvaluation: num_chains is {num_chains}, num_temperatures {num_temperatures}, test_temperatures "

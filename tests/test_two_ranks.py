@@ -60,6 +60,24 @@ def test_ais_over_two_ranks_is_ais(tmp_path: Path) -> None:
         assert abs(float((part.mean() - 1) / (part.std() / len(part) ** 0.5))) < 4
 
 
+def resampled(rank: int) -> dict[str, Tensor]:
+    result = ais(make_rbm(), BlockGibbs(), 9, 6, schedule="adaptive", num_replicates=301, resample=0.9)
+    assert result.families is not None and result.ladder is not None
+    betas = torch.tensor(result.ladder.betas)
+    return {"weights": result.log_weights, "families": result.families, "betas": betas}
+
+
+def test_resampled_ais_over_two_ranks(tmp_path: Path) -> None:
+    """Both ranks find the same temperatures. No family has chains of two replicates; each replicate's Z is unbiased."""
+    first, second = on_two_ranks(resampled, tmp_path)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    families = first["families"]
+    assert torch.equal(families // 9, torch.arange(301).unsqueeze(1).expand(-1, 9))
+    assert len(families.unique()) < 301 * 9
+    z = (first["weights"] - exact_log_z(make_rbm())).exp().mean(1)
+    assert abs(float((z.mean() - 1) / (z.std() / len(z) ** 0.5))) < 4
+
+
 REPEATS = 3000
 
 

@@ -27,6 +27,19 @@ class PerChain:
             parts[name] = _choose(accept, mine, theirs[name])
         return mixed
 
+    def rows(self, index: Tensor) -> Self:
+        """The rows of this object with these numbers `(n,)`, in this order."""
+        chosen = object.__new__(type(self))
+        for name, mine in vars(self).items():
+            chosen.__dict__[name] = _rows(mine, index)
+        return chosen
+
+
+def _rows(value: Any, index: Tensor) -> Any:
+    if isinstance(value, PerChain):
+        return value.rows(index)
+    return value[index] if isinstance(value, Tensor) and value.dim() > 0 else value
+
 
 def _choose(accept: Tensor, new: Any, old: Any) -> Any:
     if isinstance(new, PerChain):

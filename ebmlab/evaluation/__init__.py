@@ -3,13 +3,15 @@
 The metrics that gather sets over batches and ranks are in `ebmlab.evaluation.metrics`.
 """
 
-from ebmlab.evaluation.annealing import AISResult, ais, reverse_ais
+from ebmlab.evaluation.ais_result import AISResult
+from ebmlab.evaluation.annealing import ais, reverse_ais
 from ebmlab.evaluation.classifier import LabelClassifier, load_or_train
 from ebmlab.evaluation.coupling import coupling_rmse
 from ebmlab.evaluation.effective_sample_size import effective_sample_size
 from ebmlab.evaluation.exact import exact_log_z, exact_mean, exact_samples
 from ebmlab.evaluation.frechet import frechet_distance
 from ebmlab.evaluation.graph_mmd import graph_mmd, graph_mmds
+from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
 from ebmlab.evaluation.orbits import orbit_counts
 from ebmlab.evaluation.r_hat import split_r_hat
@@ -17,6 +19,7 @@ from ebmlab.evaluation.r_hat import split_r_hat
 __all__ = [
     "AISResult",
     "LabelClassifier",
+    "Ladder",
     "ais",
     "coupling_rmse",
     "effective_sample_size",

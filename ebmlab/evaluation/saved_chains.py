@@ -8,9 +8,10 @@ import warnings
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ebmlab.errors import one_line
+from ebmlab.evaluation.population import Population
 from ebmlab.files import Damaged, load, save
 
 EVERY = 60.0  # seconds from one save to the next
@@ -18,7 +19,7 @@ PLAIN = bool | int | float | str | None
 
 
 class SavedChains:
-    """A file with the chains of one call of `ais`: their states, log-weights and random numbers.
+    """A file with the chains of one call of `ais`: their states, log-weights, families and random numbers.
 
     A fingerprint of the arguments is appended to the file's name, so that calls with other arguments use other files.
 
@@ -26,46 +27,50 @@ class SavedChains:
         path: the file; None keeps nothing.
         energy: its parameters and buffers enter the fingerprint, as do the arguments below.
         sampler: moves the chains.
-        betas: the inverse temperatures.
-        count: number of chains.
+        settings: of the annealing; their `repr` must say all.
+        chains: are saved and loaded in place; their number enters the fingerprint.
 
     Example:
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.samplers import BlockGibbs
-        >>> store = SavedChains(None, RBM(4, 3), BlockGibbs(), [0.0, 1.0], count=2)
-        >>> passed, x, log_w = store.load(torch.zeros(2, 4), torch.zeros(2))
-        >>> passed
+        >>> store = SavedChains(None, RBM(4, 3), BlockGibbs(), [0.0, 1.0], Population(torch.zeros(2, 4)))
+        >>> store.load()
         0
     """
 
     def __init__(
-        self, path: Path | None, energy: nn.Module, sampler: nn.Module, betas: list[float], count: int
+        self, path: Path | None, energy: nn.Module, sampler: nn.Module, settings: object, chains: Population
     ) -> None:
-        self._key = "" if path is None else _fingerprint(energy, sampler, betas, count)
+        self._key = "" if path is None else _fingerprint(energy, sampler, settings, len(chains.x))
         self._path = None if path is None else path.with_stem(f"{path.stem}-{self._key[:8]}")
+        self._chains = chains
         self._saved_at = time.monotonic()
 
-    def load(self, x: Tensor, log_w: Tensor) -> tuple[int, Tensor, Tensor]:
-        """Number of steps done, states and log-weights: the file's if there is one, else 0 and the arguments."""
+    def load(self) -> int:
+        """Number of temperatures passed: the file's if there is one, whose chains are taken; else 0."""
+        chains = self._chains
         if self._path is None or not self._path.exists():
-            return 0, x, log_w
+            return 0
         try:
-            kept = load(self._path, map_location=x.device)
-            if kept["key"] != self._key or kept["x"].shape != x.shape:
-                return 0, x, log_w
+            kept = load(self._path, map_location=chains.x.device)
+            if kept["key"] != self._key or kept["x"].shape != chains.x.shape:
+                return 0
         except (Damaged, OSError, KeyError, TypeError, AttributeError) as error:
             warnings.warn(f"{self._path} is damaged ({one_line(error)}): the annealing begins again", stacklevel=2)
-            return 0, x, log_w
+            return 0
         torch.set_rng_state(kept["rng"].cpu())
-        if x.device.type == "cuda":
-            torch.cuda.set_rng_state(kept["cuda"].cpu(), x.device)
-        return kept["passed"], kept["x"], kept["log_w"]
+        if chains.x.device.type == "cuda":
+            torch.cuda.set_rng_state(kept["cuda"].cpu(), chains.x.device)
+        chains.x, chains.log_w, chains.family = kept["x"], kept["log_w"].to(chains.log_w), kept["family"]
+        return int(kept["passed"])
 
-    def save(self, passed: int, x: Tensor, log_w: Tensor) -> None:
+    def save(self, passed: int) -> None:
         """Writes the file if the last time was more than a minute ago."""
         if self._path is None or time.monotonic() - self._saved_at < EVERY:
             return
-        kept = {"key": self._key, "passed": passed, "x": x, "log_w": log_w, "rng": torch.get_rng_state()}
+        x, log_w, family = self._chains.x, self._chains.log_w, self._chains.family
+        kept = {"key": self._key, "passed": passed, "x": x, "log_w": log_w, "family": family}
+        kept["rng"] = torch.get_rng_state()
         if x.device.type == "cuda":
             kept["cuda"] = torch.cuda.get_rng_state(x.device)
         save(kept, self._path)
@@ -76,11 +81,9 @@ class SavedChains:
             self._path.unlink(missing_ok=True)
 
 
-def _fingerprint(energy: nn.Module, sampler: nn.Module, betas: list[float], count: int) -> str:
-    settings = [
-        (type(m).__name__, {k: v for k, v in vars(m).items() if isinstance(v, PLAIN)}) for m in sampler.modules()
-    ]
-    digest = hashlib.sha256(repr((settings, betas, count)).encode())
+def _fingerprint(energy: nn.Module, sampler: nn.Module, settings: object, count: int) -> str:
+    own = [(type(m).__name__, {k: v for k, v in vars(m).items() if isinstance(v, PLAIN)}) for m in sampler.modules()]
+    digest = hashlib.sha256(repr((own, settings, count)).encode())
     for module in (energy, sampler):
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             digest.update(name.encode())

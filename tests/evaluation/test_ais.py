@@ -19,8 +19,8 @@ from ebmlab.energies import RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Isi
 from ebmlab.energies.bridge import Ends
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
-from ebmlab.evaluation.annealing import inverse_temperatures
 from ebmlab.evaluation.exact import check_enumerable
+from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.learners import ContrastiveDivergence, FromData
 
 EXACT = {
@@ -295,8 +295,8 @@ def test_the_ends_of_a_bridge_are_the_two_laws() -> None:
 
 
 def test_schedules() -> None:
-    assert inverse_temperatures("linear", 4) == [0, 0.25, 0.5, 0.75, 1]
-    slow = inverse_temperatures("sigmoid", 10)
+    assert fixed_ladder("linear", 4).betas == [0, 0.25, 0.5, 0.75, 1]
+    slow = fixed_ladder("sigmoid", 10).betas
     assert slow[0] == 0 and slow[-1] == 1 and slow[5] == pytest.approx(0.5)
     assert slow[1] < 0.1 and all(a < b for a, b in pairwise(slow))
 

@@ -1,0 +1,90 @@
+"""What annealed chains say about log Z, and how far it is off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ebmlab.evaluation.ladder import Ladder
+
+
+@dataclass(frozen=True)
+class AISResult:
+    """The estimate of log Z from the chains' weights, and diagnostics of it.
+
+    Chains that were resampled descend from fewer first states than there are chains. The chains of one first state are
+    a family. They are not independent, so the error and the effective number of chains are those of the families (Lee
+    & Whiteley 2018, Eq. 2: the variance of an estimate from the indices of its first ancestors). Their factor
+    (N / (N - 1))^n, with n generations of multinomial resampling, is taken at n = 1: systematic resampling of equal
+    weights merges no families, and the error is rather too large than too small.
+
+    Attributes:
+        log_weights: `(replicates, chains)`, float64, of all ranks. The mean of their exponentials estimates Z, or 1 / Z
+            for reverse chains.
+        samples: this rank's last states `(chains here, *event)`. Those of forward chains follow the energy's law
+            approximately.
+        reverse: whether the chains went from the energy to the base.
+        families: `(replicates, chains)`, integers: the number of the first state that a chain descends from; None
+            where every chain is its own family.
+        ladder: the temperatures that the chains took.
+
+    Example:
+        >>> result = AISResult(torch.tensor([[2.0, 2.0], [2.0, 2.0]], dtype=torch.float64), samples=torch.zeros(4, 3))
+        >>> result.log_z, result.std_error, round(result.ess, 6), result.max_weight, result.num_families
+        (2.0, 0.0, 4.0, 0.25, 4)
+    """
+
+    log_weights: Tensor
+    samples: Tensor
+    reverse: bool = False
+    families: Tensor | None = None
+    ladder: Ladder | None = None
+
+    @property
+    def log_z(self) -> float:
+        """The estimate from all chains. On average it is too small, or too large for reverse chains (Jensen)."""
+        return float(self._estimate(self.log_weights.flatten(), 0))
+
+    @property
+    def replicates(self) -> list[float]:
+        """The estimate from each replicate alone."""
+        return [float(value) for value in self._estimate(self.log_weights, 1)]
+
+    @property
+    def std_error(self) -> float:
+        """Standard error of `log_z`, from the spread of the families' weights; too small if a few dominate."""
+        n, shares = self.log_weights.numel(), self._shares()
+        if n == 1:
+            return math.nan
+        spread = (shares - 1 / n).square().sum() + (n - len(shares)) / n**2  # families without chains weigh nothing
+        return math.sqrt(float(spread) * n / (n - 1))
+
+    @property
+    def ess(self) -> float:
+        """Effective number of independent chains, (sum of w)^2 / sum of w^2 with w the weight of a family."""
+        return float(1 / self._shares().square().sum())
+
+    @property
+    def max_weight(self) -> float:
+        """The largest share that one family has of the total weight."""
+        return float(self._shares().max())
+
+    @property
+    def num_families(self) -> int:
+        """How many first states have descendants."""
+        return len(self._shares())
+
+    def _shares(self) -> Tensor:
+        """The families' shares of the total weight, `(families,)`."""
+        shares = self.log_weights.flatten().softmax(0)
+        if self.families is None:
+            return shares
+        _, index = torch.unique(self.families, return_inverse=True)
+        return shares.new_zeros(int(index.max()) + 1).index_add(0, index.flatten(), shares)
+
+    def _estimate(self, log_weights: Tensor, dim: int) -> Tensor:
+        mean = log_weights.logsumexp(dim) - math.log(log_weights.shape[dim])
+        return -mean if self.reverse else mean

@@ -1,0 +1,60 @@
+"""The inverse temperatures of annealed chains, fixed or found by a pilot run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ebmlab.errors import UserError
+
+Schedule = Literal["linear", "sigmoid", "adaptive"]
+SLOPE = 4.0  # of the sigmoid schedule
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Inverse temperatures, and how large a sampler's steps are at each.
+
+    Attributes:
+        betas: 0 = b_0 < b_1 < ... < b_K = 1.
+        scales: what the sampler's own step size is multiplied with at each b_k; None where it stays.
+
+    Example:
+        >>> Ladder([0.0, 0.2, 1.0]).turned().betas
+        [1.0, 0.2, 0.0]
+    """
+
+    betas: list[float]
+    scales: list[float] | None = None
+
+    def turned(self) -> Ladder:
+        """From 1 down to 0."""
+        return Ladder(self.betas[::-1], None if self.scales is None else self.scales[::-1])
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Raises `UserError` if there is no such schedule.
+
+    Example:
+        >>> check_schedule("adaptive")
+    """
+    if schedule not in ("linear", "sigmoid", "adaptive"):
+        raise UserError(f'AIS: schedule is "{schedule}", but must be "linear", "sigmoid" or "adaptive"')
+
+
+def fixed_ladder(schedule: Schedule, num_temperatures: int) -> Ladder:
+    """The linear or the sigmoid schedule, see `ais`.
+
+    Example:
+        >>> fixed_ladder("linear", 4).betas
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    check_schedule(schedule)
+    line = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64)
+    if schedule == "linear":
+        return Ladder(line.tolist())
+    curve = torch.sigmoid(SLOPE * (2 * line - 1))
+    scaled = (curve - curve[0]) / (curve[-1] - curve[0])
+    return Ladder([0.0, *scaled[1:-1].tolist(), 1.0])

@@ -1,0 +1,133 @@
+"""A pilot run that places the temperatures of annealed chains and tunes their step sizes."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Bridge
+from ebmlab.energies.evaluation import PerChain
+from ebmlab.evaluation.ladder import Ladder
+from ebmlab.evaluation.population import Population, conditional_ess, rows
+from ebmlab.samplers import Sampler
+
+SEED = 8_405_917_230_164_773_029  # of the pilot's random numbers, which the chains that count must not share
+LENGTH = 0.1  # of a pilot's step; the square of it is about the variance of the increment
+ACCEPTANCE = 0.574  # best for locally balanced proposals (Sun et al. 2022)
+GAIN = 1.0
+WIDEST = math.log(10)  # a step size is at most this factor from the sampler's own
+
+
+@torch.no_grad()
+def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatures: int, moves: int = 1) -> Ladder:
+    """A ladder on which every increment has the same conditional effective sample size.
+
+    A population of its own goes along the path. It takes each next temperature by bisection so that the conditional
+    effective sample size of the increment meets a target (Zhou, Johansen & Aston 2016, Sec. 3.3); the bisection needs
+    no evaluation of the energy. With c the effective share, a step has length sqrt(-log c), and the ladder divides the
+    length of the whole path evenly. The pilot takes at most `num_temperatures`: when half of those left are used up,
+    its steps get twice as long. A step size that falls with acceptance follows the target acceptance of 0.574.
+
+    The ladder depends on no chain that counts, so estimates of Z that use it are unbiased. The pilot's random numbers
+    have a seed of their own: it finds the same ladder each time, on each rank, and leaves the random stream as it was.
+
+    Args:
+        path: from the base to the energy.
+        sampler: moves the chains; it is not changed.
+        num_chains: chains of the pilot.
+        num_temperatures: K of the ladder.
+        moves: of each chain at each temperature.
+
+    Example:
+        >>> from ebmlab.energies import Ising, bridge, reference
+        >>> from ebmlab.samplers import Gibbs
+        >>> energy = Ising.lattice(3, coupling=0.3)
+        >>> ladder = pilot_ladder(bridge(reference(energy.domain), energy), Gibbs(), 50, num_temperatures=10)
+        >>> len(ladder.betas), ladder.betas[-1], ladder.betas[1] > 0.1  # an Ising model needs no small steps at first
+        (11, 1.0, True)
+    """
+    device = path.energy.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(SEED)
+        betas, lengths, scales = _run(path, sampler, num_chains, num_temperatures, moves)
+    even = np.linspace(0, lengths[-1], num_temperatures + 1)
+    if not 0 < lengths[-1] < math.inf:  # nothing to divide: equal laws, or a NaN that the chains will find
+        even, lengths, betas = np.linspace(0, 1, num_temperatures + 1), [0.0, 1.0], [0.0, 1.0]
+        scales = None if scales is None else [scales[0], scales[-1]]
+    placed = [0.0, *np.interp(even, lengths, betas)[1:-1].tolist(), 1.0]
+    if scales is None:
+        return Ladder(placed)
+    return Ladder(placed, np.exp(np.interp(placed, betas, np.log(scales))).tolist())
+
+
+def _run(
+    path: Bridge, sampler: Sampler, num_chains: int, budget: int, moves: int
+) -> tuple[list[float], list[float], list[float] | None]:
+    """The pilot's temperatures, the path's length up to each, and the step sizes there, if the sampler has any."""
+    chains = Population(path.base.draw(num_chains).to(path.energy.dtype))
+    sampler, tunable = copy.deepcopy(sampler), "step_size" in dict(sampler.named_buffers(recurse=False))
+    own, log_scale = (sampler.step_size.clone() if tunable else None), 0.0  # type: ignore[operator]
+    betas, lengths, scales = [0.0], [0.0], [1.0]
+    known: PerChain | None = None
+    length, left, halved = LENGTH, budget, budget // 2
+    while betas[-1] < 1:
+        path.beta = betas[-1]
+        if left <= halved:
+            length, halved = 2 * length, left // 2
+        left -= 1
+        if known is None:
+            known = path.evaluate(chains.x).known
+        new = next_beta(path, chains.x, chains.log_w, math.exp(-(length**2)), known) if left else 1.0
+        increment = path.increment(chains.x, new, known).to(chains.log_w)
+        effective = conditional_ess(chains.log_w, increment)
+        chains.log_w += increment
+        known = rows(known, chains.resample(0.5))
+        path.beta = new
+        state = sampler.init(path, chains.x, budget, known)
+        for _ in range(moves):
+            state, info = sampler.step(path, state)
+            if tunable:
+                excess = float(info.acceptance.nan_to_num(0.0).mean()) - ACCEPTANCE
+                log_scale += GAIN * excess / (ACCEPTANCE * (1 - ACCEPTANCE))
+                log_scale = max(-WIDEST, min(WIDEST, log_scale))
+                sampler.step_size.copy_(own * math.exp(log_scale))  # type: ignore
+                state.proposal = None
+        chains.x, known = state.x, state.known
+        betas.append(new)
+        lengths.append(lengths[-1] + math.sqrt(-math.log(effective)) if effective > 0 else math.nan)
+        scales.append(math.exp(log_scale))
+    return betas, lengths, [scales[1], *scales[1:]] if tunable else None
+
+
+def next_beta(path: Bridge, x: Tensor, log_w: Tensor, target: float, known: PerChain | None = None) -> float:
+    """The largest inverse temperature up to 1 at which the conditional effective share of the chains is the target.
+
+    Args:
+        path: at the present temperature.
+        x: states `(chains, *event)`.
+        log_w: their log-weights at the present temperature, `(chains,)`.
+        target: from 0 to 1.
+        known: what the path has computed at x.
+
+    Example:
+        >>> from ebmlab.energies import Ising, bridge, reference
+        >>> energy = Ising([[0.0]], field=1.0)
+        >>> path, x = bridge(reference(energy.domain), energy), torch.tensor([[-1.0], [1.0]])
+        >>> round(next_beta(path, x, torch.zeros(2), target=0.9), 3)  # tanh(b)^2 = 1 / 0.9 - 1
+        0.347
+    """
+    old = path.beta
+
+    def effective(beta: float) -> float:
+        return conditional_ess(log_w, path.increment(x, beta, known).to(log_w))
+
+    if not effective(1.0) < target:  # NaN, too: no temperature would do
+        return 1.0
+    low, high = old, 1.0
+    while high - low > 1e-3 * (high - old) and (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if effective(middle) >= target else (low, middle)
+    return high

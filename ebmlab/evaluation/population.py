@@ -1,0 +1,99 @@
+"""Weighted chains, resampled within islands."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies.evaluation import PerChain
+
+
+class Population:
+    """Chains with log-weights and the numbers of the first states that they descend from.
+
+    An island is a block of chains that are resampled among themselves: each replicate of each rank is one. The mean of
+    the weights over any set of islands is an unbiased estimate, because each island's is, and because resampling gives
+    every chain of an island the mean weight of the island (Del Moral, Doucet & Jasra 2006, Sec. 3.2).
+
+    Args:
+        x: first states `(chains, *event)`.
+        islands: the sizes of the islands, which add up to the number of chains; one island when None.
+        first: number of the first chain's family.
+
+    Attributes:
+        x: states `(chains, *event)`.
+        log_w: log-weights `(chains,)`, float64.
+        family: `(chains,)`, integers.
+
+    Example:
+        >>> chains = Population(torch.zeros(4, 3))
+        >>> chains.log_w += torch.tensor([0.0, -50.0, -50.0, -50.0])
+        >>> chains.resample(threshold=0.5).tolist(), chains.family.tolist()
+        ([0, 0, 0, 0], [0, 0, 0, 0])
+        >>> round(chains.log_w.exp().mean().item(), 6)
+        0.25
+    """
+
+    def __init__(self, x: Tensor, islands: list[int] | None = None, first: int = 0) -> None:
+        self.x = x
+        self.log_w = torch.zeros(len(x), dtype=torch.float64, device="cpu" if x.device.type == "mps" else x.device)
+        self.family = torch.arange(first, first + len(x), device=x.device)
+        self._islands = [len(x)] if islands is None else islands
+
+    def resample(self, threshold: float) -> Tensor | None:
+        """Resamples each island of which the effective share of chains is under the threshold (0: never).
+
+        Returns:
+            The parent of each chain `(chains,)`; None if nothing was resampled.
+        """
+        if threshold == 0:
+            return None
+        parents, any_resampled, begin = [], False, 0
+        for log_w in torch.split(self.log_w, self._islands):
+            n, shares = len(log_w), log_w.softmax(0)
+            mine = torch.arange(n, device=log_w.device)
+            if n > 1 and 1 / float(shares.square().sum()) < threshold * n:
+                mine, any_resampled = systematic(shares), True
+                log_w.fill_(float(log_w.logsumexp(0)) - math.log(n))  # a view of self.log_w
+            parents.append(mine + begin)
+            begin += n
+        if not any_resampled:
+            return None
+        index = torch.cat(parents).to(self.x.device)
+        self.x, self.family = self.x[index], self.family[index]
+        return index
+
+
+def systematic(shares: Tensor) -> Tensor:
+    """Parents `(n,)` of the next generation: n shares that add up to 1, one uniform number (Kitagawa 1996, App.).
+
+    Chain i gets n times its share of children, rounded down or up, with the right mean.
+
+    Example:
+        >>> systematic(torch.tensor([0.5, 0.0, 0.5, 0.0])).tolist()
+        [0, 0, 2, 2]
+    """
+    n, up_to = len(shares), shares.cumsum(0)
+    at = (torch.arange(n, dtype=up_to.dtype, device=up_to.device) + torch.rand((), dtype=up_to.dtype)) / n
+    return torch.searchsorted(up_to, at * up_to[-1], right=True).clamp(max=n - 1)
+
+
+def conditional_ess(log_w: Tensor, increment: Tensor) -> float:
+    """Effective share of the chains after an increment of the log-weights, from 1 / n to 1.
+
+    It is (sum W u)^2 / sum W u^2, with u the increment's exponential and W the normalised weights before it (Zhou,
+    Johansen & Aston 2016, Eq. 3.12, over n): 1 if the increment is the same for all, however uneven W is.
+
+    Example:
+        >>> conditional_ess(torch.tensor([0.0, -1.0]), torch.tensor([2.0, 2.0]))
+        1.0
+    """
+    log_w = log_w.log_softmax(0)
+    return math.exp(min(0.0, float(2 * (log_w + increment).logsumexp(0) - (log_w + 2 * increment).logsumexp(0))))
+
+
+def rows(known: PerChain | None, index: Tensor | None) -> PerChain | None:
+    """What is known at the chains' states, after chains were replaced by their parents."""
+    return known if known is None or index is None else known.rows(index)

@@ -1,0 +1,268 @@
+"""Adaptive temperatures and resampling: unbiased estimates of Z, and errors that cover it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, Target
+from torch import Tensor
+
+from ebmlab import samplers as s
+from ebmlab.energies import RBM, Energy, Ising, bridge, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation import AISResult, ais, annealing, exact_log_z, exact_samples, reverse_ais, saved_chains
+from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
+from ebmlab.evaluation.pilot import next_beta, pilot_ladder
+from ebmlab.evaluation.population import Population, systematic
+
+
+def make_rbm() -> RBM:
+    torch.manual_seed(3)
+    rbm = RBM(10, 14)
+    with torch.no_grad():
+        for p in rbm.parameters():
+            p.normal_(0, 0.9)
+    return rbm.requires_grad_(False)
+
+
+CASES: dict[str, tuple[Energy, s.Sampler]] = {
+    "4 bits": (Target(DOMAINS["binary"], "cubic"), s.GWG()),
+    "RBM": (make_rbm(), s.BlockGibbs()),
+    "Ising": (Ising.lattice(4, 0.25, field=0.1), s.DMALA(1.6)),
+}
+
+
+def replicates(result: AISResult) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each replicate: log Z, its standard error, and how many families it has."""
+    each = [
+        AISResult(w.unsqueeze(0), torch.empty(0), families=None if f is None else f.unsqueeze(0))
+        for w, f in zip(result.log_weights, result.families, strict=True)
+    ]
+    columns = zip(*((one.log_z, one.std_error, one.num_families) for one in each), strict=True)
+    return tuple(torch.tensor(column, dtype=torch.float64) for column in columns)
+
+
+def bias(name: str, repeats: int = 1000, **settings: object) -> float:
+    """Standard errors between the mean of Z's estimates, of 8 chains each, and Z."""
+    energy, sampler = CASES[name]
+    torch.manual_seed(0)
+    result = ais(energy, sampler, 8, 6, num_replicates=repeats, **{"schedule": "adaptive", "resample": 1.0} | settings)
+    log_z, _, families = replicates(result)
+    assert families.mean() < 7.7
+    ratio = (log_z - float(exact_log_z(energy))).exp()
+    return float((ratio.mean() - 1) / (ratio.std() / repeats**0.5))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("settings", [{}, {"schedule": "linear", "moves": 2}], ids=["adaptive", "linear, 2 moves"])
+def test_the_mean_of_z_is_z(name: str, settings: dict[str, object]) -> None:
+    """With as few chains as 8, resampled at nearly every temperature."""
+    assert abs(bias(name, **settings)) < 4
+
+
+def keeps_the_weights(self: Population, threshold: float) -> Tensor:
+    """A mutant: children weigh what their parents weighed."""
+    log_w = self.log_w.clone()
+    index = PLAIN(self, threshold)
+    if index is not None:
+        self.log_w = log_w[index]
+    return index
+
+
+def forgets_the_mean(self: Population, threshold: float) -> Tensor:
+    """A mutant: resampled chains start from weight 1."""
+    before = self.log_w.clone()
+    index = PLAIN(self, threshold)
+    self.log_w = torch.where(self.log_w == before, before, torch.zeros_like(before))
+    return index
+
+
+PLAIN = Population.resample
+LINEAR = fixed_ladder("linear", 5).betas
+
+
+@pytest.mark.parametrize("mutant", [keeps_the_weights, forgets_the_mean])
+def test_wrong_weights_after_resampling_are_seen(mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Population, "resample", mutant)
+    assert all(abs(bias(name)) > 6 for name in ("RBM", "Ising"))
+
+
+def test_parents_without_regard_to_weights_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant that draws parents without regard to their weights."""
+    monkeypatch.setattr("ebmlab.evaluation.population.systematic", lambda w: torch.randint(len(w), (len(w),)))
+    assert abs(bias("Ising")) > 6
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "schedule"), [("4 bits", 4, "adaptive"), ("RBM", 8, "adaptive"), ("Ising", 30, "linear")]
+)
+def test_the_stated_error_covers_the_truth(name: str, steps: int, schedule: Schedule) -> None:
+    """200 repeats with 100 chains: about 95 % of them within two standard errors, whose size is that of the spread."""
+    energy, sampler = CASES[name]
+    torch.manual_seed(1)
+    result = ais(energy, sampler, 100, steps, schedule=schedule, num_replicates=200, resample=0.85)
+    log_z, error, families = replicates(result)
+    assert families.mean() < 99  # they were resampled
+    z = (log_z - float(exact_log_z(energy))) / error
+    assert float((z.abs() < 2).double().mean()) > 0.9
+    assert 0.6 < float(z.std()) < 1.2
+    assert abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
+
+
+def test_chains_that_share_an_ancestor_count_once() -> None:
+    log_w = torch.tensor([[0.0, 0.0, math.log(2.0), 0.0]], dtype=torch.float64)
+    families = torch.tensor([[4, 4, 9, 9]])
+    result = AISResult(log_w, torch.zeros(4, 1), families=families)
+    assert result.num_families == 2
+    assert result.ess == pytest.approx(1 / (0.4**2 + 0.6**2))
+    assert result.max_weight == pytest.approx(0.6)
+    variance = 1 - 4 / 3 * (1 - 0.4**2 - 0.6**2)  # as Lee & Whiteley write it
+    assert result.std_error == pytest.approx(math.sqrt(variance))
+    assert AISResult(log_w, torch.zeros(4, 1)).std_error < result.std_error
+
+
+def test_systematic_children_are_within_one_of_their_mean() -> None:
+    torch.manual_seed(0)
+    shares = torch.rand(7, dtype=torch.float64)
+    shares /= shares.sum()
+    children = torch.stack([systematic(shares).bincount(minlength=7) for _ in range(4000)])
+    assert ((children - 7 * shares).abs() < 1).all()
+    torch.testing.assert_close(children.double().mean(0), 7 * shares, atol=0.04, rtol=0)
+
+
+def test_the_next_temperature_meets_the_target() -> None:
+    """With the weights that the chains have; without them another temperature is found."""
+    energy = CASES["Ising"][0]
+    path = bridge(reference(energy.domain), energy, 0.2)
+    torch.manual_seed(0)
+    x, log_w = energy.domain.random(200), 3 * torch.randn(200, dtype=torch.float64)
+    known = path.evaluate(x).known
+
+    def share(beta: float) -> float:
+        w = log_w.softmax(0)
+        u = ((beta - 0.2) * (path.base(x) - energy(x))).double().exp()
+        return float((w @ u) ** 2 / (w @ u**2))
+
+    found = next_beta(path, x, log_w, 0.9, known)
+    assert 0.2 < found < 1 and share(found) == pytest.approx(0.9, abs=1e-3)
+    mutant = next_beta(path, x, torch.zeros_like(log_w), 0.9, known)
+    assert abs(share(mutant) - 0.9) > 0.01
+    assert next_beta(path, x, log_w, 1e-9, known) == 1.0
+
+
+class Counted(s.Gibbs):
+    steps = 0
+
+    def step(self, energy, state):
+        type(self).steps += 1
+        return super().step(energy, state)
+
+
+def test_a_pilot_leaves_the_random_numbers_alone_and_keeps_to_its_budget() -> None:
+    energy = CASES["Ising"][0]
+    path, sampler = bridge(reference(energy.domain), energy), Counted()
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    first = pilot_ladder(path, sampler, 50, 12)
+    assert Counted.steps <= 12
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(1)
+    assert pilot_ladder(path, sampler, 50, 12) == first
+    assert first.betas[0] == 0 and first.betas[-1] == 1 and first.betas == sorted(set(first.betas))
+
+
+def test_temperatures_are_dense_where_the_law_changes() -> None:
+    """The bits of independent units with bias 12 freeze near beta = 0: equal steps are not of equal difficulty."""
+    rbm = RBM(40, 2).requires_grad_(False)
+    for p in rbm.parameters():
+        p.zero_()
+    rbm.b_v.fill_(12.0)
+    betas = pilot_ladder(bridge(reference(rbm.domain), rbm), s.BlockGibbs(), 100, 60).betas
+    assert sum(b < 0.5 for b in betas) > 48
+    torch.manual_seed(0)
+    adaptive, linear = (ais(rbm, s.BlockGibbs(), 200, 60, schedule=name) for name in ("adaptive", "linear"))
+    assert adaptive.std_error < 0.7 * linear.std_error
+
+
+def test_step_sizes_follow_the_path_and_stay_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy, sampler = Ising.lattice(4, 0.5), s.DMALA(0.4)
+    ladder = pilot_ladder(bridge(reference(energy.domain), energy), sampler, 100, 100)
+    assert float(sampler.step_size) == pytest.approx(0.4)
+    assert ladder.scales is not None and len(ladder.scales) == 101
+    torch.manual_seed(0)
+    tuned = s.DMALA(0.4 * ladder.scales[-1])
+    _, info = tuned.sample(energy, exact_samples(energy, 400), 5)
+    assert 0.4 < float(info.acceptance.mean()) < 0.75  # the setting's is higher
+    seen = []
+    plain = s.DMALA.step
+    monkeypatch.setattr(s.DMALA, "step", lambda self, *a: seen.append(float(self.step_size)) or plain(self, *a))
+    ais(energy, sampler, 10, 100, schedule=ladder)
+    assert seen == pytest.approx([0.4 * scale for scale in ladder.scales[1:]])
+
+
+def test_the_way_back_takes_the_same_temperatures() -> None:
+    energy, sampler = CASES["Ising"]
+    torch.manual_seed(0)
+    lower = ais(energy, sampler, 200, 60, schedule="adaptive", resample=0.5)
+    upper = reverse_ais(energy, sampler, exact_samples(energy, 200), schedule=lower.ladder)
+    log_z = float(exact_log_z(energy))
+    assert abs(lower.log_z - log_z) < 4 * lower.std_error and abs(upper.log_z - log_z) < 4 * upper.std_error
+    assert upper.ladder == lower.ladder
+
+
+def test_a_broken_off_call_keeps_its_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    energy, sampler = CASES["Ising"]
+    settings = {"schedule": "adaptive", "resample": 0.9, "moves": 2, "num_replicates": 3}
+    torch.manual_seed(0)
+    whole = ais(energy, sampler, 20, 12, **settings)
+    monkeypatch.setattr(saved_chains, "EVERY", -1.0)
+    calls = []
+
+    def stop() -> None:
+        calls.append(1)
+        if len(calls) == 8:
+            raise InterruptedError
+
+    torch.manual_seed(0)
+    with pytest.raises(InterruptedError):
+        ais(energy, sampler, 20, 12, saved=tmp_path / "ais.pt", check=stop, **settings)
+    torch.manual_seed(5)  # must not matter
+    again = ais(energy, sampler, 20, 12, saved=tmp_path / "ais.pt", check=stop, **settings)
+    assert len(calls) == 8 + 12 - 7
+    assert torch.equal(again.log_weights, whole.log_weights) and torch.equal(again.families, whole.families)
+
+
+def test_equal_laws_and_nan_end() -> None:
+    flat = RBM(4, 3).requires_grad_(False)
+    for p in flat.parameters():
+        p.zero_()
+    result = ais(flat, s.BlockGibbs(), 10, 5, schedule="adaptive", resample=0.5)
+    assert result.log_z == pytest.approx(7 * math.log(2)) and result.ladder.betas == pytest.approx(LINEAR)
+    flat.b_h[0] = float("nan")
+    assert math.isnan(ais(flat, s.BlockGibbs(), 10, 5, schedule="adaptive", resample=0.5).log_z)
+
+
+def test_resampled_chains_keep_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the parents: forgetting them, so that all is computed again, changes nothing."""
+    energy, sampler = CASES["Ising"]
+    torch.manual_seed(0)
+    quick = ais(energy, sampler, 50, 12, resample=0.9)
+    monkeypatch.setattr(annealing, "rows", lambda known, index: known if index is None else None)
+    torch.manual_seed(0)
+    plain = ais(energy, sampler, 50, 12, resample=0.9)
+    torch.testing.assert_close(quick.log_weights, plain.log_weights)
+    monkeypatch.setattr(annealing, "rows", lambda known, index: known)  # a mutant: those of other chains
+    torch.manual_seed(0)
+    assert not torch.allclose(ais(energy, sampler, 50, 12, resample=0.9).log_weights, plain.log_weights)
+
+
+def test_wrong_settings_are_refused() -> None:
+    energy, sampler = CASES["Ising"]
+    with pytest.raises(UserError, match="resample is 2"):
+        ais(energy, sampler, resample=2)
+    with pytest.raises(UserError, match="moves 0"):
+        ais(energy, sampler, moves=0)
+    assert ais(energy, sampler, 5, 3, schedule=Ladder([0.0, 0.5, 1.0])).families is None
