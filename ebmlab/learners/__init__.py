@@ -1,4 +1,4 @@
-"""How an energy is fit to data."""
+"""Learners, which fit an energy to data."""
 
 from ebmlab import samplers
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence

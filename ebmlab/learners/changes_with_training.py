@@ -1,4 +1,4 @@
-"""What a learner asks of a sampler that changes from one training iteration to the next."""
+"""Samplers that change from one training iteration to the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ebmlab.samplers import Sampler
 
 @runtime_checkable
 class ChangesWithTraining(Protocol):
-    """A sampler whose chains are moved in another way at every training iteration.
+    """A sampler with other settings at every training iteration.
 
     Example:
         >>> from ebmlab.learners import PersistentACS
@@ -22,7 +22,7 @@ class ChangesWithTraining(Protocol):
     """
 
     def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
-        """What moves the negative chains of a training iteration.
+        """The sampler of the negative chains in a training iteration.
 
         Args:
             energy: as it is now.

@@ -1,4 +1,4 @@
-"""Contrastive divergence: lower the energy of data, raise that of the sampler's negatives."""
+"""Contrastive divergence, which lowers the energy of data and raises that of the sampler's negatives."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class ContrastiveDivergence(Learner):
         density: what is fit, for bipartite energies: "joint" draws the hidden units (Eq. 13), "marginal" sums them out
             (Eq. 18). Other energies have no hidden units and take "marginal".
         l1: see `Learner`.
-        energy_l2: what the mean squared energy of the data and that of the negatives are multiplied with before they
-            are added to the loss, which keeps energies near 0.
-        gradient_penalty: what the data's mean of |dE/dx|^2 / 2 is multiplied with before it is added.
+        energy_l2: factor of the mean squared energies of the data and of the negatives, which are added to the loss and
+            keep energies near 0.
+        gradient_penalty: factor of the data's mean of |dE/dx|^2 / 2, which is added to the loss.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
 
     Attributes:
-        energies: of the data and the negatives of the last training step, their means; None before.
+        energies: the mean energies of the data and of the negatives in the last training step; None before.
 
     Raises:
-        UserError: a combination that cannot work.
+        UserError: the settings do not fit each other or the energy.
 
     Example:
         >>> from ebmlab.energies import RBM

@@ -1,4 +1,4 @@
-"""How ratio matching is estimated: all neighbours, some at random, or those that the gradient points at."""
+"""Estimators of ratio matching: from all neighbours, from random ones, or from those that the gradient favours."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ class EnergyDiscrepancy(Estimator):
     """Energy discrepancy with Bernoulli perturbations (Schroeder et al., 2023, Energy Discrepancies).
 
     log(w / M + mean of exp(E(x) - E(z_j)) over j = 1..M), where z_j is x perturbed twice: y flips each coordinate of x
-    with probability p, and every z_j flips each of y's anew. It asks for energies only, no gradients in x, no chains.
+    with probability p, and every z_j flips each coordinate of y with probability p. It needs energies only, no
+    gradients in x and no chains.
 
     Args:
         num_samples: M, perturbed states for each state of the data.

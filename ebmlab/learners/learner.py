@@ -29,14 +29,14 @@ Interval = Literal["epoch", "step"]
 
 
 class Learner(pl.LightningModule):
-    """An energy, a sampler that draws from it, and how the energy is optimised; a subclass says what is minimised.
+    """An energy, a sampler that draws from it, and the optimisation of the energy; a subclass defines the loss.
 
     Args:
         energy: the model.
         sampler: draws from it.
         num_steps: steps of its chains.
-        l1: what the sum of the absolute weights (parameters with two axes or more, not biases) is multiplied with
-            before it is added to the loss.
+        l1: factor of the sum of the absolute weights (parameters with two axes or more, not biases), which is added to
+            the loss.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: when the schedule takes a step, after each `epoch` or each optimizer `step`.

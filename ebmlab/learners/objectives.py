@@ -1,4 +1,4 @@
-"""What ratio matching adds up: a function of E(x) - E(x_-i), large where a neighbour x_-i is too likely."""
+"""The terms of ratio matching: functions of E(x) - E(x_-i), which are large if a neighbour x_-i is too likely."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Bounded(Objective):
 class Exponential(Objective):
     """exp(E(x) - E(x_-i))^2 (Liu et al. 2023, Eq. 3; Lyu 2009).
 
-    Above a difference of 20, where a bad model would overflow, it goes on along its tangent: convex, and its gradient
-    still says which neighbour is worst.
+    Above a difference of 20, where a bad model would overflow, it is continued by its tangent. It stays convex, and its
+    gradient still tells which neighbour is the worst.
 
     Example:
         >>> import torch

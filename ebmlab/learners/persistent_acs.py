@@ -12,27 +12,27 @@ from ebmlab.samplers.tuners import ACSTuner
 
 
 class PersistentACS(DMALA):
-    """A cycle over training iterations: one explores in large unadjusted steps, the others are DMALA in small ones.
+    """A cycle of training iterations: the first makes large unadjusted steps, the others small steps of DMALA.
 
-    Iterations are the optimizer's steps. Both step sizes adapt to the changing energy. At the first iteration of every
-    `tune_every`-th cycle the chains at hand serve to find the largest step size of acceptance `rate`, at the second one
-    the smallest; then they go on as in any other iteration (Alg. 6 leaves that out). Outside of training this is DMALA
-    at the small step size. Both step sizes are part of the learner's checkpoints.
+    Iterations are the optimizer's steps. Both step sizes adapt to the changing energy. In the first iteration of every
+    `tune_every`-th cycle, the current chains are used to find the largest step size of acceptance `rate`, in the second
+    one the smallest. Afterwards they continue as in any other iteration (which Alg. 6 leaves out). Outside of training
+    this is DMALA with the small step size. Both step sizes are saved in the learner's checkpoints.
 
     Args:
-        alpha_max: the large step size before it is tuned, and where its search starts.
-        alpha_min: the small one, likewise.
+        alpha_max: initial value of the large step size, from which its search starts.
+        alpha_min: initial value of the small step size, from which its search starts.
         beta_max: balance of the large steps; 0.9 on RBMs.
         beta_min: balance of the small steps.
         cycle_length: training iterations of a cycle; 8 (MNIST) or 20 on RBMs, 50 on deep energies.
-        tune_every: cycles from one search to the next; 25, or 10 on Caltech silhouettes. The searches on RBMs were
-            spread out over training (App. D.4), which this is not.
+        tune_every: cycles from one search to the next; 25, or 10 on Caltech silhouettes. In the paper, the searches on
+            RBMs were spread out over training (App. D.4), which is not done here.
         tuning_steps: steps of a search.
-        rate: the acceptance wanted, 0.5, or 0.7 on Caltech silhouettes.
+        rate: the target acceptance, 0.5, or 0.7 on Caltech silhouettes.
         learning_rate: zeta, see `ACSTuner`.
 
     Attributes:
-        alpha_max: the present large step size; the small one is `step_size`.
+        alpha_max: the current large step size; the small one is `step_size`.
 
     Example:
         >>> from ebmlab.energies import RBM

@@ -1,4 +1,4 @@
-"""Ratio matching: make each datum likelier than its one-flip neighbours (Hyvarinen, 2007; Liu et al., 2023)."""
+"""Ratio matching, which makes data likelier than their one-flip neighbours (Hyvarinen, 2007; Liu et al., 2023)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RatioMatching(Learner):
     Args:
         energy: the model, on a `Binary` or `Spin` domain.
         estimator: of the loss: `GradientGuided` (the default), `Exact`, `UniformSubset` or `EnergyDiscrepancy`.
-        sampler: draws from the model where samples are wanted: in pictures, scores and `predict`.
+        sampler: draws samples from the model for pictures, scores and `predict`.
         num_steps: steps of these chains.
         l1: see `Learner`.
         optimizer: makes the optimizer from the parameters.
@@ -35,7 +35,7 @@ class RatioMatching(Learner):
         lr_interval: see `Learner`.
 
     Raises:
-        UserError: a combination that cannot work.
+        UserError: the settings do not fit each other or the energy.
 
     Example:
         >>> from ebmlab.energies import RBM

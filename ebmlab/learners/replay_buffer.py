@@ -1,4 +1,4 @@
-"""Persistent chains: every training step goes on from where an earlier one ended."""
+"""Persistent chains, which continue from one training step to another."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from ebmlab.samplers.starts import Start
 
 
 class ReplayBuffer(Start):
-    """Persistent contrastive divergence: where chains of earlier steps ended (Tieleman, 2008; Du & Mordatch, 2019).
+    """Starts chains where earlier ones ended: persistent contrastive divergence (Tieleman, 2008; Du & Mordatch, 2019).
 
-    Each step draws distinct slots, and puts the chains' last states back into the same slots. Every rank has a buffer
-    of its own, on its device, with finite states as bytes. It is no buffer of the module, because distributed training
-    would overwrite those of the other ranks by that of rank 0. `callbacks.RunState` saves the buffers of all ranks in
-    the checkpoint.
+    Each step starts chains at the states of distinct slots, and puts their last states back into the same slots. Every
+    rank has its own buffer, on its device, with states of finite domains as bytes. It is not a buffer of the module,
+    since distributed training would replace those of all ranks by that of rank 0. `callbacks.RunState` saves the
+    buffers of all ranks in the checkpoint.
 
     Args:
-        size: slots on all ranks together; at least one for each chain of a step.
-        reinitialize: probability with which a chain starts anew in place of going on from its slot.
-        initial: what the slots hold at first and where a chain starts anew: `noise`, the domain's reference
-            law; `data`, states of the current batch; or `mean`, independent bits with the data's means, which
-            `callbacks.DataMean` finds.
+        size: number of slots on all ranks together; at least one for each chain of a step.
+        reinitialize: probability with which a chain starts at a new initial state in place of its slot.
+        initial: law of the initial states: `noise`, the domain's reference law; `data`, states of the current batch;
+            or `mean`, independent bits with the data's means, which `callbacks.DataMean` computes.
 
     Attributes:
         mean: the data's mean, in the shape of an event; None until it has been set.
@@ -67,7 +66,7 @@ class ReplayBuffer(Start):
     @torch.no_grad()
     def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
         if data is None:
-            raise UserError("ReplayBuffer keeps the chains of training, but here is no batch of data: use FromNoise")
+            raise UserError("ReplayBuffer keeps the chains of training, but there are no data here: use FromNoise")
         slots = self._filled(data, energy.domain)
         self._check_size(len(slots), n)
         self._index = torch.randperm(len(slots), device=data.device)[:n]

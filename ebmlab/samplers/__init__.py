@@ -1,4 +1,4 @@
-"""How x is drawn from an energy."""
+"""Samplers, which draw x from an energy."""
 
 from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.any_scale import AnyScale

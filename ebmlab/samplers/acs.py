@@ -33,9 +33,9 @@ def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
 
 
 class ACS(MetropolisSampler):
-    """Large steps that find modes, then smaller ones that explore them, each with its own balance (Alg. 1).
+    """Cycles of large steps, which find modes, and small steps, which explore them, each with its own balance (Alg. 1).
 
-    Step k has alpha and beta number k mod s, in both directions of its Metropolis ratio, so that every step of the
+    Step k uses entry k mod s of alpha and beta, in both directions of its Metropolis ratio, so that every step of the
     cycle leaves p invariant. The tunable buffers are `step_sizes` and `balances`, both `(s,)`; `ACSTuner` finds them.
 
     Args:

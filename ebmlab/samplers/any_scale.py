@@ -27,7 +27,7 @@ class AnyScaleState(GradientState):
     """x with the energy, the gradient and the auxiliary variable there.
 
     Attributes:
-        noise: xi = u - A x, standard normal given x, `(B, d)`; drawn anew at every step; None where W is 0 or diagonal.
+        noise: xi = u - A x, standard normal given x, `(B, d)`, drawn again at every step; None if W is 0 or diagonal.
 
     Example:
         >>> from ebmlab.energies import Ising

@@ -16,7 +16,7 @@ from ebmlab.samplers.state import BipartiteState, Info
 class BlockGibbs(Sampler):
     """v ~ p(v | h), h ~ p(h | v) (Liao et al. 2022, Alg. 5; `init` draws the first h).
 
-    Each state's (x, hidden) is a pair from the joint law once its x is.
+    If x follows the marginal law, (x, hidden) of each state follows the joint law.
 
     Example:
         >>> from ebmlab.energies import RBM

@@ -48,7 +48,7 @@ class ChromaticGibbs(Sampler):
     """One step is a sweep over all coordinates, one colour after the other (Gonzalez et al. 2011, Alg. 1).
 
     The sites of one colour are independent given the others, so that each colour is one block of Gibbs sampling. On a
-    lattice the colours are those of a checkerboard. A sweep costs about one evaluation of the energy, and counts as it.
+    lattice the colours are those of a checkerboard. A sweep costs, and counts as, about one evaluation of the energy.
 
     Example:
         >>> from ebmlab.energies import Ising

@@ -83,7 +83,7 @@ class LangevinOptions(nn.Module):
         return factorised(cast(Finite, energy.domain), state.x, -beta * state.grad, stiffness, self.window)
 
     def guided(self, energy: Energy, state: GradientState) -> tuple[Energy, GradientState]:
-        """The energy and the state with the gradient of a fresh minibatch; as they are where not stochastic."""
+        """The energy and the state with the gradient of a new minibatch; unchanged if gradients are not stochastic."""
         if not self.stochastic:
             return energy, state
         guided = GuidedEnergy(energy)
@@ -125,7 +125,7 @@ class GuidedEnergy(Energy):
 
 
 def check_langevin(name: str, step_size: float, balance: float) -> None:
-    """Raises `UserError` unless step size and balance make sense.
+    """Raises `UserError` unless step size and balance are valid.
 
     Example:
         >>> check_langevin("DMALA", step_size=0.2, balance=0.5)

@@ -19,8 +19,8 @@ from ebmlab.samplers.state import GradientState, Info
 class DMALA(MetropolisSampler):
     """Proposes every coordinate at once by the gradient, and accepts by Metropolis (Zhang et al. 2022, Alg. 1, Eq. 3).
 
-    With stochastic gradients both directions of a step are guided by the same minibatch, drawn without regard to x, and
-    the decision uses full energies, so that the law stays exact.
+    With stochastic gradients, both directions of a step use the gradient of one minibatch, drawn independently of x,
+    and the decision uses full energies, so that the law stays exact.
 
     Args:
         step_size: alpha; tunable.

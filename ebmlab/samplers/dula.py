@@ -17,9 +17,9 @@ from ebmlab.samplers.state import GradientState, Info
 
 
 class DULA(Sampler):
-    """DMALA's proposals, all of them taken (Zhang et al. 2022, Alg. 1).
+    """DMALA without the Metropolis decision: every proposal is accepted (Zhang et al. 2022, Alg. 1).
 
-    Biased; on log-quadratic targets the bias falls like exp(-1 / (2 alpha)) (Theorem 5.1).
+    The law is biased; on log-quadratic targets the bias falls like exp(-1 / (2 alpha)) (Theorem 5.1).
 
     Args:
         step_size: alpha; tunable.

@@ -38,8 +38,8 @@ class GibbsState(State):
 class Gibbs(Sampler):
     """One step redraws one block of coordinates from p(x_block | all others) (Geman & Geman 1984).
 
-    The block's num_values^block_size configurations are enumerated. Their number is the step's count of evaluations,
-    though single coordinates go by `energy.value_differences`, which structured energies answer at a fraction of that.
+    The block's num_values^block_size configurations are enumerated, and each counts as one evaluation. For single
+    coordinates `energy.value_differences` is used, which costs structured energies a fraction of that.
 
     Args:
         block_size: coordinates per step (the X of Gibbs-X); a domain with fewer is redrawn whole.

@@ -20,9 +20,9 @@ class HammingBall(Sampler):
     """Moves a random block of coordinates within a Hamming ball around an auxiliary block u (Titsias & Yau 2017).
 
     One step draws u uniformly from the ball of the given radius around x_block, then x_block from p(x_block | all
-    others) restricted to the ball around u. All balls have the same size, so that u carries no weight and p stays
-    invariant. The ball's size is the step's count of evaluations; a radius of 1 goes by the energy's one-coordinate
-    differences at u, which structured energies answer at a fraction of that.
+    others) restricted to the ball around u. All balls have the same size, so that p stays invariant. Each state of the
+    ball counts as one evaluation; with a radius of 1 the energy's one-coordinate differences at u are used, which cost
+    structured energies a fraction of that.
 
     Args:
         block_size: coordinates per block (the X of HB-X-Y); a domain with fewer is one block.

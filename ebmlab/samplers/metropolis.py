@@ -37,9 +37,9 @@ def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
 class MetropolisSampler(Sampler):
     """Draws a move from x to y, and accepts with min(1, p(y) q(back | y) / (p(x) q(move | x))).
 
-    A kernel says which `proposal` it makes at a state. Where it needs more than the energy and its gradient it also
-    says what it evaluates at x (`evaluate`), what goes along to y (`arrive`) and what is added to E (`potential`). A
-    step evaluates the energy once, at y.
+    A kernel defines the `proposal` at a state. If it needs more than the energy and its gradient, it also defines what
+    to evaluate at x (`evaluate`), the state at y (`arrive`) and what is added to E (`potential`). A step evaluates the
+    energy once, at y.
 
     Attributes:
         evaluations: energy-and-gradient evaluations of a step.
@@ -86,7 +86,7 @@ class MetropolisSampler(Sampler):
         return new
 
     def potential(self, state: Any) -> Tensor:
-        """-log of the density of all that a step moves, up to a constant, `(B,)`: E(x) where it moves x alone."""
+        """-log of the density of everything that a step moves, up to a constant, `(B,)`: E(x) if it moves x alone."""
         energy: Tensor = state.energy
         return energy
 

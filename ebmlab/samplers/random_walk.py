@@ -1,4 +1,4 @@
-"""Metropolis with blind proposals: the random-walk baseline of the discrete samplers."""
+"""Random-walk Metropolis, whose proposals do not use the energy: the baseline of the discrete samplers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RandomWalk(MetropolisSampler):
 
 
 class BlindChanges(Proposal):
-    """Some coordinates of x take other values, whatever the energy says.
+    """Some coordinates of x take other values, independently of the energy.
 
     Args:
         domain: where x lives.

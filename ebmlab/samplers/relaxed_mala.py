@@ -133,7 +133,7 @@ class RelaxedMALA(MetropolisSampler):
 
 
 def check_relaxation(name: str, step_size: float, temperature: float) -> None:
-    """Raises `UserError` unless the settings of a sampler on a relaxation make sense.
+    """Raises `UserError` unless the settings of a sampler on a relaxation are valid.
 
     Example:
         >>> check_relaxation("RelaxedMALA", step_size=0.1, temperature=1.0)

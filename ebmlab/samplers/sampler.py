@@ -102,12 +102,12 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
         other = "Langevin" if isinstance(energy.domain, Real) else "DMALA"
         raise UserError(
             f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
-            f"but {type(energy).__name__} has none; take {other}, say"
+            f"but {type(energy).__name__} has none; use {other}, for example"
         )
 
 
 def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
-    """Raises `UserError` unless a Langevin-like sampler's settings make sense.
+    """Raises `UserError` unless a Langevin-like sampler's settings are valid.
 
     Example:
         >>> check_settings("Langevin", step_size=0.1, adjust_from=None, temperature=1.0)

@@ -1,4 +1,4 @@
-"""Where chains start: those of training and those of a study."""
+"""The initial states of chains, in training and in studies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ebmlab.errors import UserError
 
 
 class Start:
-    """Gives chains their first states and, in training, receives their last ones.
+    """Gives chains their initial states and, in training, receives their last states.
 
     Example:
         >>> from ebmlab.domains import Binary
@@ -28,11 +28,11 @@ class Start:
         """Raises `UserError` unless that many chains on the domain can start; called before training."""
 
     def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
-        """First states.
+        """Initial states of chains.
 
         Args:
-            energy: what the chains are to follow.
-            n: how many chains.
+            energy: the energy that the chains will sample.
+            n: number of chains.
             data: the batch of a training step as states, `(n, *event)`, whose dtype and device the chains take; None
                 in a study, whose processes all draw the same states on the CPU.
 
@@ -46,7 +46,7 @@ class Start:
 
 
 class FromData(Start):
-    """At the data: plain contrastive divergence (Hinton, 2002).
+    """Chains start at the data, as in plain contrastive divergence (Hinton, 2002).
 
     Example:
         >>> import torch
@@ -57,15 +57,15 @@ class FromData(Start):
 
     def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
         if data is None:
-            raise UserError("FromData starts at the data of a training step, but here is none: use FromNoise")
+            raise UserError("FromData starts at the data of a training step, but there are no data here: use FromNoise")
         return data
 
 
 class FromNoise(Start):
-    """At independent draws from the domain's reference law: uniform on a finite domain, N(0, I) on Real.
+    """Chains start at independent draws from the domain's reference law: uniform if it is finite, N(0, I) on Real.
 
-    In training this is modified contrastive divergence: chains start where they start in generation (Liao et al. 2022,
-    Alg. 3 and 4).
+    In training this is modified contrastive divergence, in which chains start as they do in generation (Liao et al.
+    2022, Alg. 3 and 4).
 
     Example:
         >>> from ebmlab.energies import GRBM
@@ -78,7 +78,7 @@ class FromNoise(Start):
 
 
 class FromPoint(Start):
-    """One given state for all chains.
+    """All chains start at one given state.
 
     Args:
         x: the state in index form: one number for all coordinates, or one per coordinate.
@@ -107,10 +107,11 @@ class FromPoint(Start):
 
 
 class FromMode(Start):
-    """All chains at one mode: the lowest state that greedy descent reaches from several random ones.
+    """All chains start at one mode: the state of lowest energy that greedy descent reaches from several random states.
 
     Args:
-        num_starts: random states to descend from, one coordinate at a time, the steepest first.
+        num_starts: number of random states. Each descent changes the coordinate that lowers the energy most, again and
+            again.
 
     Example:
         >>> from ebmlab.energies import Ising

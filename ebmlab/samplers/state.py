@@ -1,4 +1,4 @@
-"""What a chain carries from step to step, and what a step reports."""
+"""The state of a chain, which goes from step to step, and the report of a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class State(PerChain):
         x: `(B, *event)`.
         step: steps taken since `init`.
         proposal: q( . | x) for the next step, where the last step has made it.
-        known: what a `Bridge` knows at x whatever its beta is; `init` takes it at another beta. None otherwise.
+        known: what a `Bridge` has computed at x, which does not depend on its beta; `init` takes it at another beta.
+            None for other energies.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""What every proposal offers."""
+"""The base class of proposals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Draw(NamedTuple):
     """One draw from q( . | x).
 
     Attributes:
-        y: where it leads, `(B, *event)`.
+        y: the proposed state, `(B, *event)`.
         log_prob: log q of the move that was drawn, `(B,)`.
         reverse: the move by which the proposal at y comes back to x, as its `log_prob` takes it.
-        hops: coordinates in which y differs from x, `(B,)`, where the draw knows them.
+        hops: number of coordinates in which y differs from x, `(B,)`, if the draw has counted them.
 
     Example:
         >>> import torch
@@ -34,11 +34,11 @@ class Draw(NamedTuple):
 class Proposal(PerChain):
     """q( . | x), a law over moves away from the states x of all chains.
 
-    A move is whatever says how to get from x to y. For most proposals it is y itself; a proposal that draws a path of
-    changes has paths as its moves, and a two-valued one the bits that flip. The Metropolis step asks the proposal at y
-    for the probability of the reverse move, so that different moves to the same y need no summing over.
+    A move determines how to get from x to y. For most proposals it is y itself. A proposal that draws a path of changes
+    has paths as its moves, and a proposal on two values has the bits that flip. The Metropolis step uses the
+    probability of the reverse move under the proposal at y, so that different moves to the same y need not be summed.
 
-    Proposals are values: nothing in them changes after they have been made, and `where` merges two chain by chain.
+    Proposals are never changed after they have been made; `where` merges two of them chain by chain.
 
     Example:
         >>> import torch

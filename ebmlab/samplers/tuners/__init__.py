@@ -1,4 +1,4 @@
-"""How a sampler's settings are found before its samples count."""
+"""Tuners, which find a sampler's settings before its samples count."""
 
 from ebmlab.samplers.tuners.acs_search import ACSTuner
 from ebmlab.samplers.tuners.any_scale_search import AnyScaleTuner

@@ -1,4 +1,4 @@
-"""A step size that is accepted as often as one wants."""
+"""The search for a step size with a given acceptance."""
 
 from __future__ import annotations
 
