@@ -81,7 +81,7 @@ class OutOfDistribution(PeriodicEvaluation):
             raise UserError("OutOfDistribution: there is nothing to compare with; give data, noise or transforms")
         if taken := set(data or ()) & {"noise", "held-out", *NAMES}:
             raise UserError(f"OutOfDistribution: data are called {', '.join(sorted(taken))}; take other names")
-        self.others = dict(data or {})
+        self.data = dict(data or {})
         self.noise = noise
         self.transforms = None if transforms is None else list(transforms)
         self.num_samples = num_samples
@@ -90,12 +90,12 @@ class OutOfDistribution(PeriodicEvaluation):
     @property
     def state_key(self) -> str:
         settings = {name: vars(self)[name] for name in ("noise", "transforms", "num_samples", "seed")}
-        return self._generate_state_key(data=sorted(self.others), **settings)
+        return self._generate_state_key(data=sorted(self.data), **settings)
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         own, domain = data_of(trainer), energy_of(pl_module).domain
         self._transforms(own)
-        for name, module in self.others.items():
+        for name, module in self.data.items():
             where = f"OutOfDistribution: data.{name}"
             if not isinstance(module, Data):
                 raise UserError(f"{where} is a {type(module).__name__}; it must be one of ebmlab's datamodules")
@@ -117,7 +117,7 @@ class OutOfDistribution(PeriodicEvaluation):
         own, energy, split = data_of(trainer), energy_of(pl_module), _split(trainer)
         n, _ = self.limit(trainer, self.num_samples, 1)
         held_out = own.states(split, n, self.seed)
-        sets = {name: self._like(own, module, split, n) for name, module in self.others.items()}
+        sets = {name: self._like(own, module, split, n) for name, module in self.data.items()}
         if self.noise:
             sets["noise"] = energy.domain.random(len(held_out))
         for name in self._transforms(own):

@@ -140,7 +140,7 @@ def test_closed_forms() -> None:
 def test_dual_bound_of_the_trace(W: Tensor) -> None:
     """tr D is at least -tr(W V V') for rows of V no longer than 1; coordinate ascent on them finds the best V."""
     torch.manual_seed(0)
-    V = torch.nn.functional.to_states(torch.randn_like(W))
+    V = torch.nn.functional.normalize(torch.randn_like(W))
     for i in [*range(len(W))] * 300:
         pull = W[i] @ V - W[i, i] * V[i]
         V[i] = -pull / torch.maximum(pull.norm(), W[i, i]) if pull.any() else (W[i, i] < 0) * V[i]
