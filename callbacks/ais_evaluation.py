@@ -22,8 +22,8 @@ from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, Bernoulli, Energy, bridge, reference
 from ebmlab.errors import UserError
-from ebmlab.evaluation import AISResult, ais, exact_samples, reverse_ais
-from ebmlab.evaluation.exact import check_enumerable
+from ebmlab.evaluation import ais, reverse_ais
+from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.learners import Learner
 from ebmlab.plain_data import data_of
@@ -40,22 +40,28 @@ class AISEvaluation(PeriodicEvaluation):
     `ais/std_error`, the effective sample size of the weights `ais/ess` (of `num_chains` times `num_replicates`) and
     `ais/max_weight`, the largest share that one chain has. Shows the chains' last states as `ais/samples`.
 
-    If chains are too short, AIS underestimates log Z and overestimates the likelihood, which a small effective sample
-    size reveals. A likelihood of discrete data above 0 is impossible: the callback warns, and no checkpoint becomes the
-    best by it. An interrupted evaluation continues from a file in the run's folder.
+    If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
+    So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
+    `ais/log_likelihood_lower`, and `ais/gap`, the backward log Z minus the forward one. `ais/trusted` is 1 where these
+    are within 1 nat and at least 10 chains of each direction are effective (a family of resampled chains counts as one,
+    `ais/families` says how many survive), else 0. An untrusted number comes with a warning that says why and what to
+    change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above 0, which is
+    impossible, is one. The backward estimate is approximate: it cannot reveal a mode that neither data nor chains have
+    visited. An interrupted forward run continues from a file in the run's folder.
 
     Args:
         num_chains: chains in one replicate, over all ranks.
         num_temperatures: steps of each chain in `fit` and `validate`.
         test_temperatures: steps of each chain in `test`; default as in `fit`.
         sampler: moves the chains and must be exact; the learner's sampler when None.
-        schedule: `linear` or `sigmoid`, see `ebmlab.evaluation.ais`.
+        schedule: `linear`, `sigmoid` or `adaptive`, see `ebmlab.evaluation.ais`.
         num_replicates: independent repeats; `ais/spread` is the standard deviation of their log Z.
-        reverse: also bound log Z from above, in `ais/log_likelihood_lower`. This needs exact samples, and hence a model
-            small enough to enumerate.
+        reverse: run the chains backward, too. False saves half the time, and no likelihood is trusted.
         every_n_epochs: see `PeriodicEvaluation`.
         at_start: also evaluate before the first step.
         seed: of the chains.
+        resample: the share of effective chains under which they are resampled; 0 for never.
+        moves: steps of each chain at each temperature.
 
     Example:
         >>> from datamodules import Digits
@@ -78,10 +84,12 @@ class AISEvaluation(PeriodicEvaluation):
         sampler: Sampler | None = None,
         schedule: Schedule = "linear",
         num_replicates: int = 1,
-        reverse: bool = False,
+        reverse: bool = True,
         every_n_epochs: int = 10,
         at_start: bool = False,
         seed: int = 0,
+        resample: float = 0.0,
+        moves: int = 1,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
         check_schedule(schedule)
@@ -97,6 +105,13 @@ class AISEvaluation(PeriodicEvaluation):
         self.schedule: Schedule = schedule
         self.num_replicates = num_replicates
         self.reverse = reverse
+        if not 0 <= resample <= 1 or moves < 1:
+            raise UserError(
+                f"AISEvaluation: resample is {resample} and moves {moves}; need a share of the chains, from 0 to 1, "
+                "and at least 1 step at each temperature"
+            )
+        self.resample = resample
+        self.moves = moves
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
@@ -112,12 +127,6 @@ class AISEvaluation(PeriodicEvaluation):
             sampler.check(bridge(reference(learner.energy.domain), learner.energy))
         except UserError as error:
             raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
-        if not self.reverse:
-            return
-        try:
-            check_enumerable(learner.energy)
-        except UserError as error:
-            raise UserError(f"AISEvaluation: reverse needs exact samples: {error}; set reverse to false") from error
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
@@ -131,7 +140,8 @@ class AISEvaluation(PeriodicEvaluation):
         split = held_out(trainer)
         name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
         shows = trainer.is_global_zero and trainer.progress_bar_callback is not None
-        mean_energy = _mean_energy(learner, data.states(split))
+        states, stop = data.states(split), partial(_stop_if_told, trainer)
+        mean_energy = _mean_energy(learner, states)
         result = ais(
             energy,
             sampler,
@@ -142,15 +152,21 @@ class AISEvaluation(PeriodicEvaluation):
             self.num_replicates,
             progress=shows,
             saved=Path(trainer.default_root_dir, name),
-            check=partial(_stop_if_told, trainer),
+            check=stop,
+            resample=self.resample,
+            moves=self.moves,
         )
-        metrics = _metrics(result, mean_energy)
+        backward = None
         if self.reverse:
-            upper = reverse_ais(energy, sampler, exact_samples(energy, chains), steps, base, self.schedule, shows)
-            metrics["ais/log_likelihood_lower"] = -mean_energy - upper.log_z
-        impossible = _alarm(metrics, energy)
+            x = learner.to_event(states[torch.randperm(len(states))[:chains]]).to(learner.device, energy.dtype)
+            x = equilibrated(energy, sampler, x, max(1, steps // 10), stop)
+            ladder = self.schedule if result.ladder is None else result.ladder
+            backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves)
+        both = Bracket(result, backward)
+        metrics = _metrics(both, mean_energy)
+        trusted = _judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         self.log_metrics(trainer, pl_module, metrics)
-        if impossible and trainer.state.fn == TrainerFn.FITTING:
+        if not trusted and trainer.state.fn == TrainerFn.FITTING:
             self._metrics["ais/log_likelihood"] = math.nan  # what a resumed run publishes again
             self._publish(trainer, self._metrics)
         shown = data.show(result.samples[:SHOWN])
@@ -181,29 +197,39 @@ def _mean_energy(learner: Learner, x: Tensor, batch_size: int = 1000) -> float:
     return float(total) / len(x)
 
 
-def _metrics(result: AISResult, mean_energy: float) -> dict[str, float]:
+def _metrics(both: Bracket, mean_energy: float) -> dict[str, float]:
+    result = both.forward
     metrics = {
         "ais/log_likelihood": -mean_energy - result.log_z,
         "ais/log_z": result.log_z,
         "ais/std_error": result.std_error,
         "ais/ess": result.ess,
         "ais/max_weight": result.max_weight,
+        "ais/families": float(result.num_families),
     }
+    if both.backward is not None:
+        metrics["ais/log_likelihood_lower"] = -mean_energy - both.backward.log_z
+        metrics["ais/gap"] = both.gap
     if len(result.replicates) > 1:
         metrics["ais/spread"] = float(torch.tensor(result.replicates).std())
     return metrics
 
 
-def _alarm(metrics: dict[str, float], energy: Energy) -> bool:
-    """Whether the likelihood is impossible; warns if it is."""
-    likelihood = metrics["ais/log_likelihood"]
+def _judge(metrics: dict[str, float], both: Bracket, energy: Energy, quiet: bool) -> bool:
+    """Whether the likelihood is to be trusted. If not, warns and takes the standard error out of the metrics."""
+    likelihood, doubts = metrics["ais/log_likelihood"], both.doubts
     if math.isnan(likelihood):
-        rank_zero_warn("AISEvaluation: the log-likelihood is NaN: an energy of the data or of a chain is not finite")
+        doubts = ["it is NaN: an energy of the data or of a chain is not finite"]
     elif likelihood > 0 and isinstance(energy.domain, Finite):
-        rank_zero_warn(
-            f"AISEvaluation: the mean log-likelihood is {likelihood:.4g} nats, and above 0 is impossible for discrete "
-            f"data: log Z is far too small (effective sample size {metrics['ais/ess']:.3g}); use more temperatures, "
-            "or another sampler"
-        )
+        doubts.insert(0, "above 0 is impossible for discrete data: log Z is far too small")
+    metrics["ais/trusted"] = float(not doubts)
+    if not doubts:
         return True
-    return math.isnan(likelihood)
+    del metrics["ais/std_error"]
+    if quiet:
+        return False
+    rank_zero_warn(
+        f"AISEvaluation: do not trust the mean log-likelihood of {likelihood:.4g} nats: {'; '.join(doubts)}. Use "
+        'schedule "adaptive" with resample 0.5, reverse, more temperatures or moves, or another sampler'
+    )
+    return False

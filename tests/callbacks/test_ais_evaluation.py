@@ -38,7 +38,7 @@ def likelihood(model: ContrastiveDivergence, split: str) -> float:
 
 
 def quick(**settings: Any) -> AISEvaluation:
-    return AISEvaluation(**{"num_chains": 200, "num_temperatures": 150} | settings)
+    return AISEvaluation(**{"num_chains": 200, "num_temperatures": 150, "reverse": False} | settings)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,7 @@ def test_likelihood_of_each_stages_split(setup, tmp_path, sampler) -> None:
         assert 1 < float(found["ais/ess"]) <= 400
         assert 0 < float(found["ais/max_weight"]) < 0.2
         assert float(found["ais/spread"]) < 1
+        assert found["ais/trusted"] == 1 and abs(float(found["ais/gap"])) < 1
     assert len(list(tmp_path.rglob("images/ais-samples*.png"))) == 1
     assert not list(tmp_path.rglob("ais-*.pt"))
 
@@ -98,18 +99,23 @@ def test_alarms(setup, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = iter((50.0, -1e4))
+    """Nor is one that a second direction contradicts."""
+    log_z = iter((50.0, 50.5, -1e4, -1e4, 100.0, 49.0))  # forward and backward
 
-    def one_impossible(*args: Any, **_: Any) -> AISResult:
-        return AISResult(torch.full((1, 3), next(results), dtype=torch.float64), torch.zeros(3, 64))
+    def sided(reverse: bool, *args: Any, **_: Any) -> AISResult:
+        sign = -1 if reverse else 1
+        return AISResult(torch.full((1, 12), sign * next(log_z), dtype=torch.float64), torch.zeros(12, 64), reverse)
 
-    monkeypatch.setattr("callbacks.ais_evaluation.ais", one_impossible)
+    monkeypatch.setattr("callbacks.ais_evaluation.ais", partial(sided, False))
+    monkeypatch.setattr("callbacks.ais_evaluation.reverse_ais", partial(sided, True))
     best = ModelCheckpoint(tmp_path / "best", monitor="ais/log_likelihood", mode="max", save_on_train_epoch_end=True)
-    callbacks = [evaluation := AISEvaluation(num_chains=3, every_n_epochs=1), best]
-    model, trainer = setup(callbacks, learner=learner(), max_epochs=2, limit_train_batches=1, enable_checkpointing=True)
-    with pytest.warns(UserWarning, match="above 0 is impossible"):
+    callbacks = [evaluation := AISEvaluation(num_chains=12, num_temperatures=5, every_n_epochs=1), best]
+    model, trainer = setup(callbacks, learner=learner(), max_epochs=3, limit_train_batches=1, enable_checkpointing=True)
+    with pytest.warns(UserWarning) as said:
         trainer.fit(model, datamodule=Digits(binarize=True))
-    assert "epoch=1" not in best.best_model_path and float(best.best_model_score) < 0
+    warned = " ".join(str(w.message) for w in said)
+    assert "above 0 is impossible" in warned and "log Z backward is -51 nats" in warned
+    assert "epoch=0" in best.best_model_path and float(best.best_model_score) < 0
     assert math.isnan(evaluation.state_dict()["metrics"]["ais/log_likelihood"])  # nor after resuming
 
 
@@ -123,10 +129,20 @@ def test_two_that_differ_in_one_setting_live_side_by_side() -> None:
 
 
 def test_no_alarm_without_cause(setup) -> None:
-    model, trainer = setup([quick()], learner=learner(), limit_val_batches=1.0)
+    callback = quick(num_temperatures=100, schedule="adaptive", moves=4, resample=0.5, reverse=True)
+    model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*AISEvaluation")
         trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+    assert trainer.callback_metrics["ais/trusted"] == 1 and "ais/std_error" in trainer.callback_metrics
+
+
+def test_an_untrusted_likelihood_is_marked(setup) -> None:
+    """One direction alone is not trusted: no standard error, and the warning says what to change."""
+    model, trainer = setup([quick()], learner=learner(), limit_val_batches=1.0)
+    with pytest.warns(UserWarning, match="do not trust .* no backward estimate.*Use schedule"):
+        (row,) = trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+    assert row["ais/trusted"] == 0 and "ais/std_error" not in row and "ais/gap" not in row
 
 
 def test_what_cannot_be_evaluated_is_refused(setup) -> None:

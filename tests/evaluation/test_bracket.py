@@ -1,0 +1,48 @@
+"""Likelihoods that only a second direction reveals to be wrong."""
+
+from __future__ import annotations
+
+import torch
+
+from ebmlab.energies import RBM, Bernoulli
+from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_samples, reverse_ais
+from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.samplers import BlockGibbs
+
+
+def both_ways(rbm: RBM, base: Bernoulli | None) -> Bracket:
+    """1,000 linear temperatures, 100 chains; backward from data, here exact samples, moved for 100 steps."""
+    sampler = BlockGibbs()
+    x = equilibrated(rbm, sampler, exact_samples(rbm, 100), 100)
+    return Bracket(ais(rbm, sampler, 100, 1000, base), reverse_ais(rbm, sampler, x, 1000, base))
+
+
+def test_a_transition_that_effective_chains_hide() -> None:
+    """Tens of nats low, with nearly all of 100 chains effective: only the way back tells."""
+    torch.manual_seed(1)
+    rbm = RBM(200, 14).requires_grad_(False)
+    rbm.W.normal_(0, 3)
+    rbm.b_v.zero_()
+    rbm.b_h.fill_(-120)
+    log_z = float(exact_log_z(rbm))
+    wrong = both_ways(rbm, None)
+    assert wrong.forward.log_z < log_z - 20 and wrong.forward.ess > 90 and wrong.forward.std_error < 0.1
+    assert not wrong.trusted and wrong.gap > 20 and "nats from log Z forward" in wrong.doubts[0]
+    right = both_ways(rbm, Bernoulli(exact_samples(rbm, 2000).mean(0)))  # a base in the right mode
+    assert right.trusted and abs(right.forward.log_z - log_z) < 0.2
+
+
+def result(log_weights: list[float], families: list[int] | None = None, reverse: bool = False) -> AISResult:
+    kept = None if families is None else torch.tensor([families])
+    return AISResult(torch.tensor([log_weights], dtype=torch.float64), torch.zeros(1), reverse, kept)
+
+
+def test_each_doubt_alone_is_enough() -> None:
+    good, back = result([0.0] * 20), result([0.0] * 20, reverse=True)
+    assert Bracket(good, back).trusted and Bracket(good, result([-0.9] * 20, reverse=True)).trusted
+    assert not Bracket(good, None).trusted
+    assert not Bracket(good, result([-1.1] * 20, reverse=True)).trusted
+    assert not Bracket(good, result([1.1] * 20, reverse=True)).trusted
+    assert not Bracket(result([3.0] + [0.0] * 19), back).trusted  # few effective
+    assert not Bracket(result([0.0] * 20, families=[k // 3 for k in range(20)]), back).trusted  # few families
+    assert not Bracket(result([float("nan")] * 20), back).trusted
