@@ -68,7 +68,7 @@ class AISEvaluation(PeriodicEvaluation):
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import ContrastiveDivergence, FromData
         >>> from ebmlab.samplers import BlockGibbs
-        >>> callback = AISEvaluation(num_chains=10, num_temperatures=20)
+        >>> callback = AISEvaluation(num_chains=100, num_temperatures=20)
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[callback])
         >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
         >>> (metrics,) = trainer.test(learner, Digits(binarize=True), verbose=False)

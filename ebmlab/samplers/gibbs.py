@@ -44,7 +44,7 @@ class Gibbs(Sampler):
     Args:
         block_size: coordinates per step (the X of Gibbs-X); a domain with fewer is redrawn whole.
         scan: `systematic` takes consecutive blocks in turn, all chains the same, from a block that `init` draws, so
-            that many short runs reach every coordinate; `random` draws coordinates anew for each step and chain.
+            that many short runs reach every coordinate; `random` draws coordinates for each step and chain.
 
     Example:
         >>> from ebmlab.energies import Ising

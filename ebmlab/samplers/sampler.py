@@ -42,7 +42,7 @@ class Sampler(nn.Module):
         return self.exact
 
     def check(self, energy: Energy) -> None:
-        """Raises `UserError` if this sampler cannot serve the energy."""
+        """Raises `UserError` if this sampler does not support the energy."""
         if not isinstance(energy.domain, self.domains):
             mine = " or ".join(d.__name__ for d in self.domains)
             raise UserError(
@@ -79,7 +79,7 @@ class Sampler(nn.Module):
             The last x, and the mean of `Info` over the steps (on the device; no host synchronisation).
 
         Raises:
-            UserError: the sampler cannot serve the energy, or x is not a batch of states of its domain.
+            UserError: the sampler does not support the energy, or x is not a batch of states of its domain.
         """
         self.check(energy)
         energy.domain.validate(x)

@@ -140,7 +140,7 @@ class Tempered(Sampler):
         return tempered(energy, self.betas.to(rows).repeat(len(rows) // len(self.betas)))
 
     def refresh(self, energy: Energy, state: TemperedState, rows: Tensor) -> TemperedState:
-        """The state with its replicas at `rows` `(B * K, *event)`, and what the kernel caches computed anew."""
+        """The state with its replicas at `rows` `(B * K, *event)`, and what the kernel caches computed again."""
         replicas = self.kernel.init(self.ladder(energy, rows), rows, state.horizon)
         return replace(state, replicas=replace(replicas, step=state.replicas.step))
 

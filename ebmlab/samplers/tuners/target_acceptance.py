@@ -32,7 +32,7 @@ class TargetAcceptance(Tuner):
             2022).
         parameter: the sampler's buffer to tune; acceptance must fall as it grows. A `probability` stays below 1/2 and
             a `balance` below 1.
-        window: steps between two changes; a window starts a sampler's schedule anew, so give ACS whole cycles.
+        window: steps between two changes; a window restarts a sampler's schedule, so give ACS whole cycles.
         gain: of the first change.
 
     Example:
