@@ -36,6 +36,14 @@ class RunState(pl.Callback):
         self._loaded: Streams | None = None
         self._buffer: Tensor | None = None
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Makes Lightning resume under `max_steps` as it does under `max_epochs`.
+
+        Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts
+        that epoch twice: the run loses an epoch if `max_epochs` ends it.
+        """
+        trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
         loaded, self._loaded = self._loaded, None

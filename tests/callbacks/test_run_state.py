@@ -22,29 +22,34 @@ class Stop(Callback):
             raise InterruptedError
 
 
-def run(setup, squares, callbacks, epochs, ckpt_path=None):
-    learner, trainer = setup([*callbacks, RunState()], max_epochs=epochs, enable_checkpointing=True)
+def run(setup, squares, callbacks, epochs, ckpt_path=None, **limits):
+    learner, trainer = setup([*callbacks, RunState()], max_epochs=epochs, enable_checkpointing=True, **limits)
     trainer.fit(learner, datamodule=squares, ckpt_path=ckpt_path, weights_only=True)
     return learner
 
 
+@pytest.mark.parametrize("limits", [{}, {"max_steps": 1000}], ids=["epochs", "steps too"])
 @pytest.mark.parametrize(
     ("every", "stop", "last_step"),
     [({"every_n_epochs": 1, "save_on_train_epoch_end": True}, 13, 12), ({"every_n_train_steps": 3}, 11, 9)],
     ids=["at the end of an epoch", "amid an epoch"],
 )
-def test_a_killed_and_resumed_run_ends_where_the_unbroken_one_does(setup, tmp_path, squares, every, stop, last_step):
-    whole = run(setup, squares, [], epochs=6)
+def test_a_killed_and_resumed_run_ends_where_the_unbroken_one_does(
+    setup, tmp_path, squares, every, stop, last_step, limits
+):
+    """Lightning by itself would lose an epoch where `max_steps` is set, even if another limit ends the run."""
+    whole = run(setup, squares, [], epochs=6, **limits)
 
     def saving():
         return ModelCheckpoint(tmp_path / "ck", save_top_k=-1, **every)
 
     with pytest.raises(InterruptedError):
-        run(setup, type(squares)(), [Stop(stop), saving()], epochs=6)
+        run(setup, type(squares)(), [Stop(stop), saving()], epochs=6, **limits)
     paths = {torch.load(p, weights_only=True)["global_step"]: p for p in (tmp_path / "ck").iterdir()}
     assert max(paths) == last_step
     torch.manual_seed(12345)
-    resumed = run(setup, type(squares)(), [saving()], epochs=6, ckpt_path=paths[last_step])
+    resumed = run(setup, type(squares)(), [saving()], epochs=6, ckpt_path=paths[last_step], **limits)
+    assert resumed.trainer.global_step == whole.trainer.global_step == 24
     assert same(whole, resumed)
 
 
