@@ -125,7 +125,8 @@ class GibbsLangevin(Sampler):
         require_bipartite(self, energy)
         if not isinstance(energy, GRBM):
             raise UserError(
-                f"GibbsLangevin needs Gaussian visible units (GRBM), but {type(energy).__name__} has binary ones"
+                f"GibbsLangevin needs Gaussian visible units and their variances (GRBM), not a {type(energy).__name__}; "
+                "BlockGibbs samples any bipartite energy"
             )
 
     @torch.no_grad()

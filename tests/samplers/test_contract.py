@@ -249,7 +249,7 @@ class BinaryToy(Bipartite, Toy):
     [
         (GibbsLangevin(0.1), Toy(Real(2)), r"GibbsLangevin needs a bipartite energy .* but Toy has none"),
         (BlockGibbs(), Toy(Real(2)), r"BlockGibbs needs a bipartite energy .* but Toy has none"),
-        (GibbsLangevin(0.1), BinaryToy(Binary(2)), r"GibbsLangevin needs Gaussian visible .* but BinaryToy has"),
+        (GibbsLangevin(0.1), BinaryToy(Binary(2)), r"GibbsLangevin needs Gaussian visible .* not a BinaryToy"),
         (Langevin(0.1), Toy(Binary(2)), r"Langevin samples Real domains, but Toy lives on Binary\(2\)"),
     ],
 )
