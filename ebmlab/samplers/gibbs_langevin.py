@@ -125,7 +125,7 @@ class GibbsLangevin(Sampler):
         require_bipartite(self, energy)
         if not isinstance(energy, GRBM):
             raise UserError(
-                f"GibbsLangevin needs Gaussian visible units and their variances (GRBM), not a {type(energy).__name__}; "
+                f"GibbsLangevin needs Gaussian visible units with variances (GRBM), not a {type(energy).__name__}; "
                 "BlockGibbs samples any bipartite energy"
             )
 
