@@ -24,6 +24,7 @@ from callbacks.progress import Progress
 from callbacks.run_state import RunState
 from callbacks.sample_grid import SampleGrid
 from callbacks.sampler_monitor import SamplerMonitor
+from callbacks.trajectory_likelihood import TrajectoryLikelihood
 
 __all__ = [
     "FID",
@@ -44,5 +45,6 @@ __all__ = [
     "RunState",
     "SampleGrid",
     "SamplerMonitor",
+    "TrajectoryLikelihood",
     "log_image",
 ]

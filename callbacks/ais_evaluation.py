@@ -135,13 +135,13 @@ class AISEvaluation(PeriodicEvaluation):
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             chains, steps = min(chains, FAST_DEV_SAMPLES), min(steps, FAST_DEV_STEPS)
         energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
-        base = self._base(learner, data)
+        base = base_law(learner, data)
         torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         split = held_out(trainer)
         name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
         shows = trainer.is_global_zero and trainer.progress_bar_callback is not None
         states, stop = data.states(split), partial(_stop_if_told, trainer)
-        mean_energy = _mean_energy(learner, states)
+        mean_energy = mean_energy_of(learner, states)
         result = ais(
             energy,
             sampler,
@@ -177,13 +177,6 @@ class AISEvaluation(PeriodicEvaluation):
     def _sampler(self, learner: Learner) -> Sampler:
         return self.sampler or learner.sampler
 
-    def _base(self, learner: Learner, data: Data) -> Base:
-        """Bernoulli(data mean) on bits, as published; else the domain's reference law."""
-        if not isinstance(learner.energy.domain, Binary):
-            return reference(learner.energy.domain)
-        mean = learner.to_event(data.states(split_of(data, "train"))).mean(0)
-        return Bernoulli(mean.to(learner.device))
-
 
 def _stop_if_told(trainer: pl.Trainer) -> None:
     """Stops AIS on SIGTERM, for which Lightning only sets a flag that it reads between batches."""
@@ -191,7 +184,16 @@ def _stop_if_told(trainer: pl.Trainer) -> None:
         raise SIGTERMException
 
 
-def _mean_energy(learner: Learner, x: Tensor, batch_size: int = 1000) -> float:
+def base_law(learner: Learner, data: Data) -> Base:
+    """Bernoulli(data mean) on bits, as published; else the domain's reference law."""
+    if not isinstance(learner.energy.domain, Binary):
+        return reference(learner.energy.domain)
+    mean = learner.to_event(data.states(split_of(data, "train"))).mean(0)
+    return Bernoulli(mean.to(learner.device))
+
+
+def mean_energy_of(learner: Learner, x: Tensor, batch_size: int = 1000) -> float:
+    """The mean energy of states `(n, *event)`."""
     dtype = next(learner.energy.parameters(), x).dtype
     total = sum(learner(part.to(learner.device, dtype)).double().sum() for part in torch.split(x, batch_size))
     return float(total) / len(x)

@@ -86,7 +86,7 @@ def ais(
     path.beta = 0.0
     islands = [size for size in (torch.arange(first, first + share) // num_chains).bincount().tolist() if size]
     chains = Population(base.draw(share).to(energy.dtype), islands, first)
-    _anneal(path, sampler, chains, ladder, progress, saved, check, resample, moves)
+    anneal(path, sampler, chains, ladder, progress, saved, check, resample, moves)
     shape = num_replicates, num_chains
     log_w = (_gather(chains.log_w, total) + path.log_z).view(shape)
     families = _gather(chains.family, total).view(shape) if resample else None
@@ -141,7 +141,7 @@ def reverse_ais(
     ladder = _ladder(path, sampler, schedule, num_temperatures, len(x), moves)
     path.beta = 1.0
     chains = Population(x[rank::world])
-    _anneal(path, sampler, chains, ladder.turned(), progress, check=check, moves=moves)
+    anneal(path, sampler, chains, ladder.turned(), progress, check=check, moves=moves)
     log_w = (_gather(chains.log_w, len(x)) - path.log_z).view(1, -1)
     return AISResult(log_w, chains.x, reverse=True, ladder=ladder)
 
@@ -157,18 +157,28 @@ def _ladder(
 
 
 @torch.no_grad()
-def _anneal(
+def anneal(
     path: Bridge,
     sampler: Sampler,
     chains: Population,
     ladder: Ladder,
-    progress: bool,
+    progress: bool = False,
     saved: Path | None = None,
     check: Callable[[], None] | None = None,
     resample: float = 0.0,
     moves: int = 1,
 ) -> None:
-    """Moves the chains along the ladder; their log-weights are relative to the law that they follow at first."""
+    """Moves the chains along the ladder; their log-weights are relative to the law that they follow at first.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs
+        >>> energy = Ising.lattice(2, coupling=0.3)
+        >>> path, chains = bridge(reference(energy.domain), energy), Population(energy.domain.random(10))
+        >>> anneal(path, Gibbs(), chains, fixed_ladder("linear", 5))
+        >>> chains.log_w.shape
+        torch.Size([10])
+    """
     store = SavedChains(saved, path, sampler, (ladder, resample, moves), chains)
     begin = store.load()
     own, last = None, len(ladder.betas) - 1

@@ -1,0 +1,89 @@
+"""Log Z along training, from weighted chains that follow the energy as its parameters change."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Base, Energy, bridge
+from ebmlab.evaluation.annealing import anneal
+from ebmlab.evaluation.ladder import fixed_ladder
+from ebmlab.evaluation.population import Population
+from ebmlab.samplers import Sampler
+
+TEMPERATURES = 1000  # of the way from the base law to the first energy
+
+
+class Trajectory:
+    """Annealed importance sampling along the path of the parameters themselves (Neal 2001, with E_t for E_beta).
+
+    After each change of the parameters a chain's weight grows by exp(E_old(x) - E_new(x)), and an exact sampler moves
+    the chain under the new energy. The mean weight times Z_0 estimates Z_t without bias if the changes do not depend on
+    these chains. They are therefore a population of their own. The learner's negatives would not do: they steer the
+    parameters, start from no known law, and random slots of a replay buffer have moved unequally often.
+
+    Args:
+        energy: E, whose parameters change; held, not copied.
+        sampler: exact; held.
+        base: law of the first states; annealing leads from it to the energy as it is now.
+        num_chains: chains.
+        resample: the share of effective chains under which they are resampled.
+
+    Example:
+        >>> from ebmlab.energies import RBM, reference
+        >>> from ebmlab.evaluation import exact_log_z
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> rbm = RBM(4, 3)
+        >>> trajectory = Trajectory(rbm, BlockGibbs(), reference(rbm.domain), num_chains=100)
+        >>> rbm.b_v.data += 0.3
+        >>> trajectory.follow()
+        >>> abs(trajectory.log_z - float(exact_log_z(rbm))) < 0.3
+        True
+    """
+
+    def __init__(
+        self, energy: Energy, sampler: Sampler, base: Base, num_chains: int = 100, resample: float = 0.5
+    ) -> None:
+        self._energy, self._sampler, self._resample = energy, sampler, resample
+        path = bridge(base.to(energy.device), energy)
+        self._chains = Population(path.base.draw(num_chains).to(energy.dtype))
+        anneal(path, sampler, self._chains, fixed_ladder("linear", TEMPERATURES), resample=resample)
+        self._chains.log_w += path.log_z
+        self._at_x = self._energies()
+
+    @torch.no_grad()
+    def follow(self, num_steps: int = 1) -> None:
+        """Takes the parameters as they are now: updates the weights, resamples, moves each chain `num_steps` steps."""
+        self._chains.log_w += self._at_x - self._energies()
+        self._chains.resample(self._resample)
+        for state, _ in self._sampler.chain(self._energy, self._chains.x, num_steps):
+            self._chains.x = state.x
+        self._at_x = self._energies()
+
+    @property
+    def log_z(self) -> float:
+        """Log Z of the energy as it was at the last `follow`."""
+        return float(self._chains.log_w.logsumexp(0)) - math.log(len(self._chains.log_w))
+
+    @property
+    def ess(self) -> float:
+        """Effective number of chains since they were last resampled."""
+        return float(1 / self._chains.log_w.softmax(0).square().sum())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The chains' states, log-weights, families and energies."""
+        chains = self._chains
+        return {"x": chains.x, "log_w": chains.log_w, "family": chains.family, "at_x": self._at_x}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continues from saved chains."""
+        chains = self._chains
+        chains.x, chains.log_w = state["x"].to(chains.x), state["log_w"].to(chains.log_w)
+        chains.family, self._at_x = state["family"].to(chains.family), state["at_x"].to(self._at_x)
+
+    @torch.no_grad()
+    def _energies(self) -> Tensor:
+        energies: Tensor = self._energy(self._chains.x)
+        return energies.to(self._chains.log_w)

@@ -1,0 +1,84 @@
+"""Log Z along a path of parameters, against enumeration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ebmlab.energies import MLP, RBM, Energy, Ising, reference
+from ebmlab.evaluation import exact_log_z, trajectory
+from ebmlab.evaluation.trajectory import Trajectory
+from ebmlab.samplers import DMALA, GWG, BlockGibbs, Gibbs
+
+
+def make_mlp() -> Energy:
+    energy = MLP(num_inputs=6, hidden=8)
+    with torch.no_grad():
+        for p in energy.parameters():
+            p.mul_(2)
+    return energy
+
+
+CASES = {
+    "RBM": (lambda: RBM(6, 4), BlockGibbs()),
+    "RBM, DMALA": (lambda: RBM(6, 4), DMALA(0.4)),
+    "Ising": (lambda: Ising.lattice(3, 0.1), Gibbs()),
+    "deep": (make_mlp, GWG()),
+}
+
+
+def drift(name: str, cls: type[Trajectory] = Trajectory) -> float:
+    """Error of log Z in nats, 20 random changes of the parameters later, with 4,000 chains."""
+    make, sampler = CASES[name]
+    torch.manual_seed(0)
+    energy: Energy = make()
+    followed = cls(energy, sampler, reference(energy.domain), num_chains=4000, resample=0.8)
+    tensors = list(energy.parameters()) or [energy.field]
+    directions = [torch.randn_like(t) for t in tensors]
+    for _ in range(20):
+        with torch.no_grad():
+            for t, direction in zip(tensors, directions, strict=True):
+                t.add_(direction, alpha=0.08)
+        followed.follow()
+    return followed.log_z - float(exact_log_z(energy))
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trajectory, "TEMPERATURES", 30)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_agrees_with_enumeration(name: str) -> None:
+    assert abs(drift(name)) < 0.08
+
+
+class Late(Trajectory):
+    """A mutant: weighs the states after they have moved."""
+
+    def follow(self, num_steps: int = 1) -> None:
+        self._chains.x, _ = self._sampler.sample(self._energy, self._chains.x, num_steps)
+        self._chains.log_w += self._at_x - self._energies()
+        self._at_x = self._energies()
+
+
+class Stale(Trajectory):
+    """A mutant: keeps the old energy of a state that has moved."""
+
+    def follow(self, num_steps: int = 1) -> None:
+        before = self._energies()
+        super().follow(num_steps)
+        self._at_x = before
+
+
+@pytest.mark.parametrize("mutant", [Late, Stale])
+def test_mutants_drift(mutant: type[Trajectory]) -> None:
+    assert abs(drift("RBM", mutant)) > 0.3
+
+
+def test_an_unmoved_energy_keeps_its_log_z() -> None:
+    rbm, sampler = RBM(6, 4), BlockGibbs()
+    followed = Trajectory(rbm, sampler, reference(rbm.domain), 50)
+    before = followed.log_z
+    followed.follow(3)
+    assert followed.log_z == pytest.approx(before, abs=1e-6) and followed.ess > 1
