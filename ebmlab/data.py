@@ -1,4 +1,4 @@
-"""What may be asked of data: the contract between a data set and everything that uses it."""
+"""The contract between a data set and everything that uses it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Points:
 
     Attributes:
         values: `(B, 2)`.
-        extent: the window from -extent to extent in both directions holds most of them.
+        extent: most of the points lie between -extent and extent in both coordinates.
 
     Example:
         >>> Points(torch.zeros(4, 2), extent=1.0).extent
@@ -70,18 +70,18 @@ Shown = Images | Points | Graphs
 class Data:
     """What energies, learners, callbacks, `predict` and pictures ask of a data set.
 
-    A subclass that is also a `LightningDataModule` need only give the loaders; everything else has a default. Whoever
-    gives more gets more: an `event_shape` is checked against the energy before training, `labels` train FID's
-    classifier, `show` decides what pictures show. A `LightningDataModule` that is no `Data`, and plain loaders, are
-    wrapped by `ebmlab.plain_data.data_of`.
+    A subclass that is also a `LightningDataModule` must define the loaders; everything else has a default. What it
+    defines beyond the loaders is used: `event_shape` is checked against the energy before training, `labels` train
+    FID's classifier, `show` decides what pictures show. `ebmlab.plain_data.data_of` wraps plain loaders and any
+    `LightningDataModule` that is not a `Data`.
 
     Attributes:
-        name: stands in the names of metrics.
+        name: a part of the names of metrics.
         domains: the domains that the states may belong to.
-        event_shape: of one state; None where only the batches tell.
-        batch_size: samples in a training batch of each process; 0 where only the batches tell.
-        num_classes: of the labels; None without labels.
-        preprocessing: how raw data become states; None where the loaders give states that have no other form.
+        event_shape: the shape of one state; None if it is known only from the batches.
+        batch_size: samples in a training batch of each process; 0 if it is known only from the batches.
+        num_classes: number of classes of the labels; None if there are no labels.
+        preprocessing: how raw data become states; None if the raw data are the states.
 
     Example:
         >>> class Coins(Data):
@@ -99,16 +99,16 @@ class Data:
 
     @property
     def title(self) -> str:
-        """What errors call the data."""
+        """The name of the data in error messages."""
         return type(self).__name__
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """See the attributes of the class; a property, because it may take the training data to find it."""
+        """How raw data become states. It is a property because a subclass may have to read the training data first."""
         return None
 
     def has(self, split: str) -> bool:
-        """Whether there are data of a split, "train", "val" or "test", in the present run."""
+        """Whether the present run has data of the split "train", "val" or "test"."""
         return split in SPLITS
 
     def loader(self, split: str) -> Iterable[Any]:
@@ -118,7 +118,7 @@ class Data:
     def convert(self, batch: Any) -> Tensor:
         """A batch of a loader as states `(B, *event_shape)`.
 
-        Default: what `samples_of` finds in it, integers as floats.
+        Default: the tensor that `samples_of` finds in it, as floating-point numbers.
 
         Raises:
             UserError: there is no tensor of samples in the batch.
@@ -129,8 +129,8 @@ class Data:
     def states(self, split: str, n: int | None = None, seed: int = 0) -> Tensor:
         """All states of a split, or `n` of them.
 
-        The `n` are the first of a random order that depends on `seed` alone, so that a smaller choice is a part of a
-        larger one; all states of the split if it has fewer.
+        The `n` states are the first of a random order that depends on `seed` alone, so a smaller selection is part of a
+        larger one. If the split has fewer than `n` states, all are returned.
 
         Returns:
             `(N, *event_shape)`, on the CPU.
@@ -150,12 +150,12 @@ class Data:
         return raw if preprocessing is None else preprocessing.to_states(raw)
 
     def to_raw(self, x: Tensor) -> Tensor:
-        """States in the units of the raw data; pixels in [0, 1]."""
+        """States in the units of the raw data. Pixels are in [0, 1]."""
         preprocessing = self.preprocessing
         return x if preprocessing is None else preprocessing.to_raw(x)
 
     def show(self, x: Tensor) -> Shown | None:
-        """How states look, or None if there is no picture of them.
+        """The states in a form that can be drawn, or None if there is none.
 
         Default: images, if an event has the shape (1, H, W) or (3, H, W); points, if it has the shape (2,).
         """
@@ -170,10 +170,10 @@ class Data:
 
 
 def one_loader(loader: Any, where: str) -> Iterable[Any]:
-    """The loader itself, or the only one in a list or dictionary of loaders, which Lightning takes too.
+    """The loader itself, or the single loader in a list or dictionary, which Lightning accepts too.
 
     Raises:
-        UserError: there are several.
+        UserError: the list or dictionary does not hold exactly one loader.
 
     Example:
         >>> one_loader({"only": [torch.zeros(3, 2)]}, "mine")
@@ -194,11 +194,11 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
 
     Args:
         batch: x, (x,), (x, y) or a dictionary in which x has the name `field` or is the only tensor.
-        where: stands at the beginning of errors.
-        field: the name of x in a dictionary.
+        where: the beginning of error messages.
+        field: the key of x in a dictionary.
 
     Raises:
-        UserError: the batch is something else.
+        UserError: the batch has another form.
 
     Example:
         >>> samples_of((torch.zeros(4, 2), torch.zeros(4)), "my loader").shape
@@ -223,7 +223,7 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
 
 
 def chosen(size: int, n: int, seed: int) -> Tensor:
-    """The first `n` of the numbers 0 to size - 1 in a random order that depends on `seed` alone.
+    """The first `n` indices of a random order of 0 to size - 1, which depends on `seed` alone.
 
     Example:
         >>> torch.equal(chosen(10, 3, seed=1), chosen(10, 5, seed=1)[:3])
@@ -234,7 +234,7 @@ def chosen(size: int, n: int, seed: int) -> Tensor:
 
 @runtime_checkable
 class KnownDensity(Protocol):
-    """Data whose law is known: `datamodules.GaussianMixture`.
+    """Data with a known density, such as `datamodules.GaussianMixture`.
 
     Example:
         >>> isinstance(Data(), KnownDensity)
@@ -242,7 +242,7 @@ class KnownDensity(Protocol):
     """
 
     def log_density(self, x: Tensor) -> Tensor:
-        """Normalised log-density of points, `(B, *event_shape)` to `(B,)`."""
+        """The normalised log-density `(B,)` at points `(B, *event_shape)`."""
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Fresh points `(n, *event_shape)`."""
@@ -250,7 +250,7 @@ class KnownDensity(Protocol):
 
 @runtime_checkable
 class CodedPoints(Protocol):
-    """Points of the plane that are coded as states: `datamodules.GrayCode2D`.
+    """Points of the plane that are coded as bits, such as `datamodules.GrayCode2D`.
 
     Example:
         >>> isinstance(Data(), CodedPoints)
@@ -269,7 +269,7 @@ class CodedPoints(Protocol):
 
 @runtime_checkable
 class KnownCouplings(Protocol):
-    """Samples of a pairwise model with known couplings: `datamodules.IsingSamples`.
+    """Samples of a pairwise model with known couplings, such as `datamodules.IsingSamples`.
 
     Example:
         >>> isinstance(Data(), KnownCouplings)

@@ -1,4 +1,4 @@
-"""The first batch, held against the energy's domain before training."""
+"""Checks the first batch against the energy's domain before training."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ebmlab.errors import UserError
 
 
 def first_batch(data: Data, split: str) -> Any:
-    """The first batch of a split's loader, as the loader gives it. The global random stream stays where it is.
+    """The first batch of a split's loader, as the loader gives it. The global random stream is left unchanged.
 
     Raises:
-        UserError: there is none, or reading it would use it up.
+        UserError: the loader is empty, or is an iterator, which can be read only once.
 
     Example:
         >>> class Coins(Data):
@@ -44,16 +44,16 @@ def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> No
     """Raises `UserError` unless the first batch of a split holds states of the energy's domain.
 
     Args:
-        data: whose batch.
+        data: the data to check.
         split: "train", "val" or "test".
-        domain: of the energy.
-        energy: its name, for errors.
+        domain: the energy's domain.
+        energy: the energy's name, for error messages.
 
     Example:
         >>> class Coins(Data):
         ...     def train_dataloader(self):
         ...         return [torch.ones(3, 2)]
-        >>> check_first_batch(Coins(), "train", Spin(2), "Ising")  # ones are spins, too
+        >>> check_first_batch(Coins(), "train", Spin(2), "Ising")  # 1 is a spin as well as a bit
     """
     x = data.convert(first_batch(data, split))
     where = f"{data.title}, {split} split"
@@ -76,7 +76,7 @@ def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> No
 
 
 def check_event_shape(given: tuple[int, ...], domain: Domain, title: str, energy: str) -> None:
-    """Raises `UserError` unless events of a shape can be states of the domain, flattened if it wants vectors.
+    """Raises `UserError` unless events of the shape `given` fit the domain, after flattening if its states are vectors.
 
     Example:
         >>> check_event_shape((1, 28, 28), Binary(784), "MNIST", "RBM")
@@ -91,7 +91,7 @@ def check_event_shape(given: tuple[int, ...], domain: Domain, title: str, energy
 
 
 def _mend(x: Tensor, domain: Domain) -> str:
-    """How to come from x to states of the domain, where that is likely to be known."""
+    """Advice on how to convert x to states of the domain; empty if none is known."""
     if isinstance(domain, Binary):
         if (x.abs() == 1).all():
             return ": (x + 1) / 2 makes bits of spins"

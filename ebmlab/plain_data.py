@@ -1,4 +1,4 @@
-"""Data that know nothing of ebmlab: a plain `LightningDataModule` or loaders, with the defaults of `Data`."""
+"""Wraps loaders or a `LightningDataModule` that were not written for ebmlab as `Data`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Loaders = Mapping[str, Callable[[], Any]]
 
 
 class PlainData(Data):
-    """Wraps loaders whose batches are states already, but for their type.
+    """Data from loaders whose batches are states, except perhaps for their type and scale.
 
-    What it changes in a batch follows from the first one:
+    The first batch decides how all batches are converted:
 
     - Integers and float64 become float32.
-    - With an energy on `Real`, levels of pixels (whole numbers from 0 to 255, one of them above 1) are divided by 255,
-      if they are uint8 or make images. All other numbers stay what they are.
+    - With an energy on `Real`, pixel levels are divided by 255. Pixel levels are whole numbers from 0 to 255, at least
+      one of them above 1, that are uint8 or have the shape of images. All other numbers stay unchanged.
     - With an energy on `Categorical`, class numbers become one-hot vectors.
 
     Args:
-        title: what errors call it.
-        loaders: from the splits that there are, "train", "val" or "test", to functions that give their loaders.
-        domain: of the energy.
+        title: the name of the data in error messages.
+        loaders: maps each split that exists ("train", "val" or "test") to a function that returns its loader.
+        domain: the energy's domain.
 
     Example:
         >>> images = torch.randint(256, (8, 1, 4, 4), dtype=torch.uint8)
@@ -54,17 +54,17 @@ class PlainData(Data):
 
     @property
     def event_shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """Of one state."""
+        """The shape of one state."""
         return self.preprocessing.event_shape
 
     @property
     def batch_size(self) -> int:  # type: ignore[override]
-        """Samples in the first batch."""
+        """The number of samples in the first batch."""
         return len(self._first)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        """What is done with each batch."""
+        """The conversion of batches to states, chosen from the first batch."""
         x, shape = self._first, tuple(self._first.shape[1:])
         if isinstance(self.domain, Categorical) and shape == self.domain.shape != self.domain.event_shape:
             return Preprocessing(shape, num_classes=self.domain.num_values)
@@ -93,13 +93,15 @@ class PlainData(Data):
 
 
 def data_of(trainer: pl.Trainer) -> Data:
-    """The data of the trainer's present run: its datamodule, or a `PlainData` around a plain one or around loaders.
+    """The data of the trainer's present run.
+
+    This is the datamodule if it is a `Data`. Otherwise it is a `PlainData` that wraps the datamodule or the loaders.
 
     Plain data have only the splits of the run's stage: "train" and "val" in `fit`, "val" in `validate`, "test" in
-    `test`. The one place where the trainer is asked for its data.
+    `test`. No other function asks the trainer for its data.
 
     Example:
-        In a callback, `data_of(trainer).states("val")` are the states of the validation split, whatever gives them:
+        In a callback, `data_of(trainer).states("val")` are the states of the validation split, whatever their source:
 
         >>> import pytorch_lightning as pl
         >>> class Size(pl.Callback):

@@ -1,4 +1,4 @@
-"""How raw data become states and states become raw data again, as plain numbers that a checkpoint can hold."""
+"""Converts raw data to states and back, with settings that a checkpoint can hold."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LEVELS = 255.0
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Scales raw numbers, then standardises them, turns them into bits, or makes one-hot vectors of them.
+    """Scales raw numbers and then standardises or binarises them; or turns class numbers into one-hot vectors.
 
     Attributes:
-        shape: of one raw sample. Images have (C, H, W).
-        scale: what integers are divided by.
-        float_scale: what floating-point numbers are divided by.
-        mean: is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
-        std: what the difference is divided by, like `mean`.
-        binarize: True: 1 where the scaled number is above 1/2, else 0. "dynamic": 1 with the scaled number as the
-            probability, drawn from one fixed stream, so that equal input gives equal output.
+        shape: the shape of one raw sample, (C, H, W) for images.
+        scale: the number by which integers are divided.
+        float_scale: the number by which floating-point numbers are divided.
+        mean: the mean that is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
+        std: the standard deviation by which the difference is divided; as many numbers as in `mean`.
+        binarize: True gives 1 where the scaled number is above 1/2, else 0. "dynamic" draws 1 with the scaled number as
+            the probability; the random stream is fixed, so that equal input gives equal output.
         num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
-        unit: whether scaled numbers lie in [0, 1]: `to_raw` then clamps them.
+        unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
 
     Example:
         >>> digits = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.5,), unit=True)
@@ -64,7 +64,8 @@ class Preprocessing:
     def to_raw(self, x: Tensor) -> Tensor:
         """Turns states, `(B, *event_shape)` or `(B, prod(event_shape))`, into raw data `(B, *shape)`.
 
-        Integers that `scale` divides come back as floating-point numbers, pixels as numbers in [0, 1].
+        The result is floating-point and in units of `float_scale`, even if the raw data were integers: pixels come back
+        in [0, 1]. Class numbers come back as integers.
         """
         x = x.reshape(len(x), *self.event_shape)
         if self.num_classes:
@@ -80,12 +81,12 @@ class Preprocessing:
         return raw.float() / (self.float_scale if raw.is_floating_point() else self.scale)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, which `torch.load(weights_only=True)` reads and `from_dict` takes."""
+        """The settings as plain data, which `torch.load(weights_only=True)` can read and `from_dict` accepts."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Rebuilds what `to_dict` wrote."""
+        """The preprocessing with the settings that `to_dict` returned."""
         return cls(**plain)
 
     def _moments_like(self, x: Tensor) -> list[Tensor]:
@@ -102,7 +103,7 @@ class Preprocessing:
 def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Means and standard deviations of scaled raw data `(N, *shape)`, one for each entry of the first axis of `shape`.
 
-    What does not vary has standard deviation 1, so that one can divide by it.
+    An entry that does not vary gets the standard deviation 1, because its deviation of 0 cannot be a divisor.
 
     Example:
         >>> moments(torch.tensor([[0.0, 5.0], [4.0, 5.0]]), Preprocessing((2,)))
@@ -119,7 +120,7 @@ def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...
 
 
 def draw_bits(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws 0 and 1, each entry 1 with its value as the probability; 0 and 1 stay what they are.
+    """Draws bits: each entry of `x` is the probability of a 1. Entries 0 and 1 stay unchanged.
 
     Example:
         >>> draw_bits(torch.tensor([0.0, 1.0]), torch.Generator())

@@ -1,4 +1,4 @@
-"""What annealed chains say about log Z, and how far it is off."""
+"""The estimate of log Z from annealed chains, and its error."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ebmlab.evaluation.ladder import Ladder
 class AISResult:
     """The estimate of log Z from the chains' weights, and diagnostics of it.
 
-    Chains that were resampled descend from fewer first states than there are chains. The chains of one first state are
-    a family. They are not independent, so the error and the effective number of chains are those of the families (Lee
-    & Whiteley 2018, Eq. 2: the variance of an estimate from the indices of its first ancestors). Their factor
-    (N / (N - 1))^n, with n generations of multinomial resampling, is taken at n = 1: systematic resampling of equal
-    weights merges no families, and the error is rather too large than too small.
+    After resampling, several chains may descend from the same first state. These chains are a family. They are not
+    independent, so the standard error and the effective number of chains are computed from families (Lee & Whiteley
+    2018, Eq. 2, which estimates the variance from the indices of the first ancestors). Their estimate has a factor
+    (N / (N - 1))^n for n generations of multinomial resampling. Here n = 1, because systematic resampling of equal
+    weights merges no families. The standard error is then more often too large than too small.
 
     Attributes:
         log_weights: `(replicates, chains)`, float64, of all ranks. The mean of their exponentials estimates Z, or 1 / Z
@@ -27,9 +27,9 @@ class AISResult:
         samples: this rank's last states `(chains here, *event)`. Those of forward chains follow the energy's law
             approximately.
         reverse: whether the chains went from the energy to the base.
-        families: `(replicates, chains)`, integers: the number of the first state that a chain descends from; None
-            where every chain is its own family.
-        ladder: the temperatures that the chains took.
+        families: `(replicates, chains)`, integers: the number of the first state that a chain descends from. None if
+            no chain was resampled, so that every chain is a family.
+        ladder: the inverse temperatures that the chains passed through.
 
     Example:
         >>> result = AISResult(torch.tensor([[2.0, 2.0], [2.0, 2.0]], dtype=torch.float64), samples=torch.zeros(4, 3))
@@ -45,7 +45,7 @@ class AISResult:
 
     @property
     def log_z(self) -> float:
-        """The estimate from all chains. On average it is too small, or too large for reverse chains (Jensen)."""
+        """The estimate from all chains. It is too small on average, or too large for reverse chains (Jensen)."""
         return float(self._estimate(self.log_weights.flatten(), 0))
 
     @property
@@ -55,16 +55,16 @@ class AISResult:
 
     @property
     def std_error(self) -> float:
-        """Standard error of `log_z`, from the spread of the families' weights; too small if a few dominate."""
+        """Standard error of `log_z`, from the families' weights. It is too small if a few families dominate."""
         n, shares = self.log_weights.numel(), self._shares()
         if n == 1:
             return math.nan
-        spread = (shares - 1 / n).square().sum() + (n - len(shares)) / n**2  # families without chains weigh nothing
+        spread = (shares - 1 / n).square().sum() + (n - len(shares)) / n**2  # families without chains: weight 0
         return math.sqrt(float(spread) * n / (n - 1))
 
     @property
     def ess(self) -> float:
-        """Effective number of independent chains, (sum of w)^2 / sum of w^2 with w the weight of a family."""
+        """Effective number of independent chains, (sum of w)^2 / sum of w^2, where w is the weight of a family."""
         return float(1 / self._shares().square().sum())
 
     @property
@@ -74,7 +74,7 @@ class AISResult:
 
     @property
     def num_families(self) -> int:
-        """How many first states have descendants."""
+        """The number of first states that have descendants."""
         return len(self._shares())
 
     def _shares(self) -> Tensor:

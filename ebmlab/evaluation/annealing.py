@@ -1,4 +1,4 @@
-"""Annealed importance sampling (Neal, 2001; for RBMs Salakhutdinov & Murray, 2008), with resampling if asked for."""
+"""Annealed importance sampling (Neal, 2001; for RBMs Salakhutdinov & Murray, 2008), with optional resampling."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def ais(
     resample: float = 0.0,
     moves: int = 1,
 ) -> AISResult:
-    """Estimates log Z from chains that move from a base law to the energy's law, step by step in temperature.
+    """Estimates log Z from chains that move from a base law to the energy's law through a sequence of temperatures.
 
-    For a bipartite energy the joint law is annealed, whatever the sampler. Under torch.distributed every rank runs its
-    share of the chains and gets the result of all; the ranks' random streams must differ, as in a learner. Chains are
-    resampled among those of the same replicate and rank, and the estimates are averaged in Z, so that the mean is
-    unbiased on any number of ranks.
+    For a bipartite energy, every sampler anneals the joint law of visible and hidden units. Under torch.distributed
+    each rank runs its share of the chains, and all ranks return the result of all chains; the ranks' random streams
+    must differ, as in a learner. Resampling only mixes chains of the same replicate and rank. The result averages
+    estimates of Z, not of log Z, and so stays unbiased for Z on any number of ranks.
 
     Args:
         energy: E.
-        sampler: an exact sampler, so that it leaves the law at each temperature invariant.
+        sampler: an exact sampler, which leaves the law at each temperature invariant.
         num_chains: chains in one replicate.
         num_temperatures: K; the inverse temperatures are 0 = b_0 < b_1 < ... < b_K = 1.
         base: law of the chains' initial states, such as Bernoulli(data mean) for images; the domain's reference law
             when None.
         schedule: `linear`; `sigmoid`, which has small steps near both ends: b_k is a logistic function of
-            2 k / K - 1 with slope 4, scaled to [0, 1] (Wu et al. 2017, Sec. 4); `adaptive`, which a pilot run of at
-            most as many temperatures finds, with step sizes (`pilot_ladder`); or the ladder of an earlier result, which
-            has its own K.
-        num_replicates: independent repeats, which run at the same time.
+            2 k / K - 1 with slope 4, scaled to [0, 1] (Wu et al. 2017, Sec. 4); `adaptive`, which takes the
+            temperatures and step sizes from a pilot run (`pilot_ladder`) with at most K temperatures; or the ladder of
+            an earlier result, which has its own K.
+        num_replicates: number of independent estimates, whose chains run at the same time.
         progress: show a progress bar.
         saved: a file to which the chains are saved every minute, so that a later call with the same arguments
             continues. A fingerprint of the arguments is appended to its name. It is deleted at the end.
         check: called before each temperature; an exception from it ends the call.
-        resample: chains are resampled (systematically) when fewer than this share of them is effective; 0 for never.
+        resample: the effective share of the chains below which they are resampled systematically; 0 never resamples.
         moves: steps of each chain at each temperature.
 
     Raises:
@@ -104,16 +104,17 @@ def reverse_ais(
     check: Callable[[], None] | None = None,
     moves: int = 1,
 ) -> AISResult:
-    """Bounds log Z from above, on average, by chains that move from exact samples of the energy's law to a base law.
+    """Estimates log Z from chains that move from exact samples of the energy's law to a base law.
 
-    Together with `ais` it brackets log Z (Grosse et al. 2015, bidirectional Monte Carlo).
+    The estimate is too large on average. Together with `ais` it brackets log Z (Grosse et al. 2015, bidirectional
+    Monte Carlo).
 
     Args:
         energy: E.
         sampler: as in `ais`.
         x: exact, independent samples `(chains, *event)`, such as those of `exact_samples`. Rank r of n ranks takes the
             rows r, r + n, ... of its own x.
-        num_temperatures: K of the path.
+        num_temperatures: K, as in `ais`.
         base: law at which the chains end; the domain's reference law when None.
         schedule: of the inverse temperatures, as in `ais`, but from 1 down to 0.
         progress: show a progress bar.
@@ -168,7 +169,7 @@ def anneal(
     resample: float = 0.0,
     moves: int = 1,
 ) -> None:
-    """Moves the chains along the ladder; their log-weights are relative to the law that they follow at first.
+    """Moves the chains along the ladder; log-weights are relative to the law of the chains' first states.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -185,7 +186,7 @@ def anneal(
     if ladder.scales is not None:
         sampler = copy.deepcopy(sampler)
         own = sampler.step_size.clone()  # type: ignore[operator]
-    known = None  # what the path has computed at x, if the sampler keeps it in its state
+    known = None  # what the path has computed at x; None if the sampler does not keep it
     bar = tqdm(range(begin, last), "AIS", last, initial=begin, disable=not progress, delay=2, leave=False)
     for k in bar:
         if check is not None:

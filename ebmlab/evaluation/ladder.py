@@ -1,4 +1,4 @@
-"""The inverse temperatures of annealed chains, fixed or found by a pilot run."""
+"""The inverse temperatures that annealed chains pass through."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import torch
 from ebmlab.errors import UserError
 
 Schedule = Literal["linear", "sigmoid", "adaptive"]
-SLOPE = 4.0  # of the sigmoid schedule
+SLOPE = 4.0  # of the logistic function in the sigmoid schedule
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """Inverse temperatures, and how large a sampler's steps are at each.
+    """Inverse temperatures, and the factor of the sampler's step size at each of them.
 
     Attributes:
         betas: 0 = b_0 < b_1 < ... < b_K = 1.
-        scales: what the sampler's own step size is multiplied with at each b_k; None where it stays.
+        scales: the factors by which the sampler's step size is multiplied, one for each b_k; None leaves the step size
+            unchanged.
 
     Example:
         >>> Ladder([0.0, 0.2, 1.0]).turned().betas
@@ -30,12 +31,12 @@ class Ladder:
     scales: list[float] | None = None
 
     def turned(self) -> Ladder:
-        """From 1 down to 0."""
+        """The same ladder in reverse order, for chains that start at the energy's law."""
         return Ladder(self.betas[::-1], None if self.scales is None else self.scales[::-1])
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Raises `UserError` if there is no such schedule.
+    """Raises `UserError` unless `schedule` is the name of a schedule.
 
     Example:
         >>> check_schedule("adaptive")
@@ -45,7 +46,7 @@ def check_schedule(schedule: Schedule) -> None:
 
 
 def fixed_ladder(schedule: Schedule, num_temperatures: int) -> Ladder:
-    """The linear or the sigmoid schedule, see `ais`.
+    """The ladder of the schedule "linear" or "sigmoid"; `ais` defines both.
 
     Example:
         >>> fixed_ladder("linear", 4).betas

@@ -15,32 +15,33 @@ from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, conditional_ess, rows
 from ebmlab.samplers import Sampler
 
-SEED = 8_405_917_230_164_773_029  # of the pilot's random numbers, which the chains that count must not share
-LENGTH = 0.1  # of a pilot's step; the square of it is about the variance of the increment
-ACCEPTANCE = 0.574  # best for locally balanced proposals (Sun et al. 2022)
-GAIN = 1.0
-WIDEST = math.log(10)  # a step size is at most this factor from the sampler's own
+SEED = 8_405_917_230_164_773_029  # of the pilot's random numbers; the chains of the estimate must not use them
+LENGTH = 0.1  # length of one step of the pilot; its square is about the variance of the log-weight increment
+ACCEPTANCE = 0.574  # the best acceptance rate for locally balanced proposals (Sun et al. 2022)
+GAIN = 1.0  # how strongly the step size reacts to the acceptance rate
+WIDEST = math.log(10)  # largest change of the step size in either direction, as a logarithm
 
 
 @torch.no_grad()
 def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatures: int, moves: int = 1) -> Ladder:
     """A ladder on which every increment has the same conditional effective sample size.
 
-    A population of its own goes along the path. It takes each next temperature by bisection so that the conditional
-    effective sample size of the increment meets a target (Zhou, Johansen & Aston 2016, Sec. 3.3); the bisection needs
-    no evaluation of the energy. With c the effective share, a step has length sqrt(-log c), and the ladder divides the
-    length of the whole path evenly. The pilot takes at most `num_temperatures`: when half of those left are used up,
-    its steps get twice as long. A step size that falls with acceptance follows the target acceptance of 0.574.
+    The pilot moves separate chains along the path. It finds each next temperature by bisection, so that the conditional
+    effective sample size of the increment meets a target (Zhou, Johansen & Aston 2016, Sec. 3.3). The bisection needs
+    no evaluation of the energy. A step with the effective share c has the length sqrt(-log c), and the ladder divides
+    the length of the whole path into equal parts. The pilot uses at most `num_temperatures` temperatures: whenever half
+    of the remaining ones are used, it doubles the length of its steps. If the sampler has a step size, the pilot tunes
+    it at each temperature towards the acceptance rate 0.574.
 
-    The ladder depends on no chain that counts, so estimates of Z that use it are unbiased. The pilot's random numbers
-    have a seed of their own: it finds the same ladder each time, on each rank, and leaves the random stream as it was.
+    The chains of the estimate do not influence the ladder, so estimates of Z that use it are unbiased. The pilot draws
+    from a fixed seed: it finds the same ladder each time and on each rank, and leaves the random stream unchanged.
 
     Args:
         path: from the base to the energy.
-        sampler: moves the chains; it is not changed.
-        num_chains: chains of the pilot.
-        num_temperatures: K of the ladder.
-        moves: of each chain at each temperature.
+        sampler: moves the chains; the pilot works on a copy of it.
+        num_chains: number of the pilot's chains.
+        num_temperatures: K, the number of steps of the ladder.
+        moves: steps of each chain at each temperature.
 
     Example:
         >>> from ebmlab.energies import Ising, bridge, reference
@@ -55,7 +56,7 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
         torch.manual_seed(SEED)
         betas, lengths, scales = _run(path, sampler, num_chains, num_temperatures, moves)
     even = np.linspace(0, lengths[-1], num_temperatures + 1)
-    if not 0 < lengths[-1] < math.inf:  # nothing to divide: equal laws, or a NaN that the chains will find
+    if not 0 < lengths[-1] < math.inf:  # the two laws are equal, or a weight is NaN, which the chains will report
         even, lengths, betas = np.linspace(0, 1, num_temperatures + 1), [0.0, 1.0], [0.0, 1.0]
         scales = None if scales is None else [scales[0], scales[-1]]
     placed = [0.0, *np.interp(even, lengths, betas)[1:-1].tolist(), 1.0]
@@ -67,7 +68,7 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
 def _run(
     path: Bridge, sampler: Sampler, num_chains: int, budget: int, moves: int
 ) -> tuple[list[float], list[float], list[float] | None]:
-    """The pilot's temperatures, the path's length up to each, and the step sizes there, if the sampler has any."""
+    """The pilot's temperatures, the length of the path up to each, and the factors of the step size (or None)."""
     chains = Population(path.base.draw(num_chains).to(path.energy.dtype))
     sampler, tunable = copy.deepcopy(sampler), "step_size" in dict(sampler.named_buffers(recurse=False))
     own, log_scale = (sampler.step_size.clone() if tunable else None), 0.0  # type: ignore[operator]
@@ -104,13 +105,15 @@ def _run(
 
 
 def next_beta(path: Bridge, x: Tensor, log_w: Tensor, target: float, known: PerChain | None = None) -> float:
-    """The largest inverse temperature up to 1 at which the conditional effective share of the chains is the target.
+    """The next inverse temperature: the one at which the conditional effective share of the chains meets a target.
+
+    It is 1 if the share is still above the target there.
 
     Args:
-        path: at the present temperature.
+        path: the bridge, set to the present temperature.
         x: states `(chains, *event)`.
         log_w: their log-weights at the present temperature, `(chains,)`.
-        target: from 0 to 1.
+        target: the wanted share, from 0 to 1.
         known: what the path has computed at x.
 
     Example:
@@ -125,7 +128,7 @@ def next_beta(path: Bridge, x: Tensor, log_w: Tensor, target: float, known: PerC
     def effective(beta: float) -> float:
         return conditional_ess(log_w, path.increment(x, beta, known).to(log_w))
 
-    if not effective(1.0) < target:  # NaN, too: no temperature would do
+    if not effective(1.0) < target:  # also if it is NaN, which no temperature can mend
         return 1.0
     low, high = old, 1.0
     while high - low > 1e-3 * (high - old) and (middle := (low + high) / 2) not in (low, high):

@@ -11,21 +11,21 @@ from ebmlab.energies.evaluation import PerChain
 
 
 class Population:
-    """Chains with log-weights and the numbers of the first states that they descend from.
+    """Chains with their log-weights, and for each chain the number of the first state that it descends from.
 
-    An island is a block of chains that are resampled among themselves: each replicate of each rank is one. The mean of
-    the weights over any set of islands is an unbiased estimate, because each island's is, and because resampling gives
-    every chain of an island the mean weight of the island (Del Moral, Doucet & Jasra 2006, Sec. 3.2).
+    An island is a block of chains that are resampled among themselves; each replicate on each rank is one island. The
+    mean weight of an island is an unbiased estimate, because resampling gives every chain of the island the mean weight
+    (Del Moral, Doucet & Jasra 2006, Sec. 3.2). So is the mean weight over any set of islands.
 
     Args:
         x: first states `(chains, *event)`.
-        islands: the sizes of the islands, which add up to the number of chains; one island when None.
-        first: number of the first chain's family.
+        islands: the sizes of the islands, which add up to the number of chains. None makes one island of all.
+        first: the family number of the first chain; the next chains count up from it.
 
     Attributes:
         x: states `(chains, *event)`.
         log_w: log-weights `(chains,)`, float64.
-        family: `(chains,)`, integers.
+        family: `(chains,)`, integers: the number of the first state that each chain descends from.
 
     Example:
         >>> chains = Population(torch.zeros(4, 3))
@@ -43,7 +43,7 @@ class Population:
         self._islands = [len(x)] if islands is None else islands
 
     def resample(self, threshold: float) -> Tensor | None:
-        """Resamples each island of which the effective share of chains is under the threshold (0: never).
+        """Resamples every island whose effective share of chains is below the threshold; 0 never resamples.
 
         Returns:
             The parent of each chain `(chains,)`; None if nothing was resampled.
@@ -67,9 +67,13 @@ class Population:
 
 
 def systematic(shares: Tensor) -> Tensor:
-    """Parents `(n,)` of the next generation: n shares that add up to 1, one uniform number (Kitagawa 1996, App.).
+    """Draws the parents `(n,)` of the next generation by systematic resampling (Kitagawa 1996, App.).
 
-    Chain i gets n times its share of children, rounded down or up, with the right mean.
+    One uniform number decides for all chains. The number of children of chain i is n times its share, rounded down or
+    up at random, so that its mean is exact.
+
+    Args:
+        shares: the chains' shares of the total weight `(n,)`, which add up to 1.
 
     Example:
         >>> systematic(torch.tensor([0.5, 0.0, 0.5, 0.0])).tolist()
@@ -81,10 +85,11 @@ def systematic(shares: Tensor) -> Tensor:
 
 
 def conditional_ess(log_w: Tensor, increment: Tensor) -> float:
-    """Effective share of the chains after an increment of the log-weights, from 1 / n to 1.
+    """Effective share of the chains for an increment of the log-weights, from 1 / n to 1.
 
-    It is (sum W u)^2 / sum W u^2, with u the increment's exponential and W the normalised weights before it (Zhou,
-    Johansen & Aston 2016, Eq. 3.12, over n): 1 if the increment is the same for all, however uneven W is.
+    It is (sum W u)^2 / sum W u^2, where u is the exponential of the increment and W are the normalised weights before
+    it (Zhou, Johansen & Aston 2016, Eq. 3.12, divided by n). It is 1 if all chains have the same increment, even if W
+    is uneven.
 
     Example:
         >>> conditional_ess(torch.tensor([0.0, -1.0]), torch.tensor([2.0, 2.0]))
@@ -95,5 +100,5 @@ def conditional_ess(log_w: Tensor, increment: Tensor) -> float:
 
 
 def rows(known: PerChain | None, index: Tensor | None) -> PerChain | None:
-    """What is known at the chains' states, after chains were replaced by their parents."""
+    """The values computed at the chains' states, reordered after chains were replaced by their parents."""
     return known if known is None or index is None else known.rows(index)

@@ -24,11 +24,11 @@ class SavedChains:
     A fingerprint of the arguments is appended to the file's name, so that calls with other arguments use other files.
 
     Args:
-        path: the file; None keeps nothing.
+        path: the file; None saves nothing.
         energy: its parameters and buffers enter the fingerprint, as do the arguments below.
         sampler: moves the chains.
-        settings: of the annealing; their `repr` must say all.
-        chains: are saved and loaded in place; their number enters the fingerprint.
+        settings: of the annealing; their `repr` enters the fingerprint, so it must show every setting.
+        chains: the chains to save, or to overwrite when the file is loaded; their number enters the fingerprint.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -47,7 +47,7 @@ class SavedChains:
         self._saved_at = time.monotonic()
 
     def load(self) -> int:
-        """Number of temperatures passed: the file's if there is one, whose chains are taken; else 0."""
+        """Loads the chains if there is a file. Returns how many temperatures they have passed, 0 without a file."""
         chains = self._chains
         if self._path is None or not self._path.exists():
             return 0
@@ -65,7 +65,7 @@ class SavedChains:
         return int(kept["passed"])
 
     def save(self, passed: int) -> None:
-        """Writes the file if the last time was more than a minute ago."""
+        """Writes the file if more than a minute has passed since it was last written."""
         if self._path is None or time.monotonic() - self._saved_at < EVERY:
             return
         x, log_w, family = self._chains.x, self._chains.log_w, self._chains.family
