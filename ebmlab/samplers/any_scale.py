@@ -47,18 +47,18 @@ class AnyScale(MetropolisSampler):
 
         q(y) = exp(alpha [(y - x)' grad f(x) + (y - x)' W (y - x) / 2] - |y - x|^2 / (2 sigma)) / normaliser
 
-    couples all coordinates, but not given u = A x + xi, with xi standard normal and A'A = alpha (W + D):
-    q(y | x, u) has drift alpha grad f(x) + A' xi and stiffness alpha D_ii + 1 / sigma (Eq. 14, whose printed form drops
-    terms). The pair (u, y) is proposed and accepted as one; the reverse move has xi' = xi + A (x - y). Exact whatever
-    W, D, sigma and alpha are; where f is quadratic with Hessian W, sigma infinite and alpha 1, it is Gibbs sampling of
-    (u, x), and no proposal is rejected.
+    couples all coordinates. An auxiliary variable u = A x + xi, with xi standard normal and A'A = alpha (W + D),
+    decouples them: the coordinates of y are independent under q(y | x, u), which has drift alpha grad f(x) + A' xi and
+    stiffness alpha D_ii + 1 / sigma (Eq. 14, whose printed form lacks terms). The pair (u, y) is proposed and accepted
+    together; the reverse move has xi' = xi + A (x - y). The sampler is exact for every W, D, sigma and alpha. If f is
+    quadratic with Hessian W, sigma is infinite and alpha is 1, it is Gibbs sampling of (u, x) and rejects no proposal.
 
-    Variants: `first` has W = 0: DMALA with a free alpha (AB-1st). `diagonal` has a diagonal W and needs no u. `shift`,
-    `max` and `trace` (AB-shift, AB-max, AB-trace) differ in the rule for D, which `AnyScaleTuner` applies (Alg. 1);
-    as long as W is unknown they act as `first`, like the paper's burn-in.
+    Variant `first` (AB-1st) has W = 0: it is DMALA with a free alpha. `diagonal` has a diagonal W and needs no u.
+    `shift`, `max` and `trace` (AB-shift, AB-max, AB-trace) differ in the rule for D, which `AnyScaleTuner` applies
+    (Alg. 1). Until W is set they act as `first`, as in the paper's burn-in.
 
     Args:
-        variant: one of the five.
+        variant: `first`, `diagonal`, `shift`, `max` or `trace`.
         step_size: sigma; tunable.
         balance: alpha, in [0, 1]; tunable.
         curvature: W, symmetric `(d, d)`, or its diagonal `(d,)` for `diagonal`.
@@ -100,7 +100,7 @@ class AnyScale(MetropolisSampler):
         self.set_curvature(_floats(curvature), _floats(diagonal))
 
     def set_curvature(self, curvature: Tensor | None, diagonal: Tensor | None = None) -> None:
-        """Takes W and D as in the class's arguments; None forgets them."""
+        """Sets W and D, which are as in the arguments of the class; None removes both."""
         if curvature is None and diagonal is not None:
             raise UserError("AnyScale: a diagonal needs the curvature that it belongs to")
         if curvature is not None and self.variant == "first":
@@ -139,7 +139,7 @@ class AnyScale(MetropolisSampler):
 
     @property
     def steady(self) -> bool:
-        return self.root is None  # otherwise every step has a new xi
+        return self.root is None  # with a root, every step draws a new xi
 
     def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> AnyScaleState:
         at = energy.evaluate(x, known)
@@ -173,7 +173,7 @@ class AnyScale(MetropolisSampler):
         return state.energy if state.noise is None else state.energy + state.noise.square().sum(1) / 2
 
     def _pull(self, z: Tensor) -> Tensor:
-        """A z, which is A' z too: `(B, d)`."""
+        """A z, `(B, d)`; A is symmetric, so this is A' z too."""
         assert self.root is not None
         pulled: Tensor = self.balance.sqrt() * (z @ self.root.to(z))
         return pulled
@@ -188,7 +188,7 @@ def _floats(values: Sequence[float] | Sequence[Sequence[float]] | Tensor | None)
 def _square_root(W: Tensor, D: Tensor) -> Tensor:
     """(W + D)^(1/2), symmetric `(d, d)`, by eigendecomposition in float64."""
     values, vectors = torch.linalg.eigh(W.double() + D.double().diag())
-    if not bool(values.min() >= -1e-5 * W.abs().max()):  # rounding aside; NaN fails too
+    if not bool(values.min() >= -1e-5 * W.abs().max()):  # allows for rounding; NaN fails too
         raise UserError(
             f"AnyScale: curvature plus diagonal must have no negative eigenvalue, but has {float(values.min()):.3g}; "
             "enlarge diagonal"

@@ -18,10 +18,10 @@ from ebmlab.samplers.state import Info, State
 
 @dataclass(kw_only=True)
 class ParticleState(State):
-    """x = `harden`(z).
+    """Particles z and their states x = `harden`(z).
 
     Attributes:
-        z: `(B, *event)`.
+        z: relaxed particles, `(B, *event)`.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -35,24 +35,24 @@ class ParticleState(State):
 
 
 class DiscreteSVGD(Sampler):
-    """Particles that approximate p together: a baseline, not a Markov chain.
+    """B particles that together approximate p: a baseline, not a Markov chain.
 
-    The batch is one set of B particles: this is the one sampler whose chains interact, so that what it returns for a
-    chain depends on which and how many others share the batch. After the start it is deterministic. It is not
-    exact, not even in the limit of many steps: B particles minimise a discrepancy to the law N(z; 0, I) 2^d p(sign z).
-    One particle alone climbs to a mode of the smooth stand-in.
+    The batch is one set of particles. No other sampler has chains that interact: here the result for one particle
+    depends on all others in the batch. After the start it is deterministic. It is not exact, even after many steps:
+    the particles minimise a discrepancy to the law N(z; 0, I) 2^d p(sign z). A single particle climbs to a mode of the
+    smooth surrogate below.
 
-    Gradient-free SVGD: the score s(z) is that of the stand-in rho(z) = N(z; 0, I) exp(-E(tanh(z / T))), and particles
-    weigh w_j = rho / p, normalised, that is softmax of E(sign z_j) - E(tanh(z_j / T)):
+    The method is gradient-free SVGD. The score s(z) is that of the surrogate rho(z) = N(z; 0, I) exp(-E(tanh(z / T))).
+    The weights w_j are proportional to rho / p, that is, the softmax of E(sign z_j) - E(tanh(z_j / T)). The update is
 
         z_i += step_size * sum over j of w_j (k(z_j, z_i) s(z_j) + grad_(z_j) k(z_j, z_i))
 
     with k(z, z') = exp(-|z - z'|^2 / h), h = median of |z_i - z_j|^2 / log(B + 1). No coordinate moves by more than
-    one unit a step, whatever the energy's scale. A step costs two evaluations, one of them off the domain. The
-    tunable buffer is `step_size`.
+    one unit in a step, whatever the scale of the energy. A step costs two evaluations; one is at tanh(z / T), outside
+    the domain. The tunable buffer is `step_size`.
 
     Args:
-        step_size: of the update.
+        step_size: factor of the update.
         temperature: T of the relaxation.
 
     Example:
@@ -112,7 +112,7 @@ def stein_direction(z: Tensor, score: Tensor, weights: Tensor) -> Tensor:
     """
     distances = torch.cdist(z, z).square()
     width = distances.median() / math.log(len(z) + 1)
-    width = width.where(width > 0, 1.0)  # one particle, or most of them in one place
+    width = width.where(width > 0, 1.0)  # the median is 0: one particle, or most of them are equal
     kernel = (-distances / width).exp() * weights
     repulsion = z * kernel.sum(1, keepdim=True) - kernel @ z
     return kernel @ score + 2 / width * repulsion

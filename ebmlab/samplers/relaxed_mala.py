@@ -17,7 +17,7 @@ from ebmlab.samplers.state import EnergyState
 
 
 def lift(x: Tensor) -> Tensor:
-    """Draws z `(B, *event)` from N(0, I) given that `harden` makes it x.
+    """Draws z `(B, *event)` from N(0, I) under the condition `harden`(z) = x.
 
     Example:
         >>> import torch
@@ -29,7 +29,7 @@ def lift(x: Tensor) -> Tensor:
 
 
 def harden(domain: Domain, z: Tensor) -> Tensor:
-    """The state sign(z) on Spin, z > 0 on Binary.
+    """The state of z: sign(z) on Spin, and 1 where z > 0, else 0, on Binary.
 
     Example:
         >>> import torch
@@ -57,10 +57,10 @@ def soften(domain: Domain, z: Tensor, temperature: float) -> tuple[Tensor, Tenso
 
 @dataclass(kw_only=True)
 class RelaxedState(EnergyState):
-    """x = `harden`(z) with the energy there.
+    """A relaxed state z, x = `harden`(z), and the energy at x.
 
     Attributes:
-        z: `(B, *event)`.
+        z: relaxed state, `(B, *event)`.
         drift: gradient of E(tanh(z / T)) in z, `(B, *event)`.
 
     Example:
@@ -76,17 +76,19 @@ class RelaxedState(EnergyState):
 
 
 class RelaxedMALA(MetropolisSampler):
-    """Langevin steps on z, whose density N(z; 0, I) 2^d p(sign z) is flat in p within an orthant.
+    """Metropolis-adjusted Langevin steps on a real vector z with density N(z; 0, I) 2^d p(sign z).
 
-    The gradient is that of a smooth stand-in, N(z; 0, I) exp(-E(tanh(z / T))), the decision that of the density itself,
-    so that x = sign z has the law p exactly. z' ~ N(z - alpha (z + g), 2 alpha I) with g the gradient of
-    E(tanh(z / T)); the step alpha g is cut to one unit a coordinate (Roberts and Tweedie's (1996) truncation), without
-    which a steep energy is never left. A step costs two evaluations: E at the state, its gradient off it, where the
-    energy must be defined as well. The tunable buffer is `step_size`.
+    Within an orthant p(sign z) is constant, so its gradient gives no direction. The proposal therefore uses a smooth
+    surrogate, N(z; 0, I) exp(-E(tanh(z / T))): z' ~ N(z - alpha (z + g), 2 alpha I), where g is the gradient of
+    E(tanh(z / T)). The Metropolis decision uses the true density, so that x = sign z follows p exactly. The step
+    alpha g is truncated to one unit per coordinate (Roberts and Tweedie 1996); otherwise chains of a steep energy get
+    stuck. A step costs two evaluations: E at x, and the gradient at tanh(z / T), outside the domain, where the energy
+    must be defined too. The tunable buffer is `step_size`.
 
     Args:
         step_size: alpha.
-        temperature: T of the relaxation (the law does not depend on it); small ones are steep near 0, flat elsewhere.
+        temperature: T of the relaxation. The law of x does not depend on it. A small T makes tanh(z / T) steep near 0
+            and flat elsewhere.
 
     Example:
         >>> from ebmlab.energies import Ising

@@ -20,13 +20,13 @@ from ebmlab.samplers.state import Info, State
 
 @dataclass(kw_only=True)
 class TemperedState(State):
-    """The chains and all their replicas; x is where the replicas at beta = 1 are.
+    """The chains and all their replicas; x holds the replicas at beta = 1.
 
     Attributes:
         replicas: the kernel's state over B * K rows, chain by chain, coldest replica first.
-        swap_rates: acceptance of swaps between neighbours on the ladder, `(K - 1,)`, over chains and `rounds`.
-        rounds: how many rounds of swaps these averages span.
-        horizon: the length of the chain, where it was given.
+        swap_rates: mean acceptance of swaps between neighbours on the ladder over chains and `rounds`, `(K - 1,)`.
+        rounds: number of rounds of swaps in these means.
+        horizon: steps planned, if they were given.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -45,17 +45,17 @@ class TemperedState(State):
 class Tempered(Sampler):
     """Replica exchange (Hukushima & Nemoto 1996): K replicas of every chain, one at each rung of a temperature ladder.
 
-    The law of all replicas together is invariant. `init` knows only the coldest and puts all at its x, so that short
-    runs from exact draws are not exact: give the ladder time.
+    Steps leave the joint law of all replicas invariant. `init` is given only the coldest replica and starts all others
+    at the same x. A short run is therefore not exact, even from exact draws: run the chains for a while first.
 
-    All replicas step together, as one batch of the kernel. Then neighbours on the ladder, alternately (1, 2), (3, 4),
-    ... and (2, 3), (4, 5), ..., swap states with probability min(1, exp((b_i - b_j) (E(x_i) - E(x_j)))). A bipartite
-    energy is tempered jointly: F_b(v) = -log of the sum over h of exp(-b E(v, h)) takes the place of b E(v).
+    All replicas step together, as one batch of the kernel. Then neighbours on the ladder swap states with probability
+    min(1, exp((b_i - b_j) (E(x_i) - E(x_j)))). One round tries the pairs (1, 2), (3, 4), ..., the next (2, 3), (4, 5),
+    .... A bipartite energy is tempered jointly: F_b(v) = -log of the sum over h of exp(-b E(v, h)) replaces b E(v).
 
     Args:
         kernel: the sampler that moves each replica.
-        betas: the ladder, from 1 down; geometric from 1 to 0.1 where it is not given. Tunable (`SwapRate`).
-        num_temperatures: K, where `betas` is not given.
+        betas: the ladder, falling from 1; by default geometric from 1 to 0.1. Tunable (`SwapRate`).
+        num_temperatures: K, if `betas` is not given.
         swap_every: steps from one round of swaps to the next.
 
     Example:
@@ -87,7 +87,7 @@ class Tempered(Sampler):
 
     @property
     def exact(self) -> bool:
-        """Only without hot replicas: those that `init` puts at x do not follow their own laws yet."""
+        """True only without hot replicas: after `init` these do not follow their own laws yet."""
         return self.kernel.exact and len(self.betas) == 1
 
     @property
@@ -129,7 +129,7 @@ class Tempered(Sampler):
         evaluations = info.evaluations
         if k % self.swap_every == 0 and len(self.betas) > 1:
             new = self._swap(energy, new)
-            evaluations += 2  # the energies that decide, and what the kernel caches at the new places
+            evaluations += 2  # the energies of the swap decision, and the kernel's `init` at the new states
         x = new.replicas.x.view(chains, -1, *state.x.shape[1:])[:, 0]
         acceptance = info.acceptance.view(chains, -1)[:, 0]
         new = replace(new, x=x, step=k)
@@ -140,12 +140,12 @@ class Tempered(Sampler):
         return tempered(energy, self.betas.to(rows).repeat(len(rows) // len(self.betas)))
 
     def refresh(self, energy: Energy, state: TemperedState, rows: Tensor) -> TemperedState:
-        """The state with its replicas at `rows` `(B * K, *event)`, and what the kernel caches computed again."""
+        """The state with its replicas at `rows` `(B * K, *event)`; the kernel computes its cached values again."""
         replicas = self.kernel.init(self.ladder(energy, rows), rows, state.horizon)
         return replace(state, replicas=replace(replicas, step=state.replicas.step))
 
     def _swap(self, energy: Energy, state: TemperedState) -> TemperedState:
-        """One round: every other pair of neighbours on the ladder."""
+        """One round of swaps, between every second pair of neighbours on the ladder."""
         rows, chains, rungs = state.replicas.x, len(state.x), len(self.betas)
         upper = torch.arange(state.rounds % min(2, rungs - 1), rungs - 1, 2, device=rows.device)
         lower = upper + 1
@@ -164,7 +164,7 @@ class Tempered(Sampler):
         source = source + rungs * torch.arange(chains, device=rows.device).unsqueeze(1)
 
         rates = state.swap_rates.clone()
-        turn = state.rounds // min(2, rungs - 1) + 1  # each pair's turn comes every other round
-        rates[upper] += (probability.nan_to_num(0.0).mean(0) - rates[upper]) / turn  # NaN was rejected
+        turn = state.rounds // min(2, rungs - 1) + 1  # each pair tries to swap every second round
+        rates[upper] += (probability.nan_to_num(0.0).mean(0) - rates[upper]) / turn  # a swap with NaN was rejected
         state = replace(state, swap_rates=rates, rounds=state.rounds + 1)
         return self.refresh(energy, state, rows[source.flatten()])

@@ -19,26 +19,30 @@ from ebmlab.samplers.tuners.tuner import Tuner
 class ACSTuner(Tuner):
     """Finds alpha_max and alpha_min by their acceptance, then the balance of each step in between (Alg. 2).
 
-    beta_max and beta_min are the sampler's first and last balance and stay so: tuning again starts afresh. Acceptances
-    are means over the chains, of one step each: run tens of chains or more.
+    beta_max and beta_min are the sampler's first and last balance. Tuning does not change them, so a second tuning
+    does not depend on the first. An acceptance is the mean over the chains in one step: run tens of chains or more.
 
-    The paper leaves open, or garbles, and here: the steps are shared out as 100 of burn-in (a fifth, when that is
-    less), at most half of the rest on balances (10 proposals each, fewer when steps are scarce) and the remainder on
-    the two step sizes, so that 500 steps are the 100 + 220 + 180 of a cycle of 20. Alg. 3's second stage runs to its
-    50th step, not only in whole cycles. Chains go on from the chosen proposal by its Metropolis decision. A rate of
-    acceptance is matched as a mean; the mean of its distance, as Eq. 10 prints, cannot vanish. Alg. 5 draws
-    proposals from [beta_min, beta_max] and appends an entry too many; Eq. 9's interval [beta_min, beta_(i-1)] is meant,
-    and s entries: beta_max, s - 2 searched ones, beta_min. If alpha_max comes out below alpha_min (the paper then
-    advises a smaller beta_max), Eq. 8 makes all step sizes alpha_min.
+    The paper is open or inconsistent on these points, and this class decides them:
+
+    - The budget: the burn-in takes 100 steps, or a fifth of all steps if that is less. The balances take at most half
+      of the rest, with 10 proposals each, or fewer if there are few steps. The two step sizes take the remainder.
+      With 500 steps and a cycle of 20 these are 100, 180 and 220 steps.
+    - The second stage of Alg. 3 runs for 50 steps, even if these are not whole cycles.
+    - The chains continue from the step under the chosen proposal, accepted or rejected by Metropolis.
+    - The mean acceptance is matched to the rate. Eq. 10 prints the mean of the distance to the rate, which cannot be 0.
+    - Alg. 5 draws proposals from [beta_min, beta_max] and returns one entry too many. Here they come from the interval
+      [beta_min, beta_(i-1)] of Eq. 9, and there are s entries: beta_max, s - 2 that are searched, and beta_min.
+    - If the alpha_max found is below alpha_min, Eq. 8 makes all step sizes alpha_min. The paper then advises a
+      smaller beta_max.
 
     Args:
-        rate: rho*, the acceptance wanted of both ends.
-        learning_rate: zeta, how far one round of proposals reaches.
+        rate: rho*, the target acceptance for both alpha_max and alpha_min.
+        learning_rate: zeta; a larger value spreads the proposals of one round over a wider range.
         alpha_ceil: where the search for alpha_max starts; large on wide Ordinal domains.
         alpha_floor: where the search for alpha_min starts.
         burn_in: steps of each stage of the burn-in, without and with Metropolis.
         proposals: step sizes tried in one round.
-        balance_proposals: balances tried for one step of the cycle, at most.
+        balance_proposals: largest number of balances tried for one step of the cycle.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -98,12 +102,14 @@ class ACSTuner(Tuner):
     def estimate_alpha(
         self, sampler: ACS, energy: Energy, state: GradientState, beta: float, num_steps: int, largest: bool
     ) -> tuple[float, GradientState]:
-        """The largest or the smallest step size whose acceptance is `rate` (Eq. 11, Alg. 4), and the chains there.
+        """Returns the largest or smallest step size whose acceptance is `rate` (Eq. 11, Alg. 4), and the last state.
 
-        Acceptance is not monotone in alpha: the search comes from the ceiling, where it is too low, or from the floor,
-        where it is too high, and never turns. Alg. 4 takes the nearest acceptance in every round; where all proposals
-        have almost the same, noise then decides, and the search stalls. Here the nearest is taken in rounds that
-        straddle `rate`; before that the search goes as far as it reaches, after that it stays.
+        Acceptance is not monotone in alpha. The search for the largest step size therefore starts at the ceiling, where
+        acceptance is too low, and only goes down. The search for the smallest starts at the floor, where acceptance is
+        too high, and only goes up. Alg. 4 takes the proposal whose acceptance is nearest to `rate` in every round. If
+        all proposals have nearly the same acceptance, noise decides and the search stalls. Here, a round takes the
+        nearest proposal only if its acceptances lie on both sides of `rate`. If all are still on the side where the
+        search began, it takes the farthest proposal; if all are on the other side, alpha stays.
         """
         alpha, sign = (self.alpha_ceil, -1) if largest else (self.alpha_floor, 1)
         acceptance = 0.0
@@ -113,16 +119,16 @@ class ACSTuner(Tuner):
             rates, states = self._try(sampler, energy, state, alphas, torch.full_like(alphas, beta))
             excess = rates - self.rate
             if (sign * excess > 0).all():
-                best = 0  # the one that reaches furthest
+                best = 0  # the proposal farthest from the current alpha
             elif (sign * excess < 0).all():
-                best = -1  # far enough already
+                best = -1  # alpha is already past the target, so it stays
             else:
                 best = int(excess.abs().argmin())
             alpha, acceptance, state = float(alphas[best]), float(rates[best]), states[best]
         return alpha, state
 
     def _shares(self, num_steps: int, cycle_length: int) -> tuple[int, int, int]:
-        """Steps of a burn-in stage, of the search for one step size, and of that for one balance."""
+        """Steps of one burn-in stage, of the search for one step size, and of the search for one balance."""
         between = cycle_length - 2
         burn_in = min(self.burn_in, num_steps // 10)
         rest = num_steps - 2 * burn_in
@@ -139,10 +145,10 @@ class ACSTuner(Tuner):
     def _burn_in(
         self, sampler: ACS, energy: Energy, state: GradientState, first: float, last: float, num_steps: int
     ) -> GradientState:
-        """Away from the start as fast as the gradient leads, then towards likely states with Metropolis (Alg. 3)."""
+        """Leaves the start by steps that are always accepted, then takes Metropolis steps to likely states (Alg. 3)."""
         length = len(sampler.step_sizes)
         naive = sampler.with_cycle(cyclical(self.alpha_ceil, self.alpha_floor, length), cyclical(first, last, length))
-        for _ in range(num_steps):  # all proposals taken, and all at the first step's settings: step stays 0
+        for _ in range(num_steps):  # accepts all; `init` sets step to 0, so that all use the first settings
             state = naive.init(energy, naive.proposal(energy, state).sample().y)
         for _ in range(num_steps):
             state, _ = naive.step(energy, state)
@@ -158,12 +164,12 @@ class ACSTuner(Tuner):
         last: float,
         num_proposals: int,
     ) -> tuple[Tensor, GradientState]:
-        """For each step size the balance of best acceptance that is not above its predecessor's (Eq. 9, Alg. 5)."""
+        """Finds for each step size the balance of highest acceptance, at most the balance before it (Eq. 9, Alg. 5)."""
         balances = [first]
         for alpha in step_sizes[1:-1]:
             betas = torch.linspace(balances[-1], last, num_proposals)
             rates, states = self._try(sampler, energy, state, alpha.expand_as(betas), betas)
-            best = int(rates.argmax())  # of equals, the largest balance: the next ones cannot rise again
+            best = int(rates.argmax())  # on a tie the largest balance, since later ones cannot be larger
             balances.append(float(betas[best]))
             state = states[best]
         return torch.tensor([*balances, last]), state
@@ -171,11 +177,11 @@ class ACSTuner(Tuner):
     def _try(
         self, sampler: ACS, energy: Energy, state: GradientState, alphas: Tensor, betas: Tensor
     ) -> tuple[Tensor, list[GradientState]]:
-        """One step from the same chains under each of t settings: mean acceptances `(t,)` and where the chains went."""
-        probe = sampler.with_cycle(alphas, betas)  # a cycle of trials: trial k is its step k
+        """Takes one step from `state` with each of t settings. Returns mean acceptances `(t,)` and the new states."""
+        probe = sampler.with_cycle(alphas, betas)  # step k of this cycle uses the k-th settings
         rates, states = [], []
         for k in range(len(alphas)):
             after, info = probe.step(energy, replace(state, step=k))
-            rates.append(info.acceptance.nan_to_num(0.0).mean())  # a NaN energy was rejected
+            rates.append(info.acceptance.nan_to_num(0.0).mean())  # a proposal with NaN energy was rejected
             states.append(after)
         return torch.stack(rates), states

@@ -21,11 +21,11 @@ DIAGONALS = {"shift": diagonal_shift, "max": diagonal_max, "trace": diagonal_tra
 
 
 class AnyScaleTuner(Tuner):
-    """The whole adaptation of an `AnyScale` sampler (Sun et al. 2023, Alg. 1).
+    """Tunes all settings of an `AnyScale` sampler (Sun et al. 2023, Alg. 1).
 
-    Half of the steps search sigma and alpha with W = D = 0, while the chains' moves are collected; W follows from them
-    by least squares and D by the sampler's variant; the other half searches again. Variant `first` has no W: all steps
-    search.
+    The first half of the steps searches sigma and alpha with W = D = 0 and records the moves of the chains. Then W is
+    fitted to these moves by least squares, and D follows from W by the rule of the sampler's variant. The second half
+    searches sigma and alpha again. Variant `first` has no W: all its steps search sigma and alpha.
 
     Args:
         search: how sigma and alpha are searched; `JumpDistance()` when None.
@@ -45,7 +45,7 @@ class AnyScaleTuner(Tuner):
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         if not isinstance(sampler, AnyScale):
-            raise UserError(f"AnyScaleTuner tunes AnyScale samplers, not {type(sampler).__name__}; JumpDistance may")
+            raise UserError(f"AnyScaleTuner tunes AnyScale samplers, not {type(sampler).__name__}; try JumpDistance")
         self.search.check(sampler)
 
     @torch.no_grad()

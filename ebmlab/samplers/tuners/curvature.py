@@ -1,4 +1,4 @@
-"""A quadratic model of f = -E from the chains' moves, and diagonals that make it positive semi-definite."""
+"""A quadratic model of f = -E, fitted to the chains' moves, and diagonals that make it positive semi-definite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class GradientDifferences:
-    """Sums over pairs (y - x, grad f(y) - grad f(x)), from which W follows; the pairs are not kept.
+    """Sums over pairs (y - x, grad f(y) - grad f(x)), which determine W; the pairs themselves are not kept.
 
     Args:
         size: number of coordinates d.
@@ -19,7 +19,7 @@ class GradientDifferences:
     Example:
         >>> import torch
         >>> pairs = GradientDifferences(2)
-        >>> pairs.add(torch.eye(2), -torch.eye(2))  # the gradient of f falls by what x rises
+        >>> pairs.add(torch.eye(2), -torch.eye(2))  # grad f falls by as much as x rises
         >>> pairs.curvature(ridge=0.0).diagonal().round(decimals=3)
         tensor([-1., -1.], dtype=torch.float64)
     """
@@ -29,7 +29,7 @@ class GradientDifferences:
         self.products = torch.zeros_like(self.squares)  # X'Y
 
     def add(self, dx: Tensor, dgrad: Tensor) -> None:
-        """Takes in pairs, `(B, *event)` each."""
+        """Adds B pairs to the sums; both arguments `(B, *event)`."""
         dx, dgrad = dx.flatten(1).double(), dgrad.flatten(1).double()
         self.squares += dx.T @ dx
         self.products += dx.T @ dgrad
@@ -37,11 +37,11 @@ class GradientDifferences:
     def curvature(self, ridge: float = 1e-6) -> Tensor:
         """W minimising the sum of |W (y - x) - (grad f(y) - grad f(x))|^2 over symmetric matrices, float64 `(d, d)`.
 
-        Sun et al. 2023, Eq. 10. Its stationary point is W A + A W = C with A = X'X and C = X'Y + Y'X: a division in the
-        basis of A's eigenvectors, where the paper descends a gradient.
+        This is Eq. 10 of Sun et al. 2023. The minimum satisfies W A + A W = C with A = X'X and C = X'Y + Y'X. In the
+        basis of A's eigenvectors this is solved by elementwise division; the paper uses gradient descent.
 
         Args:
-            ridge: weight of |W|^2, in units of the mean eigenvalue of A; what no pair says about W is 0.
+            ridge: weight of |W|^2, in units of the mean eigenvalue of A. Entries of W that no pair determines become 0.
         """
         values, Q = torch.linalg.eigh(self.squares)
         penalty = ridge * values.mean() + torch.finfo(values.dtype).tiny
@@ -91,7 +91,7 @@ def diagonal_trace(W: Tensor) -> Tensor:
 def diagonal_max(W: Tensor) -> Tensor:
     """AB-max: min lambda such that D >= 0 and lambda I >= W + D >= 0, `(d,)` (Sun et al. 2023, Eq. 27).
 
-    Many D may share the least lambda; this is the centre of those, as interior-point solvers find it.
+    Several D may have the same smallest lambda. An interior-point method returns one in the middle of them.
 
     Example:
         >>> import torch
@@ -107,7 +107,7 @@ def diagonal_max(W: Tensor) -> Tensor:
 
 
 def _feasible(W: Tensor) -> Tensor:
-    """A D with room to spare, float64."""
+    """A D for which W + D is positive definite with a margin, float64."""
     values: Tensor = torch.linalg.eigvalsh(W.double())
     scale = values.abs().max()
     return ((-values[0]).clamp(min=0) + 0.1 * scale.where(scale > 0, 1)).repeat(len(W))
@@ -128,9 +128,9 @@ class _Slack:
 def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor, tolerance: float = 1e-7) -> Tensor:
     """The z >= 0 of least cost' z at which all slacks are positive semi-definite.
 
-    A primal-dual interior-point method (Helmberg, Rendl, Vanderbei & Wolkowicz 1996): with a multiplier X for each
-    slack S and x for z, Newton steps to X S = mu, x z = mu and sum of weights' diag(X) + x = cost, for a shrinking mu.
-    Every iterate z is strictly feasible, so the last is too.
+    A primal-dual interior-point method (Helmberg, Rendl, Vanderbei & Wolkowicz 1996): each slack S has a
+    multiplier X, and z has the multiplier x. Newton steps solve X S = mu, x z = mu and sum of weights' diag(X) + x =
+    cost, while mu shrinks. Every iterate z is strictly feasible, and so is the result.
 
     Args:
         cost: `(n,)`.
@@ -163,7 +163,7 @@ def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor, tolerance: floa
         dual = min(_room(x, dx), *(_room(a, da) for a, da in zip(X, dX, strict=True)))
         if max(length, dual) == 0:  # no further progress is possible in floating point
             break
-        centring = 0.1 + 0.8 * (1 - min(length, dual)) ** 2  # short steps: first back to the central path
+        centring = 0.1 + 0.8 * (1 - min(length, dual)) ** 2  # after short steps, return to the central path first
         z, x = z + length * dz, x + dual * dx
         S = [slack.at(z) for slack in slacks]
         X = [a + dual * change for a, change in zip(X, dX, strict=True)]
@@ -171,7 +171,7 @@ def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor, tolerance: floa
 
 
 def _room(point: Tensor, change: Tensor) -> float:
-    """A step length, 1 at most, that keeps a vector positive or a matrix positive definite, and off the boundary."""
+    """A step length of at most 1 that keeps a vector positive, or a matrix positive definite, with a margin."""
     length = 1.0
     while not _is_positive(point + length * change):
         length *= 0.8

@@ -16,25 +16,25 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
 
-LARGEST = {"balance": 1.0}  # beyond its range no probe goes
+LARGEST = {"balance": 1.0}  # no probe exceeds this value
 
 Observer = Callable[[Any, Any], None]
 
 
 class JumpDistance(Tuner):
-    """Moves one setting p at a time to whichever of p, p (1 + rate) and p (1 - rate) jumps furthest.
+    """Changes one setting p at a time to the best of p, p (1 + rate) and p (1 - rate) (Sun et al. 2023, Alg. 3 and 4).
 
-    That is the mean L1 distance of a step (hops on a Categorical domain) over the chains and `window` steps (Sun et al.
-    2023, Alg. 3 and 4). A tie goes upwards, as in the paper: chains that stand still need a larger step. Unlike Alg. 3,
-    it goes downwards where they stand still because less than half of their proposals are accepted (upwards, settings
-    that froze the chains would run away), and a setting is probed with the others as just updated. A budget too short
-    for one round of all settings shortens the window; steps that no whole probe fits into are run with the settings
-    found.
+    The best value has the largest jump distance: the mean L1 distance of a step (hops on a Categorical domain) over
+    the chains and `window` steps. On a tie the setting grows, as in the paper, because chains that do not move may
+    need a larger step. There are two differences from Alg. 3. If all three values tie and less than half of the
+    proposals are accepted, the setting shrinks; otherwise a setting that is too large to accept any proposal would
+    grow without end. And each setting is probed with the values of the others that were just found. If there are too
+    few steps for one round over all settings, the window is shorter. Steps left over at the end use the settings found.
 
     Args:
-        rate: gamma, the relative change that is probed.
-        decay: beta; a round that moves nothing multiplies the rate by it.
-        window: N, steps a probe; one chain needs about 100, many chains fewer.
+        rate: gamma, the relative change of a probe.
+        decay: beta; a round that changes no setting multiplies the rate by it.
+        window: N, steps of each probe; one chain needs about 100, many chains need fewer.
         parameters: the sampler's scalar buffers to tune, in this order.
 
     Example:
@@ -107,7 +107,7 @@ class JumpDistance(Tuner):
 
 
 def _furthest(jumps: Sequence[float], accepted: float) -> int:
-    """Which of (stay, up, down) to take."""
+    """Returns which of (stay, up, down) to take: 0, 1 or 2."""
     stay, up, down = jumps
     if up == stay == down and accepted < 0.5:
         return 2
@@ -119,14 +119,14 @@ def _furthest(jumps: Sequence[float], accepted: float) -> int:
 def _run(
     sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None
 ) -> tuple[Any, float, float]:
-    """The state after `num_steps`, how far they jumped together, mean over chains, and their mean acceptance."""
+    """Returns the state after `num_steps`, the sum of their jumps (mean over chains), and their mean acceptance."""
     state = replace(state, proposal=None)  # the settings have changed
     jump, acceptance = torch.zeros(2, dtype=torch.float64, device=state.x.device)
     for _ in range(num_steps):
         before = state
         state, info = sampler.step(energy, before)
         jump += jump_distance(energy.domain, state.x, before.x).mean(dtype=torch.float64)
-        acceptance += info.acceptance.nan_to_num(0.0).mean(dtype=torch.float64) / num_steps  # NaN was rejected
+        acceptance += info.acceptance.nan_to_num(0.0).mean(dtype=torch.float64) / num_steps  # NaN: rejected
         if observe is not None:
             observe(before, state)
     return state, float(jump), float(acceptance)

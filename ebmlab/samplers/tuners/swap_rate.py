@@ -14,17 +14,18 @@ from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.tuners.tuner import Tuner
 
-NARROWEST, WIDEST = 1e-4, 20.0  # of a gap, and of all together: betas differ in float32, and the last is no zero
+# The smallest gap keeps betas different in float32; the largest sum of all gaps keeps the last beta above 0.
+NARROWEST, WIDEST = 1e-4, 20.0
 
 
 class SwapRate(Tuner):
     """Moves the rungs of `Tempered` until neighbours swap at the target rate (Miasojedow et al. 2013).
 
-    Robbins-Monro on the log of the gaps log b_k - log b_(k+1): a pair that swaps too often moves apart. The first rung
-    stays at 1. Gaps stop growing where their sum could exceed 20.
+    The gaps are log b_k - log b_(k+1). A Robbins-Monro search on the logarithm of each gap widens it if the pair swaps
+    too often. The first rung stays at 1. With K rungs no gap exceeds 20 / (K - 1).
 
     Args:
-        target: the wanted acceptance of swaps.
+        target: the target acceptance of swaps.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -57,7 +58,7 @@ class SwapRate(Tuner):
         pairs = len(tuned.betas) - 1
         gaps = -tuned.betas.log().diff()
         state = tuned.init(energy, x, num_steps)
-        every = tuned.swap_every * min(2, pairs)  # by then every pair has had its turn
+        every = tuned.swap_every * min(2, pairs)  # after these steps every pair has tried to swap
         for k in range(1, num_steps + 1):
             state, _ = tuned.step(energy, state)
             if k % every == 0:

@@ -14,26 +14,26 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
 
-_LIMITS = {"probability": (1e-6, 0.5), "balance": (1e-6, 1.0)}  # beyond 1/2 a random walk jumps back and forth
+_LIMITS = {"probability": (1e-6, 0.5), "balance": (1e-6, 1.0)}  # above 1/2 a random walk jumps back and forth
 _WIDE = (1e-8, 1e8)
 
 
 @dataclass(frozen=True)
 class TargetAcceptance(Tuner):
-    """Robbins and Monro's (1951) search on log(parameter): after window t it moves by gain t^-0.6 times the excess.
+    """Robbins and Monro's (1951) search for the log of a parameter: window t adds gain t^-0.6 times the excess to it.
 
-    The excess is (acceptance - rate) / (rate (1 - rate)), acceptance the mean over chains and the steps of a window.
-    The frozen value is the mean of the logarithm over the later half of the windows (Polyak and Juditsky 1992). A
-    parameter with several entries is scaled as a whole. Each window calls the sampler's `init`, which may cache the
-    parameter, and costs what that costs.
+    The excess is (acceptance - rate) / (rate (1 - rate)), where acceptance is the mean over the chains and the steps
+    of the window. The final log is its mean over the second half of the windows (Polyak and Juditsky 1992). All entries
+    of a parameter are multiplied by the same factor. Each window calls the sampler's `init`, because a state may
+    depend on the parameter; the evaluations of `init` come on top of the steps.
 
     Args:
-        rate: the acceptance wanted: 0.574 is best for locally balanced proposals, 0.234 for random walks (Sun et al.
+        rate: the target acceptance: 0.574 is best for locally balanced proposals, 0.234 for random walks (Sun et al.
             2022).
         parameter: the sampler's buffer to tune; acceptance must fall as it grows. A `probability` stays below 1/2 and
             a `balance` below 1.
-        window: steps between two changes; a window restarts a sampler's schedule, so give ACS whole cycles.
-        gain: of the first change.
+        window: steps between two changes. Each window restarts the sampler's schedule, so give ACS whole cycles.
+        gain: factor of the first change.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -65,7 +65,7 @@ class TargetAcceptance(Tuner):
             known = ", ".join(buffers) or "nothing"
             raise UserError(f"TargetAcceptance: {name} has no {self.parameter} to tune; it has {known}")
         if not sampler.exact:
-            raise UserError(f"TargetAcceptance: this {name} takes proposals without a Metropolis decision")
+            raise UserError(f"TargetAcceptance: this {name} accepts proposals without a Metropolis decision")
         if num_steps is not None and num_steps < 1:
             raise UserError(f"TargetAcceptance: num_steps is {num_steps}, but tuning takes at least 1")
 
@@ -78,7 +78,7 @@ class TargetAcceptance(Tuner):
         total, num_windows = torch.zeros_like(log), math.ceil(num_steps / self.window)
         for t in range(num_windows):
             x, info = sampler.sample(energy, x, min(self.window, num_steps - t * self.window))
-            acceptance = info.acceptance.nan_to_num(0.0).mean()  # a NaN energy was rejected
+            acceptance = info.acceptance.nan_to_num(0.0).mean()  # a proposal with NaN energy was rejected
             excess = (acceptance - self.rate) / (self.rate * (1 - self.rate))
             log = (log + self.gain * (t + 1) ** -0.6 * excess.to(log)).clamp(low, high)
             setattr(sampler, self.parameter, log.exp())

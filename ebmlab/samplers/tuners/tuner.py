@@ -9,7 +9,7 @@ from ebmlab.samplers.sampler import Sampler
 
 
 class Tuner:
-    """Finds settings. The law is that of the target only after tuning: samples count from then on.
+    """Finds settings of a sampler. During tuning the chains need not follow the target; use only samples drawn later.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -23,13 +23,13 @@ class Tuner:
     """
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
-        """Raises `UserError` if the sampler has no such settings, or `num_steps` are too few to find them."""
+        """Raises `UserError` if the sampler lacks the settings to tune, or `num_steps` is too small to find them."""
         raise NotImplementedError
 
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
-        """Spends `num_steps` steps of all chains from x `(B, *event)`.
+        """Tunes while all chains take `num_steps` steps from x `(B, *event)`.
 
         Returns:
-            A copy of the sampler with the settings found (the argument is left as it was), and the chains' last x.
+            A copy of the sampler with the settings found (the argument is not changed), and the chains' last x.
         """
         raise NotImplementedError
