@@ -1,4 +1,4 @@
-"""`python -m ebmlab`; what needs no command is answered before anything heavy is imported."""
+"""`python -m ebmlab`. Help, version and misspelt commands are answered before heavy packages are imported."""
 
 import sys
 
@@ -7,7 +7,7 @@ from ebmlab.errors import UserError
 
 
 def main() -> None:
-    """Answers, or hands over to the command line."""
+    """Answers at once if no command has to run; otherwise runs the command."""
     try:
         text = answer([word for word in sys.argv[1:] if word != "--debug"])
     except UserError as error:

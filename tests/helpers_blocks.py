@@ -1,4 +1,4 @@
-"""Exact transition matrices of samplers that redraw blocks: every outcome of every random choice of a step is run."""
+"""Exact transition matrices of samplers that redraw blocks, from every outcome of every random choice of a step."""
 
 from __future__ import annotations
 

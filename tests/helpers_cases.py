@@ -1,4 +1,4 @@
-"""A case for every sampler of finite domains: what the contract tests are run with."""
+"""One case for every sampler of finite domains; the contract tests run on each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Targets on spaces small enough to enumerate, exact transition matrices, and chi-square tests of one step.
 
-The targets are lopsided on purpose: on a quadratic the Taylor difference is exact and hides bugs, on a symmetric target
-a sign error survives.
+The targets are neither quadratic nor symmetric: a quadratic makes the Taylor difference exact, which hides bugs, and a
+symmetric target hides sign errors.
 """
 
 from __future__ import annotations

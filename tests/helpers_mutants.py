@@ -1,4 +1,4 @@
-"""Known-wrong kernels, made from the source of the right ones."""
+"""Deliberately wrong kernels, made by editing the source of the right ones."""
 
 from __future__ import annotations
 

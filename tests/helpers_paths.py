@@ -1,4 +1,4 @@
-"""Exact transition matrices of samplers that propose along a path: every path from every state, one by one."""
+"""Exact transition matrices of samplers that propose along a path, by enumerating every path from every state."""
 
 from __future__ import annotations
 

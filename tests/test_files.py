@@ -1,4 +1,4 @@
-"""A file has its final name only when it is whole, and a damaged one is refused."""
+"""A file gets its final name only when it is complete, and a damaged file is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script behind `make gpu-check`, with a CPU in place of the GPU."""
+"""The script of `make gpu-check`, run with a CPU in place of the GPU."""
 
 from __future__ import annotations
 

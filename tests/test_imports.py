@@ -1,4 +1,4 @@
-"""Imports run one way, and every module has a layer."""
+"""Every module has a layer and imports only from allowed layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes that talk to each other, without a trainer: AIS, data means, contrastive gradients."""
+"""AIS, data means and contrastive gradients on two communicating processes, without a trainer."""
 
 from __future__ import annotations
 

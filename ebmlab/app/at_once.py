@@ -1,4 +1,4 @@
-"""What the command line answers at once, before the seconds that its imports take."""
+"""Answers that need no imports, and so do not take the seconds that importing torch takes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ commands:
   test      evaluate a checkpoint on the test split:        python -m ebmlab test --ckpt_path FILE
   predict   draw samples from a checkpoint:  python -m ebmlab predict --ckpt_path FILE --num_samples 64
   sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
-  list      energies, samplers, learners, callbacks, datamodules and configs, one line each
-  --version the version
+  list      list energies, samplers, learners, callbacks, datamodules and configs, one line each
+  --version print the version
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
 `python -m ebmlab <command> --help` lists all options."""
 
 
 def answer(given: list[str]) -> str | None:
-    """The text that a command line asks for where it names no command; None where a command is to run.
+    """The help or the version if the command line asks for it; None if a command is to run.
 
     Raises:
         UserError: there is no such command.

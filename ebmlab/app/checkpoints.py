@@ -24,7 +24,7 @@ class WholeCheckpoints(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Writes a local file; Lightning writes to addresses."""
+        """Writes a local file; leaves remote addresses to Lightning."""
         if "://" in str(path):
             super().save_checkpoint(checkpoint, path, storage_options)
         else:
@@ -48,7 +48,7 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
     Args:
         ckpt_path: a file, or `last` for the newest run of the experiment (or the run called `name`).
         experiment: the config's name.
-        name: of a run.
+        name: the run's name.
 
     Returns:
         The file and its content. If `last.ckpt` is damaged, the newest checkpoint of the run that can be read is
@@ -79,7 +79,7 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
 
 
 def resumed(experiment: str, name: str | None, ckpt_path: str | None) -> str | None:
-    """The `--ckpt_path` that `--resume auto` stands for: `last` if the run has checkpoints, else None.
+    """The value of `--ckpt_path` that `--resume auto` stands for: `last` if the run has checkpoints, else None.
 
     Raises:
         UserError: the run has no name, or `ckpt_path` is given too.
@@ -104,7 +104,7 @@ def check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str)
 
 
 def warn_of_old_schedule(model: Namespace, checkpoint: dict[str, Any]) -> None:
-    """Warns if the config's learning-rate schedule is not the checkpoint's, with which a resumed run continues."""
+    """Warns if the config's learning-rate schedule differs from the checkpoint's, which a resumed run uses."""
     settings = (model.init_args.get("lr_scheduler") or {}).get("init_args") or {}
     saved = (checkpoint.get("lr_schedulers") or [{}])[0]
     for key, value in vars(settings).items() if settings else ():

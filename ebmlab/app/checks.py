@@ -1,4 +1,4 @@
-"""What a trainer is asked for, looked at before it is made: what cannot work is refused by name."""
+"""Checks the trainer's settings before the trainer is built, and refuses by name what cannot work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRATEGIES = ("fsdp", "deepspeed", "xla", "tpu")
 
 
 def check_config(config: Namespace) -> None:
-    """Raises `UserError` for settings of the seed and the trainer that Lightning takes and then stumbles over."""
+    """Raises `UserError` for a seed or trainer settings that Lightning accepts and fails on later."""
     seed, trainer = config.seed_everything, config.trainer
     if not isinstance(seed, bool) and seed is not None and not 0 <= seed < 2**32:
         raise UserError(f"seed_everything is {seed}, but must be from 0 to {2**32 - 1}")
@@ -36,7 +36,7 @@ def check_config(config: Namespace) -> None:
 
 
 def check_callbacks(found: list[Any]) -> None:
-    """Raises `UserError` if one of Lightning's callbacks is there that cannot work with energies."""
+    """Raises `UserError` if the list contains a callback of Lightning's that cannot work with energies."""
     for name, mend in REFUSED.items():
         if any(isinstance(callback, getattr(callbacks, name)) for callback in found):
             raise UserError(f"trainer.callbacks: {name} does not work with energy-based models: {mend}")
@@ -48,7 +48,7 @@ def check_energy(energy: torch.nn.Module) -> None:
         try:
             x = energy.domain.random(3)  # type: ignore[union-attr, operator]
             shape = tuple(energy(x).shape)
-        except Exception:  # what is wrong is said where it is used
+        except Exception:  # the error is reported where the energy is used
             return
     if shape != (3,):
         raise UserError(

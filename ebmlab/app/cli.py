@@ -56,7 +56,7 @@ class SaveConfig(SaveConfigCallback):
 
     def __init__(self, parser: LightningArgumentParser, config: Namespace, **kwargs: Any) -> None:
         config = config.clone()
-        del config["name"], config["ckpt_path"], config["resume"]  # they hold for this start of the run only
+        del config["name"], config["ckpt_path"], config["resume"]  # they apply to this start of the run only
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -83,14 +83,18 @@ class CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--name", type=str | None, help="Name of the run's folder. Default: the time.")
-        parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, or offline.")
-        parser.add_argument("--wandb_project", type=str | None, help="Default: $WANDB_PROJECT, or ebmlab.")
+        parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
+        parser.add_argument(
+            "--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab."
+        )
         parser.add_argument_group("callbacks by name", CALLBACKS_HELP)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
         if subcommand == "fit":
-            parser.add_argument("--resume", type=Literal["auto"] | None, help="auto: start the run --name, or go on.")
+            parser.add_argument(
+                "--resume", type=Literal["auto"] | None, help="auto: continue the run called --name, or start it."
+            )
         if subcommand == "predict":
             parser.add_function_arguments(save_samples, skip={"learner", "datamodule", "folder"})
         return parser
@@ -166,7 +170,7 @@ class CLI(LightningCLI):
 
     def after_instantiate_classes(self) -> None:
         check_energy(self.model.energy)
-        if isinstance(self.datamodule, Data):  # of plain data only the batches tell, which come later
+        if isinstance(self.datamodule, Data):  # plain data are checked when the first batch is read
             self.model.check_data(self.datamodule, self.subcommand == "fit")
         path = self._get(self.config, "ckpt_path")
         if path:
@@ -174,7 +178,7 @@ class CLI(LightningCLI):
             warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
 
     def before_test(self) -> None:
-        """Restores the checkpoint's step, which labels pictures and numbers, and sends the config to W&B."""
+        """Restores the checkpoint's step, which labels pictures and metrics, and sends the config to W&B."""
         send_config(self.trainer, self.config[str(self.subcommand)].as_dict())
         if loops := self.checkpoint.get("loops"):
             self.trainer.fit_loop.load_state_dict(loops["fit_loop"])
@@ -193,7 +197,7 @@ class CLI(LightningCLI):
             print(f"\nfinished at step {self.trainer.global_step}", *contents(self.folder), sep="\n")
 
     def _data(self) -> Data:
-        """The datamodule, or, where that is plain, what its run's checkpoint says of the data."""
+        """The datamodule. A plain datamodule is replaced by the data settings that the checkpoint holds."""
         if isinstance(self.datamodule, Data):
             return self.datamodule
         domain, saved = self.model.energy.domain, self.checkpoint.get("preprocessing")

@@ -59,7 +59,7 @@ def _suggestion(text: str) -> str:
 
 
 def _close_class(path: str) -> str | None:
-    """The class whose name is nearest to that of one that is not there."""
+    """The known class whose name is closest to that of a class that does not exist."""
     module, _, name = path.rpartition(".")
     modules = [module] if module in (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler") else FAMILIES
     known = {n: m for m in modules for n in dir(importlib.import_module(m)) if n[0].isupper()}

@@ -108,7 +108,7 @@ def load_config(text: str, source: str) -> dict[str, Any]:
 
 
 def _meant(change: Any) -> Any:
-    """The options that a change stands for: none for true, None, which drops the callback, for false."""
+    """The options that a change stands for: {} for true, and for false None, which drops the callback."""
     return {} if change is True else None if change is False else change
 
 

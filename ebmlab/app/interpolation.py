@@ -31,7 +31,8 @@ def absolute_names(text: str) -> str:
 
 
 def _setting(name: str, *, _root_: Any) -> Any:
-    config = _root_ if name.partition(".")[0] in _root_ else next(iter(_root_.values()))  # below the command's name
+    # the config is the root, or, if the root names a command, one level below it
+    config = _root_ if name.partition(".")[0] in _root_ else next(iter(_root_.values()))
     value = OmegaConf.select(config, name, default=_ABSENT)
     if value is _ABSENT:
         known = _names(OmegaConf.to_container(config, resolve=False))

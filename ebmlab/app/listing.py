@@ -38,13 +38,13 @@ def _family(module: str) -> str:
 
 
 def _is_component(item: type) -> bool:
-    """Whether a class is a complete subclass of one of our bases or of Lightning's, as states and records are not."""
+    """Whether a class is a complete subclass of a base of ours or of Lightning's. States and records are not."""
     bases = item.__mro__[1:]
     return not _is_base(item) and any(_is_base(b) or b.__module__.startswith("pytorch_lightning.") for b in bases)
 
 
 def _is_base(item: type) -> bool:
-    """Whether a class is a base: it has subclasses, and a method of it raises `NotImplementedError`."""
+    """Whether a class is a base: abstract, or with subclasses and a method that raises `NotImplementedError`."""
     methods = (getattr(item, name, None) for name in dir(item))
     names = (m.__code__.co_names for m in methods if inspect.isfunction(m) and m.__module__.startswith(_OURS))
     unfinished = any("NotImplementedError" in n for n in names)

@@ -17,8 +17,8 @@ from ebmlab.files import whole
 class MetricsCSV(Logger):
     """Writes one row per step to `<folder>/metrics.csv`; a resumed run continues the file.
 
-    A row is written when the next step begins or `flush` is called, as it is before a checkpoint is written, so that
-    the file always has all rows up to the checkpoint. Later values for a row in the file are added to it.
+    A row is written when the next step begins or when `flush` is called. `flush` is called before each checkpoint, so
+    the file always has all rows up to the checkpoint. Later values of the same step are added to the row in the file.
 
     Args:
         folder: the run folder.
@@ -81,7 +81,7 @@ class MetricsCSV(Logger):
         self.flush()
 
     def _forget_rows_of(self, step: int) -> None:
-        """Removes the rows that will come again: that of `step` in an evaluation, all from it on in a resumed run."""
+        """Removes rows that will be written again: only that of `step` in an evaluation, else all from `step` on."""
         rows = self._read()
         self._columns = list(rows[0]) if rows else ["step"]
         if rows:

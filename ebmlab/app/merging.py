@@ -14,8 +14,8 @@ def merge(base: Any, change: Any) -> Any:
     """The settings of `base`, changed by those of `change`.
 
     Mappings merge key by key, and anything else is replaced. A list under a key that ends in `+` is appended to the
-    base's list. If `base` has a `class_path`, `change` may give options alone, or another class, for which the options
-    that it does not accept are dropped.
+    base's list. If `base` has a `class_path`, `change` may give only options, or another class. Options of `base` that
+    the other class does not accept are dropped.
 
     Example:
         >>> dmala = {"class_path": "ebmlab.samplers.DMALA", "init_args": {"step_size": 0.1}}

@@ -1,4 +1,4 @@
-"""Callbacks by name: changed, added or dropped in a config or by flags, whatever their order in the list."""
+"""Changes, adds or drops callbacks by their names, in a config or by flags."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
 
 
 def _split(flag: str) -> tuple[str, list[str]]:
-    """Splits a flag into the name of the callback, which ends at the first capitalised word, and that of its option."""
+    """Splits a flag into the callback's name, which ends at the first capitalised word, and the path of its option."""
     if not flag:
         raise UserError(f"{FLAG}: name one, such as {FLAG}.SampleGrid.every_n_epochs 5 or {FLAG}.FID false")
     found = re.fullmatch(r"((?:[a-z_]\w*\.)*[A-Z]\w*)(?:\.(.+))?", flag)

@@ -26,24 +26,24 @@ def save_samples(
     batch_size: int = 1000,
     output: str | None = None,
 ) -> list[Path]:
-    """Draws samples by fresh chains from noise into `samples.pt`, and as a picture into `samples.png`.
+    """Draws samples by new chains that start from noise, and writes them to `samples.pt` and `samples.png`.
 
-    There is a picture of whatever the data can show, such as images, points in the plane and graphs.
+    The picture is written only if the data can be drawn, such as images, points in the plane and graphs.
 
     Args:
         learner: the trained learner.
         datamodule: turns samples back into the units of the data, and shows them.
         folder: the run folder.
-        num_samples: how many.
+        num_samples: number of samples.
         num_steps: steps of each chain. Default: as in training.
-        denoise: give E[v | h] of the last state in place of the state itself. Default: if the energy has hidden units.
-        seed: of the random numbers.
-        batch_size: chains that run at once.
+        denoise: write E[v | h] of the last state in place of the state itself. Default: true if there are hidden units.
+        seed: seed of the random numbers.
+        batch_size: number of chains that run at the same time.
         output: folder for the files. Default: `samples/` in the run folder.
 
     Returns:
-        The files. `samples.pt` holds a float tensor `(num_samples, *event_shape)` in the units of the data (images:
-        pixels in [0, 1]; bits and spins as they are).
+        The files. `samples.pt` holds a float tensor `(num_samples, *event_shape)` in the units of the data (images
+        as pixels in [0, 1]; bits and spins unchanged).
     """
     if num_samples < 1 or batch_size < 1:
         raise UserError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}")

@@ -21,12 +21,12 @@ CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
 LAST = "last.ckpt"
 _HANDED_DOWN = "EBMLAB_RUN_FOLDER"
-_REMAINS = (CONFIG, "wandb", CHECKPOINTS)  # the files of a run that ended before its first step
+_REMAINS = (CONFIG, "wandb", CHECKPOINTS)  # all that a run leaves if it ends before its first step
 _held: dict[Path, int] = {}  # folders that this process has locked, and the descriptors that hold the locks
 
 
 def config_name(args: Sequence[str]) -> str:
-    """The name of the experiment, which is that of the first `--config` among the command's arguments.
+    """The name of the experiment: the file name of the first `--config`, without `.yaml`.
 
     For the resolved config of a run, `runs/<config>/<name>/config.yaml`, it is the name of that run's experiment.
     """
@@ -49,7 +49,7 @@ def check_name(name: str) -> None:
 
 
 def new_run(experiment: str, name: str | None, again: bool = False) -> Path:
-    """Makes and locks the folder of a new run. Processes launched by a strategy use the folder of the first.
+    """Makes and locks the folder of a new run. Processes that a strategy launches use the first process's folder.
 
     Args:
         experiment: the config's name.
@@ -83,7 +83,7 @@ def new_run(experiment: str, name: str | None, again: bool = False) -> Path:
 
 
 def _timed(parent: Path) -> Path:
-    """Makes a folder named after the time; a number is appended if another run has the same second."""
+    """Makes a folder named after the time; a number is appended if the name is taken."""
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     for count in range(1, 1000):
         folder = parent / (stamp if count == 1 else f"{stamp}-{count}")
@@ -145,7 +145,7 @@ def how_to_go_on(folder: Path) -> str:
 
 
 def _close_in_child() -> None:
-    """Unlocks folders in child processes: workers that outlive a killed run must not keep its folder locked."""
+    """Unlocks folders in a child process: a worker that outlives a killed run must not keep the folder locked."""
     while _held:
         os.close(_held.popitem()[1])
 

@@ -37,14 +37,18 @@ def sample(args: list[str], parser: Any) -> None:
     Raises:
         UserError: the settings are not valid, or the run folder is in use.
     """
-    parser.add_argument("-c", "--config", action=ActionConfigFile, help="A config: configs/sampling/NAME.yaml.")
+    parser.add_argument(
+        "-c", "--config", action=ActionConfigFile, help="A study's config, such as configs/sampling/ising_5x5.yaml."
+    )
     parser.add_class_arguments(Study)
     parser.add_argument("--name", type=str | None, default=None, help="Name of the run's folder. Default: the time.")
-    parser.add_argument("--resume", type=bool, default=False, help="Go on with the run of that name.")
-    parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu, ...: see Lightning Fabric.")
+    parser.add_argument("--resume", type=bool, default=False, help="Continue the run called --name.")
+    parser.add_argument(
+        "--accelerator", type=str, default="auto", help="Where to run: cpu, gpu, ... (see Lightning Fabric)."
+    )
     parser.add_argument("--devices", type=int, default=1, help="Number of devices to spread the chains over.")
-    parser.add_argument("--wandb", type=WandbMode | None, help="Default: $WANDB_MODE, or offline.")
-    parser.add_argument("--wandb_project", type=str | None, help="Default: $WANDB_PROJECT, or ebmlab.")
+    parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
+    parser.add_argument("--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab.")
     config = parser.parse_args(args)
     try:
         fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
@@ -52,7 +56,7 @@ def sample(args: list[str], parser: Any) -> None:
         raise UserError(f"--accelerator {config.accelerator} --devices {config.devices}: {error}") from error
     experiment = config_name(args)
     folder = _folder(experiment, config)
-    torch.manual_seed(config.seed)  # targets with random weights
+    torch.manual_seed(config.seed)  # some targets have random weights
     objects = parser.instantiate_classes(config)
     study = Study(**{f.name: objects[f.name] for f in fields(Study)})
     study.check(fabric.world_size)
@@ -89,7 +93,7 @@ def sample(args: list[str], parser: Any) -> None:
 
 def _portable(config: Namespace) -> Namespace:
     config = config.clone()
-    config["name"], config["resume"] = None, False  # they hold for this start of the run only
+    config["name"], config["resume"] = None, False  # they apply to this start of the run only
     return config
 
 

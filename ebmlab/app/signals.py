@@ -14,7 +14,7 @@ PATIENCE = 10.0  # seconds that finalising may take
 
 
 class Stopped(BaseException):
-    """SIGTERM or Ctrl-C. It is a `BaseException`, so that no `except Exception` takes it for a failure.
+    """SIGTERM or Ctrl-C has arrived. This is a `BaseException`, so that no `except Exception` catches it.
 
     Args:
         signum: the signal; `code` is the exit code that shells give it, 143 and 130.
@@ -59,11 +59,11 @@ def stoppable() -> Iterator[None]:
 
 
 def leave_to_us(trainer: Any) -> None:
-    """Keeps Lightning's own handler from waiting for the end of a batch, and for other processes, on SIGTERM."""
+    """Disables Lightning's handler of SIGTERM, which waits for the end of the batch and for other processes."""
     trainer._signal_connector._sigterm_notifier_fn = lambda signum, frame: None
 
 
 def end_children(trainer: Any) -> None:
-    """Kills the processes that the trainer launched, which write no files."""
+    """Kills the processes that the trainer launched. They write no files, so nothing is left incomplete."""
     for process in getattr(getattr(trainer, "strategy", None) and trainer.strategy.launcher, "procs", ()):
         process.kill()

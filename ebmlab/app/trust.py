@@ -1,4 +1,4 @@
-"""The code that a config may name: the library's, and the modules that the user named on the command line."""
+"""The code that a config may name: the library and the modules that the user named on the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trust_named(args: Sequence[str]) -> None:
     """Lets configs name classes of the library and of the modules that the command line names, and no others.
 
     A module counts as named if an argument, or a config file given by `--config`, names it. The config beside a
-    checkpoint does not count: it is not trusted more than the checkpoint.
+    checkpoint does not count, because it is trusted no more than the checkpoint.
 
     Args:
         args: the command line as the user typed it.
@@ -69,7 +69,7 @@ def check_makers(model: Namespace) -> None:
     """
     for option, bases in MADE_BY.items():
         maker = (model.get("init_args") or {}).get(option)
-        if isinstance(maker, functools.partial):  # a learner's default; written as in a config
+        if isinstance(maker, functools.partial):  # a learner's default, rewritten in the form of a config
             init_args = Namespace(**maker.keywords)  # type: ignore[no-untyped-call]
             maker = Namespace(class_path=_dotted(maker.func), init_args=init_args)  # type: ignore[no-untyped-call]
             model.init_args[option] = maker

@@ -51,7 +51,7 @@ class WandbRun(WandbLogger):
         self._try(super().finalize, *args, **kwargs)
 
     def summarise_monitored(self, trainer: pl.Trainer) -> None:
-        """Makes W&B summarise the metric by which checkpoints are chosen by its best value, not its last."""
+        """Makes W&B show the best value, not the last, of the metric by which checkpoints are chosen."""
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.monitor:
                 self._try(self.experiment.define_metric, callback.monitor, summary=callback.mode)
@@ -75,7 +75,7 @@ def wandb_run(
     """The W&B logger of a run; None if W&B is disabled. `$WANDB_TAGS` and `$WANDB_NOTES` have their usual effect.
 
     Args:
-        folder: of the run, whose name is that at W&B unless `$WANDB_NAME` is set.
+        folder: the run's folder; its name is the run's name at W&B unless `$WANDB_NAME` is set.
         experiment: the config's name, by which W&B groups runs unless `$WANDB_RUN_GROUP` is set.
         mode: offline, online or disabled; default `$WANDB_MODE`, else offline.
         project: default `$WANDB_PROJECT`, else ebmlab.

@@ -19,17 +19,18 @@ TEMPERATURES = 1000  # of the way from the base law to the first energy
 class Trajectory:
     """Annealed importance sampling along the path of the parameters themselves (Neal 2001, with E_t for E_beta).
 
-    After each change of the parameters a chain's weight grows by exp(E_old(x) - E_new(x)), and an exact sampler moves
-    the chain under the new energy. The mean weight times Z_0 estimates Z_t without bias if the changes do not depend on
-    these chains. They are therefore a population of their own. The learner's negatives would not do: they steer the
-    parameters, start from no known law, and random slots of a replay buffer have moved unequally often.
+    After each change of the parameters a chain's weight is multiplied by exp(E_old(x) - E_new(x)), and an exact sampler
+    moves the chain under the new energy. The mean weight times Z_0 is an unbiased estimate of Z_t if the changes do not
+    depend on these chains. Therefore separate chains are used. The learner's negative samples are unsuitable: they
+    influence the parameters, their initial law is unknown, and those in a replay buffer have taken unequal numbers of
+    steps.
 
     Args:
-        energy: E, whose parameters change; held, not copied.
-        sampler: exact; held.
-        base: law of the first states; annealing leads from it to the energy as it is now.
-        num_chains: chains.
-        resample: the share of effective chains under which they are resampled.
+        energy: E, whose parameters change; it is referenced, not copied.
+        sampler: an exact sampler; it is referenced, not copied.
+        base: law of the first states; the chains are annealed from it to the present energy.
+        num_chains: number of chains.
+        resample: the effective share of the chains below which they are resampled.
 
     Example:
         >>> from ebmlab.energies import RBM, reference
@@ -55,7 +56,7 @@ class Trajectory:
 
     @torch.no_grad()
     def follow(self, num_steps: int = 1) -> None:
-        """Takes the parameters as they are now: updates the weights, resamples, moves each chain `num_steps` steps."""
+        """Updates the weights for the present parameters, resamples, and moves each chain `num_steps` steps."""
         self._chains.log_w += self._at_x - self._energies()
         self._chains.resample(self._resample)
         for state, _ in self._sampler.chain(self._energy, self._chains.x, num_steps):

@@ -1,4 +1,4 @@
-"""What each command leaves behind."""
+"""The files that each command writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every config runs through the real command line."""
+"""Every config runs through the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: one line that says what is wrong and what would be right, and exit code 2."""
+"""Bad input ends with exit code 2 and one line that says what is wrong and what would be right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong is one line, which names what is to be mended."""
+"""Every failure is reported in one line that says what to mend."""
 
 from __future__ import annotations
 

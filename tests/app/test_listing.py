@@ -1,4 +1,4 @@
-"""What `python -m ebmlab list` shows: all that a config can name, and nothing else."""
+"""`python -m ebmlab list` shows everything that a config can name, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""metrics.csv has every row, whenever the run was killed."""
+"""metrics.csv has every row, no matter when the run was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `predict` writes, for every kind of data that it knows how to draw."""
+"""The files that `predict` writes, for every kind of data that it can draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are killed, and runs of two processes, as processes of their own."""
+"""Killed runs are resumed, and two processes share a run; each run is a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run folders are for one process at a time, and are found again."""
+"""Only one process at a time uses a run folder, and later commands find it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signal ends a run within seconds, in any phase, with a line on how to go on; failures end it with one, too."""
+"""A signal ends a run within seconds, in any phase, with one line on how to continue."""
 
 from __future__ import annotations
 

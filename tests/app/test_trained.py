@@ -1,4 +1,4 @@
-"""Targets of a study that a run has trained, whatever learner trained them."""
+"""Studies on trained targets, for every learner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness: who is timed, in which order, and what is written down."""
+"""The benchmark harness: which programs it times, in which order, and what it records."""
 
 from __future__ import annotations
 

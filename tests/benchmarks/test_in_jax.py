@@ -1,4 +1,4 @@
-"""The samplers in JAX draw from the laws that ebmlab's are raced on."""
+"""The JAX samplers in the benchmarks draw from the same laws as ebmlab's samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkerboard sweeps by other means, on the 4x4 lattice: their energies follow the exact law."""
+"""Other implementations of checkerboard sweeps follow the exact law of the energy on the 4x4 lattice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ebmlab is timed against samples the law that ebmlab samples, at the cost that the table states."""
+"""The published programs of the benchmarks sample ebmlab's laws at the cost that the table states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bernoulli(data mean) as the start of training."""
+"""DataMean starts training from Bernoulli(data mean)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energies of held-out data against others: what is compared, what is logged, and what is refused."""
+"""OutOfDistribution: which data it compares by energy, what it logs, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every datamodule. A new one fails here until it is listed."""
+"""The contract of all datamodules. A new datamodule fails here until it is listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dynamic binarisation: what is drawn anew, what is drawn once, and from which law."""
+"""Dynamic binarisation: which bits are drawn for each batch, which once, and from which law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EMNIST and KMNIST beside MNIST, whose reader they share."""
+"""EMNIST and KMNIST, which share MNIST's reader."""
 
 from __future__ import annotations
 

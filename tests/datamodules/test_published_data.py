@@ -1,4 +1,4 @@
-"""StaticMNIST, Omniglot and CaltechSilhouettes: what is read, what is refused, and how files come and do not come."""
+"""StaticMNIST, Omniglot and CaltechSilhouettes: reading, refusing and downloading files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: the four layouts on tiny files, the real COMPAS where it is present, splits, and files that are not right."""
+"""Tables: four layouts on tiny files, the real COMPAS if present, splits, and invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader's order, its shards, and that a resumed Lightning run sees what an uninterrupted one sees."""
+"""The loader's order and its shards; a resumed run sees the same batches as an uninterrupted one."""
 
 from __future__ import annotations
 

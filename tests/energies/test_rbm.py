@@ -1,4 +1,4 @@
-"""The RBM against sums over its hidden units, Bayes' rule, enumeration and autograd, and what learning asks of it."""
+"""The RBM against sums over hidden units, Bayes' rule, enumeration and autograd, and what learners need of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relational graph convolutions: node by node, blind to the slots' order, smooth where nodes come and go."""
+"""RGCN against sums over nodes; it is invariant to the order of nodes and smooth where nodes appear or vanish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Likelihoods that only a second direction reveals to be wrong."""
+"""Wrong likelihood estimates that only reverse AIS reveals."""
 
 from __future__ import annotations
 

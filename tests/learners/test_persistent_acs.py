@@ -1,4 +1,4 @@
-"""ACS inside PCD: which iterations explore, what is tuned when, and what a checkpoint keeps."""
+"""PersistentACS: which iterations explore, when it tunes, and what a checkpoint saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay buffer: who draws what from it, what comes back where, and what it holds."""
+"""The replay buffer: which chains are drawn, where they are written back, and which states it may hold."""
 
 from __future__ import annotations
 

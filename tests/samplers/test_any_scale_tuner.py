@@ -1,4 +1,4 @@
-"""Algorithm 1 of the any-scale balanced samplers: what it finds, and that it pays."""
+"""Algorithm 1 of the any-scale balanced samplers: which settings it finds, and that they help."""
 
 from __future__ import annotations
 

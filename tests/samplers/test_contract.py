@@ -1,4 +1,4 @@
-"""What every sampler promises. A new sampler without an entry in SAMPLERS fails the first test."""
+"""The contract of all samplers. A new sampler without an entry in SAMPLERS fails the first test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every sampler on a GPU, where there is one: no host tensors in the way, states stay in the domain, laws agree."""
+"""Every sampler on a GPU, if there is one: no tensors on the CPU, states in the domain, the right laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every sampler of finite domains promises. A new one without a case here fails the first test."""
+"""The contract of samplers of finite domains. A new sampler without a case fails the first test."""
 
 from __future__ import annotations
 

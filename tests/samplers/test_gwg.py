@@ -1,4 +1,4 @@
-"""What GWG alone owes: paths with repeats, mutants of them, flat energies."""
+"""Properties that only GWG has: paths with repeats, their mutants, flat energies."""
 
 from __future__ import annotations
 

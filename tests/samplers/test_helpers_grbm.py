@@ -1,4 +1,4 @@
-"""The reference itself: exact draws pass its test, slightly wrong ones do not, moments agree with quadrature."""
+"""Tests of the GRBM reference: exact draws pass, slightly wrong ones fail, moments agree with quadrature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the path auxiliary sampler alone owes: paths without repeats, their lengths and densities, mutants of them."""
+"""Properties that only the path auxiliary sampler has: paths without repeats, their densities, mutants."""
 
 from __future__ import annotations
 

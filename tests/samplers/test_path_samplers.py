@@ -1,4 +1,4 @@
-"""GWG and the path auxiliary sampler alike: exact matrices over every path of draws, mutants, awkward inputs."""
+"""Properties that GWG and the path auxiliary sampler share: exact matrices over all paths, mutants, hard inputs."""
 
 from __future__ import annotations
 

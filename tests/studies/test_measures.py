@@ -1,4 +1,4 @@
-"""What a study watches: each measure against a value that can be worked out."""
+"""Each measure of a study against a value computed by hand."""
 
 from __future__ import annotations
 

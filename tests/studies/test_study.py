@@ -1,4 +1,4 @@
-"""What a study does with starts, tuners and seeds."""
+"""How a study uses initial states, tuners and seeds."""
 
 from __future__ import annotations
 
