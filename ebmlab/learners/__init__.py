@@ -9,7 +9,7 @@ from ebmlab.learners.ratio_matching import RatioMatching
 from ebmlab.learners.replay_buffer import ReplayBuffer
 from ebmlab.samplers.starts import FromData, FromMode, FromNoise, FromPoint, Start
 
-# Configs and checkpoints that were written while PersistentACS was a sampler like others name it there.
+# Older configs and checkpoints name it ebmlab.samplers.PersistentACS.
 vars(samplers)["PersistentACS"] = PersistentACS
 
 __all__ = [

@@ -12,7 +12,7 @@ from ebmlab.samplers import Sampler
 
 @runtime_checkable
 class ChangesWithTraining(Protocol):
-    """A sampler with other settings at every training iteration.
+    """A sampler whose settings depend on the training iteration.
 
     Example:
         >>> from ebmlab.learners import PersistentACS
@@ -25,12 +25,12 @@ class ChangesWithTraining(Protocol):
         """The sampler of the negative chains in a training iteration.
 
         Args:
-            energy: as it is now.
-            x: where the chains are, `(B, *event)`.
-            iteration: counts from 0.
-            num_steps: steps that the learner asks for.
+            energy: the model with its current parameters.
+            x: current states of the chains, `(B, *event)`.
+            iteration: number of the training iteration, from 0.
+            num_steps: steps that the learner requests.
 
         Returns:
-            The sampler, where it starts, and how many steps it takes.
+            The sampler, the states that it starts from, and its number of steps.
         """
         ...

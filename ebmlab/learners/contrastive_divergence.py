@@ -1,4 +1,4 @@
-"""Contrastive divergence, which lowers the energy of data and raises that of the sampler's negatives."""
+"""Contrastive divergence, which lowers the energy of data and raises the energy of the sampler's states."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
 class ContrastiveDivergence(Learner):
     """Fits an energy by the gradient <dE/dtheta>_data - <dE/dtheta>_negatives (Liao et al. 2022, Alg. 3 and 4).
 
+    The negatives are states of the sampler's chains.
+
     Args:
         energy: the model.
         sampler: moves the negative chains.
-        chains: where they start: `FromNoise()` (modified CD, the default), `FromData()` (plain CD) or
+        chains: where the negative chains start: `FromNoise()` (modified CD, the default), `FromData()` (plain CD) or
             `ReplayBuffer(size)` (persistent CD).
         num_steps: K, steps of each chain per training step.
-        burn_in: steps whose states do not count; every later state does. Default: all but the last (CD-K).
-        density: what is fit, for bipartite energies: "joint" draws the hidden units (Eq. 13), "marginal" sums them out
-            (Eq. 18). Other energies have no hidden units and take "marginal".
+        burn_in: number of first steps whose states are not used. Default: only the last state is used (CD-K).
+        density: the density that a bipartite energy fits: "joint" draws the hidden units (Eq. 13), "marginal" sums over
+            them (Eq. 18). Energies without hidden units need "marginal".
         l1: see `Learner`.
-        energy_l2: factor of the mean squared energies of the data and of the negatives, which are added to the loss and
-            keep energies near 0.
-        gradient_penalty: factor of the data's mean of |dE/dx|^2 / 2, which is added to the loss.
+        energy_l2: factor of the mean squared energies of data and negatives. This term of the loss keeps energies near
+            0.
+        gradient_penalty: factor of the mean of |dE/dx|^2 / 2 over the data, which is added to the loss.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
 
     Attributes:
-        energies: the mean energies of the data and of the negatives in the last training step; None before.
+        energies: mean energies of the data and of the negatives in the last training step; None before the first.
 
     Raises:
         UserError: the settings do not fit each other or the energy.
@@ -83,7 +85,8 @@ class ContrastiveDivergence(Learner):
             raise UserError(f'density is "{density}", but must be "joint" or "marginal"')
         if not 0 <= self.burn_in < num_steps:
             raise UserError(
-                f"burn_in is {burn_in}, but must be from 0 to num_steps - 1 = {num_steps - 1}: some state must count"
+                f"burn_in is {burn_in}, but must be from 0 to num_steps - 1 = {num_steps - 1}: "
+                "at least one state must be used"
             )
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
@@ -123,7 +126,7 @@ class ContrastiveDivergence(Learner):
         self.log(f"{split}/energy", self.energy(x).mean(), batch_size=len(x), sync_dist=True)
 
     def _positive_phase(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean energy of the data, to differentiate, and the mean marginal energy, to log."""
+        """Returns the mean energy of the data, to differentiate, and the mean marginal energy, to log."""
         average = self.energy.average()
         if not isinstance(self.energy, Bipartite):
             average.add(x)
@@ -136,7 +139,10 @@ class ContrastiveDivergence(Learner):
         return average.value(), marginal
 
     def _negative_phase(self, x: Tensor) -> tuple[Tensor, Tensor, Info, Tensor]:
-        """Mean energy of the states that count; of the last states the mean marginal energy, `Info`, and themselves."""
+        """Returns the mean energy of the states after burn-in, to differentiate, and values for the log.
+
+        These are the mean marginal energy of the last states, the mean `Info`, and the last states.
+        """
         average = self.energy.average()
         state, total = None, None
         sampler, num_steps = self.sampler, self.num_steps
@@ -158,7 +164,7 @@ class ContrastiveDivergence(Learner):
         return value, marginal, total / num_steps, state.x
 
     def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:
-        """The penalties of Grathwohl et al. (2021) on energies and their gradients, x data and y negatives."""
+        """The penalties of Grathwohl et al. (2021) on energies and their gradients; x are data, y negatives."""
         penalty: Tensor | float = 0.0
         if self.energy_l2:
             penalty = self.energy_l2 * (self.energy(x).square().mean() + self.energy(y).square().mean())
@@ -169,7 +175,7 @@ class ContrastiveDivergence(Learner):
         return penalty
 
     def _hidden(self, state: State) -> Tensor | None:
-        """Hidden units that complete a state: drawn ones for the joint density, their mean for the marginal."""
+        """Hidden units of a state: drawn for the joint density, their mean for the marginal density."""
         if not isinstance(state, BipartiteState) or state.logits is None:
             return None
         if self.density == "marginal":

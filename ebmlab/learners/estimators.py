@@ -1,4 +1,4 @@
-"""Estimators of ratio matching: from all neighbours, from random ones, or from those that the gradient favours."""
+"""Losses without chains: ratio matching over all or some neighbours, and energy discrepancy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ebmlab.errors import UserError
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.noise import wide
 
-ROWS = 2**12  # neighbours whose graph is kept at a time
+ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
 Form = Literal["bounded", "exponential"]
 
 
 class Estimator:
-    """A loss of an energy on data, a function of x alone: no chains, nothing kept from step to step.
+    """A loss of an energy on data. It uses no chains and keeps nothing from one step to the next.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -37,9 +37,9 @@ class Estimator:
 
 
 class Exact(Estimator):
-    """The sum over all one-flip neighbours: ratio matching as it is (Liu et al. 2023, Eq. 2 and 3).
+    """The sum over all one-flip neighbours: exact ratio matching (Liu et al. 2023, Eq. 2 and 3).
 
-    Its memory does not grow with the number of neighbours; its time does.
+    Its time grows with the number of neighbours; its memory does not.
 
     Args:
         objective: `bounded` (Eq. 2) or `exponential` (Eq. 3).
@@ -60,10 +60,10 @@ class Exact(Estimator):
 
 
 class UniformSubset(Estimator):
-    """RMwRAND: neighbours drawn uniformly, without repeats; unbiased (Liu et al. 2023, Sec. 5.1).
+    """RMwRAND: neighbours drawn uniformly without replacement; unbiased (Liu et al. 2023, Sec. 5.1).
 
     Args:
-        num_samples: s, neighbours of each state.
+        num_samples: s, number of neighbours drawn for each state.
         objective: `bounded` (Eq. 2) or `exponential` (Eq. 3).
 
     Example:
@@ -85,16 +85,16 @@ class UniformSubset(Estimator):
 
 
 class GradientGuided(Estimator):
-    """RMwGGIS: neighbours drawn where a first-order expansion says that they weigh most (Liu et al. 2023, Alg. 1).
+    """RMwGGIS: neighbours drawn in proportion to a first-order estimate of their terms (Liu et al. 2023, Alg. 1).
 
-    The proposal n(i) is proportional to f at the expanded difference (x_i - y_i) dE/dx_i, which is Eq. 10 for the
-    exponential objective: softmax(2 (2x - 1) dE/dx) on bits. Draws are with replacement, as there; neither the
-    proposal nor the weights are differentiated.
+    The proposal n(i) is proportional to f at (x_i - y_i) dE/dx_i, the first-order estimate of E(x) - E(x_-i). For the
+    exponential objective this is Eq. 10: softmax(2 (2x - 1) dE/dx) on bits. Neighbours are drawn with replacement, as
+    in the paper. Neither the proposal nor the weights are differentiated.
 
     Args:
-        num_samples: s, draws for each state.
-        advanced: add the drawn terms as they are (Eq. 11), which stresses likely neighbours beyond their share; else
-            weight them by 1 / (s n(i)), which is unbiased (Eq. 6).
+        num_samples: s, number of neighbours drawn for each state.
+        advanced: if true, add the drawn terms without weights (Eq. 11). This is biased: it overweights likely
+            neighbours. If false, weight the terms by 1 / (s n(i)), which is unbiased (Eq. 6).
         objective: `bounded` (Eq. 2) or `exponential` (Eq. 3).
 
     Example:
@@ -125,14 +125,14 @@ class GradientGuided(Estimator):
 class EnergyDiscrepancy(Estimator):
     """Energy discrepancy with Bernoulli perturbations (Schroeder et al., 2023, Energy Discrepancies).
 
-    log(w / M + mean of exp(E(x) - E(z_j)) over j = 1..M), where z_j is x perturbed twice: y flips each coordinate of x
-    with probability p, and every z_j flips each coordinate of y with probability p. It needs energies only, no
-    gradients in x and no chains.
+    The loss is log(w / M + mean of exp(E(x) - E(z_j)) over j = 1..M). Here z_j is x perturbed twice: y flips each
+    coordinate of x with probability p, and every z_j flips each coordinate of y with probability p. It needs only
+    energies, no gradients in x and no chains.
 
     Args:
-        num_samples: M, perturbed states for each state of the data.
+        num_samples: M, number of perturbed states for each state of the data.
         flip_probability: p, above 0 and up to 1/2.
-        stabilizer: w, at least 0; positive, it bounds the loss from below where M is small.
+        stabilizer: w, at least 0. A positive w bounds the loss from below, which matters for a small M.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -167,7 +167,7 @@ class EnergyDiscrepancy(Estimator):
 
 
 def make_objective(name: str) -> Objective:
-    """The objective of that name.
+    """Makes the objective with the given name.
 
     Example:
         >>> type(make_objective("bounded")).__name__
@@ -197,7 +197,7 @@ def _mean_of_sums(
 
 
 def _around_and_grad(energy: Energy, x: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-    """`energy.around(x)`, to differentiate, and dE/dx `(B, *event)`; by one evaluation where autograd is on."""
+    """`energy.around(x)`, to differentiate, and dE/dx `(B, *event)`; one evaluation if autograd is on."""
     if not torch.is_grad_enabled():
         return energy.around(x), energy.value_and_grad(x)[1]
     x = x.detach().requires_grad_()
@@ -206,17 +206,17 @@ def _around_and_grad(energy: Energy, x: Tensor) -> tuple[tuple[Tensor, ...], Ten
 
 
 def _minus_flipped(energy: Energy, x: Tensor) -> Tensor:
-    """The step to x from the state in which every coordinate is at its other value."""
+    """The difference of x and the state in which every coordinate has its other value."""
     assert isinstance(energy.domain, Finite)
     return torch.add(-energy.domain.values.sum().to(x), x, alpha=2)
 
 
 def _draw(probabilities: Tensor, k: int) -> Tensor:
-    """Indices `(B, k)` drawn with replacement from each row `(B, d)`; `multinomial`, in half of its time on a CPU."""
+    """Draws `(B, k)` indices with replacement from rows `(B, d)`; twice as fast as `multinomial` on a CPU."""
     up_to = probabilities.cumsum(1)
     total = up_to[:, -1:]
     where = torch.minimum(torch.rand(len(up_to), k, device=up_to.device) * total, total.nextafter(total.new_zeros(())))
-    return torch.searchsorted(up_to, where, right=True).clamp_(max=up_to.shape[1] - 1)  # beyond, where NaN is
+    return torch.searchsorted(up_to, where, right=True).clamp_(max=up_to.shape[1] - 1)  # a row with NaN gives d
 
 
 def _size(energy: Energy) -> int:

@@ -1,4 +1,4 @@
-"""What all learners share: data checks, optimizers, checkpoints, and the chains that show what was learnt."""
+"""The base class of learners: data checks, optimizers, checkpoints, and chains that sample the learnt energy."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Interval = Literal["epoch", "step"]
 
 
 class Learner(pl.LightningModule):
-    """An energy, a sampler that draws from it, and the optimisation of the energy; a subclass defines the loss.
+    """An energy, a sampler that draws from it, and the optimizer of the energy. A subclass defines the loss.
 
     Args:
         energy: the model.
         sampler: draws from it.
-        num_steps: steps of its chains.
-        l1: factor of the sum of the absolute weights (parameters with two axes or more, not biases), which is added to
-            the loss.
+        num_steps: steps of the sampler's chains.
+        l1: factor of the sum of the absolute weights, which is added to the loss. Weights are parameters with two or
+            more axes; biases are not penalised.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
-        lr_interval: when the schedule takes a step, after each `epoch` or each optimizer `step`.
+        lr_interval: when the schedule takes a step: after each `epoch` or after each optimizer `step`.
 
     Example:
         >>> import torch
@@ -100,13 +100,13 @@ class Learner(pl.LightningModule):
         return energy
 
     def to_event(self, x: Tensor) -> Tensor:
-        """A batch of data as states of the energy's domain: images become vectors where the energy wants vectors."""
+        """A batch of data as states of the energy's domain; images become vectors if the energy takes vectors."""
         return x.reshape(len(x), *self.energy.domain.event_shape)
 
     def states(self, batch: Any) -> Tensor:
-        """A batch of the trainer's loaders, whatever its form, as states of the energy's domain, in the energy's dtype.
+        """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype.
 
-        Without a trainer, its tensor of samples in its own dtype.
+        Without a trainer the states keep the dtype of the batch.
         """
         if self._trainer is None:
             return self.to_event(samples_of(batch, "the batch"))
@@ -114,7 +114,7 @@ class Learner(pl.LightningModule):
         return self.to_event(x.to(next(self.energy.parameters(), x).dtype))
 
     def penalty(self) -> Tensor | float:
-        """What is added to the loss, whatever the data: l1 times the sum of the absolute weights."""
+        """The term of the loss that does not depend on the data: l1 times the sum of the absolute weights."""
         if self.l1 == 0:
             return 0.0
         return self.l1 * torch.stack([p.abs().sum() for p in self.energy.parameters() if p.dim() > 1]).sum()
@@ -127,7 +127,7 @@ class Learner(pl.LightningModule):
             check_first_batch(data, split, self.energy.domain, energy)
 
     def check_data(self, data: Data, training: bool = True) -> None:
-        """Raises `UserError` if the energy cannot model the events of the data, or, in training, learn from them."""
+        """Raises `UserError` if the energy cannot model the data or, in training, cannot learn from them."""
         domains, energy = data.domains, type(self.energy).__name__
         if not domains or not isinstance(domains, tuple):
             raise UserError(
@@ -161,17 +161,18 @@ class Learner(pl.LightningModule):
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
         if (
             isinstance(scheduler, CosineAnnealingLR) and scheduler.T_max == -1 and self.trainer.max_steps > 0
-        ):  # epochs without an end
+        ):  # the epochs have no end
             batches = len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
             scheduler.T_max = math.ceil(self.trainer.max_steps / (1 if self._lr_interval == "step" else batches))
         if (period := getattr(scheduler, "T_max", 1)) < 1:
             raise UserError(
-                f"lr_scheduler: T_max is {period}, but must be at least 1; where it is trainer.max_epochs, that must be"
+                f"lr_scheduler: T_max is {period}, but must be at least 1; if it is trainer.max_epochs, "
+                "set that to at least 1"
             )
         return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval}] if scheduler else []
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keeps hyper-parameters that are plain data, which the command line gives, and how raw data become states."""
+        """Saves the hyper-parameters that are plain data, as the command line gives them, and the preprocessing."""
         checkpoint["hyper_parameters"] = {
             k: v for k, v in checkpoint.get("hyper_parameters", {}).items() if _is_plain(v)
         }
@@ -185,11 +186,11 @@ class Learner(pl.LightningModule):
 
         Args:
             x: first states, `(B, *event)`.
-            num_steps: at least 1; default as the learner's.
-            denoise: give E[v | h] in place of v (bipartite energies only).
+            num_steps: at least 1; the learner's by default.
+            denoise: yield E[v | h] instead of v (bipartite energies only).
 
         Raises:
-            UserError: num_steps is below 1, or at the end of the chains energies are not finite.
+            UserError: num_steps is below 1, or energies of the last states are not finite.
         """
         if num_steps is not None and num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
@@ -197,8 +198,8 @@ class Learner(pl.LightningModule):
             yield self._mean_visible(state) if denoise else state.x
         if bad := int((~self.energy(state.x).isfinite()).sum()):
             raise UserError(
-                f"the energies of {bad} of {len(x)} samples are not finite, so they are none of the model's: take an "
-                "earlier checkpoint where training has diverged, smaller steps where the sampler has"
+                f"the energies of {bad} of {len(x)} samples are not finite, so they do not come from the model: take "
+                "an earlier checkpoint if training has diverged, smaller steps if the sampler has"
             )
 
     @torch.no_grad()
@@ -217,13 +218,13 @@ class Learner(pl.LightningModule):
 
     @staticmethod
     def hidden_logits(energy: Bipartite, state: State) -> Tensor:
-        """Logits `(B, H)` of p(h | x) at a state; those that the kernel has computed, where it has."""
+        """Logits `(B, H)` of p(h | x) at a state; taken from the state if the kernel has computed them."""
         kept = state.logits if isinstance(state, BipartiteState) else None
         return energy.hidden_given_visible(state.x) if kept is None else kept
 
 
 def non_negative(name: str, value: float) -> float:
-    """The value; raises `UserError` unless it can weight a penalty.
+    """Returns the value; raises `UserError` unless it can be the factor of a penalty.
 
     Example:
         >>> non_negative("l1", 0.01)

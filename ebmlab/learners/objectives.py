@@ -1,4 +1,4 @@
-"""The terms of ratio matching: functions of E(x) - E(x_-i), which are large if a neighbour x_-i is too likely."""
+"""The terms of ratio matching: functions of E(x) - E(x_-i) that are large if the neighbour x_-i is too likely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIMIT = 20.0
 
 
 class Objective:
-    """f of the difference E(x) - E(x_-i), elementwise.
+    """A function f of the difference E(x) - E(x_-i), elementwise.
 
     Example:
         >>> import torch
@@ -21,11 +21,11 @@ class Objective:
     """
 
     def __call__(self, difference: Tensor) -> Tensor:
-        """f(difference), in the shape of the argument; finite, with a finite gradient, wherever the argument is."""
+        """f(difference), in the shape of the argument. If the argument is finite, so are f and its gradient."""
         raise NotImplementedError
 
     def log(self, difference: Tensor) -> Tensor:
-        """Logarithm of f(difference), which does not underflow; up to the limit of `Exponential`."""
+        """Logarithm of f(difference), without underflow; `Exponential` omits its limit here."""
         raise NotImplementedError
 
 
@@ -48,8 +48,8 @@ class Bounded(Objective):
 class Exponential(Objective):
     """exp(E(x) - E(x_-i))^2 (Liu et al. 2023, Eq. 3; Lyu 2009).
 
-    Above a difference of 20, where a bad model would overflow, it is continued by its tangent. It stays convex, and its
-    gradient still tells which neighbour is the worst.
+    Above a difference of 20 it continues as its tangent, because the exponential could overflow there. It stays convex
+    and increasing.
 
     Example:
         >>> import torch

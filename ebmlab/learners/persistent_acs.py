@@ -12,12 +12,13 @@ from ebmlab.samplers.tuners import ACSTuner
 
 
 class PersistentACS(DMALA):
-    """A cycle of training iterations: the first makes large unadjusted steps, the others small steps of DMALA.
+    """ACS over cycles of training iterations: large unadjusted steps in the first, small DMALA steps in the others.
 
-    Iterations are the optimizer's steps. Both step sizes adapt to the changing energy. In the first iteration of every
-    `tune_every`-th cycle, the current chains are used to find the largest step size of acceptance `rate`, in the second
-    one the smallest. Afterwards they continue as in any other iteration (which Alg. 6 leaves out). Outside of training
-    this is DMALA with the small step size. Both step sizes are saved in the learner's checkpoints.
+    An iteration is a step of the optimizer. Both step sizes adapt to the changing energy, in every `tune_every`-th
+    cycle: the first iteration searches the largest step size with acceptance `rate`, the second the smallest.
+    The searches use the current chains, which then continue as in any other iteration (Alg. 6 does not state this).
+    Outside of training this sampler is DMALA with the small step size. The learner's checkpoints contain both step
+    sizes.
 
     Args:
         alpha_max: initial value of the large step size, from which its search starts.
@@ -56,7 +57,7 @@ class PersistentACS(DMALA):
         rate: float = 0.5,
         learning_rate: float = 0.5,
     ) -> None:
-        probe = ACS(alpha_max, alpha_min, 2, beta_max, beta_min)  # checks the settings
+        probe = ACS(alpha_max, alpha_min, 2, beta_max, beta_min)  # raises if the settings are invalid
         super().__init__(alpha_min, beta_min)
         tuner = ACSTuner(rate, learning_rate, alpha_max, alpha_min)
         if min(cycle_length, tune_every) < 1 or tuning_steps < tuner.proposals:
@@ -64,7 +65,7 @@ class PersistentACS(DMALA):
                 f"PersistentACS: cycle_length is {cycle_length}, tune_every {tune_every} and tuning_steps "
                 f"{tuning_steps}; need at least 1, 1 and {tuner.proposals}"
             )
-        self.register_buffer("step_size", torch.tensor(float(alpha_min)))  # in checkpoints, other than DMALA's
+        self.register_buffer("step_size", torch.tensor(float(alpha_min)))  # saved in checkpoints, unlike that of DMALA
         self.register_buffer("alpha_max", torch.tensor(float(alpha_max)))
         self.beta_max, self.beta_min = beta_max, beta_min
         self.cycle_length = cycle_length
@@ -74,7 +75,7 @@ class PersistentACS(DMALA):
 
     @torch.no_grad()
     def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
-        """Exploration takes half of the steps (App. D.4); arguments and result as in `ChangesWithTraining`."""
+        """As in `ChangesWithTraining`. An iteration with large steps takes half of the steps (App. D.4)."""
         turn = iteration % (self.cycle_length * self.tune_every)
         if turn == 0:
             x = self._tune(energy, x, self.alpha_max, self.beta_max, largest=True)
@@ -85,7 +86,7 @@ class PersistentACS(DMALA):
         return DULA(float(self.alpha_max), self.beta_max).to(x.device), x, max(1, num_steps // 2)
 
     def _tune(self, energy: Energy, x: Tensor, into: Tensor, beta: float, largest: bool) -> Tensor:
-        """Writes the step size found into a buffer; where the chains are then."""
+        """Searches a step size, writes it into the buffer `into`, and returns the last states of the chains."""
         probe = self._probe.to(x.device)
         alpha, state = self._tuner.estimate_alpha(
             probe, energy, probe.init(energy, x), beta, self.tuning_steps, largest

@@ -20,13 +20,13 @@ ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class RatioMatching(Learner):
-    """Fits an energy on bits or spins by comparing data with nearby states; no chains in training.
+    """Fits an energy on bits or spins by comparing data with nearby states, without chains in training.
 
     It suits data whose one-flip neighbours are unlikely: codes and graphs, not images.
 
     Args:
         energy: the model, on a `Binary` or `Spin` domain.
-        estimator: of the loss: `GradientGuided` (the default), `Exact`, `UniformSubset` or `EnergyDiscrepancy`.
+        estimator: computes the loss: `GradientGuided` (the default), `Exact`, `UniformSubset` or `EnergyDiscrepancy`.
         sampler: draws samples from the model for pictures, scores and `predict`.
         num_steps: steps of these chains.
         l1: see `Learner`.

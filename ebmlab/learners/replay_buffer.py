@@ -17,14 +17,14 @@ from ebmlab.samplers.starts import Start
 class ReplayBuffer(Start):
     """Starts chains where earlier ones ended: persistent contrastive divergence (Tieleman, 2008; Du & Mordatch, 2019).
 
-    Each step starts chains at the states of distinct slots, and puts their last states back into the same slots. Every
-    rank has its own buffer, on its device, with states of finite domains as bytes. It is not a buffer of the module,
-    since distributed training would replace those of all ranks by that of rank 0. `callbacks.RunState` saves the
-    buffers of all ranks in the checkpoint.
+    Each training step starts chains at the states of distinct slots and puts their last states back into the same
+    slots. Every rank has its own slots, on its device; states of finite domains are stored as bytes. The slots are not
+    a buffer of the module, because distributed training would overwrite those of all ranks by those of rank 0.
+    `callbacks.RunState` saves the slots of all ranks in the checkpoint.
 
     Args:
         size: number of slots on all ranks together; at least one for each chain of a step.
-        reinitialize: probability with which a chain starts at a new initial state in place of its slot.
+        reinitialize: probability with which a chain starts at a new initial state instead of the state in its slot.
         initial: law of the initial states: `noise`, the domain's reference law; `data`, states of the current batch;
             or `mean`, independent bits with the data's means, which `callbacks.DataMean` computes.
 
@@ -48,7 +48,7 @@ class ReplayBuffer(Start):
         if size < 1:
             raise UserError(f"ReplayBuffer: size is {size}; it must be at least 1")
         if not 0 <= reinitialize <= 1:
-            raise UserError(f"ReplayBuffer: reinitialize is {reinitialize}, but is a probability, from 0 to 1")
+            raise UserError(f"ReplayBuffer: reinitialize is {reinitialize}, but must be a probability, from 0 to 1")
         if initial not in ("noise", "data", "mean"):
             raise UserError(f'ReplayBuffer: initial is "{initial}", but must be "noise", "data" or "mean"')
         self.size = size
@@ -121,7 +121,7 @@ class ReplayBuffer(Start):
 
 
 def _smallest(domain: Domain, dtype: torch.dtype) -> torch.dtype:
-    """The smallest type that holds the states exactly."""
+    """A small dtype that holds the states exactly."""
     if not isinstance(domain, Finite):
         return dtype
     return torch.int8 if domain.num_values <= 128 else torch.int32

@@ -22,7 +22,8 @@ from ebmlab.samplers.state import GradientState, Info
 def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
     """max(high / 2 (cos(pi k / s) + 1), low) for k = 0, ..., s - 1 (Eq. 8), `(cycle_length,)`.
 
-    The paper prints Eq. 8 without the half and with the 1 outside the product; only so does it start at `high`.
+    The paper prints Eq. 8 without the factor 1 / 2 and with the 1 outside the product. Only the form here starts at
+    `high`.
 
     Example:
         >>> cyclical(4.0, 1.0, 4)
@@ -35,17 +36,18 @@ def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
 class ACS(MetropolisSampler):
     """Cycles of large steps, which find modes, and small steps, which explore them, each with its own balance (Alg. 1).
 
-    Step k uses entry k mod s of alpha and beta, in both directions of its Metropolis ratio, so that every step of the
-    cycle leaves p invariant. The tunable buffers are `step_sizes` and `balances`, both `(s,)`; `ACSTuner` finds them.
+    Step k uses entry k mod s of alpha and beta in both directions of its Metropolis ratio. Every step of the cycle
+    therefore leaves p invariant. The tunable buffers are `step_sizes` and `balances`, both `(s,)`; `ACSTuner` tunes
+    them.
 
     Args:
         alpha_max: step size of the first step of a cycle.
-        alpha_min: no step size is below it.
+        alpha_min: lower bound of the step sizes.
         cycle_length: s; 8 or 20 in the paper.
         beta_max: balance of the first step; 0.95 on RBMs, 0.8 to 0.9 elsewhere.
-        beta_min: no balance is below it. Before tuning the balances follow Eq. 8 as the step sizes do (Alg. 3).
-        step_sizes: all alpha of a cycle, in place of Eq. 8.
-        balances: all beta of a cycle, in place of Eq. 8.
+        beta_min: lower bound of the balances. Before tuning, the balances follow Eq. 8 like the step sizes (Alg. 3).
+        step_sizes: all alpha of a cycle, instead of Eq. 8.
+        balances: all beta of a cycle, instead of Eq. 8.
         precondition: as in `DMALA`.
         window: as in `DMALA`.
         stochastic: as in `DMALA`.
@@ -60,7 +62,7 @@ class ACS(MetropolisSampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
-    steady = False  # the next step has other settings
+    steady = False  # the next step uses other settings
     step_sizes: Tensor
     balances: Tensor
 
@@ -90,8 +92,8 @@ class ACS(MetropolisSampler):
         alphas, betas = torch.as_tensor(alphas, dtype=dtype), torch.as_tensor(betas, dtype=dtype)
         if alphas.dim() != 1 or alphas.shape != betas.shape or not len(alphas):
             raise UserError(
-                f"ACS: step_sizes {tuple(alphas.shape)} and balances {tuple(betas.shape)} must be two lists of one "
-                f"length; give both, or one and a cycle_length that fits"
+                f"ACS: step_sizes {tuple(alphas.shape)} and balances {tuple(betas.shape)} must be two lists of the "
+                f"same length; give both, or one and a cycle_length equal to its length"
             )
         if not (alphas > 0).all() or not ((betas >= 0) & (betas <= 1)).all():
             raise UserError("ACS: step_sizes must all be positive and balances all between 0 and 1")

@@ -1,6 +1,7 @@
-"""Blocks of coordinates: which to change, what they hold, and how to redraw them near a centre.
+"""Blocks of coordinates: choosing them, reading their values, and redrawing them near a centre.
 
-A block's values together are one configuration. A shift, added to its index form modulo `num_values`, gives another.
+The values of a block together are one configuration. Adding a shift to its index form, modulo `num_values`, gives
+another configuration.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.state import Info
 
 MAX_CONFIGURATIONS = 2**16
-_CHUNK = 2**22  # numbers held in materialised neighbours at a time
-_MANY = 1000  # coordinates per member above which a block is drawn member by member on CPU
+_CHUNK = 2**22  # largest number of entries of neighbours that are in memory at once
+_MANY = 1000  # coordinates per block member from which the CPU draws a block member by member
 
 
 def ball_size(num_values: int, width: int, radius: int) -> int:
-    """How many configurations of `width` coordinates differ from one of them in at most `radius` places.
+    """Number of configurations of `width` coordinates that differ from a given one in at most `radius` of them.
 
     Example:
         >>> ball_size(num_values=2, width=3, radius=1)
@@ -34,7 +35,7 @@ def ball_size(num_values: int, width: int, radius: int) -> int:
 
 @cache
 def ball(num_values: int, width: int, radius: int, device: torch.device) -> Tensor:
-    """The shifts `(K, width)` that change at most `radius` of `width` coordinates, the fewest changes first.
+    """The shifts `(K, width)` that change at most `radius` of `width` coordinates, ordered by the number of changes.
 
     Example:
         >>> import torch
@@ -65,7 +66,7 @@ def uniform_index(like: Tensor, n: int | Tensor) -> Tensor:
 
 
 def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
-    """`width` different coordinates for each chain, uniformly, `(B, width)`.
+    """Draws `width` different coordinates for each chain, uniformly, `(B, width)`.
 
     Example:
         >>> import torch
@@ -77,7 +78,7 @@ def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
         return uniform_index(x.new_empty(len(x), 1), domain.size)
     if x.device.type != "cpu" or len(x) * domain.size < _MANY * width:
         return torch.rand_like(x.new_empty(len(x), domain.size)).topk(width, sorted=False).indices
-    tops = range(domain.size - width, domain.size)  # Floyd's way: a number for each member, not for each coordinate
+    tops = range(domain.size - width, domain.size)  # Floyd's method draws one number per member of the block
     uniform = torch.rand_like(x.new_empty(len(x), width))
     block = torch.empty_like(uniform, dtype=torch.int64)
     for k, top in enumerate(tops):
@@ -101,10 +102,10 @@ def values_at(domain: Finite, x: Tensor, block: Tensor) -> Tensor:
 
 
 def place(domain: Finite, x: Tensor, block: Tensor, configurations: Tensor) -> Tensor:
-    """Copies of x with the coordinates `block` `(B, X)` at the values numbered `configurations` `(B, K, X)`.
+    """Copies of x whose coordinates `block` `(B, X)` take the values `configurations` `(B, K, X)`, in index form.
 
     Returns:
-        `(B * K, *event)`, the configurations of a chain one after the other.
+        `(B * K, *event)`; the K configurations of one chain are consecutive.
 
     Example:
         >>> import torch
@@ -126,10 +127,10 @@ def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -
     Args:
         energy: an energy on a finite domain.
         x: states, `(B, *event)`.
-        index: which coordinates, `(B, k)`; all of them when None.
+        index: the coordinates to change, `(B, k)`; None for all.
 
     Returns:
-        `(B, k, num_values - 1)`: of the shifts 1, ..., num_values - 1.
+        `(B, k, num_values - 1)`, one difference for each of the shifts 1, ..., num_values - 1.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -147,7 +148,7 @@ def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -
 
 
 def draw(energies: Tensor) -> Tensor:
-    """An index of the last axis with probability proportional to exp(-energies), int64.
+    """Draws an index of the last axis with probability proportional to exp(-energies), int64.
 
     Example:
         >>> import torch
@@ -162,18 +163,19 @@ def draw(energies: Tensor) -> Tensor:
 def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tensor | None = None) -> tuple[Tensor, Info]:
     """Draws the coordinates `block` from p( . | all others), restricted to the given shifts from a centre.
 
-    Shifts that change one coordinate at most go by the energy's own differences; others are materialised.
+    If the shifts change at most one coordinate, `energy.value_differences` compares them. Otherwise the energy is
+    evaluated at every configuration.
 
     Args:
         energy: an energy on a finite domain.
         x: states, `(B, *event)`.
         block: coordinates, `(B, X)`.
         shifts: a `ball`, `(K, X)`.
-        away: of the centre from x_block, `(B, X)`; x_block itself when None.
+        away: shift of the centre from x_block, `(B, X)`; None if the centre is x_block itself.
 
     Returns:
-        The new x, and its `Info`. Acceptances are 1; they are NaN where an energy is NaN or all are
-        infinite, and there x stays.
+        The new x, and its `Info`. The acceptance of a chain is 1. If one of its energies is NaN or -infinity, or all
+        are infinite, its acceptance is NaN and its x does not change.
 
     Example:
         >>> import torch

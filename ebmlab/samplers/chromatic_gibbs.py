@@ -1,4 +1,4 @@
-"""Chromatic Gibbs sampling: coordinates that do not interact are redrawn at once (Gonzalez et al., 2011)."""
+"""Chromatic Gibbs sampling: coordinates that do not interact are redrawn together (Gonzalez et al., 2011)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ebmlab.samplers.state import Info, State
 
 
 class Coloured(Protocol):
-    """An energy over a graph whose sites are coloured so that no two of one colour interact.
+    """An energy over a graph whose sites are coloured so that no two sites of the same colour interact.
 
     Attributes:
-        domain: a finite one.
-        colours: for each colour the sites that have it, numbers of the flattened domain shape, int64.
+        domain: a finite domain.
+        colours: for each colour its sites, as indices into the flattened domain shape, int64.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -38,7 +38,7 @@ class Coloured(Protocol):
 
 
 def draw_sites(logits: Tensor) -> Tensor:
-    """A value for every site and chain, in index form `(k, B)`, from logits `(k, B, K)`; of two values by one logit."""
+    """Draws a value for every site and chain, in index form `(k, B)`, from logits `(k, B, K)`."""
     if logits.shape[-1] == 2:
         return bernoulli(logits[..., 1] - logits[..., 0])
     return categorical(logits.log_softmax(-1))
@@ -47,8 +47,8 @@ def draw_sites(logits: Tensor) -> Tensor:
 class ChromaticGibbs(Sampler):
     """One step is a sweep over all coordinates, one colour after the other (Gonzalez et al. 2011, Alg. 1).
 
-    The sites of one colour are independent given the others, so that each colour is one block of Gibbs sampling. On a
-    lattice the colours are those of a checkerboard. A sweep costs, and counts as, about one evaluation of the energy.
+    The sites of one colour are independent given the others, so each colour is one block of Gibbs sampling. On a
+    lattice the colours form a checkerboard. A sweep costs about one evaluation of the energy and counts as one.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -82,12 +82,12 @@ class ChromaticGibbs(Sampler):
         graph = cast(Coloured, energy)
         domain = graph.domain
         table = domain.flat(state.x).transpose(0, 1).clone(memory_format=torch.contiguous_format)
-        x = table.transpose(0, 1).view(state.x.shape)  # the sites first in memory: a colour's are whole rows of it
+        x = table.transpose(0, 1).view(state.x.shape)  # a view of `table`, in which each site is one row of memory
         broken = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for sites in graph.colours:
             logits = graph.conditional(x, sites).transpose(0, 1)
             broken |= logits.amax((0, 2)).isnan()
-            table.index_copy_(0, sites, domain.from_index(draw_sites(logits)).to(x.dtype))  # what the next colour sees
+            table.index_copy_(0, sites, domain.from_index(draw_sites(logits)).to(x.dtype))  # changes x too
         x = torch.where(broken.view(-1, *[1] * (x.dim() - 1)), state.x, x)
-        acceptance = x.new_ones(len(x)).masked_fill(broken, torch.nan)  # as in `Gibbs`: no law to draw from, x stays
+        acceptance = x.new_ones(len(x)).masked_fill(broken, torch.nan)  # as in `Gibbs`: no valid law, so x stays
         return replace(state, x=x, step=state.step + 1), Info(acceptance, domain.hops(x, state.x))

@@ -1,4 +1,4 @@
-"""What DULA, DMALA and ACS have in common: the discrete Langevin proposal and its options (Zhang et al. 2022)."""
+"""The discrete Langevin proposal of DULA, DMALA and ACS, and its options (Zhang et al. 2022)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class LangevinOptions(nn.Module):
     """The options of the discrete Langevin proposal besides step size and balance.
 
     Args:
-        owner: name of the sampler, for messages.
+        owner: name of the sampler, used in error messages.
         precondition: c, a scale for each coordinate's squared distance, in the shape of the domain (App. H).
         window: propose only values within this distance of the current one (App. C); Ordinal domains only.
-        stochastic: guide by the gradient of a fresh minibatch each step (Sec. 6), which the energy must offer
-            (`energy.minibatch()`).
+        stochastic: each step uses the gradient of a new minibatch (Sec. 6), which the energy must provide by
+            `energy.minibatch()`.
 
     Example:
         >>> from ebmlab.samplers import DMALA
@@ -74,7 +74,7 @@ class LangevinOptions(nn.Module):
         """Softmax over y_i of -beta dE/dx_i (y_i - x_i) - (y_i - x_i)^2 / (2 alpha), for each coordinate (Eq. 2).
 
         Args:
-            energy: where the state lives.
+            energy: the energy that is sampled.
             state: x with the gradient there.
             alpha: step size.
             beta: balance, the weight of the gradient; 1/2 in the paper.
@@ -91,10 +91,10 @@ class LangevinOptions(nn.Module):
 
 
 class GuidedEnergy(Energy):
-    """E of all data, with the gradient of one minibatch, which was drawn without regard to x.
+    """The energy of all data with the gradient of one minibatch, which is drawn independently of x.
 
     Args:
-        energy: a sum over data, which offers `minibatch()`.
+        energy: a sum over data that provides `minibatch()`.
 
     Example:
         >>> import torch

@@ -17,17 +17,17 @@ from ebmlab.samplers.state import GradientState, Info
 
 
 class DMALA(MetropolisSampler):
-    """Proposes every coordinate at once by the gradient, and accepts by Metropolis (Zhang et al. 2022, Alg. 1, Eq. 3).
+    """Proposes all coordinates at once from the gradient and accepts by Metropolis (Zhang et al. 2022, Alg. 1, Eq. 3).
 
-    With stochastic gradients, both directions of a step use the gradient of one minibatch, drawn independently of x,
-    and the decision uses full energies, so that the law stays exact.
+    With stochastic gradients, both directions of a step use the gradient of the same minibatch, drawn independently
+    of x, and the decision uses the energy of all data. The law therefore stays exact.
 
     Args:
         step_size: alpha; tunable.
         balance: beta, the weight of the gradient; 1/2 in the paper; tunable.
         precondition: c, a scale for each coordinate's squared distance, in the shape of the domain (App. H).
         window: propose only values within this distance of the current one (App. C); Ordinal domains only.
-        stochastic: guide by the gradient of a fresh minibatch each step (Sec. 6), which the energy must offer.
+        stochastic: each step uses the gradient of a new minibatch (Sec. 6), which the energy must provide.
 
     Example:
         >>> from ebmlab.energies import RBM

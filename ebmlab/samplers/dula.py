@@ -26,8 +26,8 @@ class DULA(Sampler):
         balance: beta, the weight of the gradient; 1/2 in the paper; tunable.
         precondition: as in `DMALA`.
         window: as in `DMALA`.
-        stochastic: move by the gradient of a fresh minibatch each step (Sec. 6), and evaluate nothing else: the state
-            then holds no energy (NaN).
+        stochastic: each step uses the gradient of a new minibatch (Sec. 6) and evaluates nothing else. The energy in
+            the state is then NaN.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -65,7 +65,7 @@ class DULA(Sampler):
         self.options.check(energy)
 
     def proposal(self, energy: Energy, state: GradientState) -> Proposal:
-        """q( . | x) at an evaluated state."""
+        """The proposal q( . | x) at a state with energy and gradient."""
         return self.options.proposal(energy, state, self.step_size, self.balance)
 
     def init(
@@ -81,7 +81,7 @@ class DULA(Sampler):
             state = GradientState(x=state.x, energy=value, grad=grad, step=state.step)
         draw = self.proposal(energy, state).sample()
         acceptance = draw.y.new_ones(len(draw.y)).masked_fill_(state.energy.isnan(), torch.nan)
-        if self.options.stochastic:  # a minibatch's gradient serves one step, and does not give E at y
+        if self.options.stochastic:  # the minibatch is used for one step only, and E(y) is not computed
             new = GradientState(x=draw.y, energy=torch.full_like(state.energy, torch.nan), grad=state.grad)
         else:
             new = self.init(energy, draw.y)

@@ -1,4 +1,4 @@
-"""Gibbs sampling by enumeration of a block (Geman & Geman, 1984)."""
+"""Gibbs sampling that enumerates the values of a block (Geman & Geman, 1984)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ebmlab.samplers.state import Info, State
 
 @dataclass(kw_only=True)
 class GibbsState(State):
-    """Where the chains are.
+    """x with the position of a systematic scan.
 
     Attributes:
-        first: the block that a systematic scan begins with.
+        first: index of the block that a systematic scan begins with.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -38,13 +38,14 @@ class GibbsState(State):
 class Gibbs(Sampler):
     """One step redraws one block of coordinates from p(x_block | all others) (Geman & Geman 1984).
 
-    The block's num_values^block_size configurations are enumerated, and each counts as one evaluation. For single
-    coordinates `energy.value_differences` is used, which costs structured energies a fraction of that.
+    All num_values^block_size configurations of the block are enumerated; each counts as one evaluation. For blocks of
+    one coordinate `energy.value_differences` is used, which is much cheaper for structured energies.
 
     Args:
-        block_size: coordinates per step (the X of Gibbs-X); a domain with fewer is redrawn whole.
-        scan: `systematic` takes consecutive blocks in turn, all chains the same, from a block that `init` draws, so
-            that many short runs reach every coordinate; `random` draws coordinates for each step and chain.
+        block_size: coordinates per step (the X of Gibbs-X); a domain with fewer coordinates is one block.
+        scan: `systematic` takes consecutive blocks in turn, the same block in all chains. `init` draws the first block
+            at random, so that many short runs reach every coordinate. `random` draws the coordinates anew for each
+            step and chain.
 
     Example:
         >>> from ebmlab.energies import Ising

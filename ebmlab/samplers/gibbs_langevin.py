@@ -1,4 +1,4 @@
-"""Gibbs-Langevin sampling of GRBMs, its inner Langevin steps drawn at once from their exact law."""
+"""Gibbs-Langevin sampling of GRBMs; one draw from their exact law replaces all inner Langevin steps."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class InnerLaw(NamedTuple):
 def inner_law(step_sizes: Tensor, variance: Tensor, temperature: float | Tensor = 1.0) -> InnerLaw:
     """Composes K Langevin steps on the Gaussian p(v | h) into one draw (Liao et al. 2022, Eq. 11).
 
-    With beta_k the product of 1 - alpha_j / sigma^2 over j > k, the sum of beta_k alpha_k / sigma^2 that Eq. 11
-    multiplies with mu + W h telescopes to 1 - beta_0.
+    Let beta_k be the product of 1 - alpha_j / sigma^2 over j > k. Eq. 11 multiplies mu + W h by the sum of
+    beta_k alpha_k / sigma^2, which telescopes to 1 - beta_0.
 
     Args:
         step_sizes: alpha_1, ..., alpha_K, `(K,)`.
         variance: sigma^2, `(V,)`.
-        temperature: noise of step k has variance 2 alpha_k temperature.
+        temperature: the noise of step k has variance 2 alpha_k temperature.
 
     Example:
         >>> import torch
@@ -62,12 +62,12 @@ def inner_law(step_sizes: Tensor, variance: Tensor, temperature: float | Tensor 
 
 @dataclass(kw_only=True)
 class GibbsLangevinState(BipartiteState):
-    """A pair (x, hidden) with what the next step starts from.
+    """A pair (x, hidden) with the values that the next step needs.
 
     Attributes:
         mean: mu + W h, `(B, V)`.
-        law: of the inner steps; shared by all chains.
-        energy: marginal energy of x in units of the temperature, `(B,)`, where steps are adjusted.
+        law: law of v after the inner steps; the same for all chains.
+        energy: marginal energy of x divided by the temperature, `(B,)`, if steps are adjusted.
 
     Example:
         >>> from ebmlab.energies import GRBM
@@ -90,7 +90,7 @@ class GibbsLangevin(Sampler):
             stable while alpha_0 stays below twice the smallest variance.
         inner_steps: K; their sizes follow a cosine (Eq. 22).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
-        temperature: T; the target is exp(-E(v, h) / T), the joint law tempered (`Langevin` tempers the marginal one).
+        temperature: T; the target is the tempered joint law exp(-E(v, h) / T). `Langevin` tempers the marginal law.
 
     Example:
         >>> from ebmlab.energies import GRBM
@@ -145,7 +145,7 @@ class GibbsLangevin(Sampler):
         new = self._state(energy, x, state.step + 1, state.law)
         probability = x.new_ones(len(x))
         if state.energy is not None and new.energy is not None:
-            # p(v, h) q(h | v)^-1 is p(v) up to a constant, so that Eq. 12 needs marginal energies only
+            # p(v, h) / p(h | v) is p(v), so Eq. 12 needs only marginal energies
             back = self._log_density(state.x, new)
             forth = -noise.square().sum(1) / 2
             accepted, probability = metropolis(state.energy - new.energy + back - forth)

@@ -21,7 +21,7 @@ class GWG(MetropolisSampler):
     """Gibbs with gradients: moves drawn independently from the first-order law at x (Grathwohl et al. 2021, Alg. 1).
 
     Args:
-        num_flips: X, how many moves are drawn a step (App. D.2).
+        num_flips: X, number of moves drawn in a step (App. D.2).
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -48,17 +48,18 @@ class GWG(MetropolisSampler):
 
 
 class IndependentMoves(Proposal):
-    """Paths of independent moves.
+    """Paths of independently drawn moves.
 
-    A coordinate that is drawn more than once takes the value drawn first. Going back, every draw of that coordinate has
-    its old and its new value swapped: the first then restores the old one, none proposes the value that the coordinate
-    has, and swapping again gives the draws that led here.
+    If a coordinate is drawn more than once, it takes the value of its first draw. The reverse path draws the same
+    coordinates in the same order; in every draw the old and the new value of its coordinate are swapped. The first
+    draw of a coordinate then restores the old value, and no draw proposes the value that the coordinate already has.
+    Reversing the reverse path gives the original path.
 
     Args:
         domain: where x lives.
         x: `(B, *event)`.
         log_moves: log-probability of each move, `(B, size, num_values - 1)`.
-        num_moves: how many are drawn.
+        num_moves: number of moves drawn.
 
     Example:
         >>> import torch
@@ -75,7 +76,7 @@ class IndependentMoves(Proposal):
         return self.follow(self.draw())
 
     def draw(self) -> Path:
-        """A path."""
+        """Draws a path."""
         entries, shifts = categorical(self.log_moves.flatten(1), self.num_moves), self.domain.num_values - 1
         return Path(entries // shifts, entries % shifts + 1)
 
@@ -83,10 +84,10 @@ class IndependentMoves(Proposal):
         return move.gather(self.log_moves).sum(1)
 
     def follow(self, path: Path) -> Draw:
-        """The draw of a path: where it leads, and the path back."""
+        """Makes the `Draw` of a path, with the state it leads to and the reverse path."""
         i, s, _ = path
         same = i.unsqueeze(2) == i.unsqueeze(1)
-        first = same.byte().argmax(2) if self.num_moves > 1 else torch.zeros_like(i)  # draw of the same coordinate
+        first = same.byte().argmax(2) if self.num_moves > 1 else torch.zeros_like(i)  # the coordinate's first draw
         made = s.gather(1, first)
         y = place(
             self.domain, self.x, i, ((values_at(self.domain, self.x, i) + made) % self.domain.num_values)[:, None]

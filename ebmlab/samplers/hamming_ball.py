@@ -17,15 +17,15 @@ from ebmlab.samplers.state import Info, State
 
 
 class HammingBall(Sampler):
-    """Moves a random block of coordinates within a Hamming ball around an auxiliary block u (Titsias & Yau 2017).
+    """Redraws a random block of coordinates in a Hamming ball around an auxiliary block u (Titsias & Yau 2017).
 
-    One step draws u uniformly from the ball of the given radius around x_block, then x_block from p(x_block | all
-    others) restricted to the ball around u. All balls have the same size, so that p stays invariant. Each state of the
-    ball counts as one evaluation; with a radius of 1 the energy's one-coordinate differences at u are used, which cost
-    structured energies a fraction of that.
+    One step draws u uniformly from the ball of the given radius around x_block. Then it draws x_block from p(x_block |
+    all others) restricted to the ball around u. All balls have the same size, so that p stays invariant. Each state of
+    the ball counts as one evaluation. With a radius of 1, `energy.value_differences` at u is used, which is much
+    cheaper for structured energies.
 
     Args:
-        block_size: coordinates per block (the X of HB-X-Y); a domain with fewer is one block.
+        block_size: coordinates per block (the X of HB-X-Y); a domain with fewer coordinates is one block.
         radius: how many coordinates of a block may differ from u (the Y of HB-X-Y).
 
     Example:
@@ -73,6 +73,6 @@ class HammingBall(Sampler):
         assert isinstance(domain, Finite)
         block = random_block(domain, x, min(self.block_size, domain.size))
         shifts = ball(domain.num_values, block.shape[1], self.radius, x.device)
-        u = shifts[uniform_index(x.new_empty(len(x)), len(shifts))]  # as its shift from x_block
+        u = shifts[uniform_index(x.new_empty(len(x)), len(shifts))]  # u as a shift from x_block
         y, info = redraw(energy, x, block, shifts, away=u)
         return replace(state, x=y, step=state.step + 1), info

@@ -18,11 +18,11 @@ from ebmlab.samplers.state import BipartiteState, GradientState, Info
 
 @dataclass(kw_only=True)
 class LangevinState(GradientState, BipartiteState):
-    """x with the energy and gradient there, and the schedule.
+    """x with the energy and gradient there, and the data of the step-size schedule.
 
     Attributes:
-        step_size: the first step's size, in absolute units, a scalar tensor.
-        horizon: the length that an annealed schedule spans.
+        step_size: size of the first step, in absolute units, a scalar tensor.
+        horizon: steps planned, over which a schedule is spread.
 
     Example:
         >>> from ebmlab.energies import GRBM
@@ -43,7 +43,7 @@ class Langevin(Sampler):
         step_size: alpha of the first step, in units of `energy.step_unit()` (GRBM: the current mean variance).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 7); None never adjusts.
         schedule: how alpha changes along the chain: `Constant` (default) or `Cosine`, as in the paper.
-        temperature: T; the target is exp(-E / T), for a bipartite energy its marginal E.
+        temperature: T; the target is exp(-E / T). For a bipartite energy E is the marginal energy.
 
     Example:
         >>> from ebmlab.energies import GRBM

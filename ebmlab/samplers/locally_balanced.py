@@ -30,10 +30,10 @@ LOG_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {  # log g as a function of
 class LocallyBalanced(MetropolisSampler):
     """Proposes y, one coordinate away from x, with probability proportional to g(p(y) / p(x)) (Zanella 2020, Eq. 3).
 
-    The differences E(y) - E(x) are exact. One step evaluates all of y's neighbours: it counts
-    size * (num_values - 1) + 1 evaluations, though structured energies answer `value_differences` at a fraction of it.
-    Acceptance is the ratio of the two normalisers: with `sqrt` and `max`, which are unbounded, a descent that leads to
-    where a steeper one begins is refused, so that very steep energies are left to `barker` and `min`.
+    The differences E(y) - E(x) are exact. One step evaluates all neighbours of y and counts as
+    size * (num_values - 1) + 1 evaluations, although `value_differences` of structured energies is much cheaper. The
+    acceptance ratio is the normaliser at x over that at y. The weights `sqrt` and `max` are unbounded: a move to a y
+    with a much steeper descent is almost always rejected. For very steep energies take `barker` or `min`.
 
     Args:
         weight: g(t) is `sqrt` t, `barker` t / (1 + t), `min` (1, t) or `max` (1, t).
@@ -60,7 +60,7 @@ class LocallyBalanced(MetropolisSampler):
 
     def proposal(self, energy: Energy, state: EnergyState) -> Proposal:
         log_t = -change_differences(energy, state.x).flatten(1)
-        # what is certain to be rejected is not proposed; it changes g = max(1, t) alone
+        # moves that are certain to be rejected are not proposed; only g = max(1, t) gives them a weight
         log_g = LOG_WEIGHTS[self.weight](log_t).masked_fill(log_t == -torch.inf, -torch.inf)
         alone = (log_g == -torch.inf).all(1, keepdim=True)
         stay = log_g.new_zeros(len(state.x), 1).masked_fill(~alone, -torch.inf)
@@ -80,8 +80,9 @@ class OneChange(Proposal):
     Args:
         domain: where x lives.
         x: `(B, *event)`.
-        log_probs: of every one-coordinate change in the order of `change_differences`, and last of staying, which only
-            a state proposes that has no neighbour of finite energy; `(B, size * (num_values - 1) + 1)`.
+        log_probs: log-probability of every one-coordinate change, in the order of `change_differences`, and as the last
+            entry that of staying, `(B, size * (num_values - 1) + 1)`. Only a state without a neighbour of finite energy
+            proposes to stay.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""The Metropolis-Hastings step, which every kernel with a proposal shares."""
+"""The Metropolis-Hastings step, which all kernels with a proposal use."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class MetropolisSampler(Sampler):
 
     @property
     def steady(self) -> bool:
-        """Whether every step makes its proposal in the same way, so that the one at y serves the next step too."""
+        """Whether all steps make their proposal in the same way, so that the next step can use the one at y."""
         return True
 
     def proposal(self, energy: Energy, state: Any) -> Proposal:
-        """q( . | x) at an evaluated state, for step number `state.step`."""
+        """The proposal q( . | x) at an evaluated state, for step number `state.step`."""
         raise NotImplementedError
 
     def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> EnergyState:
@@ -86,7 +86,7 @@ class MetropolisSampler(Sampler):
         return new
 
     def potential(self, state: Any) -> Tensor:
-        """-log of the density of everything that a step moves, up to a constant, `(B,)`: E(x) if it moves x alone."""
+        """-log density of all variables that a step changes, up to a constant, `(B,)`: E(x) if it changes only x."""
         energy: Tensor = state.energy
         return energy
 

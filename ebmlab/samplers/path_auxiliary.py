@@ -19,9 +19,10 @@ from ebmlab.samplers.state import GradientState
 class PathAuxiliary(MetropolisSampler):
     """The path auxiliary sampler in its fast version (Sun et al. 2022, Path Auxiliary Proposal for MCMC, PAFS).
 
-    A path changes L different coordinates, L uniform on 1, ..., 2 max_length - 1 (or as many as there are). Each move
-    is drawn from the first-order law at x, restricted to the coordinates not yet visited. The reverse path starts at y
-    with no restriction and visits the coordinates in the opposite order: its first move undoes the last.
+    A path changes L different coordinates. L is uniform on 1, ..., 2 max_length - 1; if L exceeds the number of
+    coordinates, all of them change. Each move is drawn from the first-order law at x, restricted to the coordinates not
+    yet visited. The reverse path starts at y with no restriction and visits the coordinates in the opposite order: its
+    first move undoes the last.
 
     Args:
         max_length: the mean of L.
@@ -52,13 +53,13 @@ class PathAuxiliary(MetropolisSampler):
 
 
 class DistinctMoves(Proposal):
-    """Paths of moves of different coordinates, of a length that is uniform on 1, ..., longest.
+    """Paths whose moves change different coordinates; the length of a path is uniform on 1, ..., longest.
 
     Args:
         domain: where x lives.
         x: `(B, *event)`.
         log_moves: log-probability of each move, `(B, size, num_values - 1)`.
-        longest: a path that would be longer than there are coordinates changes all of them.
+        longest: largest length. A path with a length above the number of coordinates changes all of them.
 
     Example:
         >>> import torch
@@ -75,9 +76,10 @@ class DistinctMoves(Proposal):
         return self.follow(self.draw())
 
     def draw(self) -> Path:
-        """A path, by the Gumbel trick.
+        """Draws a path by the Gumbel trick.
 
-        A coordinate scores by its best shift; the highest scores in order are draws without replacement.
+        The score of a coordinate is the score of its best shift. The coordinates in order of falling score are draws
+        without replacement.
         """
         uniform = torch.rand_like(self.log_moves).clamp(min=torch.finfo(self.log_moves.dtype).tiny)
         score, best = (self.log_moves - uniform.log().neg().log()).max(-1)
@@ -87,17 +89,17 @@ class DistinctMoves(Proposal):
         return Path(coordinates, 1 + best.gather(1, coordinates), taken)
 
     def log_prob(self, move: Path) -> Tensor:
-        """Log q(path | x), `(B,)`, without the probability of its length, which the reverse path has too."""
+        """Log q(path | x), `(B,)`, without the probability of its length, which is the same for the reverse path."""
         weight = self.log_moves.logsumexp(-1)
         listed = weight.gather(1, move.coordinates)
         others = weight.scatter(1, move.coordinates, -torch.inf).logsumexp(1, keepdim=True)
-        # log-weight of the coordinates not yet visited before each move, which normalises that move's law
+        # log of the total weight of the coordinates not visited before each move: the normaliser of that move
         unvisited = torch.cat([others, listed.flip(1)], 1).logcumsumexp(1)[:, 1:].flip(1)
         assert move.taken is not None
         return torch.where(move.taken, move.gather(self.log_moves) - unvisited, 0).sum(1)
 
     def follow(self, path: Path) -> Draw:
-        """The draw of a path: where it leads, and the path back."""
+        """Makes the `Draw` of a path, with the state it leads to and the reverse path."""
         i, s, taken = path
         assert taken is not None
         values = self.domain.num_values

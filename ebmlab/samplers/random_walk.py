@@ -21,14 +21,16 @@ from ebmlab.samplers.state import EnergyState
 class RandomWalk(MetropolisSampler):
     """Random-walk Metropolis (Metropolis et al. 1953; RWM in Sun et al. 2023): the gradient is never evaluated.
 
-    Some coordinates change to other values, each uniformly chosen. With an even fixed number of flips on a two-valued
-    domain the number of ones keeps its parity, so that half of the space is never seen; an odd number changes the
-    parity with every acceptance, so that a nearly flat law is reached only in the average over steps.
+    A step changes some coordinates, each to a uniformly chosen other value. On a domain with two values, a fixed even
+    `num_flips` never changes the parity of the number of ones, so that chains see only half of the space. An odd
+    `num_flips` changes the parity at every accepted step, so that chains on a nearly flat law alternate between the two
+    halves: only averages over steps converge.
 
     Args:
-        num_flips: how many coordinates change, chosen uniformly.
-        probability: with which each coordinate changes, independently, instead of a fixed number (tunable buffer).
-        window: change only to values within this distance; Ordinal domains only.
+        num_flips: number of coordinates that change; they are chosen uniformly.
+        probability: probability with which each coordinate changes, independently, instead of a fixed number (tunable
+            buffer).
+        window: change coordinates only to values within this distance; Ordinal domains only.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -69,7 +71,7 @@ class RandomWalk(MetropolisSampler):
 
     def proposal(self, energy: Energy, state: EnergyState) -> Proposal:
         domain = cast(Finite, energy.domain)
-        fixed = self.num_flips if domain.num_values > 1 else 0  # none can change where there is but one value
+        fixed = self.num_flips if domain.num_values > 1 else 0  # with only one value nothing can change
         rate = None if domain.num_values == 1 else self.probability
         return BlindChanges(domain, state.x, fixed, rate, self.window)
 
@@ -80,8 +82,8 @@ class BlindChanges(Proposal):
     Args:
         domain: where x lives.
         x: `(B, *event)`.
-        num_changes: how many coordinates change, where `probability` is None.
-        probability: with which each coordinate changes.
+        num_changes: number of coordinates that change, if `probability` is None.
+        probability: probability with which each coordinate changes, or None.
         window: as in `RandomWalk`.
 
     Example:
@@ -115,7 +117,7 @@ class BlindChanges(Proposal):
         return self._log_density(move, self.domain.hops(move, self.x))
 
     def _log_density(self, y: Tensor, number: Tensor) -> Tensor:
-        """Log q(y | x) `(B,)`: of the choice of the `number` `(B,)` coordinates that change, and of their values."""
+        """Log q(y | x) `(B,)`, where y differs from x in `number` `(B,)` coordinates."""
         domain, x = self.domain, self.x
         if self.probability is None:
             log_q = torch.full_like(number, -math.log(math.comb(domain.size, self.num_changes)))
@@ -137,7 +139,7 @@ class BlindChanges(Proposal):
         return (values - reach).clamp(min=0), (values + reach).clamp(max=largest)
 
     def _other(self, values: Tensor) -> Tensor:
-        """A uniformly chosen other value in reach of each, in index form."""
+        """Draws for each value another value in its reach, uniformly, in index form."""
         if self.domain.num_values == 2:
             return 1 - values
         low, high = self._reach(values)

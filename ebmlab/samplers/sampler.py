@@ -15,9 +15,9 @@ from ebmlab.samplers.state import Info, State
 
 
 class Sampler(nn.Module):
-    """A Markov kernel. Holds its own settings (step sizes are buffers), never the energy.
+    """A Markov kernel. It holds its own settings (step sizes are buffers), never the energy.
 
-    No chain's law depends on which or how many other chains share its batch.
+    The law of a chain does not depend on the other chains of its batch (`DiscreteSVGD` is the exception).
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -38,7 +38,7 @@ class Sampler(nn.Module):
 
     @property
     def converges(self) -> bool:
-        """Whether chains follow p after enough steps: exact samplers do, and some whose first steps are not exact."""
+        """Whether chains follow p after enough steps. Exact samplers do, and so do some others, such as `Tempered`."""
         return self.exact
 
     def check(self, energy: Energy) -> None:
@@ -53,10 +53,10 @@ class Sampler(nn.Module):
         """The state before the first step.
 
         Args:
-            energy: what the chains are to follow.
-            x: where they start, `(B, *event)`.
+            energy: the energy to sample.
+            x: initial states of the chains, `(B, *event)`.
             horizon: how many steps are planned; step sizes that follow a schedule need it.
-            known: what the last state at x kept of a `Bridge` (`state.known`), so that it is not evaluated again.
+            known: `state.known` of an earlier state at x on a `Bridge`, so that x is not evaluated again.
         """
         raise NotImplementedError
 
@@ -65,7 +65,7 @@ class Sampler(nn.Module):
         raise NotImplementedError
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
-        """The states after step 1, ..., `num_steps` from x."""
+        """Yields the state and the `Info` of each of `num_steps` steps from x."""
         self.check(energy)
         state = self.init(energy, x, num_steps)
         for _ in range(num_steps):

@@ -1,4 +1,4 @@
-"""How a step size changes along a chain: small frozen objects that map a step to a factor of the first size."""
+"""How a step size changes along a chain: a schedule gives for each step a factor of the first step size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Schedule:
     """
 
     def factor(self, k: int, horizon: int | None) -> float:
-        """The factor at step k = 0, 1, ... of `horizon`."""
+        """The factor at step k = 0, 1, ... of `horizon` planned steps."""
         raise NotImplementedError
 
 
@@ -43,7 +43,7 @@ class Constant(Schedule):
 class Cosine(Schedule):
     """(1 + cos(pi k / K)) / 2 for k = 0, ..., K - 1 (Liao et al. 2022, Eq. 22).
 
-    The paper prints k = 1, ..., K, whose last step has size 0 and a Metropolis ratio of 0 / 0.
+    The paper prints k = 1, ..., K. Then the last step would have size 0 and a Metropolis ratio of 0 / 0.
 
     Example:
         >>> [Cosine().factor(k, horizon=2) for k in range(2)]

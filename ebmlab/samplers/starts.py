@@ -33,8 +33,8 @@ class Start:
         Args:
             energy: the energy that the chains will sample.
             n: number of chains.
-            data: the batch of a training step as states, `(n, *event)`, whose dtype and device the chains take; None
-                in a study, whose processes all draw the same states on the CPU.
+            data: in training, the batch as states, `(n, *event)`; the chains take its dtype and device. In a study
+                None; all processes of a study draw the same states on the CPU.
 
         Returns:
             `(n, *event)`.
@@ -42,7 +42,7 @@ class Start:
         raise NotImplementedError
 
     def end(self, x: Tensor) -> None:
-        """Receives the last states of the chains that `draw` began, in its order."""
+        """Receives the last states of the chains that `draw` started, in the same order."""
 
 
 class FromData(Start):

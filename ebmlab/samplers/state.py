@@ -1,4 +1,4 @@
-"""The state of a chain, which goes from step to step, and the report of a step."""
+"""The state of the chains between two steps, and the report of a step."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ebmlab.samplers.proposals import Proposal
 
 @dataclass(kw_only=True)
 class State(PerChain):
-    """Where the chains are, and what the kernel has already computed there.
+    """The positions of the chains, and the values that the kernel has already computed there.
 
-    What is computed is stale as soon as the energy's parameters change: keep `x` alone and call `init` again. Where
-    only the sampler's settings change, `replace(state, proposal=None)` is enough.
+    When the energy's parameters change, the computed values are no longer valid: keep only `x` and call `init` again.
+    When only the sampler's settings change, `replace(state, proposal=None)` is enough.
 
     Attributes:
         x: `(B, *event)`.
         step: steps taken since `init`.
-        proposal: q( . | x) for the next step, where the last step has made it.
-        known: what a `Bridge` has computed at x, which does not depend on its beta; `init` takes it at another beta.
-            None for other energies.
+        proposal: q( . | x) for the next step, if the last step has made it; else None.
+        known: the values that a `Bridge` has computed at x. They do not depend on its beta, and `init` can use them at
+            another beta. None for other energies.
 
     Example:
         >>> import torch
@@ -79,8 +79,8 @@ class BipartiteState(State):
     """x with the hidden units of a bipartite energy.
 
     Attributes:
-        logits: of p(h | x), `(B, H)`; None where the energy has no hidden units.
-        hidden: h, `(B, H)`, where the kernel draws hidden units.
+        logits: logits of p(h | x), `(B, H)`; None if the energy has no hidden units.
+        hidden: h, `(B, H)`; None if the kernel draws no hidden units.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -96,12 +96,12 @@ class BipartiteState(State):
 
 @dataclass
 class Info:
-    """What one step did, or the mean over steps.
+    """The report of one step, or its mean over steps.
 
     Attributes:
-        acceptance: probability with which the proposal was accepted, `(B,)`; 1 where there is no Metropolis step.
+        acceptance: probability with which the proposal was accepted, `(B,)`; 1 without a Metropolis decision.
         hops: how far the chain moved, `(B,)`: coordinates changed on a finite domain, Euclidean distance on Real.
-        evaluations: energy-and-gradient evaluations (for block Gibbs: pairs of conditionals) that the step cost.
+        evaluations: number of evaluations of energy and gradient in the step (block Gibbs: of pairs of conditionals).
 
     Example:
         >>> from ebmlab.energies import Ising

@@ -1,4 +1,4 @@
-"""The laws that Metropolis kernels propose from: value objects that can be drawn from, evaluated and merged."""
+"""The proposal laws of Metropolis kernels: objects that draw moves, give their probabilities and can be merged."""
 
 from ebmlab.samplers.proposals.factorised import factorised
 from ebmlab.samplers.proposals.gaussian import Gaussian

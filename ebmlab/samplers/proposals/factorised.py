@@ -1,4 +1,4 @@
-"""Proposals that move every coordinate at once and independently: what all discrete Langevin samplers share."""
+"""Proposals that change all coordinates independently, which all discrete Langevin samplers use."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from ebmlab.samplers.proposals.proposal import Draw, Proposal
 def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None = None) -> Proposal:
     """The product over coordinates of softmax over y_i of drift_i (y_i - x_i) - stiffness_i (y_i - x_i)^2 / 2.
 
-    The discrete Langevin proposal (Zhang et al. 2022, Eq. 2) has drift -grad E(x) / 2 and stiffness 1 / alpha; those of
-    ACS (Pynadath et al. 2024, Eq. 6) and of the any-scale balanced samplers (Sun et al. 2023) differ in the two alone.
+    The discrete Langevin proposal (Zhang et al. 2022, Eq. 2) has drift -grad E(x) / 2 and stiffness 1 / alpha. The
+    proposals of ACS (Pynadath et al. 2024, Eq. 6) and of the any-scale balanced samplers (Sun et al. 2023) differ only
+    in drift and stiffness.
 
     Args:
         domain: where x lives.
         x: states, `(B, *event)`.
         drift: `(B, *event)`.
         stiffness: a scalar, or one number per coordinate `(*shape)` or `(B, *shape)`.
-        window: only values within this distance of x_i (Zhang et al. 2022, App. C); Ordinal domains only.
+        window: propose only values within this distance of x_i (Zhang et al. 2022, App. C); Ordinal domains only.
 
     Example:
         >>> import torch
@@ -41,10 +42,10 @@ def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, wind
 
 
 class Flips(Proposal):
-    """Two values a coordinate: a move is which bits flip, 0 or 1 for each, and so is the way back.
+    """The proposal for coordinates with two values. A move says for each coordinate whether it flips, 0 or 1.
 
-    Log q is the sum over bits of flip_i l_i - softplus(l_i) with l_i the logit of a flip. The second part does not
-    depend on the move: it is summed once, when the proposal is made.
+    The reverse move flips the same coordinates. Log q is the sum over i of flip_i l_i - softplus(l_i), where l_i is the
+    logit of a flip. The second term does not depend on the move and is summed once, when the proposal is made.
 
     Example:
         >>> import torch
@@ -72,12 +73,12 @@ class Flips(Proposal):
         return (y != self.x).to(self.logits)
 
     def _flip(self) -> Tensor:
-        """The step from x to the other value of each coordinate, 1 long on Binary and 2 on Spin."""
+        """The other value of each coordinate minus its value in x: length 1 on Binary, 2 on Spin."""
         return torch.rsub(self.x, 1, alpha=2) if isinstance(self.domain, Binary) else -2 * self.x
 
 
 class Classes(Proposal):
-    """One-hot vectors: |y_i - x_i|^2 is 2 for every other class (Zhang et al. 2022, App. B).
+    """The proposal for one-hot vectors: |y_i - x_i|^2 is 2 for every other class (Zhang et al. 2022, App. B).
 
     Example:
         >>> import torch
@@ -101,7 +102,7 @@ class Classes(Proposal):
 
 
 class Levels(Proposal):
-    """Integers: all of them, or those in a window around x_i.
+    """The proposal for integers: all values of the domain, or those in a window around x_i.
 
     Example:
         >>> import torch

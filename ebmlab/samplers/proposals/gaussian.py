@@ -9,12 +9,12 @@ from ebmlab.samplers.proposals.proposal import Draw, Proposal
 
 
 class Gaussian(Proposal):
-    """N(mean, variance I); log q leaves out what every mean has in common.
+    """N(mean, variance I); log q omits the normaliser, which is the same for every mean.
 
     Args:
-        x: where the proposal is made, `(B, *event)`.
+        x: the state at which the proposal is made, `(B, *event)`.
         mean: `(B, *event)`.
-        variance: a scalar, the same for the way back.
+        variance: a scalar, the same for the reverse move.
 
     Example:
         >>> import torch

@@ -1,7 +1,8 @@
-"""Moves that change one coordinate: a table with the log-probability of each.
+"""Moves that change one coordinate, and tables of their log-probabilities.
 
 A move is a coordinate i of the flattened domain shape and a shift s = 1, ..., num_values - 1, which is added to the
-coordinate's index form modulo num_values. Shift num_values - s leads back. Two-valued coordinates have one move each.
+index form of the coordinate, modulo num_values. The shift num_values - s reverses the move. A coordinate with two
+values has one move.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ebmlab.domains import Binary, Categorical, Finite, Spin
 
 
 def first_order_moves(domain: Finite, x: Tensor, grad: Tensor) -> Tensor:
-    """The locally balanced law of one move, from a first-order look at all of them (Grathwohl et al. 2021, Alg. 1).
+    """The locally balanced law of one move, by a first-order expansion of E at x (Grathwohl et al. 2021, Alg. 1).
 
-    With y the state after a move, softmax of -grad E(x) . (y - x) / 2 over all moves.
+    It is the softmax of -grad E(x) . (y - x) / 2 over all moves, where y is the state after the move.
 
     Args:
         domain: where x lives.
         x: states, `(B, *event)`.
-        grad: dE/dx there, `(B, *event)`.
+        grad: dE/dx at x, `(B, *event)`.
 
     Returns:
         Log-probabilities `(B, size, num_values - 1)`.
@@ -52,9 +53,9 @@ class Path(NamedTuple):
     """Moves in the order in which they were drawn.
 
     Attributes:
-        coordinates: which coordinate each move changes, `(B, K)`.
-        shifts: by how much, `(B, K)`.
-        taken: which moves are made, `(B, K)`, bool: the first few; None for all.
+        coordinates: the coordinate that each move changes, `(B, K)`.
+        shifts: the shift of each move, `(B, K)`.
+        taken: whether each move is made, `(B, K)`, bool; the moves made come first. None if all are made.
 
     Example:
         >>> import torch

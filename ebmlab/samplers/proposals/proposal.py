@@ -15,8 +15,8 @@ class Draw(NamedTuple):
     Attributes:
         y: the proposed state, `(B, *event)`.
         log_prob: log q of the move that was drawn, `(B,)`.
-        reverse: the move by which the proposal at y comes back to x, as its `log_prob` takes it.
-        hops: number of coordinates in which y differs from x, `(B,)`, if the draw has counted them.
+        reverse: the move from y back to x, in the form that `log_prob` of the proposal at y takes.
+        hops: number of coordinates in which y differs from x, `(B,)`, or None if the draw has not counted them.
 
     Example:
         >>> import torch
@@ -32,11 +32,12 @@ class Draw(NamedTuple):
 
 
 class Proposal(PerChain):
-    """q( . | x), a law over moves away from the states x of all chains.
+    """A proposal q( . | x): for each chain a law over moves from its state x.
 
     A move determines how to get from x to y. For most proposals it is y itself. A proposal that draws a path of changes
     has paths as its moves, and a proposal on two values has the bits that flip. The Metropolis step uses the
-    probability of the reverse move under the proposal at y, so that different moves to the same y need not be summed.
+    probability of the reverse move under the proposal at y, so the probabilities of other moves to the
+    same y are not needed.
 
     Proposals are never changed after they have been made; `where` merges two of them chain by chain.
 
@@ -59,5 +60,5 @@ class Proposal(PerChain):
         raise NotImplementedError
 
     def move_to(self, y: Tensor) -> Any:
-        """The move from x to y `(B, *event)`, where there is only one."""
+        """The move from x to y `(B, *event)`, for proposals with only one such move."""
         return y
