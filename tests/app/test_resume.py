@@ -21,14 +21,14 @@ import pytorch_lightning as pl
 
 class FirstNegatives(pl.Callback):
     def on_train_batch_start(self, trainer, learner, batch, batch_idx):
-        start = learner.chains.start
-        def spied(x, domain):
-            x = start(x, domain)
+        draw = learner.chains.draw
+        def spied(*args, **options):
+            x = draw(*args, **options)
             with open(f"negatives-{trainer.global_rank}.txt", "a") as file:
                 file.write(f"{x.sum().item()}\\n")
             return x
         if trainer.global_step == 0:
-            learner.chains.start = spied
+            learner.chains.draw = spied
 """
 Start = Callable[..., "subprocess.Popen[str]"]
 
