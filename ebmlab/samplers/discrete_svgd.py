@@ -37,10 +37,10 @@ class ParticleState(State):
 class DiscreteSVGD(Sampler):
     """B particles that together approximate p: a baseline, not a Markov chain.
 
-    The batch is one set of particles. No other sampler has chains that interact: here the result for one particle
-    depends on all others in the batch. After the start it is deterministic. It is not exact, even after many steps:
-    the particles minimise a discrepancy to the law N(z; 0, I) 2^d p(sign z). A single particle climbs to a mode of the
-    smooth surrogate below.
+    The batch is one set of particles. This is the only sampler whose chains interact: the result for one particle
+    depends on which and how many others are in the batch. After the start it is deterministic. It is not exact, even
+    after many steps: the particles minimise a discrepancy to the law N(z; 0, I) 2^d p(sign z). A single particle
+    climbs to a mode of the smooth surrogate below.
 
     The method is gradient-free SVGD. The score s(z) is that of the surrogate rho(z) = N(z; 0, I) exp(-E(tanh(z / T))).
     The weights w_j are proportional to rho / p, that is, the softmax of E(sign z_j) - E(tanh(z_j / T)). The update is
