@@ -34,8 +34,8 @@ class TrajectoryLikelihood(pl.Callback):
     Args:
         num_chains: chains.
         num_steps: steps of each chain each time.
-        every_n_steps: optimizer steps from one update of the weights to the next; at the defaults the chains cost 3 to
-            4 % of a step of PCD-10 on an RBM with 500 hidden units.
+        every_n_steps: optimizer steps from one update of the weights to the next. Fewer steps give a larger effective
+            sample size and cost more time.
         num_data: states of each split to score.
         sampler: moves the chains and must be exact; the learner's sampler when None.
         seed: of the chains.

@@ -17,7 +17,7 @@ class AISResult:
 
     After resampling, several chains may descend from the same first state. These chains are a family. They are not
     independent, so the standard error and the effective number of chains are computed from families (Lee & Whiteley
-    2018, Eq. 2, which estimates the variance from the indices of the first ancestors). Their estimate has a factor
+    2018, which estimates the variance from the indices of the first ancestors). Their estimate has a factor
     (N / (N - 1))^n for n generations of multinomial resampling. Here n = 1, because systematic resampling of equal
     weights merges no families. The standard error is then more often too large than too small.
 

@@ -15,7 +15,7 @@ class Population:
 
     An island is a block of chains that are resampled among themselves; each replicate on each rank is one island. The
     mean weight of an island is an unbiased estimate, because resampling gives every chain of the island the mean weight
-    (Del Moral, Doucet & Jasra 2006, Sec. 3.2). So is the mean weight over any set of islands.
+    (Del Moral, Doucet & Jasra 2006). So is the mean weight over any set of islands.
 
     Args:
         x: first states `(chains, *event)`.
@@ -67,7 +67,7 @@ class Population:
 
 
 def systematic(shares: Tensor) -> Tensor:
-    """Draws the parents `(n,)` of the next generation by systematic resampling (Kitagawa 1996, App.).
+    """Draws the parents `(n,)` of the next generation by systematic resampling (Kitagawa 1996).
 
     One uniform number decides for all chains. The number of children of chain i is n times its share, rounded down or
     up at random, so that its mean is exact.
@@ -88,7 +88,7 @@ def conditional_ess(log_w: Tensor, increment: Tensor) -> float:
     """Effective share of the chains for an increment of the log-weights, from 1 / n to 1.
 
     It is (sum W u)^2 / sum W u^2, where u is the exponential of the increment and W are the normalised weights before
-    it (Zhou, Johansen & Aston 2016, Eq. 3.12, divided by n). It is 1 if all chains have the same increment, even if W
+    it (Zhou, Johansen & Aston 2016, divided by n). It is 1 if all chains have the same increment, even if W
     is uneven.
 
     Example:
