@@ -10,6 +10,7 @@ from torch import Tensor
 
 from callbacks.requirements import buffer_of, energy_of
 from ebmlab.errors import UserError
+from ebmlab.first_batch import check_first_batch
 from ebmlab.plain_data import data_of
 
 
@@ -44,6 +45,7 @@ class DataMean(pl.Callback):
         fills = buffer is not None and buffer.initial == "mean"
         if not fills and not hasattr(energy, "set_base"):
             raise UserError(f"DataMean: {type(energy).__name__} takes no data mean; RBM, ResNet and RGCN do")
+        check_first_batch(data_of(trainer), "train", energy.domain, type(energy).__name__)
         mean = _mean(trainer)
         if buffer is not None and fills:
             buffer.mean = mean

@@ -23,7 +23,7 @@ class SampleGrid(PeriodicEvaluation):
     steps that begin at the noise).
 
     Args:
-        num_samples: number of chains.
+        num_samples: number of chains, and of real images beside them (all, if there are fewer).
         num_steps: steps of each chain; default as in training.
         num_strips: number of chains in `samples/chain`.
         num_frames: number of states of each, including the noise.
@@ -66,13 +66,8 @@ class SampleGrid(PeriodicEvaluation):
         self.denoise = denoise
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = image_data(trainer, self), learner_of(pl_module, self)
-        n, _ = self.limit(trainer, self.num_samples, 1)
-        split = split_of(data, "train")
-        if n > (count := len(data.states(split, n))):
-            raise UserError(
-                f"SampleGrid: num_samples is {n}, but {data.title} has only {count} {split} images to show beside them"
-            )
+        image_data(trainer, self)
+        learner = learner_of(pl_module, self)
         if self.denoise and not isinstance(learner.energy, Bipartite):
             raise UserError(
                 f"SampleGrid: denoise shows E[v | h], but {type(learner.energy).__name__} has no hidden units: set it "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import pytorch_lightning as pl
 import torch
@@ -66,7 +67,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
         self.domains = (Binary,) if binarize else (Real,)
         if batch_size < 1:
             raise UserError(f"{type(self).__name__}: batch_size is {batch_size}; it must be at least 1")
-        self.event_shape = event_shape
+        self.event_shape = self.raw_shape = event_shape
         self.batch_size = batch_size
         self.seed = seed
         self._splits: dict[str, tuple[Tensor, Tensor | None]] = {}
@@ -78,7 +79,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of the training images in [0, 1], per channel."""
         if not self.mean:
-            self.mean, self.std = moments(self.raw("train"), Preprocessing(self.event_shape, self.max_value))
+            self.mean, self.std = moments(self.raw("train"), self.scaling)
         return self.mean, self.std
 
     def raw(self, split: str) -> Tensor:
@@ -98,8 +99,15 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        mean, std = ((0.0,), (1.0,)) if self.binarize else self.moments()
-        return Preprocessing(self.event_shape, self.max_value, 1.0, mean, std, self.binarize, unit=True)
+        if self.binarize:
+            return replace(self.scaling, binarize=self.binarize)
+        mean, std = self.moments()
+        return replace(self.scaling, mean=mean, std=std)
+
+    @property
+    def scaling(self) -> Preprocessing:
+        """How raw data are scaled to [0, 1], before they are standardised or binarised."""
+        return Preprocessing(self.event_shape, self.max_value, unit=True)
 
     def setup(self, stage: str | None = None) -> None:
         """Reads and checks the splits that the stage needs."""
@@ -109,17 +117,21 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
             self._check_batch_size()
 
     def train_dataloader(self) -> TensorLoader:
-        """Shuffled full batches; in a fixed order if the trainer is to overfit a few batches."""
+        """Shuffled full batches; in a fixed order where the trainer is asked to overfit a few."""
         shuffle = self.trainer is None or not self.trainer.overfit_batches  # type: ignore[attr-defined]
-        return TensorLoader(self.raw("train"), self.batch_size, shuffle, self.seed, True, self._batch)
+        return self.make_loader("train", shuffle, drop_last=True)
 
     def val_dataloader(self) -> TensorLoader:
         """The validation split in order."""
-        return TensorLoader(self.raw("val"), self.batch_size, transform=self._batch)
+        return self.make_loader("val")
 
     def test_dataloader(self) -> TensorLoader:
         """The test split in order."""
-        return TensorLoader(self.raw("test"), self.batch_size, transform=self._batch)
+        return self.make_loader("test")
+
+    def make_loader(self, split: str, shuffle: bool = False, drop_last: bool = False) -> TensorLoader:
+        """Makes the loader of a split."""
+        return TensorLoader(self.raw(split), self.batch_size, shuffle, self.seed, drop_last, self._batch)
 
     def _split(self, split: str) -> tuple[Tensor, Tensor | None]:
         if split not in SPLITS:
@@ -128,24 +140,20 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
             data, labels = self.load(split)
             self._check(split, data, labels)
             if self.binarize == "dynamic" and split != "train":
-                white = 1 if data.is_floating_point() else self.max_value
-                drawn = draw_bits(self._unit(data), stream("binarize", self.name, split))
+                white = self.scaling.float_scale if data.is_floating_point() else self.scaling.scale
+                drawn = draw_bits(self.scaling.scaled(data), stream("binarize", self.name, split))
                 data = (drawn * white).to(data.dtype)
             self._splits[split] = data, labels
         return self._splits[split]
 
-    def _unit(self, x: Tensor) -> Tensor:
-        """Raw data in [0, 1]; does not need the moments, which may not be known yet."""
-        return Preprocessing(self.event_shape, self.max_value).scaled(x)
-
     def _batch(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Raw data as a batch: `to_states`, or draws from the batch's own generator."""
-        return draw_bits(self._unit(x), generator) if self.binarize == "dynamic" else self.to_states(x)
+        return draw_bits(self.scaling.scaled(x), generator) if self.binarize == "dynamic" else self.to_states(x)
 
     def _check(self, split: str, data: Tensor, labels: Tensor | None) -> None:
         where = f"{type(self).__name__}, {split} split"
-        if tuple(data.shape[1:]) != self.event_shape or len(data) == 0:
-            shape = ", ".join(["N", *map(str, self.event_shape)])
+        if tuple(data.shape[1:]) != self.raw_shape or len(data) == 0:
+            shape = ", ".join(["N", *map(str, self.raw_shape)])
             raise UserError(f"{where}: the data have shape {tuple(data.shape)}; it must be ({shape}) with N at least 1")
         if labels is not None and len(labels) != len(data):
             raise UserError(f"{where}: {len(data)} samples but {len(labels)} labels; there must be one each")
@@ -155,8 +163,12 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
                 count, first = int(bad.sum()), int(bad.nonzero()[0])
                 raise UserError(f"{where}: {count} of {len(data)} samples hold NaN or infinity, the first at {first}")
 
+    def num_train_samples(self) -> int:
+        """How many samples there are to train on."""
+        return len(self.raw("train"))
+
     def _check_batch_size(self) -> None:
-        n, world = len(self.raw("train")), rank_and_world()[1]
+        n, world = self.num_train_samples(), rank_and_world()[1]
         if self.batch_size * world > n:
             times = f" on each of {world} processes" if world > 1 else ""
             raise UserError(

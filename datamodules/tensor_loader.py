@@ -89,10 +89,15 @@ class TensorLoader:
     def __iter__(self) -> Iterator[Tensor]:
         start, self._start = self._start, 0
         order, key = self._order(), ("batch", self.seed, self.epoch, rank_and_world()[0])
-        for batch in range(start, len(self)):
-            x = self.data[order[batch * self.batch_size : (batch + 1) * self.batch_size]]
+        batches = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(start, len(self))]
+        for batch, x in enumerate(self._read(batches), start):
             self._yielded = batch + 1
             yield x if self.transform is None else self.transform(x, stream(*key, batch))
+
+    def _read(self, batches: list[Tensor]) -> Iterator[Tensor]:
+        """The samples with the indices in each batch."""
+        for indices in batches:
+            yield self.data[indices]
 
     def _order(self) -> Tensor:
         """This rank's indices of the epoch, `(N // world,)`."""

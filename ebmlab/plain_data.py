@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from ebmlab.data import Data, one_loader, samples_of
@@ -70,6 +71,8 @@ class PlainData(Data):
             return Preprocessing(shape, num_classes=self.domain.num_values)
         pixels = isinstance(self.domain, Real) and (x.dtype == torch.uint8 or len(shape) == 3) and are_levels(x)
         scale = LEVELS if pixels else 1.0
+        if pixels:
+            rank_zero_info(f"{self.title}: the batches hold pixels from 0 to 255, which are divided by 255")
         unit = pixels or (float(x.min()) >= 0 and float(x.max()) <= 1)
         return Preprocessing(shape, scale, scale if x.is_floating_point() else 1.0, unit=unit)
 

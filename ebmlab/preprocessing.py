@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
@@ -77,7 +78,7 @@ class Preprocessing:
 
     def scaled(self, raw: Tensor) -> Tensor:
         """Raw data after scaling and before anything else, `(B, *shape)`, float32."""
-        raw = raw.reshape(len(raw), *self.shape)
+        raw = self._shaped(raw)
         return raw.float() / (self.float_scale if raw.is_floating_point() else self.scale)
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,15 +87,33 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """The preprocessing with the settings that `to_dict` returned."""
-        return cls(**plain)
+        """The preprocessing with the settings that `to_dict` returned.
+
+        Raises:
+            UserError: something else wrote it.
+        """
+        try:
+            return cls(**plain)
+        except TypeError as error:
+            raise UserError(f"the preprocessing is of another version ({error})") from error
 
     def _moments_like(self, x: Tensor) -> list[Tensor]:
         shape = (-1, *[1] * (len(self.shape) - 1))
         return [torch.tensor(values, dtype=x.dtype, device=x.device).view(shape) for values in (self.mean, self.std)]
 
+    def _shaped(self, raw: Tensor) -> Tensor:
+        """Raw data as `(B, *shape)`, from flat ones and from those that lack an axis of length 1."""
+        given, wanted = tuple(raw.shape[1:]), self.shape
+        alike = [n for n in given if n != 1] == [n for n in wanted if n != 1]
+        if raw.dim() == 0 or not (alike or given == (math.prod(wanted),)):
+            shape = ", ".join(map(str, wanted))
+            raise UserError(
+                f"raw data have shape {tuple(raw.shape)}; it must be (B, {shape}) or (B, {math.prod(wanted)})"
+            )
+        return raw.reshape(len(raw), *wanted)
+
     def _one_hot(self, raw: Tensor) -> Tensor:
-        classes = raw.reshape(len(raw), *self.shape)
+        classes = self._shaped(raw)
         if not ((classes == classes.round()) & (classes >= 0) & (classes < self.num_classes)).all():
             raise UserError(f"classes must be whole numbers from 0 to {self.num_classes - 1}")
         return torch.nn.functional.one_hot(classes.long(), self.num_classes).float()

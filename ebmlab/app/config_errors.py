@@ -28,6 +28,8 @@ def parser_message(message: str) -> str:
     lines = [re.sub(r'^Parser key "([^"]+)":', r"\1:", line.strip(" -\t")) for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(_NOISE) and not _is_dump(line)]
     text = " ".join(dict.fromkeys(kept)) or " ".join(message.split())
+    if found := re.search(r"UserError raised while resolving interpolation: (.*?) full_key: ", text):
+        return found.group(1)
     if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
         return denied(found.group(1))
     if found := re.search(r"(?:(\w+): )?Expected a path but ([A-Za-z_][\w.]*) either", text):

@@ -12,6 +12,7 @@ from pytorch_lightning import LightningDataModule
 from pytorch_lightning.cli import instantiate_class
 
 from ebmlab.app.trust import check_class
+from ebmlab.data import Data
 from ebmlab.errors import UserError
 
 _ABSENT = object()
@@ -55,8 +56,27 @@ def _event_size(*, _parent_: Any) -> int:
         raise UserError("${event_size:} needs a `data:` section")
     data: Any = OmegaConf.to_container(node.data, resolve=True)
     check_class(data["class_path"], LightningDataModule)
-    datamodule = instantiate_class((), data)
+    datamodule = _built(data)
+    if not isinstance(datamodule, Data) or datamodule.event_shape is None:
+        raise UserError(
+            f"${{event_size:}} cannot tell the size of {type(datamodule).__name__}'s events, for it is no "
+            "ebmlab.data.Data with an event_shape: give the energy's size as a number, such as "
+            "--model.energy.num_visible 784"
+        )
     return math.prod(datamodule.event_shape)
+
+
+def _built(value: Any) -> Any:
+    """What a part of a config stands for, objects within objects included."""
+    if isinstance(value, list):
+        return [_built(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    built = {key: _built(item) for key, item in value.items()}
+    if "class_path" not in built:
+        return built
+    check_class(built["class_path"], object)
+    return instantiate_class((), built)
 
 
 OmegaConf.register_resolver("setting", _setting, replace=True)

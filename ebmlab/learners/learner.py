@@ -136,7 +136,10 @@ class Learner(pl.LightningModule):
             )
         if not isinstance(self.energy.domain, domains):
             mend = "choose another energy or data set"
-            if "binarize" in inspect.signature(type(data)).parameters:
+            options = inspect.signature(type(data)).parameters
+            if "domain" in options:
+                mend = f"set the data's domain to {type(self.energy.domain).__name__.lower()}, or {mend}"
+            elif "binarize" in options:
                 mend = f"set the data's binarize to {str(isinstance(self.energy.domain, Binary)).lower()}, or {mend}"
             raise UserError(
                 f"{data.title} gives {domains[0].__name__} data, but {energy} lives on {self.energy.domain}: {mend}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from helpers_published import (
@@ -35,6 +36,18 @@ def write_celeba(root: Path) -> None:
     (root / "celeba" / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
 
 
+def write_own(root: Path) -> None:
+    """A table of 50 rows of three numbers, and 50 colourful pictures of different sizes in two folders."""
+    rng = np.random.default_rng(0)
+    root.mkdir()
+    np.save(root / "table.npy", rng.normal([5, 0, -2], [1, 3, 0.1], (50, 3)))
+    for i in range(50):
+        folder = root / "pictures" / ("dark" if i % 2 else "light")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 128, (6 + i % 3, 7, 3)) + (0 if i % 2 else 128)
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{i}.png")
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Lets the stand-ins' numbers of images pass for the published ones."""
@@ -60,6 +73,7 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for write in (write_emnist, write_static_mnist, write_omniglot, write_caltech):
         write(root)
     write_celeba(root)
+    write_own(root / "own")
     return root
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 import datamodules
 from datamodules import TensorDataModule
@@ -17,7 +19,10 @@ from ebmlab.graphs import triangle
 from ebmlab.preprocessing import Preprocessing
 
 Make = Callable[..., TensorDataModule]
-OPTIONS = {
+OPTIONS: dict[str, dict[str, object]] = {
+    "Arrays": {"path": "own/table.npy"},
+    "FromDataset": {"domain": "spin"},
+    "ImageFolder": {"root": "own/pictures", "size": 6, "channels": 3},
     "Digits": {},
     "MNIST": {"num_val": 12, "download": False},
     "FashionMNIST": {"num_val": 12, "num_train": 30, "download": False},
@@ -41,12 +46,28 @@ MODULES = [
 ]
 
 
+class Bits(Dataset[dict[str, object]]):
+    """Dictionaries of six bits and a text."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, i: int) -> dict[str, object]:
+        return {"x": np.array([i >> k & 1 for k in range(6)]), "text": str(i)}
+
+
 @pytest.fixture(params=MODULES)
 def make(request: pytest.FixtureRequest, data_folder: Path, small: object, monkeypatch: pytest.MonkeyPatch) -> Make:
     monkeypatch.setenv("EBMLAB_DATA", str(data_folder))
 
     def build(**options: object) -> TensorDataModule:
-        module = getattr(datamodules, request.param)(**{"batch_size": 4, **OPTIONS[request.param], **options})
+        given = {"batch_size": 4, **OPTIONS[request.param], **options}
+        for name in ("path", "root"):
+            if name in OPTIONS[request.param]:
+                given[name] = str(data_folder / str(given[name]))
+        if request.param == "FromDataset":
+            given["train"] = Bits()
+        module = getattr(datamodules, request.param)(**given)
         module.prepare_data()
         return module
 
@@ -61,7 +82,7 @@ def test_event_shape_and_hyperparameters_are_known_before_data(make: Make) -> No
     module = make(seed=3)
     assert not module._splits
     assert module.hparams["seed"] == 3 and module.hparams["batch_size"] == 4
-    again = type(module)(**module.hparams)
+    again = type(module)(**{"train": Bits()} if isinstance(module, datamodules.FromDataset) else {}, **module.hparams)
     again.prepare_data()
     assert again.event_shape == module.event_shape
     torch.testing.assert_close(next(iter(again.train_dataloader())), next(iter(module.train_dataloader())))
@@ -109,7 +130,7 @@ def test_evaluation_batches_are_the_whole_split_in_order(make: Make) -> None:
 def test_denormalize_inverts_normalize_also_on_flat_batches(make: Make) -> None:
     module = make()
     raw = module.raw("val")
-    shown = raw.float() / module.max_value if not raw.is_floating_point() else raw
+    shown = raw.float() / module.preprocessing.scale if not raw.is_floating_point() else raw
     x = module.to_states(raw)
     torch.testing.assert_close(module.to_raw(x), shown, rtol=0, atol=1e-6)
     torch.testing.assert_close(module.to_raw(x.flatten(1)), shown, rtol=0, atol=1e-6)
@@ -143,6 +164,8 @@ def test_pictures_show_states_as_they_are(make: Make) -> None:
     n, shape = len(module.raw("val")), module.event_shape
     if len(shape) == 3:
         assert isinstance(shown, Images) and torch.equal(shown.values, module.to_raw(module.states("val")))
+    elif isinstance(module, datamodules.Arrays | datamodules.FromDataset):
+        assert shown is None
     elif isinstance(module, datamodules.IsingSamples):
         assert isinstance(shown, Images) and torch.equal(shown.values.flatten(1), (module.states("val") + 1) / 2)
     elif isinstance(module, datamodules.EgoSmall):

@@ -1,0 +1,342 @@
+"""A user's own files and data sets: what becomes of the numbers, which samples a split holds, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from datamodules import Arrays, FromDataset, ImageFolder
+from datamodules.own_data import Form, scaling
+from ebmlab.data import Images, Points
+from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
+from ebmlab.errors import UserError
+
+RNG = np.random.default_rng(0)
+
+
+def save(path: Path, x: Any, y: Any = None) -> str:
+    """Writes samples, and labels named y, in the format of the file's name."""
+    if path.suffix == ".npy":
+        np.save(path, x)
+    elif path.suffix == ".npz":
+        np.savez(path, **{"x": x} if y is None else {"y": y, "x": x})
+    elif path.suffix == ".pt":
+        torch.save(torch.as_tensor(x) if y is None else {"y": torch.as_tensor(y), "x": torch.as_tensor(x)}, path)
+    else:
+        rows = np.asarray(x).reshape(len(x), -1)
+        names = [f"c{i}" for i in range(rows.shape[1])]
+        head = ",".join(names if y is None else ["y", *names]) + "\n"
+        lines = [
+            ",".join(map(str, row if y is None else [label, *row])) for label, row in zip(y or rows, rows, strict=True)
+        ]
+        path.write_text(head + "\n".join(lines) + "\n")
+    return str(path)
+
+
+def one_line(act: Callable[[], Any]) -> str:
+    with pytest.raises(UserError) as error:
+        act()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".pt", ".csv"])
+@pytest.mark.parametrize("labelled", [False, True])
+def test_every_format_holds_the_same_states(suffix: str, labelled: bool, tmp_path: Path) -> None:
+    x, y = RNG.normal([5, -3], [2, 0.1], (40, 2)), [3 * (i % 2) for i in range(40)]
+    if labelled and suffix == ".npy":
+        np.save(tmp_path / "y.npy", y)
+        data = Arrays(save(tmp_path / "a.npy", x), labels="y.npy", batch_size=4)
+    else:
+        path = save(tmp_path / f"a{suffix}", x, y if labelled else None)
+        data = Arrays(path, labels="y" if labelled else None, batch_size=4)
+    data.setup()
+    train = torch.from_numpy(x[data.part("train")[1]])
+    mean, std = train.mean(0), train.std(0, correction=0)
+    torch.testing.assert_close(data.states("train"), ((train - mean) / std).float(), atol=1e-4, rtol=0)
+    test = torch.from_numpy(x[data.part("test")[1]])
+    torch.testing.assert_close(data.to_raw(data.states("test")), test.float(), atol=1e-4, rtol=1e-4)
+    assert isinstance(data.show(data.states("test")), Points)
+    labels = data.labels("val")
+    if not labelled:
+        assert labels is None and data.num_classes is None
+    else:
+        assert labels is not None and data.num_classes == 2
+        assert labels.tolist() == [y[i] // 3 for i in data.part("val")[1].tolist()]
+
+
+def test_splits_are_disjoint_parts_that_depend_on_their_seed_alone(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npy", np.arange(100.0)[:, None])
+
+    def parts(**options: Any) -> list[list[float]]:
+        data = Arrays(path, standardize=False, batch_size=4, **options)
+        return [data.raw(split).flatten().tolist() for split in ("train", "val", "test")]
+
+    train, val, test = parts()
+    assert [len(train), len(val), len(test)] == [80, 10, 10] and sorted(train + val + test) == list(range(100))
+    assert parts(seed=5) == [train, val, test] and parts(split_seed=1)[2] != test
+    assert [len(p) for p in parts(val_fraction=0.25, test_fraction=0.5)] == [25, 25, 50]
+    other = save(tmp_path / "b.npy", np.full((7, 1), -1.0))
+    train, val, test = parts(test=other)
+    assert test == [-1.0] * 7 and len(train) == 90 and sorted(train + val) == list(range(100))
+
+
+IMAGE = {"shape": [1, 2, 2], "standardize": False}
+CASES: dict[str, tuple[Any, dict[str, Any], type, Any]] = {  # raw numbers, options, domain, states
+    "pixels as bytes": (np.uint8([0, 255, 51, 102]), {"standardize": False}, Real, [0, 1, 0.2, 0.4]),
+    "a table of whole numbers": (np.float64([0, 255, 51, 102]), {"standardize": False}, Real, [0, 255, 51, 102]),
+    "pixels as floats": (
+        np.float64([0, 255, 51, 102]),
+        {"shape": [1, 2, 2], "standardize": False},
+        Real,
+        [0, 1, 0.2, 0.4],
+    ),
+    "images in [0, 1]": (
+        np.float64([0, 1, 0.2, 0.4]),
+        {"shape": [1, 2, 2], "standardize": False},
+        Real,
+        [0, 1, 0.2, 0.4],
+    ),
+    "a largest value": (np.int64([0, 10, 5, 2]), {"max_value": 10, "standardize": False}, Real, [0, 1, 0.5, 0.2]),
+    "bits": (np.bool_([0, 1, 1, 0]), {"domain": "binary"}, Binary, [0, 1, 1, 0]),
+    "bits of pixels": (np.uint8([0, 127, 128, 255]), {"domain": "binary", "binarize": True}, Binary, [0, 0, 1, 1]),
+    "bits of floats": (np.float32([0, 0.5, 0.6, 1]), {"domain": "binary", "binarize": True}, Binary, [0, 0, 1, 1]),
+    "bits of bits": (np.int64([0, 1, 1, 0]), {"domain": "binary", "binarize": True}, Binary, [0, 1, 1, 0]),
+    "spins": (np.int8([-1, 1, 1, -1]), {"domain": "spin"}, Spin, [-1, 1, 1, -1]),
+    "spins of bits": (np.int64([0, 1, 1, 0]), {"domain": "spin"}, Spin, [-1, 1, 1, -1]),
+    "ordinal": (np.float64([0, 3, 2, 1]), {"domain": "ordinal"}, Ordinal, [0, 3, 2, 1]),
+    "categorical": (np.int64([0, 2]), {"domain": "categorical"}, Categorical, [1, 0, 0, 0, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("by", ["Arrays", "FromDataset", "streamed"])
+def test_numbers_become_states(case: str, by: str, tmp_path: Path) -> None:
+    numbers, options, domain, states = CASES[case]
+    rows = np.stack([numbers] * 20)
+    if by == "Arrays":
+        data: Any = Arrays(save(tmp_path / "a.npy", rows), batch_size=4, **options)
+    else:
+        options = dict(options)
+        if shape := options.pop("shape", None):
+            rows = rows.reshape(-1, *shape)
+        if case == "categorical":
+            options["num_values"] = 3
+        data = FromDataset(list(rows), batch_size=4, streamed=by == "streamed", **options)
+    data.setup("fit")
+    assert data.domains == (domain,)
+    (first, *_) = batches = list(data.train_dataloader())
+    assert len(batches) == 4 and first.dtype == torch.float32 and first.shape == (4, *data.event_shape)
+    torch.testing.assert_close(first[0].flatten(), torch.tensor(states, dtype=torch.float32))
+    torch.testing.assert_close(data.states("val")[0].flatten(), torch.tensor(states, dtype=torch.float32))
+    raw = torch.as_tensor(rows[:3].astype(np.float32) if rows.dtype == np.float64 else rows[:3])
+    torch.testing.assert_close(data.preprocessing.to_states(raw)[0].flatten(), torch.tensor(states).float())
+
+
+@pytest.mark.parametrize(
+    ("x", "form", "wrong"),
+    [
+        ([[0.0, 0.3]], Form("binary"), "the values lie between 0 and 0.3; bits must be 0 or 1: set binarize to true"),
+        ([[-1.0, 1.0]], Form("binary"), "domain spin takes -1 and +1"),
+        ([[0.0, 2.0]], Form("spin"), "spins must be -1 and +1, or 0 and 1"),
+        ([[0.5, 1.0]], Form("ordinal"), "ordinal values must be whole numbers from 0 on"),
+        ([[-1, 1]], Form("categorical"), "categorical values must be whole numbers from 0 on"),
+        ([[0, 3]], Form("categorical", num_values=3), "but num_values is 3: they must be from 0 to 2"),
+        ([[-0.1, 1.0]], Form("binary", binarize=True), "must lie in [0, 1] or [0, 255]: set max_value"),
+        ([[0, 4095]], Form("binary", binarize=True), "must lie in [0, 1] or [0, 255]: set max_value"),
+        ([[[[-128.0, 127.0]]]], Form("real"), "pixels must not be negative"),
+    ],
+)
+def test_numbers_that_are_not_what_is_said_are_refused(x: Any, form: Form, wrong: str) -> None:
+    assert wrong in one_line(lambda: scaling(torch.tensor(x), form, "mine"))
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    x = RNG.normal(size=(20, 3))
+    path = save(tmp_path / "a.npy", x)
+    text, words = tmp_path / "t.csv", tmp_path / "words.txt"
+    text.write_text("a,b\n1,2\n3,x\n")
+    words.write_text("1")
+    flat = save(tmp_path / "flat.npy", np.zeros(5))
+    objects = tmp_path / "o.npy"
+    np.save(objects, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    odd = x.copy()
+    odd[3, 1] = np.nan
+    for options, wrong in (
+        ({"path": str(tmp_path / "none.npy")}, "there is no file"),
+        ({"path": str(words)}, "is none of .npy, .npz, .csv, .pt"),
+        ({"path": str(text)}, "cannot be read (could not convert string 'x' to float64"),
+        ({"path": str(objects)}, "cannot be read (Object arrays cannot be loaded when allow_pickle=False"),
+        ({"path": flat}, "has shape (5,); it must be (N, ...) with N at least 1"),
+        ({"path": path, "shape": [2, 2]}, "which cannot be (2, 2)"),
+        ({"path": save(tmp_path / "a.csv", x), "labels": "kind"}, "has no column kind; it has c0, c1, c2"),
+        ({"path": save(tmp_path / "a.npz", x, np.arange(20)), "field": "z"}, "has no array z; it has y, x"),
+        ({"path": path, "labels": "y.npy"}, "there is no file"),
+        ({"path": save(tmp_path / "odd.npy", odd)}, "1 of 16 samples hold NaN or infinity"),
+        ({"path": path, "val_fraction": 1.0}, "must be above 0 and together below 1"),
+        ({"path": path, "binarize": True}, "binarize makes bits, but domain is real: set domain to binary"),
+        ({"path": save(tmp_path / "few.npy", x[:2])}, "2 samples are too few to set some aside"),
+        ({"path": path, "batch_size": 17}, "batch_size 17 is more than the 16 training samples"),
+        ({"path": path, "max_value": 0.0, "domain": "real"}, "max_value is 0.0; it must be above 0"),
+    ):
+        assert wrong in one_line(lambda options=options: Arrays(**{"batch_size": 4, **options}).setup("fit")), options
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Grey pictures of two brightnesses and three sizes, in folders named for them, one with an alpha channel."""
+    root = tmp_path / "pictures"
+    for i in range(30):
+        folder = root / ("bright" if i % 3 else "dark")
+        folder.mkdir(parents=True, exist_ok=True)
+        image = Image.new("L", (8 + i % 3, 8), color=200 if i % 3 else 20)
+        (image.convert("RGBA") if i == 5 else image).save(folder / f"{i:02}.png")
+    (root / "notes.txt").write_text("not a picture")
+    return root
+
+
+def test_pictures_are_cut_scaled_and_labelled(pictures: Path) -> None:
+    data = ImageFolder(str(pictures), size=4, batch_size=4)
+    assert (data.name, data.num_classes, data.classes, data.event_shape) == (
+        "pictures",
+        2,
+        ["bright", "dark"],
+        (1, 4, 4),
+    )
+    raw, labels = data.raw("train"), data.labels("train")
+    assert labels is not None and len(raw) == 24
+    assert torch.equal(raw, torch.where(labels.bool(), 20, 200).byte().view(-1, 1, 1, 1).expand(-1, 1, 4, 4))
+    x = data.states("train")
+    assert x.mean().abs() < 1e-5 and (x.std(correction=0) - 1).abs() < 1e-5
+    shown = data.show(data.states("val"))
+    assert isinstance(shown, Images)
+    torch.testing.assert_close(shown.values, data.raw("val") / 255)
+    bits = ImageFolder(str(pictures), size=[4, 6], channels=3, binarize=True, batch_size=4)
+    assert bits.domains == (Binary,) and bits.raw("val").shape == (3, 3, 4, 6)
+    kinds = bits.labels("val")
+    assert kinds is not None and torch.equal(bits.states("val")[:, 0, 0, 0], 1 - kinds.float())
+
+
+def test_folders_named_for_splits_are_splits(pictures: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    pictures.rename(root / "train")
+    test = root / "test" / "dark"
+    test.mkdir(parents=True)
+    Image.new("L", (9, 9), color=20).save(test / "a.jpg")
+    data = ImageFolder(str(root), size=4, batch_size=4)
+    assert data.classes == ["bright", "dark"] and len(data.raw("test")) == 1
+    assert data.labels("test").tolist() == [1]  # type: ignore[union-attr]
+    assert len(data.raw("train")) == 27 and len(data.raw("val")) == 3
+    (root / "test" / "grey").mkdir()
+    (test / "a.jpg").rename(root / "test" / "grey" / "a.jpg")
+    assert "has the label grey" in one_line(lambda: ImageFolder(str(root), size=4).raw("test"))
+
+
+def test_bad_folders_are_named(pictures: Path, tmp_path: Path) -> None:
+    assert "there is no folder" in one_line(lambda: ImageFolder(str(tmp_path / "none")))
+    (tmp_path / "empty").mkdir()
+    assert "there is no picture in" in one_line(lambda: ImageFolder(str(tmp_path / "empty")))
+    assert "size is 0 and channels 1" in one_line(lambda: ImageFolder(str(pictures), size=0))
+    for path in (pictures / "dark").iterdir():
+        path.write_bytes(path.read_bytes()[:40])
+    assert "is not a readable picture" in one_line(
+        lambda: ImageFolder(str(pictures), size=4, batch_size=4).setup("fit")
+    )
+
+
+class Items(Dataset[Any]):
+    """Items made of numbers by a function."""
+
+    def __init__(self, make: Callable[[int], Any], n: int = 20) -> None:
+        self.make, self.n = make, n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> Any:
+        return self.make(i)
+
+
+class Endless(IterableDataset[Tensor]):
+    def __iter__(self) -> Any:
+        return iter(torch.randn(20, 2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i: torch.tensor([float(i), -float(i)]),
+        lambda i: (np.array([i, -i]), i % 3),
+        lambda i: [torch.tensor([i, -i]), torch.tensor(i % 3)],
+        lambda i: {"x": [i, -i], "kind": "a"},
+    ],
+)
+def test_items_of_every_form(make: Callable[[int], Any]) -> None:
+    data = FromDataset(Items(make), standardize=False, batch_size=4)
+    data.setup()
+    expected = [[i, -i] for i in data.part("train")[1].tolist()]
+    assert data.states("train").tolist() == expected
+    labels, labelled = data.labels("train"), isinstance(make(0), list | tuple)
+    assert (labels is not None) == labelled == (data.num_classes is not None)
+    if labels is not None:
+        assert labels.tolist() == [i % 3 for i, _ in expected] and data.num_classes == 3
+
+
+def test_pictures_of_a_dataset_and_their_labels() -> None:
+    data = FromDataset(Items(lambda i: (Image.new("RGB", (3, 2), (i, 0, 255)), i % 2)), batch_size=4)
+    assert data.event_shape == (3, 2, 3)
+    raw = data.raw("test")
+    assert raw[:, 0].float().mean((1, 2)).tolist() == data.part("test")[1].tolist() and (raw[:, 2] == 255).all()
+
+
+def test_streaming_gives_what_memory_gives_and_resumes_within_an_epoch() -> None:
+    source = TensorDataset(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.arange(50) % 2)
+    memory, streamed, workers = (
+        FromDataset(source, batch_size=6, **options)
+        for options in ({}, {"streamed": True}, {"streamed": True, "num_workers": 2})
+    )
+    before = torch.get_rng_state()
+    expected = list(memory.train_dataloader())
+    for data in (streamed, workers):
+        data.setup("fit")
+        assert data.preprocessing == memory.preprocessing
+        loader = data.train_dataloader()
+        batches = iter(loader)
+        first = [next(batches) for _ in range(2)]
+        state = loader.state_dict()
+        again = data.train_dataloader()
+        again.load_state_dict(state)
+        for one, two in zip(expected, first + list(again), strict=True):
+            torch.testing.assert_close(one, two)
+        assert torch.equal(data.states("val"), memory.states("val"))
+        assert torch.equal(data.states("test", 2), memory.states("test", 2))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_bad_datasets_are_named() -> None:
+    for make, options, wrong in (
+        (lambda i: {"image": [i]}, {}, "an item has no x, but image: set `field` to one of them"),
+        (lambda i: "word", {}, "a sample is of the type str"),
+        (lambda i: torch.zeros(1 + i // 10), {}, "samples have different shapes, (1,) and (2,)"),
+        (lambda i: torch.zeros(2), {"domain": "categorical"}, "domain categorical needs num_values"),
+        (
+            lambda i: [i],
+            {"streamed": True, "binarize": "dynamic", "domain": "binary"},
+            "binarize dynamic draws from data",
+        ),
+    ):
+        data: Any = Items(make)  # type: ignore[arg-type]
+        assert wrong in one_line(lambda data=data, o=options: FromDataset(data, batch_size=4, **o).setup("fit")), wrong
+    assert "train is empty" in one_line(lambda: FromDataset(Items(lambda i: i, 0)))
+    assert "is an IterableDataset" in one_line(lambda: FromDataset(Endless(), streamed=True))
+    assert len(FromDataset(Endless(), batch_size=4).raw("train")) == 16
+    assert FromDataset(Items(lambda i: float(i)), batch_size=4).raw("val").shape == (2, 1)

@@ -1,0 +1,264 @@
+"""Data that know nothing of ebmlab: what they become, what fits, and what is refused in one line before training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
+from ebmlab.data import Data, Images, samples_of
+from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
+from ebmlab.errors import UserError
+from ebmlab.first_batch import check_first_batch
+from ebmlab.learners import ContrastiveDivergence, FromData, Learner, RatioMatching
+from ebmlab.plain_data import PlainData, data_of
+from ebmlab.preprocessing import Preprocessing
+from ebmlab.samplers import BlockGibbs, Gibbs, Langevin
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:The number of training batches"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
+    pytest.mark.filterwarnings("ignore:Attribute .* is an instance of `nn.Module`"),
+    pytest.mark.filterwarnings("ignore:Attribute 'energy' removed from hparams"),
+]
+
+
+def trainer(folder: Path, *callbacks: pl.Callback, **settings: Any) -> pl.Trainer:
+    options = {"max_epochs": 1, "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    options |= {"accelerator": "cpu", "enable_model_summary": False, "num_sanity_val_steps": 0}
+    return pl.Trainer(default_root_dir=folder, callbacks=list(callbacks), **(options | settings))
+
+
+def bits(n: int = 40, d: int = 6) -> Tensor:
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(0)).round()
+
+
+def learner(energy: Energy | None = None) -> Learner:
+    torch.manual_seed(0)
+    return ContrastiveDivergence(energy or RBM(6, 3), BlockGibbs() if energy is None else Gibbs(), FromData())
+
+
+FORMS: dict[str, Callable[[Tensor], Any]] = {
+    "x": lambda x: DataLoader(x, 10),
+    "(x,)": lambda x: DataLoader(TensorDataset(x), 10),
+    "(x, y)": lambda x: DataLoader(TensorDataset(x, torch.arange(len(x))), 10),
+    "float64": lambda x: DataLoader(TensorDataset(x.double(), x), 10),
+    "int64": lambda x: DataLoader(x.long(), 10),
+    "uint8": lambda x: DataLoader(x.byte(), 10),
+    "bool": lambda x: DataLoader(x.bool(), 10),
+    "x in a dictionary": lambda x: DataLoader([{"x": row, "y": 1.0} for row in x], 10),
+    "the only tensor": lambda x: DataLoader([{"image": row, "name": "a"} for row in x], 10),
+    "a loader in a list": lambda x: [DataLoader(x, 10)],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_batch_trains_and_is_evaluated_alike(form: str, tmp_path: Path) -> None:
+    x = bits()
+    expected = learner()
+    trainer(tmp_path).fit(expected, DataLoader(x, 10))
+    model, runner = learner(), trainer(tmp_path, HammingMMDEvaluation(20, num_steps=2))
+    runner.fit(model, FORMS[form](x), FORMS[form](x))
+    assert "mmd/hamming" in runner.callback_metrics
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), expected.parameters(), strict=True))
+    energy = model.energy(x).mean().item()
+    assert runner.validate(model, FORMS[form](x), verbose=False)[0]["val/energy"] == pytest.approx(energy, rel=1e-5)
+    assert runner.test(model, FORMS[form](x), verbose=False)[0]["test/energy"] == pytest.approx(energy, rel=1e-5)
+
+
+class Plain(pl.LightningDataModule):
+    """(x, y) batches of pixels."""
+
+    def __init__(self, dtype: torch.dtype = torch.uint8) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def setup(self, stage: str) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.randint(256, (60, 1, 4, 4), generator=generator).to(self.dtype)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(TensorDataset(self.x, torch.arange(60)), 20, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(TensorDataset(self.x, torch.arange(60)), 20)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float64, torch.int32])
+def test_pixels_are_divided_by_255_and_the_checkpoint_says_so(dtype: torch.dtype, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), FromData())
+    runner = trainer(tmp_path, SampleGrid(num_samples=4, num_steps=1), RunState())
+    data = Plain(dtype)
+    runner.fit(model, data)
+    torch.testing.assert_close(model.states([data.x, None]), (data.x.double() / 255).float().flatten(1))
+    runner.save_checkpoint(tmp_path / "a.ckpt")
+    saved = Preprocessing.from_dict(torch.load(tmp_path / "a.ckpt", weights_only=True)["preprocessing"])
+    torch.testing.assert_close(saved.to_states(data.x), (data.x.double() / 255).float())
+    assert len(list((tmp_path / "images").glob("samples-grid*"))) == 2
+    shown = data_of(runner).show(saved.to_states(data.x).flatten(1))
+    assert isinstance(shown, Images)
+    torch.testing.assert_close(shown.values, (data.x.double() / 255).float())
+
+
+def test_which_numbers_are_pixels() -> None:
+    for x, domain, scale, float_scale in (
+        (torch.randint(256, (9, 1, 4, 4), dtype=torch.uint8), Real((1, 4, 4)), 255, 1),
+        (torch.randint(256, (9, 1, 4, 4)).double(), Real((1, 4, 4)), 255, 255),
+        (torch.randint(256, (9, 16), dtype=torch.uint8), Real(16), 255, 1),
+        (torch.randint(256, (9, 16)).double(), Real(16), 1, 1),  # a table: numbers stay what they are
+        (torch.randn(9, 1, 4, 4), Real((1, 4, 4)), 1, 1),
+        (torch.randint(256, (9, 16), dtype=torch.uint8), Ordinal(16, 256), 1, 1),
+    ):
+        data = PlainData("mine", {"train": lambda x=x: [x]}, domain)
+        assert (data.preprocessing.scale, data.preprocessing.float_scale) == (scale, float_scale)
+        torch.testing.assert_close(data.states("train"), (x.double() / max(scale, float_scale)).float())
+        check_first_batch(data, "train", domain, "Mine")
+
+
+def test_class_numbers_become_one_hot_vectors() -> None:
+    x = torch.randint(3, (9, 5))
+    data = PlainData("mine", {"train": lambda: [x]}, Categorical(5, 3))
+    assert torch.equal(data.states("train").argmax(-1), x) and data.event_shape == (5, 3)
+    check_first_batch(data, "train", Categorical(5, 3), "Potts")
+    assert torch.equal(data.to_raw(data.states("train")), x)
+
+
+def message(act: Callable[[], Any]) -> str:
+    with pytest.raises(UserError) as error:
+        act()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+NAN = bits().where(bits(7, 1)[:1] < 2, 0).clone()
+NAN[3, 2] = torch.nan
+
+
+@pytest.mark.parametrize(
+    ("energy", "x", "wrong"),
+    [
+        (
+            RBM(6, 2),
+            torch.rand(8, 6),
+            "DataLoader, train split: state number 0 is not in Binary(6): its values",
+        ),
+        (RBM(6, 2), torch.rand(8, 6), "binarize them, or take an energy on real numbers, such as GRBM"),
+        (RBM(6, 2), 2 * bits() - 1, "lie between -1 and 1: (x + 1) / 2 makes bits of spins"),
+        (
+            Ising.learnable(6),
+            bits(),
+            "must be -1 or +1; the first batch's lie between 0 and 1: 2 x - 1 makes spins",
+        ),
+        (RBM(6, 2), -bits(), "its values must be 0 or 1; the first batch's lie between -1 and"),
+        (
+            RBM(6, 2),
+            bits(8, 5),
+            "gives events of shape (5,) (5 numbers), but RBM models Binary(6): change",
+        ),
+        (RBM(6, 2), torch.zeros(8), "gives events of shape () (1 numbers), but RBM models Binary(6)"),
+        (RBM(6, 2), NAN, "1 of the 8 samples of the first batch hold NaN or infinity, the first is number 3"),
+        (Potts(torch.zeros(6, 6), 3), torch.full((8, 6), 3), "whole numbers from 0 to 2"),
+        (MLP(6, hidden=4), torch.zeros(0, 6), "the train loader is empty: it must give at least one batch"),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_wrong_data_are_refused_before_training(
+    energy: Energy, x: Tensor, wrong: str, training: bool, tmp_path: Path
+) -> None:
+    model = ContrastiveDivergence(energy, Gibbs(), FromData())
+    runner = trainer(tmp_path)
+    act = runner.fit if training else runner.validate
+    found = message(lambda: act(model, DataLoader(x, 8)))
+    assert (wrong if training else wrong.replace("train", "val")) in found
+    assert runner.global_step == 0
+
+
+def test_validation_data_are_checked_before_training_too(tmp_path: Path) -> None:
+    loaders = DataLoader(bits(), 8), DataLoader(torch.rand(8, 6), 8)
+    assert "DataLoader, val split: state number 0" in message(lambda: trainer(tmp_path).fit(learner(), *loaders))
+
+
+class Odd(Data, pl.LightningDataModule):
+    def __init__(self, loader: Any) -> None:
+        super().__init__()
+        self.loader_ = loader
+
+    def train_dataloader(self) -> Any:
+        return self.loader_
+
+
+class Stream(IterableDataset[Tensor]):
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(bits())
+
+
+def test_odd_loaders(tmp_path: Path) -> None:
+    def fit(loader: Any) -> None:
+        trainer(tmp_path).fit(learner(), Odd(loader))
+
+    fit(DataLoader(Stream(), 10))
+    two = [DataLoader(bits(), 8)] * 2
+    assert "there are 2 loaders; ebmlab takes one" in message(lambda: fit(two))
+    assert "is an iterator, which can be read only once" in message(lambda: fit(iter(DataLoader(bits(), 8))))
+    table = DataLoader([{"a": row, "b": row} for row in bits()], 8)
+    assert "a dictionary of a, b, and which of them is the samples is not clear" in message(lambda: fit(table))
+    words = DataLoader(["one", "two"], 2)
+    assert "a batch is of the type str" in message(lambda: fit(words))
+    odd = Odd(DataLoader(bits(), 8))
+    odd.domains = None  # type: ignore[assignment]
+    assert "Odd: domains is None, but must be a tuple" in message(lambda: trainer(tmp_path).fit(learner(), odd))
+    assert samples_of({"y": torch.zeros(1), "x": torch.ones(1)}, "mine").item() == 1
+
+
+def test_a_trainer_that_gets_other_data_forgets_the_old(tmp_path: Path) -> None:
+    model, runner = learner(), trainer(tmp_path)
+    runner.fit(model, Odd(DataLoader(bits(), 8)))
+    assert isinstance(data_of(runner), Odd)
+    loader = DataLoader(bits().byte(), 8)
+    runner.validate(model, loader, verbose=False)
+    data = data_of(runner)
+    assert isinstance(data, PlainData) and data.has("val") and not data.has("train")
+    assert data_of(runner) is data
+    runner.test(model, loader, verbose=False)
+    assert data_of(runner).has("test") and not data_of(runner).has("val")
+
+
+def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
+    fid, grid = FID(num_samples=4), SampleGrid(num_samples=2)
+    model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), FromData())
+    assert "FID needs test data, which Plain does not give here" in message(
+        lambda: trainer(tmp_path, fid).fit(model, Plain())
+    )
+    assert "FID: Plain has no labels" in message(lambda: trainer(tmp_path, FID(split="val")).fit(model, Plain()))
+    assert "SampleGrid needs images, but DataLoader has events of shape (6,)" in message(
+        lambda: trainer(tmp_path, grid).fit(learner(), DataLoader(bits(), 8))
+    )
+    ais = AISEvaluation(num_chains=4, num_temperatures=5)
+    loader = DataLoader(bits(), 8)
+    assert "AISEvaluation needs val data" in message(lambda: trainer(tmp_path, ais).fit(learner(), loader))
+    for stage in ("fit", "validate", "test"):
+        loaders = [loader] * (2 if stage == "fit" else 1)
+        getattr(runner := trainer(tmp_path, ais), stage)(learner(), *loaders)
+        assert "ais/log_likelihood" in runner.callback_metrics
+
+
+def test_ratio_matching_takes_them_as_well(tmp_path: Path) -> None:
+    runner = trainer(tmp_path)
+    runner.fit(RatioMatching(MLP(6, hidden=4)), DataLoader(TensorDataset(bits().long(), bits()), 8))
+    assert torch.isfinite(runner.callback_metrics["train/loss"])
+
+
+@pytest.mark.parametrize("domain", [Binary(4), Spin(4), Ordinal(4, 5), Categorical(4, 3), Real(4)])
+def test_states_of_the_domain_pass(domain: Domain) -> None:
+    data = PlainData("mine", {"train": lambda: [domain.random(20)]}, domain)
+    check_first_batch(data, "train", domain, "Mine")

@@ -1,0 +1,62 @@
+"""Raw data become states and raw data again, also in a process that knows nothing but the plain numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ebmlab.errors import UserError
+from ebmlab.preprocessing import Preprocessing, are_levels, moments
+
+PIXELS = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.25,), unit=True)
+
+
+@pytest.mark.parametrize(
+    ("preprocessing", "raw", "states"),
+    [
+        (PIXELS, torch.tensor([[0, 255, 0, 51]], dtype=torch.uint8), [[-2.0, 2.0, -2.0, -1.2]]),
+        (PIXELS, torch.tensor([[0.0, 1.0, 0.5, 0.2]]), [[-2.0, 2.0, 0.0, -1.2]]),  # floats are in [0, 1] already
+        (Preprocessing((2,), 255.0, 255.0, (0.0, 1.0), (1.0, 0.5)), torch.tensor([[51.0, 255.0]]), [[0.2, 0.0]]),
+        (Preprocessing((2,), mean=(0.5,), std=(0.5,)), torch.tensor([[0, 1]]), [[-1.0, 1.0]]),
+        (Preprocessing((3,), 10.0, binarize=True, unit=True), torch.tensor([[4, 5, 6]]), [[0.0, 0.0, 1.0]]),
+        (Preprocessing((2,), num_classes=3), torch.tensor([[2, 0]]), [[0.0, 0, 1, 1, 0, 0]]),
+    ],
+)
+def test_there_and_back(preprocessing: Preprocessing, raw: torch.Tensor, states: list[list[float]]) -> None:
+    again = Preprocessing.from_dict(preprocessing.to_dict())
+    x = again.to_states(raw)
+    assert x.dtype == torch.float32 and x.shape == (len(raw), *preprocessing.event_shape)
+    torch.testing.assert_close(x.flatten(1), torch.tensor(states))
+    if not preprocessing.binarize:
+        back = again.to_raw(x).flatten(1).double()
+        wanted = raw.double() / (preprocessing.scale if not raw.is_floating_point() else 1)
+        torch.testing.assert_close(back, wanted, atol=1e-4, rtol=0)
+    assert torch.equal(again.to_states(again.to_raw(x)), again.to_states(again.to_raw(x.flatten(1))))
+
+
+def test_raw_data_of_another_shape_are_refused() -> None:
+    for shape in ((3, 4), (3, 2, 2), (3, 1, 2, 2), (3, 2, 1, 2)):
+        assert PIXELS.to_states(torch.zeros(shape)).shape == (3, 1, 2, 2)
+    for shape in ((4,), (1, 8), (3, 3), (3, 4, 4)):
+        with pytest.raises(UserError, match=r"it must be \(B, 1, 2, 2\) or \(B, 4\)"):
+            PIXELS.to_states(torch.zeros(shape))
+    with pytest.raises(UserError, match="whole numbers from 0 to 2"):
+        Preprocessing((2,), num_classes=3).to_states(torch.tensor([[0, 3]]))
+    with pytest.raises(UserError, match="another version"):
+        Preprocessing.from_dict({"shape": (2,), "magic": 1})
+
+
+def test_levels_are_whole_between_0_and_255_and_one_of_them_above_1() -> None:
+    for numbers, levels in (([0, 1], False), ([0, 2], True), ([0, 255], True), ([0, 256], False), ([-1, 9], False)):
+        assert are_levels(torch.tensor(numbers)) == are_levels(torch.tensor(numbers).float()) == levels
+    assert not are_levels(torch.tensor([0.5, 200.0])) and not are_levels(torch.tensor([]))
+    assert not are_levels(torch.tensor([float("nan"), 3.0]))
+
+
+def test_moments_are_those_of_each_channel_and_never_0() -> None:
+    torch.manual_seed(0)
+    x = torch.rand(5000, 2, 3, 1)
+    x[:, 1] = 7
+    mean, std = moments(x, Preprocessing((2, 3, 1)))
+    assert mean == pytest.approx((x[:, 0].mean().item(), 7)) and std[1] == 1
+    assert std[0] == pytest.approx(x[:, 0].std(correction=0).item(), rel=1e-5)
