@@ -243,7 +243,7 @@ def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
     assert "SampleGrid needs images, but DataLoader has events of shape (6,)" in message(
         lambda: trainer(tmp_path, grid).fit(learner(), DataLoader(bits(), 8))
     )
-    ais = AISEvaluation(num_chains=4, num_temperatures=5)
+    ais = AISEvaluation(num_chains=50, num_temperatures=20)
     loader = DataLoader(bits(), 8)
     assert "AISEvaluation needs val data" in message(lambda: trainer(tmp_path, ais).fit(learner(), loader))
     for stage in ("fit", "validate", "test"):
