@@ -61,9 +61,9 @@ class DivergenceGuard(pl.Callback):
         loss, self._loss = self._loss, None
         grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())  # the one that clipping divides by
-        size = torch.zeros_like(norm) if loss is None else loss.abs().to(norm)
+        value = torch.zeros_like(norm) if loss is None else loss.to(norm)
         data, negative = _mean_energies(pl_module) or (torch.zeros_like(norm), torch.zeros_like(norm))
-        numbers = torch.stack([norm, size, data.to(norm), negative.to(norm)])
+        numbers = torch.stack([norm, value, data.to(norm), negative.to(norm)])
         at_norm, at_loss, at_data, at_negative = numbers.tolist()
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         half = scaled or any(p.dtype == torch.float16 for p in pl_module.parameters())

@@ -16,7 +16,7 @@ from torch import nn
 
 from callbacks import AISEvaluation
 from datamodules import Digits
-from ebmlab.energies import RBM
+from ebmlab.energies import RBM, Bernoulli
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
@@ -117,6 +117,51 @@ def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch
     assert "above 0 is impossible" in warned and "log Z backward is -51 nats" in warned
     assert "epoch=0" in best.best_model_path and float(best.best_model_score) < 0
     assert math.isnan(evaluation.state_dict()["metrics"]["ais/log_likelihood"])  # nor after resuming
+
+
+class Asked:
+    """Stands in for `ais`, and notes what it is asked for and the seed of its random numbers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, log_z: float = 0.0) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.log_z = log_z
+        monkeypatch.setattr("callbacks.ais_evaluation.ais", self)
+
+    def __call__(self, energy: Any, sampler: Any, chains: int, steps: int, base: Any, *_: Any, **__: Any) -> AISResult:
+        self.calls.append({"chains": chains, "steps": steps, "base": base, "seed": torch.initial_seed()})
+        x = energy.domain.random(chains)
+        return AISResult(torch.full((1, chains), self.log_z, dtype=torch.float64), x)
+
+
+def test_the_temperatures_are_those_of_the_stage_and_the_base_is_that_of_the_training_data(setup, monkeypatch) -> None:
+    asked, data = Asked(monkeypatch), Digits(binarize=True)
+    model, trainer = setup([quick(test_temperatures=270)], learner=learner(), limit_val_batches=1.0)
+    trainer.validate(model, datamodule=data, verbose=False)
+    trainer.test(model, datamodule=data, verbose=False)
+    assert [(call["chains"], call["steps"]) for call in asked.calls] == [(200, 150), (200, 270)]
+    expected = Bernoulli(data.states("train").flatten(1).mean(0))
+    for call in asked.calls:
+        torch.testing.assert_close(call["base"].logits, expected.logits)
+
+
+def test_ranks_anneal_different_chains(setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    for rank in (0, 1):
+        model, trainer = setup([quick(seed=3)], learner=learner(), limit_val_batches=1.0, folder=str(rank))
+        monkeypatch.setattr(pl.Trainer, "global_rank", property(lambda self, rank=rank: rank))
+        trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+    first, second = (call["seed"] for call in asked.calls)
+    assert first == 3 != second
+
+
+def test_densities_of_real_numbers_may_be_above_1(setup, squares, monkeypatch: pytest.MonkeyPatch) -> None:
+    Asked(monkeypatch, log_z=-1e4)
+    model, trainer = setup([quick(sampler=BlockGibbs())], limit_val_batches=1.0)
+    with pytest.warns(UserWarning) as said:
+        trainer.validate(model, datamodule=squares, verbose=False)
+    warned = " ".join(str(w.message) for w in said)
+    assert "do not trust" in warned and "impossible" not in warned
+    assert trainer.callback_metrics["ais/log_likelihood"] > 0
 
 
 def test_two_that_differ_in_one_setting_live_side_by_side() -> None:

@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint
 
 from callbacks import DivergenceGuard, SamplerMonitor
+from callbacks.divergence_guard import MAX_LOST
 from datamodules import Digits
 from ebmlab.energies import GRBM, ResNet
 from ebmlab.errors import UserError
@@ -102,6 +103,36 @@ def test_float16_that_loses_every_gradient_is_named_with_what_works(setup, squar
     with pytest.raises(UserError, match=r"--trainer\.precision bf16-true"):
         for _ in range(40):
             guard.on_before_optimizer_step(trainer, learner, None)
+
+
+@pytest.mark.parametrize("loss", [math.inf, -math.inf, math.nan])
+def test_a_loss_that_is_not_finite_stops_the_run_though_all_gradients_are(setup, loss):
+    learner, trainer = setup([])
+    guard = DivergenceGuard()
+    guard.on_before_backward(trainer, learner, torch.tensor(loss))
+    with pytest.raises(UserError, match=rf"the loss \({loss}\) is not finite though data and parameters are"):
+        guard.on_before_optimizer_step(trainer, learner, None)
+
+
+@pytest.mark.parametrize("gap", [1e9, -1e9])
+def test_negatives_may_drift_either_way(setup, gap):
+    learner, trainer = setup([])
+    learner.energies = torch.tensor(0.0), torch.tensor(gap)
+    with pytest.raises(UserError, match=r"have drifted 1e\+09 apart"):
+        DivergenceGuard().on_before_optimizer_step(trainer, learner, None)
+
+
+@pytest.mark.parametrize("entry", [math.inf, math.nan])
+def test_a_loss_scaler_that_never_finds_a_scale_is_named(setup, entry):
+    """Lightning's scaler skips a step whose gradients overflow, and halves its scale: some such steps are normal."""
+    learner, trainer = setup([])
+    trainer.precision_plugin.scaler = object()
+    learner.energy.W.grad = torch.full_like(learner.energy.W, entry)
+    guard = DivergenceGuard()
+    for _ in range(MAX_LOST):
+        guard.on_before_optimizer_step(trainer, learner, None)
+    with pytest.raises(UserError, match="30 steps in a row changed nothing"):
+        guard.on_before_optimizer_step(trainer, learner, None)
 
 
 def test_the_guard_asks_the_device_once_per_step(setup, squares, monkeypatch):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -47,6 +48,20 @@ def test_when_it_runs_in_fit(setup, squares, settings, steps):
     trainer.fit(learner, datamodule=squares)
     assert callback.ran == [("fit", k) for k in steps]
     assert trainer.callback_metrics["test/step"] == 12
+
+
+def test_ranks_draw_different_chains_and_share_them_out(setup):
+    """Seven chains over three ranks; the second has other noise than the first."""
+    learner, _ = setup([])
+
+    def drawn(rank):
+        trainer = SimpleNamespace(global_rank=rank, world_size=3, is_global_zero=False)
+        return torch.cat(list(Record(seed=5).samples(trainer, learner, 7)))
+
+    parts = [drawn(rank) for rank in range(3)]
+    assert [len(part) for part in parts] == [3, 2, 2]
+    assert len(torch.cat(parts).unique(dim=0)) == 7
+    assert torch.equal(drawn(1), parts[1])
 
 
 def test_it_runs_in_validate_and_test_and_fills_their_tables(setup, squares):

@@ -18,6 +18,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData
+from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import BlockGibbs
 
 Make = Callable[..., TensorDataModule]
@@ -201,3 +202,24 @@ def test_the_option_can_be_written_in_a_config_and_misspellings_are_named() -> N
         assert parser.parse_args([f"--data.binarize={text}"]).data.binarize == value
     with pytest.raises(UserError, match="Digits: binarize is 'dynamical'; it must be false, true or dynamic"):
         Digits(binarize="dynamical")  # type: ignore[arg-type]
+
+
+class Alike(TensorDataModule):
+    """The same grey images in every split."""
+
+    name = "alike"
+    max_value = 255.0
+
+    def load(self, split: str) -> tuple[Tensor, None]:
+        return torch.full((20, 4, 4), 128, dtype=torch.uint8), None
+
+
+def test_each_split_has_draws_of_its_own_that_do_not_change() -> None:
+    first, second = (Alike((4, 4), 5, seed=seed, binarize="dynamic") for seed in (0, 1))
+    assert not torch.equal(first.raw("val"), first.raw("test"))
+    assert torch.equal(first.raw("val"), second.raw("val"))
+
+
+def test_one_half_is_black() -> None:
+    x = torch.tensor([[0.49, 0.5, 0.51]])
+    assert Preprocessing((3,), binarize=True).to_states(x).tolist() == [[0.0, 0.0, 1.0]]

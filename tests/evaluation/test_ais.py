@@ -294,6 +294,20 @@ def test_the_ends_of_a_bridge_are_the_two_laws() -> None:
         torch.testing.assert_close(closed[1], grad)
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
+def test_the_conditional_law_on_a_bridge_to_a_grbm_is_that_of_its_joint_energy(beta: float) -> None:
+    """On a grid of v, the normalised exp(-E(v, h)) is the Gaussian of the given mean and variance."""
+    grbm = make_grbm(1).requires_grad_(False)
+    path = bridge(reference(grbm.domain), grbm, beta)
+    v = torch.linspace(-9, 9, 4001, dtype=torch.float64).unsqueeze(1)
+    for h in ([0.0, 0.0, 0.0], [1.0, 0.0, 1.0]):
+        hidden = torch.tensor(h, dtype=torch.float64).expand(len(v), -1)
+        law = (-path.joint_energy(v, hidden)).softmax(0)
+        mean, variance = path.visible_given_hidden(hidden[:1])
+        assert float(law @ v[:, 0]) == pytest.approx(float(mean), abs=1e-6)
+        assert float(law @ (v[:, 0] - mean[0]).square()) == pytest.approx(float(variance), abs=1e-6)
+
+
 def test_schedules() -> None:
     assert fixed_ladder("linear", 4).betas == [0, 0.25, 0.5, 0.75, 1]
     slow = fixed_ladder("sigmoid", 10).betas

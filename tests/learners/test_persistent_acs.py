@@ -9,10 +9,11 @@ import pytorch_lightning as pl
 import torch
 from helpers_finite import DOMAINS, KINDS, Target, bias
 from jsonargparse import ArgumentParser
+from torch import Tensor
 
 from callbacks import DataMean, RunState
 from datamodules import Digits
-from ebmlab.energies import RBM
+from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
 from ebmlab.samplers import DMALA, DULA, Sampler
@@ -94,6 +95,19 @@ def test_a_resumed_run_goes_on_with_the_step_sizes_found(tmp_path: Path) -> None
     assert torch.equal(whole.sampler.step_size, resumed.sampler.step_size)
     assert torch.equal(whole.energy.W, resumed.energy.W)
     assert torch.equal(whole.chains.slots, resumed.chains.slots)
+
+
+def test_the_cycle_follows_the_steps_of_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    iterations = []
+    plain = PersistentACS.at_iteration
+
+    def spy(self: PersistentACS, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> object:
+        iterations.append(iteration)
+        return plain(self, energy, x, iteration, num_steps)
+
+    monkeypatch.setattr(PersistentACS, "at_iteration", spy)
+    fit(tmp_path, 1)
+    assert iterations == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

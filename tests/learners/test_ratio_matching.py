@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from ebmlab.learners import (
     UniformSubset,
     estimators,
 )
-from ebmlab.learners.objectives import Bounded
+from ebmlab.learners.objectives import LIMIT, Bounded, Exponential
 from ebmlab.samplers import GWG, BlockGibbs
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
@@ -270,6 +271,22 @@ def test_l1_shrinks_weights_not_biases() -> None:
     penalty.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(energy.W.grad, 0.1 * energy.W.detach().sign())
     assert energy.b_v.grad is None
+
+
+def test_the_loss_that_is_trained_holds_the_penalty() -> None:
+    energy, x = RBM(3, 2), states(4, 3).float()
+    learner = RatioMatching(energy, Exact(), l1=0.1)
+    learner.log = lambda *_, **__: None  # type: ignore[method-assign]
+    expected = learner.estimator.loss(energy, x) + 0.1 * energy.W.abs().sum()
+    torch.testing.assert_close(learner.training_step(x, 0), expected)
+
+
+def test_the_exponential_goes_on_as_its_tangent() -> None:
+    d = torch.tensor([LIMIT - 1e-9, LIMIT + 1e-9, LIMIT + 5], dtype=torch.float64, requires_grad=True)
+    value = Exponential()(d) / math.exp(2 * LIMIT)
+    (slope,) = torch.autograd.grad(value.sum(), d)
+    torch.testing.assert_close(value.detach(), torch.tensor([1.0, 1.0, 11.0], dtype=torch.float64))
+    torch.testing.assert_close(slope, torch.full_like(slope, 2.0))
 
 
 @pytest.mark.parametrize(

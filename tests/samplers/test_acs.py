@@ -264,6 +264,15 @@ def test_of_many_step_sizes_the_outermost_is_found(largest: bool, expected: floa
     assert alpha == pytest.approx(expected, rel=0.05)
 
 
+def test_a_round_on_both_sides_of_the_rate_takes_the_nearest() -> None:
+    """From 0.25 the round tries 0.25, 0.281, 0.3125, 0.344 and 0.375, and 0.3 has the acceptance asked for."""
+    energy, sampler = Couplings(), Wavy()
+    state = sampler.init(energy, energy.domain.random(2))
+    tuner = ACSTuner(alpha_floor=0.25, learning_rate=1.0)
+    alpha, _ = tuner.estimate_alpha(sampler, energy, state, 0.5, tuner.proposals, largest=False)
+    assert alpha == pytest.approx(0.3125)
+
+
 def test_acceptance_is_not_monotone_and_the_ends_are_found_on_either_side() -> None:
     """Balance 0.95 on weakly coupled spins: 1 at tiny steps, a dip at 1, a hump at 4, and down again."""
     torch.manual_seed(0)

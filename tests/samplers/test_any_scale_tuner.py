@@ -56,6 +56,17 @@ def test_the_tuner_finds_the_curvature(variant: Any) -> None:
         AnyScaleTuner(JumpDistance(window=1)).tune(sampler, energy, x, 12)
 
 
+def test_what_was_known_before_does_not_matter() -> None:
+    """A sampler that comes with a curvature is tuned as if it had none."""
+    W = -torch.tensor([[0.5, 0.2], [0.2, 0.4]])
+    energy, found = Quadratic(Ordinal(2, 8), W, 3.0), []
+    for sampler in (AnyScale("trace"), AnyScale("trace", curvature=5 * torch.eye(2), diagonal=torch.ones(2))):
+        torch.manual_seed(0)
+        tuned, x = AnyScaleTuner(JumpDistance(window=2)).tune(sampler, energy, energy.domain.random(20), 60)
+        found.append([x, *dict(tuned.named_buffers()).values()])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
 @pytest.mark.slow
 def test_curvature_pays_where_coordinates_are_coupled() -> None:
     """The rotated Gaussian of Sec. 5.2, condition number 10, in 20 dimensions."""
