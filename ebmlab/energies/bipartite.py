@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.noise import bernoulli
@@ -94,6 +95,16 @@ class Bipartite(Energy):
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given the logits of p(h_j = 1 | v)."""
         return self.visible_energy(v) / temperature - softplus(logits / temperature).sum(1)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Has a closed form if v is binary: E(v, h) is linear in v, so that -dE/dv is the logits of v at E[h | v]."""
+        if not isinstance(self.domain, Binary):
+            return super().value_and_grad(x)
+        with torch.no_grad():
+            logits = self.hidden_given_visible(x)
+            field = self.visible_given_hidden(torch.sigmoid(logits))
+            assert isinstance(field, Tensor)
+            return self.marginal_energy(x, logits), -field
 
     def forward(self, x: Tensor) -> Tensor:
         return self.marginal_energy(x, self.hidden_given_visible(x))

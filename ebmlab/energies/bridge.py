@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.energies.bipartite import Bipartite
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.reference import Base, Bernoulli
 from ebmlab.errors import UserError
@@ -101,9 +101,7 @@ class Bridge(Energy):
         base, energy = (self.base(x), self.energy(x)) if ends is None else (ends.base, ends.energy)
         return (beta - self.beta) * (base - energy)
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self._mix(self.base.flip_differences(x, index), self.energy.flip_differences(x, index))
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:

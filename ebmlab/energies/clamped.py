@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical, Domain, Finite
 from ebmlab.energies.bipartite import Bipartite
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 
 Array = Tensor | Sequence[Any]
@@ -89,12 +89,10 @@ class Clamped(_Chosen):
         value, grad = self.energy.value_and_grad(self.merge(x))
         return value, self.split(grad)
 
-    def around(self, x: Tensor) -> tuple[Tensor, ...]:
+    def around(self, x: Tensor) -> Around:
         return self.energy.around(self.merge(x))
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self.energy.flip_differences(self.merge(x), self._places(x, index), around)
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Domain, Finite
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 
 
@@ -62,9 +62,7 @@ class Sum(_Composed):
         values, grads = zip(*[energy.value_and_grad(x) for energy in self._parts()], strict=True)
         return self._sum(values), self._sum(grads)
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self._sum([energy.flip_differences(x, index) for energy in self._parts()])
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
@@ -124,9 +122,7 @@ class Mixture(_Composed):
         shares = terms.softmax(1).view(*terms.shape, *[1] * (x.dim() - 1))
         return -terms.logsumexp(1), (shares * torch.stack(grads, 1)).sum(1)
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self._mix(x, [energy.flip_differences(x, index) for energy in self._parts()])
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:

@@ -14,6 +14,7 @@ from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.errors import UserError
 
 MANY = 2048  # states per evaluation when there are many
+Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
 class Energy(nn.Module):
@@ -68,14 +69,12 @@ class Energy(nn.Module):
         """
         return Evaluation(*self.value_and_grad(x))
 
-    def around(self, x: Tensor) -> tuple[Tensor, ...]:
+    def around(self, x: Tensor) -> Around:
         """What the energies of all neighbours of x `(B, *event)` start from: E(x) `(B,)`, and more in subclasses."""
         energy: Tensor = self(x)
         return (energy,)
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """E(x with one coordinate flipped) - E(x), on a `Binary` or `Spin` domain.
 
         Energies whose structure makes neighbours cheap override this method; here the neighbours are materialised.

@@ -57,13 +57,13 @@ class Evaluation(PerChain):
     Attributes:
         energy: E(x), `(B,)`.
         grad: dE/dx, `(B, *event)`.
-        logits: pre-activations of the hidden units, `(B, H)`, if the energy is bipartite.
+        logits: pre-activations of the hidden units, `(B, H)`, from energies that yield them: `GRBM` and its `Bridge`.
         known: what a later evaluation at the same x may reuse. Only a `Bridge` sets it, since its ends do not depend on
             its beta.
 
     Example:
-        >>> from ebmlab.energies import RBM
-        >>> at = RBM(4, 3).evaluate(torch.ones(2, 4))
+        >>> from ebmlab.energies import GRBM
+        >>> at = GRBM(4, 3).evaluate(torch.ones(2, 4))
         >>> at.energy.shape, at.grad.shape, at.logits.shape
         (torch.Size([2]), torch.Size([2, 4]), torch.Size([2, 3]))
     """

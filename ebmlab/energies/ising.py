@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ebmlab import graphs
 from ebmlab.domains import Spin
+from ebmlab.energies.energy import Around
 from ebmlab.energies.pairwise import Matrix, Pairwise
 from ebmlab.errors import UserError
 
@@ -76,14 +77,12 @@ class Ising(Pairwise):
         """
         return cls(graphs.barabasi_albert(num_nodes, num_edges, coupling, seed), field)
 
-    def around(self, x: Tensor) -> tuple[Tensor, ...]:
+    def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and J x + h `(B, d)`."""
         local = self.local_field(x)
         return self._energy(x, local), local
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """2 x_i (J x + h)_i, `(B, k)`: exact, since E is linear in each spin."""
         differences = 2 * x * (around[1] if around else self.local_field(x))
         return differences if index is None else differences.gather(1, index)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 
 
@@ -73,14 +73,12 @@ class LogisticPosterior(Energy):
         v = x @ features.T
         return self._losses(v).sum(1), (v.sigmoid() - self.targets.to(x)) @ features
 
-    def around(self, x: Tensor) -> tuple[Tensor, ...]:
+    def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and X beta `(B, m)`."""
         here = x @ self.features.T.to(x)
         return self._losses(here).sum(1), here
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one column of X to X beta, or subtracts it: O(k m) instead of O(k m d)."""
         if index is None:
             index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)

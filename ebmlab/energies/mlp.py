@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from ebmlab.domains import Binary
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 
 CHUNK_BYTES = 64 * 2**20  # of first-layer pre-activations that `flip_differences` holds at a time
@@ -53,14 +53,12 @@ class MLP(Energy):
     def forward(self, x: Tensor) -> Tensor:
         return self.around(x)[0]
 
-    def around(self, x: Tensor) -> tuple[Tensor, ...]:
+    def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the first layer's pre-activations `(B, hidden)`."""
         here = torch.addmm(self.b, x, self.W)
         return self.rest(here).squeeze(1), here
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one row of W to the pre-activations of x, or subtracts it.
 
         The first layer of k neighbours costs O(k hidden) instead of O(k d hidden).

@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary
 from ebmlab.energies.average import AverageEnergy, AveragePairs
 from ebmlab.energies.bipartite import Bipartite, unrounded
-from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
@@ -72,25 +72,12 @@ class RBM(Bipartite):
     def visible_energy(self, v: Tensor) -> Tensor:
         return -(v @ self.b_v)
 
-    @torch.no_grad()
-    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
-        """The marginal energy and its gradient -b_v - W sigmoid(logits), where E is extended to real x."""
-        logits = self.hidden_given_visible(x)
-        grad = -self.visible_given_hidden(torch.sigmoid(logits))
-        return Evaluation(self.marginal_energy(x, logits), grad, logits)
-
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        result = self.evaluate(x)
-        return result.energy, result.grad
-
-    def around(self, x: Tensor) -> tuple[Tensor, ...]:
+    def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the hidden pre-activations `(B, H)`."""
         logits = self.hidden_given_visible(x)
         return self.marginal_energy(x, logits), logits
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip changes the hidden pre-activations by one row of W: O(k H) per chain."""
         logits = around[1] if around else self.hidden_given_visible(x)
         here = softplus(logits).sum(1, keepdim=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Domain, Finite, Real
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 
@@ -62,9 +62,7 @@ class Uniform(Base):
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x.new_zeros(len(x)), torch.zeros_like(x)
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return x.new_zeros(len(x), self.domain.size if index is None else index.shape[1])
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
@@ -112,9 +110,7 @@ class Bernoulli(Base):
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self(x), -self.logits.to(x).expand_as(x)
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         rise = ((2 * x - 1) * self.logits.to(x)).flatten(1)
         return rise if index is None else rise.gather(1, index)
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ebmlab.domains import Binary, Domain
+from ebmlab.domains import Domain
 from ebmlab.energies.bipartite import Bipartite
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 
 
@@ -81,9 +81,7 @@ class TemperedEnergy(Tempering):
         value, grad = self.energy.value_and_grad(x)
         return self._scale(value), self._scale(grad)
 
-    def flip_differences(
-        self, x: Tensor, index: Tensor | None = None, around: tuple[Tensor, ...] | None = None
-    ) -> Tensor:
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self._scale(self.energy.flip_differences(x, index))
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
@@ -176,16 +174,6 @@ class TemperedBipartite(Tempering, Bipartite):
     def visible_energy(self, v: Tensor) -> Tensor:
         value = self.energy.visible_energy(v)
         return self.beta_of(value) * value
-
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Has a closed form if v is binary: E(v, h) is linear in v, so that -dE/dv is the logits of v at E[h | v]."""
-        if not isinstance(self.domain, Binary):
-            return super().value_and_grad(x)
-        with torch.no_grad():
-            logits = self.hidden_given_visible(x)
-            field = self.visible_given_hidden(torch.sigmoid(logits))
-            assert isinstance(field, Tensor)
-            return self.marginal_energy(x, logits), -field
 
     def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
         logits = self.energy.hidden_given_visible(x)

@@ -115,16 +115,6 @@ class ContrastiveDivergence(Learner):
         self.log("sampler/hops", info.hops.mean())
         return positive - negative + self.penalty() + self._regularizer(x, y)
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self._evaluate("val", batch)
-
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        self._evaluate("test", batch)
-
-    def _evaluate(self, split: str, batch: Any) -> None:
-        x = self.states(batch)
-        self.log(f"{split}/energy", self.energy(x).mean(), batch_size=len(x), sync_dist=True)
-
     def _positive_phase(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the mean energy of the data, to differentiate, and the mean marginal energy, to log."""
         average = self.energy.average()

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.energies.accumulated import Accumulated
+from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.noise import wide
@@ -181,7 +182,7 @@ def make_objective(name: str) -> Objective:
 def _mean_of_sums(
     energy: Energy,
     x: Tensor,
-    around: tuple[Tensor, ...],
+    around: Around,
     objective: Objective,
     index: Tensor,
     weights: Tensor | None = None,
@@ -196,7 +197,7 @@ def _mean_of_sums(
     return total.value()
 
 
-def _around_and_grad(energy: Energy, x: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+def _around_and_grad(energy: Energy, x: Tensor) -> tuple[Around, Tensor]:
     """`energy.around(x)`, to differentiate, and dE/dx `(B, *event)`; one evaluation if autograd is on."""
     if not torch.is_grad_enabled():
         return energy.around(x), energy.value_and_grad(x)[1]

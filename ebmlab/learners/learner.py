@@ -85,6 +85,16 @@ class Learner(pl.LightningModule):
         """The loss of a batch of data `(B, *event)`, a scalar."""
         raise NotImplementedError
 
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log_split("val", self.states(batch))
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self.log_split("test", self.states(batch))
+
+    def log_split(self, split: str, x: Tensor) -> None:
+        """Logs the mean energy of a batch x `(B, *event)` of the validation or test split."""
+        self.log(f"{split}/energy", self.energy(x).mean(), batch_size=len(x), sync_dist=True)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Deep-copies all but the optimizer factories, which hold the trainer. Weight averaging needs this."""
         for shared in (self._make_optimizer, self._make_lr_scheduler):

@@ -71,13 +71,6 @@ class RatioMatching(Learner):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss + self.penalty()
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self._evaluate("val", batch)
-
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        self._evaluate("test", batch)
-
-    def _evaluate(self, split: str, batch: Any) -> None:
-        x = self.states(batch)
-        metrics = {f"{split}/loss": self.estimator.loss(self.energy, x), f"{split}/energy": self.energy(x).mean()}
-        self.log_dict(metrics, batch_size=len(x), sync_dist=True)
+    def log_split(self, split: str, x: Tensor) -> None:
+        super().log_split(split, x)
+        self.log(f"{split}/loss", self.estimator.loss(self.energy, x), batch_size=len(x), sync_dist=True)

@@ -163,7 +163,6 @@ class AnyScale(MetropolisSampler):
     def arrive(self, energy: Energy, state: AnyScaleState, y: Tensor) -> AnyScaleState:
         """The state at y with the same u."""
         new = self.evaluate(energy, y)
-        new.step = state.step
         if state.noise is not None:
             new.noise = state.noise + self._pull((state.x - y).flatten(1))
         return new

@@ -28,10 +28,7 @@ class BlockGibbs(Sampler):
     """
 
     domains = (Real, Binary)
-
-    @property
-    def exact(self) -> bool:
-        return True
+    exact = True
 
     def check(self, energy: Energy) -> None:
         require_bipartite(self, energy)

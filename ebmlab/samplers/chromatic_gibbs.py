@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.sampler import Sampler
@@ -60,10 +59,7 @@ class ChromaticGibbs(Sampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
-
-    @property
-    def exact(self) -> bool:
-        return True
+    exact = True
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
@@ -72,10 +68,6 @@ class ChromaticGibbs(Sampler):
                 f"ChromaticGibbs needs an energy over a coloured graph (Ising or Potts), but {type(energy).__name__} "
                 "has no colours; Gibbs works on any finite domain"
             )
-
-    @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> State:
-        return State(x=x)
 
     @torch.no_grad()
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:

@@ -9,10 +9,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ebmlab.domains import Finite, Ordinal
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.proposals import Proposal, factorised
+from ebmlab.samplers.sampler import Sampler, require_positive
 from ebmlab.samplers.state import GradientState
 
 
@@ -90,6 +91,50 @@ class LangevinOptions(nn.Module):
         return guided, replace(state, grad=guided.gradient(state.x))
 
 
+class DiscreteLangevin(Sampler):
+    """A sampler that proposes with a constant step size and balance: `DULA` accepts every proposal, `DMALA` decides.
+
+    Args:
+        step_size: alpha; tunable.
+        balance: beta, the weight of the gradient; 1/2 in the paper; tunable.
+        precondition: see `LangevinOptions`.
+        window: see `LangevinOptions`.
+        stochastic: see `LangevinOptions`.
+
+    Example:
+        >>> from ebmlab.samplers import DMALA, DULA
+        >>> issubclass(DULA, DiscreteLangevin), issubclass(DMALA, DiscreteLangevin)
+        (True, True)
+    """
+
+    domains = (Binary, Spin, Ordinal, Categorical)
+    step_size: Tensor
+    balance: Tensor
+
+    def __init__(
+        self,
+        step_size: float,
+        balance: float = 0.5,
+        precondition: Sequence[float] | Tensor | None = None,
+        window: int | None = None,
+        stochastic: bool = False,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        check_langevin(name, step_size, balance)
+        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
+        self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
+        self.options = LangevinOptions(name, precondition, window, stochastic)
+
+    def check(self, energy: Energy) -> None:
+        super().check(energy)
+        self.options.check(energy)
+
+    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
+        """The proposal q( . | x) at a state with energy and gradient."""
+        return self.options.proposal(energy, state, self.step_size, self.balance)
+
+
 class GuidedEnergy(Energy):
     """The energy of all data with the gradient of one minibatch, which is drawn independently of x.
 
@@ -130,7 +175,6 @@ def check_langevin(name: str, step_size: float, balance: float) -> None:
     Example:
         >>> check_langevin("DMALA", step_size=0.2, balance=0.5)
     """
-    if not step_size > 0:
-        raise UserError(f"{name}: step_size is {step_size}, but must be positive")
+    require_positive(name, step_size=step_size)
     if not 0 <= balance <= 1:
         raise UserError(f"{name}: balance is {balance}, but must be between 0 and 1 (1/2 in the paper)")

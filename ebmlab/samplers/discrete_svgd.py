@@ -11,8 +11,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import PerChain
-from ebmlab.samplers.relaxed_mala import check_relaxation, harden, lift, soften
-from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.relaxed_mala import harden, lift, soften
+from ebmlab.samplers.sampler import Sampler, require_positive
 from ebmlab.samplers.state import Info, State
 
 
@@ -65,17 +65,14 @@ class DiscreteSVGD(Sampler):
     """
 
     domains = (Binary, Spin)
+    exact = False
     step_size: Tensor
 
     def __init__(self, step_size: float, temperature: float = 1.0) -> None:
         super().__init__()
-        check_relaxation("DiscreteSVGD", step_size, temperature)
+        require_positive("DiscreteSVGD", step_size=step_size, temperature=temperature)
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
         self.temperature = temperature
-
-    @property
-    def exact(self) -> bool:
-        return False
 
     @torch.no_grad()
     def init(

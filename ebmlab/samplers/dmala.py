@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from ebmlab.domains import Binary, Categorical, Ordinal, Spin
 from ebmlab.energies import Energy
-from ebmlab.samplers.discrete_langevin import LangevinOptions, check_langevin
+from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.state import GradientState, Info
 
 
-class DMALA(MetropolisSampler):
+class DMALA(DiscreteLangevin, MetropolisSampler):
     """Proposes all coordinates at once from the gradient and accepts by Metropolis (Zhang et al. 2022, Alg. 1, Eq. 3).
 
     With stochastic gradients, both directions of a step use the gradient of the same minibatch, drawn independently
@@ -38,35 +32,9 @@ class DMALA(MetropolisSampler):
         torch.Size([4, 6])
     """
 
-    domains = (Binary, Spin, Ordinal, Categorical)
-    step_size: Tensor
-    balance: Tensor
-
-    def __init__(
-        self,
-        step_size: float,
-        balance: float = 0.5,
-        precondition: Sequence[float] | Tensor | None = None,
-        window: int | None = None,
-        stochastic: bool = False,
-    ) -> None:
-        super().__init__()
-        name = type(self).__name__
-        check_langevin(name, step_size, balance)
-        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
-        self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
-        self.options = LangevinOptions(name, precondition, window, stochastic)
-
     @property
     def steady(self) -> bool:
         return not self.options.stochastic
-
-    def check(self, energy: Energy) -> None:
-        super().check(energy)
-        self.options.check(energy)
-
-    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
-        return self.options.proposal(energy, state, self.step_size, self.balance)
 
     def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
         return super().step(*self.options.guided(energy, state))

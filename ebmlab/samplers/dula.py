@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Categorical, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import PerChain
-from ebmlab.samplers.discrete_langevin import LangevinOptions, check_langevin
-from ebmlab.samplers.proposals import Proposal
-from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.state import GradientState, Info
 
 
-class DULA(Sampler):
+class DULA(DiscreteLangevin):
     """DMALA without the Metropolis decision: every proposal is accepted (Zhang et al. 2022, Alg. 1).
 
     The law is biased; on log-quadratic targets the bias falls like exp(-1 / (2 alpha)) (Theorem 5.1).
@@ -38,35 +33,7 @@ class DULA(Sampler):
         torch.Size([4, 9])
     """
 
-    domains = (Binary, Spin, Ordinal, Categorical)
-    step_size: Tensor
-    balance: Tensor
-
-    def __init__(
-        self,
-        step_size: float,
-        balance: float = 0.5,
-        precondition: Sequence[float] | Tensor | None = None,
-        window: int | None = None,
-        stochastic: bool = False,
-    ) -> None:
-        super().__init__()
-        check_langevin("DULA", step_size, balance)
-        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
-        self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
-        self.options = LangevinOptions("DULA", precondition, window, stochastic)
-
-    @property
-    def exact(self) -> bool:
-        return False
-
-    def check(self, energy: Energy) -> None:
-        super().check(energy)
-        self.options.check(energy)
-
-    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
-        """The proposal q( . | x) at a state with energy and gradient."""
-        return self.options.proposal(energy, state, self.step_size, self.balance)
+    exact = False
 
     def init(
         self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None

@@ -57,6 +57,7 @@ class Gibbs(Sampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    exact = True
 
     def __init__(self, block_size: int = 1, scan: Literal["systematic", "random"] = "systematic") -> None:
         super().__init__()
@@ -66,10 +67,6 @@ class Gibbs(Sampler):
             raise UserError(f"Gibbs: scan is {scan!r}, but must be systematic or random")
         self.block_size = block_size
         self.scan = scan
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     def check(self, energy: Energy) -> None:
         super().check(energy)

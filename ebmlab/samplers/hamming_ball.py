@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import MAX_CONFIGURATIONS, ball, ball_size, random_block, redraw, uniform_index
 from ebmlab.samplers.sampler import Sampler
@@ -38,6 +36,7 @@ class HammingBall(Sampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    exact = True
 
     def __init__(self, block_size: int = 10, radius: int = 1) -> None:
         super().__init__()
@@ -45,10 +44,6 @@ class HammingBall(Sampler):
             raise UserError(f"HammingBall: block_size is {block_size} and radius {radius}; both must be at least 1")
         self.block_size = block_size
         self.radius = radius
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
@@ -62,10 +57,6 @@ class HammingBall(Sampler):
                 f"configurations, too many to enumerate (at most {MAX_CONFIGURATIONS}); take a smaller block_size or "
                 "radius"
             )
-
-    @torch.no_grad()
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> State:
-        return State(x=x)
 
     @torch.no_grad()
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:

@@ -59,11 +59,8 @@ class MetropolisSampler(Sampler):
         torch.Size([5, 9])
     """
 
+    exact = True
     evaluations: float = 1.0
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     @property
     def steady(self) -> bool:
@@ -81,9 +78,7 @@ class MetropolisSampler(Sampler):
 
     def arrive(self, energy: Energy, state: Any, y: Tensor) -> EnergyState:
         """The evaluated state at y that the proposal of `state` has drawn."""
-        new = self.evaluate(energy, y)
-        new.step = state.step
-        return new
+        return self.evaluate(energy, y)
 
     def potential(self, state: Any) -> Tensor:
         """-log density of all variables that a step changes, up to a constant, `(B,)`: E(x) if it changes only x."""
@@ -101,6 +96,7 @@ class MetropolisSampler(Sampler):
         here = state.proposal or self.proposal(energy, state)
         draw = here.sample()
         new = self.arrive(energy, state, draw.y)
+        new.step = state.step
         there = self.proposal(energy, new)
         forth, back = draw.log_prob, there.log_prob(draw.reverse)
         accepted, probability = metropolis(self.potential(state) - self.potential(new) + back - forth)

@@ -10,9 +10,9 @@ from torch import Tensor
 from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import PerChain
-from ebmlab.errors import UserError
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Gaussian, Proposal
+from ebmlab.samplers.sampler import require_positive
 from ebmlab.samplers.state import EnergyState
 
 
@@ -105,7 +105,7 @@ class RelaxedMALA(MetropolisSampler):
 
     def __init__(self, step_size: float, temperature: float = 1.0) -> None:
         super().__init__()
-        check_relaxation("RelaxedMALA", step_size, temperature)
+        require_positive("RelaxedMALA", step_size=step_size, temperature=temperature)
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
         self.temperature = temperature
 
@@ -117,9 +117,7 @@ class RelaxedMALA(MetropolisSampler):
 
     def arrive(self, energy: Energy, state: RelaxedState, y: Tensor) -> RelaxedState:
         """The state at z = y."""
-        new = self._at(energy, harden(energy.domain, y), y)
-        new.step = state.step
-        return new
+        return self._at(energy, harden(energy.domain, y), y)
 
     def proposal(self, energy: Energy, state: RelaxedState) -> Proposal:
         z, alpha = state.z, self.step_size
@@ -132,15 +130,3 @@ class RelaxedMALA(MetropolisSampler):
     def _at(self, energy: Energy, x: Tensor, z: Tensor) -> RelaxedState:
         soft, slope = soften(energy.domain, z, self.temperature)
         return RelaxedState(x=x, energy=energy(x), z=z, drift=energy.value_and_grad(soft)[1] * slope)
-
-
-def check_relaxation(name: str, step_size: float, temperature: float) -> None:
-    """Raises `UserError` unless the settings of a sampler on a relaxation are valid.
-
-    Example:
-        >>> check_relaxation("RelaxedMALA", step_size=0.1, temperature=1.0)
-    """
-    if not step_size > 0:
-        raise UserError(f"{name}: step_size is {step_size}, but must be positive")
-    if not temperature > 0:
-        raise UserError(f"{name}: temperature is {temperature}, but must be positive")

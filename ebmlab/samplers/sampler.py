@@ -50,7 +50,7 @@ class Sampler(nn.Module):
             )
 
     def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> State:
-        """The state before the first step.
+        """The state before the first step: x alone, unless the kernel keeps more.
 
         Args:
             energy: the energy to sample.
@@ -58,7 +58,7 @@ class Sampler(nn.Module):
             horizon: how many steps are planned; step sizes that follow a schedule need it.
             known: `state.known` of an earlier state at x on a `Bridge`, so that x is not evaluated again.
         """
-        raise NotImplementedError
+        return State(x=x)
 
     def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
         """One transition of every chain."""
@@ -106,15 +106,23 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
         )
 
 
+def require_positive(name: str, **settings: float) -> None:
+    """Raises `UserError` unless all settings of the sampler with this name are positive.
+
+    Example:
+        >>> require_positive("Langevin", step_size=0.1, temperature=1.0)
+    """
+    for setting, value in settings.items():
+        if not value > 0:
+            raise UserError(f"{name}: {setting} is {value}, but must be positive")
+
+
 def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
     """Raises `UserError` unless a Langevin-like sampler's settings are valid.
 
     Example:
         >>> check_settings("Langevin", step_size=0.1, adjust_from=None, temperature=1.0)
     """
-    if not step_size > 0:
-        raise UserError(f"{name}: step_size is {step_size}, but must be positive")
+    require_positive(name, step_size=step_size, temperature=temperature)
     if adjust_from is not None and adjust_from < 0:
         raise UserError(f"{name}: adjust_from is {adjust_from}, but must be a step (0 is the first) or null for never")
-    if not temperature > 0:
-        raise UserError(f"{name}: temperature is {temperature}, but must be positive")

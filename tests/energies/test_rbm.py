@@ -87,11 +87,8 @@ def test_closed_form_gradient_is_the_autograd_one(inference: bool) -> None:
     with torch.inference_mode(inference):
         v = visible_states()
         energy, grad = rbm.value_and_grad(v)
-        at = rbm.evaluate(v)
         by_autograd = Energy.value_and_grad(rbm, v)
     torch.testing.assert_close((energy, grad), by_autograd, **TIGHT)
-    torch.testing.assert_close((at.energy, at.grad), by_autograd, **TIGHT)
-    torch.testing.assert_close(at.logits, rbm.hidden_given_visible(visible_states()).detach(), **TIGHT)
     assert not energy.requires_grad and not grad.requires_grad
 
 

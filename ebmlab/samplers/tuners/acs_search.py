@@ -83,12 +83,7 @@ class ACSTuner(Tuner):
         if num_steps is not None:
             self._shares(num_steps, len(sampler.step_sizes))
 
-    @torch.no_grad()
-    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[ACS, Tensor]:
-        self.check(sampler)
-        assert isinstance(sampler, ACS)
-        sampler.check(energy)
-        energy.domain.validate(x)
+    def _tune(self, sampler: ACS, energy: Energy, x: Tensor, num_steps: int) -> tuple[ACS, Tensor]:
         burn_in, each_alpha, each_beta = self._shares(num_steps, len(sampler.step_sizes))
         first, last = float(sampler.balances[0]), float(sampler.balances[-1])
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ebmlab.domains import Finite
@@ -48,18 +46,11 @@ class AnyScaleTuner(Tuner):
             raise UserError(f"AnyScaleTuner tunes AnyScale samplers, not {type(sampler).__name__}; try JumpDistance")
         self.search.check(sampler)
 
-    @torch.no_grad()
-    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
-        self.check(sampler)
-        assert isinstance(sampler, AnyScale)
-        sampler.check(energy)
-        energy.domain.validate(x)
+    def _tune(self, sampler: AnyScale, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         assert isinstance(energy.domain, Finite)
         if sampler.variant == "first":
             return self.search.tune(sampler, energy, x, num_steps)
-        sampler = copy.deepcopy(sampler)
         sampler.set_curvature(None)
-        sampler.check(energy)
         pairs = GradientDifferences(energy.domain.size, x.device)
 
         def observe(before: Any, after: Any) -> None:

@@ -50,19 +50,6 @@ class GradientDifferences:
         return (W + W.T) / 2
 
 
-def estimate_curvature(dx: Tensor, dgrad: Tensor, ridge: float = 1e-6) -> Tensor:
-    """W from all pairs at once, `(N, *event)` each; see `GradientDifferences.curvature`.
-
-    Example:
-        >>> import torch
-        >>> estimate_curvature(torch.eye(2), -torch.eye(2)).diagonal().round(decimals=3)
-        tensor([-1., -1.], dtype=torch.float64)
-    """
-    pairs = GradientDifferences(dx[0].numel(), dx.device)
-    pairs.add(dx, dgrad)
-    return pairs.curvature(ridge)
-
-
 def diagonal_shift(W: Tensor) -> Tensor:
     """AB-shift: D = max(0, -lambda_min(W)) I, as a vector `(d,)` (Martens & Sutskever 2010).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,11 +70,7 @@ class JumpDistance(Tuner):
                 known = ", ".join(sorted(scalars)) or "none"
                 raise UserError(f"JumpDistance cannot tune {name} of {type(sampler).__name__}; its settings: {known}")
 
-    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
-        self.check(sampler)
-        sampler.check(energy)
-        energy.domain.validate(x)
-        sampler = copy.deepcopy(sampler)
+    def _tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         state = self.search(sampler, energy, sampler.init(energy, x), num_steps)
         return sampler, state.x
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import torch
@@ -48,23 +47,17 @@ class SwapRate(Tuner):
         if len(sampler.betas) < 2:
             raise UserError("SwapRate: Tempered has one temperature; swaps need at least two")
 
-    @torch.no_grad()
-    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
-        self.check(sampler)
-        tuned = copy.deepcopy(sampler)
-        assert isinstance(tuned, Tempered)
-        tuned.check(energy)
-        energy.domain.validate(x)
-        pairs = len(tuned.betas) - 1
-        gaps = -tuned.betas.log().diff()
-        state = tuned.init(energy, x, num_steps)
-        every = tuned.swap_every * min(2, pairs)  # after these steps every pair has tried to swap
+    def _tune(self, sampler: Tempered, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
+        pairs = len(sampler.betas) - 1
+        gaps = -sampler.betas.log().diff()
+        state = sampler.init(energy, x, num_steps)
+        every = sampler.swap_every * min(2, pairs)  # after these steps every pair has tried to swap
         for k in range(1, num_steps + 1):
-            state, _ = tuned.step(energy, state)
+            state, _ = sampler.step(energy, state)
             if k % every == 0:
                 gain = (k // every) ** -0.6
                 gaps = (gaps * (gain * (state.swap_rates - self.target)).exp()).clamp(NARROWEST, WIDEST / pairs)
-                tuned.betas[1:] = (-gaps.cumsum(0)).exp()
+                sampler.betas[1:] = (-gaps.cumsum(0)).exp()
                 state = replace(state, swap_rates=torch.zeros_like(gaps), rounds=0)
-                state = tuned.refresh(energy, state, state.replicas.x)
-        return tuned, state.x
+                state = sampler.refresh(energy, state, state.replicas.x)
+        return sampler, state.x

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
@@ -69,10 +68,7 @@ class TargetAcceptance(Tuner):
         if num_steps is not None and num_steps < 1:
             raise UserError(f"TargetAcceptance: num_steps is {num_steps}, but tuning takes at least 1")
 
-    @torch.no_grad()
-    def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
-        self.check(sampler, num_steps)
-        sampler = copy.deepcopy(sampler)
+    def _tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         low, high = (math.log(limit) for limit in _LIMITS.get(self.parameter, _WIDE))
         log = getattr(sampler, self.parameter).log().clamp(low, high)
         total, num_windows = torch.zeros_like(log), math.ceil(num_steps / self.window)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
@@ -26,10 +30,18 @@ class Tuner:
         """Raises `UserError` if the sampler lacks the settings to tune, or `num_steps` is too small to find them."""
         raise NotImplementedError
 
+    @torch.no_grad()
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         """Tunes while all chains take `num_steps` steps from x `(B, *event)`.
 
         Returns:
             A copy of the sampler with the settings found (the argument is not changed), and the chains' last x.
         """
+        self.check(sampler, num_steps)
+        sampler.check(energy)
+        energy.domain.validate(x)
+        return self._tune(copy.deepcopy(sampler), energy, x, num_steps)
+
+    def _tune(self, sampler: Any, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
+        """`tune` for arguments that have been checked and a sampler that may be changed."""
         raise NotImplementedError
