@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
-from ebmlab.energies.average import AverageEnergy
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 
 MANY = 2048  # states per evaluation when there are many
@@ -161,6 +161,6 @@ class Energy(nn.Module):
         """The factor by which samplers multiply their step size: 1, unless the energy has a natural squared length."""
         return 1.0
 
-    def average(self) -> AverageEnergy:
-        """A new accumulator of this energy's mean over states, see `AverageEnergy`."""
-        return AverageEnergy(self)
+    def weighted_sum(self) -> WeightedSum:
+        """A new accumulator of weighted energies of states, see `WeightedSum`."""
+        return WeightedSum(self)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
-from ebmlab.energies.average import AverageEnergy, AveragePairs
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
 from ebmlab.errors import UserError
 
 
@@ -91,11 +91,11 @@ class GRBM(Bipartite):
         """The current mean variance, by which Alg. 3 and 4 multiply the step size."""
         return self.variance.mean()
 
-    def summed_energy(self, count: int, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
-        """The sum of E(v, h) over `count` pairs, see `AveragePairs`."""
+    def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+        """The weighted sum of E(v, h), see `PairEnergy`."""
         quadratic = 0.5 * (v_squared - 2 * self.mu * v + count * self.mu.square())
         interaction = (self.W * vh).sum(1)
         return ((quadratic - interaction) * self.precision).sum() - (self.b * h).sum()
 
-    def average(self) -> AverageEnergy:
-        return AveragePairs(self)
+    def weighted_sum(self) -> WeightedSum:
+        return WeightedPairs(self)

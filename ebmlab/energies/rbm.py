@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
-from ebmlab.energies.average import AverageEnergy, AveragePairs
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.energy import Around
+from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
 from ebmlab.errors import UserError
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
@@ -91,9 +91,9 @@ class RBM(Bipartite):
             parts.append(here - there - sign * self.b_v[i])
         return torch.cat(parts, 1)
 
-    def summed_energy(self, count: int, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
-        """The sum of E(v, h) over pairs, see `AveragePairs`."""
+    def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+        """The weighted sum of E(v, h), see `PairEnergy`."""
         return -((self.W * vh).sum() + (self.b_v * v).sum() + (self.b_h * h).sum())
 
-    def average(self) -> AverageEnergy:
-        return AveragePairs(self)
+    def weighted_sum(self) -> WeightedSum:
+        return WeightedPairs(self)

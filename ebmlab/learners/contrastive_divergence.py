@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ebmlab.data import Data
 from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner, non_negative
@@ -100,58 +101,59 @@ class ContrastiveDivergence(Learner):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x = self.states(batch)
-        positive, data_energy = self._positive_phase(x)
-        negative, negative_energy, info, y = self._negative_phase(self.chains.draw(self.energy, len(x), x))
+        contrast = self.energy.weighted_sum()
+        data_energy = self._add_data(contrast, x)
+        starts = self.chains.draw(self.energy, len(x), x)
+        negative_energy, info, y = self._subtract_negatives(contrast, data_energy, starts)
         self.energies = data_energy, negative_energy
-        self.log_dict(
-            {
-                "train/energy_data": data_energy,
-                "train/energy_negative": negative_energy,
-                "train/energy_gap": negative_energy - data_energy,
-            },
-            prog_bar=True,
-        )
-        self.log("sampler/acceptance", info.acceptance.mean(), prog_bar=True)
-        self.log("sampler/hops", info.hops.mean())
-        return positive - negative + self.penalty() + self._regularizer(x, y)
+        if self.log_is_due:
+            self.log_dict(
+                {
+                    "train/energy_data": data_energy,
+                    "train/energy_negative": negative_energy,
+                    "train/energy_gap": negative_energy - data_energy,
+                    "sampler/acceptance": info.acceptance.mean(),
+                },
+                prog_bar=True,
+            )
+            self.log("sampler/hops", info.hops.mean())
+        return contrast.value() + self.penalty() + self._regularizer(x, y)
 
-    def _positive_phase(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the mean energy of the data, to differentiate, and the mean marginal energy, to log."""
-        average = self.energy.average()
+    def _add_data(self, contrast: WeightedSum, x: Tensor) -> Tensor:
+        """Adds the data's mean energy; returns the mean marginal energy, detached."""
         if not isinstance(self.energy, Bipartite):
-            average.add(x)
-            value = average.value()
-            return value, value.detach()
+            contrast.add(x, weight=1 / len(x))
+            return contrast.value().detach()
         with torch.no_grad():
             logits = self.energy.hidden_given_visible(x)
             marginal = self.energy.marginal_energy(x, logits).mean()
-        average.add(x, bernoulli(logits) if self.density == "joint" else torch.sigmoid(logits))
-        return average.value(), marginal
+        contrast.add(x, bernoulli(logits) if self.density == "joint" else torch.sigmoid(logits), weight=1 / len(x))
+        return marginal
 
-    def _negative_phase(self, x: Tensor) -> tuple[Tensor, Tensor, Info, Tensor]:
-        """Returns the mean energy of the states after burn-in, to differentiate, and values for the log.
+    def _subtract_negatives(self, contrast: WeightedSum, data_energy: Tensor, x: Tensor) -> tuple[Tensor, Info, Tensor]:
+        """Subtracts the mean energy of the chains' states after burn-in.
 
-        These are the mean marginal energy of the last states, the mean `Info`, and the last states.
+        Returns:
+            The mean energy of these states, for bipartite energies the mean marginal energy of the last ones; the mean
+            `Info`; the last states.
         """
-        average = self.energy.average()
         state, total = None, None
         sampler, num_steps = self.sampler, self.num_steps
         if isinstance(sampler, ChangesWithTraining):
             sampler, x, num_steps = sampler.at_iteration(self.energy, x, self.global_step, num_steps)
-        first = num_steps - (self.num_steps - self.burn_in)
+        used = self.num_steps - self.burn_in
         for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
             total = info if total is None else total + info
-            if k >= first:
-                average.add(state.x, self._hidden(state))
+            if k >= num_steps - used:
+                contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
         assert state is not None and total is not None
         self.chains.end(state.x)
-        value = average.value()
         if not isinstance(self.energy, Bipartite):
-            return value, value.detach(), total / num_steps, state.x
+            return data_energy - contrast.value().detach(), total / num_steps, state.x
         with torch.no_grad():
             logits = self.hidden_logits(self.energy, state)
             marginal = self.energy.marginal_energy(state.x, logits).mean()
-        return value, marginal, total / num_steps, state.x
+        return marginal, total / num_steps, state.x
 
     def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:
         """The penalties of Grathwohl et al. (2021) on energies and their gradients; x are data, y negatives."""

@@ -157,14 +157,27 @@ class Learner(pl.LightningModule):
         if data.event_shape is not None:
             check_event_shape(data.event_shape, self.energy.domain, data.title, energy)
 
+    @property
+    def log_is_due(self) -> bool:
+        """Whether values that are logged in this training step are written down.
+
+        They are at every `log_every_n_steps`-th optimizer step and at the end of an epoch. Lightning's bookkeeping of
+        values that nobody reads takes longer than a training step of a small model.
+        """
+        if (trainer := self._trainer) is None:
+            return True
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        return bool(trainer.fast_dev_run) or trainer.is_last_batch or (trainer.global_step + 1) % max(every, 1) == 0  # type: ignore[attr-defined]
+
     def on_fit_start(self) -> None:
         if self.global_rank > 0:  # the ranks must not draw the same random numbers
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        grads = [p.grad for p in self.parameters() if p.grad is not None]
-        self.log("train/grad_norm", torch.nn.utils.get_total_norm(grads))
-        self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
+        if self.log_is_due:
+            grads = [p.grad for p in self.parameters() if p.grad is not None]
+            self.log("train/grad_norm", torch.nn.utils.get_total_norm(grads))
+            self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
 
     def configure_optimizers(self) -> Any:
         try:

@@ -68,7 +68,8 @@ class RatioMatching(Learner):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss = self.estimator.loss(self.energy, self.states(batch))
-        self.log("train/loss", loss.detach(), prog_bar=True)
+        if self.log_is_due:
+            self.log("train/loss", loss.detach(), prog_bar=True)
         return loss + self.penalty()
 
     def log_split(self, split: str, x: Tensor) -> None:

@@ -273,9 +273,9 @@ def test_parameters_can_be_learnt_through_it() -> None:
     ours = torch.autograd.grad(clamped(x).sum(), list(rbm.parameters()))
     torch.testing.assert_close(ours, torch.autograd.grad(rbm(clamped.merge(x)).sum(), list(rbm.parameters())))
     hidden = torch.sigmoid(clamped.hidden_given_visible(x)).detach()
-    for average, h in ((clamped.average(), None), (clamped.average(), hidden)):
-        average.add(x, h)
-        torch.testing.assert_close(torch.autograd.grad(average.value() * len(x), list(rbm.parameters())), ours)
+    for total, h in ((clamped.weighted_sum(), None), (clamped.weighted_sum(), hidden)):
+        total.add(x, h)
+        torch.testing.assert_close(torch.autograd.grad(total.value(), list(rbm.parameters())), ours)
     with torch.inference_mode():
         assert clamped.value_and_grad(x)[1].shape == x.shape
 

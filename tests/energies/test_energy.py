@@ -76,30 +76,30 @@ def test_flip_energies_refuses_other_domains(domain: Domain) -> None:
 
 
 @pytest.mark.parametrize("inference", [False, True])
-def test_average_has_the_value_and_gradient_of_the_mean(inference: bool) -> None:
+def test_weighted_sum_has_the_value_and_gradient_of_the_mean(inference: bool) -> None:
     energy = Cubic(Real(4))
     torch.manual_seed(0)
     batches = [torch.randn(n, 4, dtype=torch.float64) for n in (3, 1, 7)]
-    average = energy.average()
+    total = energy.weighted_sum()
     for x in batches:
         with torch.inference_mode(inference):
-            average.add(x.clone())
-    value = average.value()
+            total.add(x.clone(), weight=1 / 11)
+    value = total.value()
     expected = energy(torch.cat(batches)).mean()
     torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
     used = [energy.a, energy.b]
     actual = torch.autograd.grad(value, used)
     torch.testing.assert_close(actual, torch.autograd.grad(expected, used), rtol=1e-12, atol=1e-12)
     with pytest.raises(TypeError, match="no hidden units"):
-        average.add(batches[0], torch.zeros(3, 2))
+        total.add(batches[0], torch.zeros(3, 2))
 
 
-def test_difference_of_averages_leaves_parameters_alone_until_backward() -> None:
+def test_weighted_sum_of_data_and_negatives_leaves_parameters_alone_until_backward() -> None:
     energy = Cubic(Real(4))
     data, model = torch.ones(2, 4, dtype=torch.float64), torch.zeros(2, 4, dtype=torch.float64)
-    positive, negative = energy.average(), energy.average()
-    positive.add(data)
-    negative.add(model)
+    total = energy.weighted_sum()
+    total.add(data, weight=1 / 2)
+    total.add(model, weight=-1 / 2)
     assert energy.a.grad is None
-    (positive.value() - negative.value()).backward()
+    total.value().backward()
     torch.testing.assert_close(energy.a.grad, torch.ones(4, dtype=torch.float64))

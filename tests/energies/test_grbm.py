@@ -99,7 +99,7 @@ def test_sample_visible_has_the_conditional_moments() -> None:
 
 
 @pytest.mark.parametrize("hidden", ["drawn", "mean", "default"])
-def test_average_has_the_value_and_gradient_of_the_mean(hidden: str) -> None:
+def test_weighted_sum_has_the_value_and_gradient_of_the_mean(hidden: str) -> None:
     """With drawn h the joint energy's; with E[h | v], given or computed, the gradient is the marginal energy's."""
     grbm = make_grbm(2)
     batches = points(11, 2).split([3, 1, 7])
@@ -107,10 +107,10 @@ def test_average_has_the_value_and_gradient_of_the_mean(hidden: str) -> None:
     torch.manual_seed(0)
     posterior = torch.sigmoid(grbm.hidden_given_visible(v)).detach()
     h = torch.randint(2, (11, 3)).double() if hidden == "drawn" else posterior
-    average = grbm.average()
+    total = grbm.weighted_sum()
     for part, start in zip(batches, (0, 3, 4), strict=True):
-        average.add(part, None if hidden == "default" else h[start : start + len(part)])
-    value = average.value()
+        total.add(part, None if hidden == "default" else h[start : start + len(part)], weight=1 / 11)
+    value = total.value()
     joint = grbm.joint_energy(v, h).mean()
     torch.testing.assert_close(value, joint, **TIGHT)
     reference = joint if hidden == "drawn" else grbm(v).mean()

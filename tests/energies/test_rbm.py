@@ -157,16 +157,16 @@ def test_mutants_are_caught(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["drawn", "mean", "default"])
-def test_average_has_the_value_and_gradient_of_the_mean(hidden: str) -> None:
+def test_weighted_sum_has_the_value_and_gradient_of_the_mean(hidden: str) -> None:
     """With drawn h the joint energy's; with E[h | v], given or computed, the gradient is the marginal energy's."""
     rbm, v = make_rbm(), visible_states()[:11]
     torch.manual_seed(0)
     posterior = torch.sigmoid(rbm.hidden_given_visible(v)).detach()
     h = torch.randint(2, (11, H)).double() if hidden == "drawn" else posterior
-    average = rbm.average()
+    total = rbm.weighted_sum()
     for part in (slice(0, 3), slice(3, 4), slice(4, 11)):
-        average.add(v[part], None if hidden == "default" else h[part])
-    value, joint = average.value(), rbm.joint_energy(v, h).mean()
+        total.add(v[part], None if hidden == "default" else h[part], weight=1 / 11)
+    value, joint = total.value(), rbm.joint_energy(v, h).mean()
     torch.testing.assert_close(value, joint, **TIGHT)
     reference = joint if hidden == "drawn" else rbm(v).mean()
     parameters = list(rbm.parameters())
@@ -186,9 +186,10 @@ def test_contrastive_divergence_has_the_likelihood_gradient(density: str) -> Non
     learner = ContrastiveDivergence(rbm, BlockGibbs(), FromData(), 1, density=density)  # type: ignore[arg-type]
     exact, grads = Exact(rbm), []
     for _ in range(40):
-        positive, _ = learner._positive_phase(data.repeat(500, 1))
-        negative, *_ = learner._negative_phase(exact.sample(2000))
-        grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(positive - negative, parameters)]))
+        contrast = rbm.weighted_sum()
+        data_energy = learner._add_data(contrast, data.repeat(500, 1))
+        learner._subtract_negatives(contrast, data_energy, exact.sample(2000))
+        grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(contrast.value(), parameters)]))
     grad = torch.stack(grads)
     z = (grad.mean(0) - expected) / (grad.std(0) / 40**0.5 + 1e-12)
     assert z.abs().max() < 5
@@ -214,9 +215,9 @@ def test_mixed_precision_changes_nothing(make: Callable[[], Bipartite]) -> None:
     x, h = energy.domain.random(40), torch.rand(40, 50).round()
 
     def everything() -> list[Tensor]:
-        average = energy.average()
-        average.add(x, h)
-        value = average.value()
+        total = energy.weighted_sum()
+        total.add(x, h)
+        value = total.value()
         found = [energy.joint_energy(x, h), energy(x), *energy.value_and_grad(x), energy.mean_visible(h)]
         return [*found, value, *torch.autograd.grad(value, list(energy.parameters()))]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import threading
 import weakref
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from helpers_grbm import ExactGRBM, make_grbm
+from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -193,8 +195,9 @@ def test_sampler_hidden_units_are_used_only_for_the_joint_density() -> None:
     data = torch.zeros(1, 2, dtype=torch.float64)
     for density, hidden in (("joint", h), ("marginal", torch.sigmoid(grbm.hidden_given_visible(v)))):
         learner, _ = make_learner(grbm, Fake(lambda k, x: (v, h)), density=density)
-        negative, *_ = learner._negative_phase(data)
-        torch.testing.assert_close(negative, grbm.joint_energy(v, hidden)[0])
+        contrast = grbm.weighted_sum()
+        learner._subtract_negatives(contrast, torch.zeros(()), data)
+        torch.testing.assert_close(contrast.value(), -grbm.joint_energy(v, hidden)[0])
 
 
 def test_logs_marginal_energies_of_data_and_of_the_last_states() -> None:
@@ -346,6 +349,34 @@ def test_checkpoint_of_a_learner_built_in_python_is_plain_data(tmp_path: Path) -
     assert torch.equal(checkpoint["state_dict"]["energy.W"], grbm.W)
     assert checkpoint["hyper_parameters"]["num_steps"] == 2 and checkpoint["hyper_parameters"]["density"] == "joint"
     assert not {"energy", "sampler"} & set(checkpoint["hyper_parameters"])
+
+
+def test_training_metrics_are_logged_when_they_are_written_and_at_the_end_of_an_epoch(tmp_path: Path) -> None:
+    """Two epochs of 7 batches, written at every 5th step: steps 5 and 10, and 7 and 14 for the callbacks."""
+    learner = ContrastiveDivergence(GRBM(4, 3), GibbsLangevin(0.1), num_steps=2)
+    logger = CSVLogger(tmp_path)
+    settings = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+    trainer = pl.Trainer(
+        max_epochs=2, limit_val_batches=0, accelerator="cpu", logger=logger, log_every_n_steps=5, **settings
+    )  # type: ignore[arg-type]
+    log, logged_at = learner.log, []
+
+    def watch(name: str, *values: Any, **options: Any) -> None:
+        logged_at.append((name, trainer.global_step + 1))
+        log(name, *values, **options)
+
+    learner.log = watch  # type: ignore[method-assign]
+    torch.manual_seed(0)
+    loader = DataLoader(torch.randn(56, 4), batch_size=8)
+    trainer.fit(learner, loader, loader)
+    names = {"train/energy_data", "train/energy_negative", "train/energy_gap", "train/grad_norm", "train/learning_rate"}
+    names |= {"sampler/acceptance", "sampler/hops"}
+    assert set(logged_at) == {(name, step) for name in names for step in (5, 7, 10, 14)}
+    rows = csv.DictReader(Path(logger.log_dir, "metrics.csv").read_text().splitlines())
+    assert [int(row["step"]) + 1 for row in rows if row["train/energy_gap"]] == [5, 10]
+    assert learner.energies is not None
+    data, negative = map(float, learner.energies)
+    assert trainer.callback_metrics["train/energy_gap"] == pytest.approx(negative - data)
 
 
 def test_validate_and_test_report_the_mean_energy(tmp_path: Path) -> None:

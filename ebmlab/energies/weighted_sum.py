@@ -1,0 +1,118 @@
+"""A weighted sum of the energies of many states, to differentiate, in memory that does not grow with their number."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.energies.accumulated import Accumulated
+
+
+class WeightedSum:
+    """The sum of weight * E(x) over all states added; its gradient is the weighted sum of dE/dparameters.
+
+    The gradient of contrastive divergence is that of one such sum, in which n data weigh 1 / n and m negatives -1 / m
+    (GRBM paper, Eq. 13 and 18). Each batch is differentiated when it is added, and not kept.
+
+    Example:
+        >>> from ebmlab.energies import MLP
+        >>> energy = MLP(num_inputs=3, hidden=4)
+        >>> total = energy.weighted_sum()
+        >>> total.add(torch.ones(5, 3), weight=1 / 5)
+        >>> total.value().backward()
+        >>> energy.W.grad.shape
+        torch.Size([3, 4])
+    """
+
+    def __init__(self, energy: nn.Module) -> None:
+        self._energy = energy
+        self._sum = Accumulated(energy.parameters())
+
+    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float = 1.0) -> None:
+        """Adds states `(B, *event)`, each with this weight.
+
+        With `hidden`, which bipartite energies allow, the sum is that of E(v, h). With E[h | v] for h its gradient is
+        that of the marginal energy.
+        """
+        joint = getattr(self._energy, "joint_energy", None)
+        if hidden is not None and joint is None:
+            raise TypeError(f"{type(self._energy).__name__} has no hidden units")
+        with torch.inference_mode(False), torch.enable_grad():
+            x = x.detach().clone()
+            value = self._energy(x) if hidden is None or joint is None else joint(x, hidden.detach().clone())
+            self._sum.add(weight * value.sum())
+
+    def value(self) -> Tensor:
+        """The sum so far, a scalar whose gradient with respect to the parameters is the sum of the gradients."""
+        return self._sum.value()
+
+
+class PairEnergy(Protocol):
+    """An energy E(v, h) whose sum over pairs depends on the sums of v, v^2, h and v h' alone.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> pairs: PairEnergy = RBM(3, 2)
+        >>> v, h = torch.ones(5, 3), torch.ones(5, 2)
+        >>> total = pairs.summed_energy(5, v.sum(0), v.sum(0), h.sum(0), v.T @ h)
+        >>> torch.allclose(total, pairs.joint_energy(v, h).sum())
+        True
+    """
+
+    @property
+    def W(self) -> Tensor:  # noqa: N802
+        """Weights `(V, H)`."""
+
+    def hidden_given_visible(self, v: Tensor) -> Tensor:
+        """Logits `(B, H)` of p(h_j = 1 | v)."""
+
+    def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+        """The weighted sum of E(v, h), a scalar.
+
+        Args:
+            count: sum of the weights.
+            v: weighted sum of v, `(V,)`.
+            v_squared: weighted sum of v^2, `(V,)`.
+            h: weighted sum of h, `(H,)`.
+            vh: weighted sum of v h', `(V, H)`.
+        """
+
+
+class WeightedPairs(WeightedSum):
+    """The sum of weight * E(v, h), from the sufficient statistics v, v^2, h and v h' alone (GRBM paper, Eq. 14 to 17).
+
+    With E[h | v] in place of h, its gradient is that of the marginal energy (Eq. 33 to 36).
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(3, 2)
+        >>> total = WeightedPairs(rbm)
+        >>> total.add(torch.ones(5, 3), hidden=torch.zeros(5, 2), weight=1 / 5)
+        >>> (total.value() - rbm.joint_energy(torch.ones(1, 3), torch.zeros(1, 2))).item()
+        0.0
+    """
+
+    def __init__(self, energy: PairEnergy) -> None:
+        self._pairs = energy
+        visible, hidden = energy.W.shape
+        self._v, self._v_squared, self._h, self._vh = map(
+            energy.W.new_zeros, ((visible,), (visible,), (hidden,), (visible, hidden))
+        )
+        self._count = 0.0
+
+    @torch.no_grad()
+    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float = 1.0) -> None:
+        """Adds pairs of v `(B, V)` and h `(B, H)`; E[h | v] when None."""
+        if hidden is None:
+            hidden = torch.sigmoid(self._pairs.hidden_given_visible(x))
+        x, h = x.to(self._vh), hidden.to(self._vh) * weight  # mixed precision gives half precision here
+        self._v += x.sum(0) * weight
+        self._v_squared += x.square().sum(0) * weight
+        self._h += h.sum(0)
+        self._vh.addmm_(x.T, h)
+        self._count += weight * len(x)
+
+    def value(self) -> Tensor:
+        return self._pairs.summed_energy(self._count, self._v, self._v_squared, self._h, self._vh)
