@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytorch_lightning as pl
@@ -89,6 +90,24 @@ class RunState(pl.Callback):
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
+
+
+def renew(checkpoint: dict[str, Any], number: int) -> None:
+    """Replaces the random states that `RunState` saved by new ones, which depend on the old ones and a number alone.
+
+    Example:
+        >>> callback, checkpoint = RunState(), {}
+        >>> callback.on_save_checkpoint(pl.Trainer(logger=False), pl.LightningModule(), checkpoint)
+        >>> old = checkpoint["run_state"]["cpu"].clone()
+        >>> renew(checkpoint, 1)
+        >>> torch.equal(checkpoint["run_state"]["cpu"], old)
+        False
+    """
+    for name, states in checkpoint.get(KEY, {}).items():
+        for state in states:
+            seed = hashlib.sha256(state.cpu().numpy().tobytes() + str(number).encode()).digest()[:7]
+            generator = torch.Generator(name).manual_seed(int.from_bytes(seed))
+            state.copy_(generator.get_state())
 
 
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:

@@ -108,5 +108,5 @@ def warn_of_old_schedule(model: Namespace, checkpoint: dict[str, Any]) -> None:
     settings = (model.init_args.get("lr_scheduler") or {}).get("init_args") or {}
     saved = (checkpoint.get("lr_schedulers") or [{}])[0]
     for key, value in vars(settings).items() if settings else ():
-        if key != "last_epoch" and saved.get(key, value) != value:
+        if key != "last_epoch" and (key, value) != ("T_max", -1) and saved.get(key, value) != value:
             rank_zero_warn(f"lr_scheduler: the run continues with the checkpoint's {key} = {saved[key]}, not {value}")

@@ -17,6 +17,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.rank_zero import _get_rank
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
+from callbacks.rollback import RolledBack
 from ebmlab.app.at_once import answer
 from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
 from ebmlab.app.checks import check_callbacks, check_config, check_energy
@@ -40,7 +41,7 @@ from ebmlab.app.run_folder import (
     run_of,
 )
 from ebmlab.app.sample_command import sample
-from ebmlab.app.signals import end_children, leave_to_us, stoppable
+from ebmlab.app.signals import end_children, hand_over_children, leave_to_us, stoppable
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.data import Data
@@ -187,10 +188,28 @@ class CLI(LightningCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         try:
-            super()._run_subcommand(subcommand)
+            while (checkpoint := self._run_until_rolled_back(subcommand)) is not None:
+                self._begin_again(checkpoint)
         except BaseException:
             end_children(self.trainer)
             raise
+
+    def _run_until_rolled_back(self, subcommand: str) -> Path | None:
+        try:
+            super()._run_subcommand(subcommand)
+        except RolledBack as back:
+            return back.checkpoint
+        return None
+
+    def _begin_again(self, checkpoint: Path) -> None:
+        """Makes model, data, callbacks and trainer anew, to resume as a new process would: nothing old is left."""
+        before = self.trainer
+        self.checkpoint = load_checkpoint(checkpoint)
+        self.config[str(self.subcommand)].ckpt_path = str(checkpoint)
+        self._set_seed()
+        self.instantiate_classes()
+        hand_over_children(before, self.trainer)
+        self.after_instantiate_classes()
 
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
@@ -220,6 +239,7 @@ def main(args: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # in a resumed run
     warnings.filterwarnings("ignore", "The dirpath has changed")  # in a new run that continues a copied checkpoint
+    warnings.filterwarnings("ignore", "There is a wandb run already in progress")  # after a rollback
     warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # evaluation saves no checkpoints
     given = sys.argv[1:] if args is None else args
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)

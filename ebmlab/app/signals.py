@@ -67,3 +67,9 @@ def end_children(trainer: Any) -> None:
     """Kills the processes that the trainer launched. They write no files, so nothing is left incomplete."""
     for process in getattr(getattr(trainer, "strategy", None) and trainer.strategy.launcher, "procs", ()):
         process.kill()
+
+
+def hand_over_children(old: Any, new: Any) -> None:
+    """Makes a trainer responsible for the processes that the one before it launched."""
+    if hasattr(old.strategy.launcher, "procs"):
+        new.strategy.launcher.procs = old.strategy.launcher.procs

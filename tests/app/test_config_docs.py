@@ -31,4 +31,4 @@ def test_commands_are_understood(command: str, run: Callable[..., None], capsys:
 
 
 def test_every_block_is_seen() -> None:
-    assert len(COMMANDS) == 13 and PAGE.count("```yaml\n# ") == 3
+    assert len(COMMANDS) == 15 and PAGE.count("```yaml\n# ") == 3
