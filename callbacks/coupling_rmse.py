@@ -28,8 +28,16 @@ class CouplingRMSE(PeriodicEvaluation):
         at_start: also evaluate before the first step.
 
     Example:
-        >>> CouplingRMSE(every_n_epochs=5).every_n_epochs
-        5
+        >>> import warnings
+        >>> from datamodules import IsingSamples
+        >>> from ebmlab.learners import RatioMatching
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[CouplingRMSE()])
+        >>> learner = RatioMatching(Ising.learnable(9))  # has learnt nothing yet; the true couplings are 0.5 or 0
+        >>> data = IsingSamples(side=3, num_samples=50, num_sweeps=5, root=".")
+        >>> with warnings.catch_warnings(action="ignore"):  # Lightning warns of hyper-parameters that are modules
+        ...     (scores,) = trainer.test(learner, data, verbose=False)
+        >>> round(scores["coupling/rmse"], 3)
+        0.333
     """
 
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True) -> None:

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, noise
+from callbacks.periodic import noise
 from callbacks.requirements import learner_of
+from callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data import KnownDensity
 from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces_and_points
 from ebmlab.errors import UserError
@@ -19,7 +20,7 @@ RESOLUTION = 200
 ENERGY_RANGE = 30.0
 
 
-class Density2D(PeriodicEvaluation):
+class Density2D(SampleEvaluation):
     """Shows the true density, the model's energy, and samples beside data, in `samples/density`, on rank 0.
 
     It needs data in the plane whose density is known, such as `datamodules.GaussianMixture`.
@@ -33,8 +34,13 @@ class Density2D(PeriodicEvaluation):
         seed: of the noise and the chains.
 
     Example:
-        >>> Density2D(num_samples=500, extent=8.0).extent
-        8.0
+        >>> from datamodules import GaussianMixture
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import Langevin
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[Density2D(num_samples=100)])
+        >>> learner, data = ContrastiveDivergence(GRBM(2, 4), Langevin(0.1)), GaussianMixture(num_samples=100)
+        >>> _ = trainer.test(learner, data, verbose=False)  # writes images/samples-density_step0000000.png
     """
 
     def __init__(
@@ -46,10 +52,7 @@ class Density2D(PeriodicEvaluation):
         at_start: bool = True,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        check_length(self, num_steps)
-        self.num_samples = num_samples
-        self.num_steps = num_steps
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
         self.extent = extent
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -65,7 +68,7 @@ class Density2D(PeriodicEvaluation):
             return
         learner, data = learner_of(pl_module, self), data_of(trainer)
         assert isinstance(data, KnownDensity)
-        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
+        n, num_steps = self.size(trainer, learner)
         grid = cell_centres(self.extent, RESOLUTION).to(learner.device, torch.float32)
         true = data.log_density(grid).exp().view(RESOLUTION, RESOLUTION).cpu()
         samples = learner.draw(noise(learner, n), num_steps).cpu()

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, noise
+from callbacks.periodic import noise
 from callbacks.requirements import known_data, learner_of
+from callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data import CodedPoints
 from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
@@ -18,7 +19,7 @@ NUM_DATA = 400_000  # points that the data's density is counted from
 CHUNK = 8192
 
 
-class EnergyLandscape(PeriodicEvaluation):
+class EnergyLandscape(SampleEvaluation):
     """Shows the data's density, the model's, and samples beside data, in `samples/landscape`, on rank 0.
 
     It needs data in the plane that are coded in bits, such as `datamodules.GrayCode2D`. The model's density is exp(-E)
@@ -44,6 +45,8 @@ class EnergyLandscape(PeriodicEvaluation):
         (torch.Size([20, 20]), 1.0)
     """
 
+    least = 0
+
     def __init__(
         self,
         resolution: int = 200,
@@ -54,16 +57,12 @@ class EnergyLandscape(PeriodicEvaluation):
         at_start: bool = True,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        check_length(self, num_steps)
-        if resolution < 2 or num_samples < 0 or not 0 < extent < float("inf"):
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
+        if resolution < 2 or not 0 < extent < float("inf"):
             raise UserError(
-                f"EnergyLandscape: resolution is {resolution}, num_samples {num_samples} and extent {extent}; "
-                "they must be at least 2, at least 0 and positive"
+                f"EnergyLandscape: resolution is {resolution} and extent {extent}; they must be at least 2 and positive"
             )
         self.resolution = resolution
-        self.num_samples = num_samples
-        self.num_steps = num_steps
         self.extent = extent
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -81,7 +80,7 @@ class EnergyLandscape(PeriodicEvaluation):
         }
         surfaces = [Surface(title, density, highest_colour(density)) for title, density in densities.items()]
         if self.num_samples:
-            n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
+            n, num_steps = self.size(trainer, learner)
             samples = data.decode(learner.draw(noise(learner, n), num_steps).cpu())
             title = f"{n} samples after {num_steps} steps"
             figure = draw_surfaces_and_points(surfaces, self.extent, samples, data.sample(n, generator), title)

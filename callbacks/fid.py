@@ -11,8 +11,9 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
-from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, shows_progress
+from callbacks.periodic import shows_progress
 from callbacks.requirements import image_data, images, learner_of, require_split, shows_mean
+from callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.data import Data
 from ebmlab.errors import UserError
 from ebmlab.evaluation import load_or_train
@@ -24,7 +25,7 @@ from ebmlab.learners import Learner
 COLUMNS = ["stage", "step", "epoch", "name", "fid", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype"]
 
 
-class FID(PeriodicEvaluation):
+class FID(SampleEvaluation):
     """Draws samples by new chains from noise and logs the Frechet distance between their features and the data's.
 
     Logs `fid/<data>-classifier-<hash>` or `fid/inception`. Each rank draws its share of the samples. Only scores of the
@@ -49,6 +50,8 @@ class FID(PeriodicEvaluation):
         'classifier'
     """
 
+    least = 2
+
     def __init__(
         self,
         extractor: Literal["inception", "classifier"] = "classifier",
@@ -61,18 +64,10 @@ class FID(PeriodicEvaluation):
         at_start: bool = True,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        check_length(self, num_steps)
-        if num_samples < 2 or batch_size < 1:
-            raise UserError(
-                f"FID: num_samples is {num_samples} and batch_size {batch_size}; at least 2 and 1 are needed"
-            )
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed, batch_size)
         self.extractor = extractor
-        self.num_samples = num_samples
         self.split = split
-        self.num_steps = num_steps
         self.denoise = denoise
-        self.batch_size = batch_size
         self._metric: FrechetDistance | None = None
         self._name = ""
         self._num_real = 0
@@ -88,11 +83,11 @@ class FID(PeriodicEvaluation):
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = image_data(trainer, self), learner_of(pl_module, self)
-        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
+        n, num_steps = self.size(trainer, learner)
         denoise = shows_mean(learner, self.denoise)
         if self._metric is None:
             self._metric, self._name = self._prepare(trainer, learner, data)
-        metric = self._metric.to(_metric_device(learner))
+        metric = self._metric.to(metric_device(learner))
         metric.reset()
         title = f"sampling for {self._name}"
         for samples in self.samples(trainer, learner, n, num_steps, denoise, self.batch_size, title):
@@ -113,7 +108,7 @@ class FID(PeriodicEvaluation):
     def _prepare(self, trainer: pl.Trainer, learner: Learner, data: Data) -> tuple[FrechetDistance, str]:
         """The metric with this rank's share of the real images in it, and its name."""
         extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
-        metric = FrechetDistance(extractor).to(_metric_device(learner))
+        metric = FrechetDistance(extractor).to(metric_device(learner))
         real = images(data, data.states(self.split)).float()
         self._num_real = len(real)
         for batch in torch.split(real[trainer.global_rank :: trainer.world_size], self.batch_size):
@@ -149,11 +144,6 @@ def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
     found = inception_extractor() if trainer.is_global_zero else None  # one rank downloads
     trainer.strategy.barrier("FID Inception")
     return found or inception_extractor(), "fid/inception"
-
-
-def _metric_device(learner: pl.LightningModule) -> torch.device:
-    """The learner's device, or the CPU if that device has no float64."""
-    return torch.device("cpu") if learner.device.type == "mps" else learner.device
 
 
 def _add_row(path: Path, row: dict[str, Any]) -> bool:

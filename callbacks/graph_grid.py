@@ -7,13 +7,14 @@ from importlib.util import find_spec
 import pytorch_lightning as pl
 
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation, chain_length, check_length, noise
+from callbacks.periodic import noise
 from callbacks.requirements import adjacency, graph_data, learner_of, split_of
+from callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.errors import UserError
 
 
-class GraphGrid(PeriodicEvaluation):
+class GraphGrid(SampleEvaluation):
     """Runs new chains from the same noise each time and shows the graphs at their ends, in `samples/graphs`, on rank 0.
 
     As many training graphs are shown beside them, the same each time. Nodes without edges are left out. It needs
@@ -27,8 +28,12 @@ class GraphGrid(PeriodicEvaluation):
         seed: of the noise, the chains and the choice of training graphs.
 
     Example:
-        >>> GraphGrid(num_samples=9, num_steps=1000).num_samples
-        9
+        >>> from datamodules import EgoSmall
+        >>> from ebmlab.energies import RGCN
+        >>> from ebmlab.learners import RatioMatching
+        >>> grid, data = GraphGrid(num_samples=4, num_steps=5), EgoSmall(source="embedded", num_graphs=10, max_nodes=8)
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[grid])
+        >>> _ = trainer.test(RatioMatching(RGCN(8)), data, verbose=False)  # writes a picture to images/
     """
 
     def __init__(
@@ -39,16 +44,11 @@ class GraphGrid(PeriodicEvaluation):
         at_start: bool = True,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        check_length(self, num_steps)
-        if num_samples < 1:
-            raise UserError(f"GraphGrid: num_samples is {num_samples}, but must be at least 1")
-        self.num_samples = num_samples
-        self.num_steps = num_steps
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().check(trainer, pl_module)
         graph_data(trainer, self)
-        learner_of(pl_module, self)
         if find_spec("networkx") is None:
             raise UserError('GraphGrid lays graphs out with networkx: pip install "ebmlab[graphs]", or remove it')
 
@@ -56,7 +56,7 @@ class GraphGrid(PeriodicEvaluation):
         data, learner = graph_data(trainer, self), learner_of(pl_module, self)
         if not trainer.is_global_zero:
             return
-        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
+        n, num_steps = self.size(trainer, learner)
         samples = learner.draw(noise(learner, n), num_steps)
         sides = {
             f"samples after {num_steps} steps": samples,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytorch_lightning as pl
-import torch
 
-from callbacks.periodic import PeriodicEvaluation, chain_length, check_length
 from callbacks.requirements import adjacency, graph_data, held_out, learner_of, require_split
-from ebmlab.errors import UserError
+from callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.evaluation.metrics import GraphMMD
 
 
-class GraphMMDEvaluation(PeriodicEvaluation):
+class GraphMMDEvaluation(SampleEvaluation):
     """Draws graphs by new chains from noise and logs their discrepancy from the data, see `evaluation.graph_mmds`.
 
     Logs `mmd/degree`, `mmd/clustering`, `mmd/orbit` and their mean, `mmd/average`, against all graphs of the validation
@@ -27,8 +25,14 @@ class GraphMMDEvaluation(PeriodicEvaluation):
         seed: of the noise and the chains; the ranks derive different ones from it.
 
     Example:
-        >>> GraphMMDEvaluation(num_samples=100).num_samples
-        100
+        >>> from datamodules import EgoSmall
+        >>> from ebmlab.energies import RGCN
+        >>> from ebmlab.learners import RatioMatching
+        >>> mmd, data = GraphMMDEvaluation(20, num_steps=5), EgoSmall(source="embedded", num_graphs=10, max_nodes=8)
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[mmd])
+        >>> (scores,) = trainer.test(RatioMatching(RGCN(8)), data, verbose=False)
+        >>> sorted(name for name in scores if name.startswith("mmd/"))
+        ['mmd/average', 'mmd/clustering', 'mmd/degree', 'mmd/orbit']
     """
 
     def __init__(
@@ -40,15 +44,7 @@ class GraphMMDEvaluation(PeriodicEvaluation):
         at_start: bool = True,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        check_length(self, num_steps)
-        if min(num_samples, batch_size) < 1:
-            raise UserError(
-                f"GraphMMDEvaluation: num_samples is {num_samples} and batch_size {batch_size}; both must be at least 1"
-            )
-        self.num_samples = num_samples
-        self.num_steps = num_steps
-        self.batch_size = batch_size
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed, batch_size)
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data = graph_data(trainer, self)
@@ -57,8 +53,8 @@ class GraphMMDEvaluation(PeriodicEvaluation):
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = graph_data(trainer, self), learner_of(pl_module, self)
-        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
-        device = torch.device("cpu") if learner.device.type == "mps" else learner.device  # no float64 there
+        n, num_steps = self.size(trainer, learner)
+        device = metric_device(learner)
         real = data.states(held_out(trainer))
         metric = GraphMMD(adjacency(data, real[:1]).shape[-1]).to(device)
         metric.update(real[trainer.global_rank :: trainer.world_size].to(device), real=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from callbacks.periodic import PeriodicEvaluation, chain_length, check_length
 from callbacks.requirements import learner_of
+from callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation.metrics import HammingMMD
@@ -22,7 +21,7 @@ SPLITS: dict[TrainerFn | None, str] = {
 }
 
 
-class HammingMMDEvaluation(PeriodicEvaluation):
+class HammingMMDEvaluation(SampleEvaluation):
     """Draws states by new chains from noise and logs the squared MMD between them and the data.
 
     `mmd/hamming` has the kernel d - H, with H the Hamming distance of states of d coordinates (Dai et al. 2020; Liu et
@@ -46,9 +45,17 @@ class HammingMMDEvaluation(PeriodicEvaluation):
         seed: of the noise, the chains (the ranks derive different ones from it) and the choice of data.
 
     Example:
-        >>> HammingMMDEvaluation(num_samples=1000, unbiased=False).num_samples
-        1000
+        >>> from datamodules import GrayCode2D
+        >>> from ebmlab.energies import MLP
+        >>> from ebmlab.learners import RatioMatching
+        >>> mmd, data = HammingMMDEvaluation(num_samples=50, num_steps=5), GrayCode2D(num_bits=16, num_samples=100)
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[mmd])
+        >>> (scores,) = trainer.test(RatioMatching(MLP(16)), data, verbose=False)
+        >>> sorted(name for name in scores if name.startswith("mmd/"))
+        ['mmd/exponential', 'mmd/hamming']
     """
+
+    least = 2
 
     def __init__(
         self,
@@ -60,17 +67,8 @@ class HammingMMDEvaluation(PeriodicEvaluation):
         at_start: bool = False,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        check_length(self, num_steps)
-        if num_samples < 2 or batch_size < 1:
-            raise UserError(
-                f"HammingMMDEvaluation: num_samples is {num_samples} and batch_size {batch_size}; "
-                "at least 2 and 1 are needed"
-            )
-        self.num_samples = num_samples
-        self.num_steps = num_steps
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed, batch_size)
         self.unbiased = unbiased
-        self.batch_size = batch_size
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
@@ -88,8 +86,8 @@ class HammingMMDEvaluation(PeriodicEvaluation):
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner = learner_of(pl_module, self)
-        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
-        device = torch.device("cpu") if learner.device.type == "mps" else learner.device  # no float64 there
+        n, num_steps = self.size(trainer, learner)
+        device = metric_device(learner)
         domain = learner.energy.domain
         assert isinstance(domain, Finite)
         metrics = {key: HammingMMD(kernel, self.unbiased, domain).to(device) for key, kernel in KERNELS.items()}

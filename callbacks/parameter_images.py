@@ -28,8 +28,12 @@ class ParameterImages(PeriodicEvaluation):
         at_start: also evaluate before the first step.
 
     Example:
-        >>> ParameterImages(num_filters=16).num_filters
-        16
+        >>> from datamodules import Digits
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[ParameterImages(num_filters=16)])
+        >>> learner = ContrastiveDivergence(GRBM(64, 16), BlockGibbs())
+        >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/parameters-filters_step0000000.png
     """
 
     def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, at_start: bool = True) -> None:

@@ -171,14 +171,3 @@ def noise(learner: Learner, n: int) -> Tensor:
     """Initial states `(n, *event)` of new chains, on the learner's device and in its dtype."""
     x = learner.energy.random(n)
     return x.to(next(learner.energy.parameters(), x).dtype)
-
-
-def check_length(callback: pl.Callback, num_steps: int | None) -> None:
-    """Raises `UserError` unless a chain of the callback can take that many steps."""
-    if num_steps is not None and num_steps < 1:
-        raise UserError(f"{type(callback).__name__}: num_steps is {num_steps}, but a chain must take at least 1 step")
-
-
-def chain_length(learner: Learner, num_steps: int | None) -> int:
-    """The number of steps of a chain: the given one, or by default that of training."""
-    return learner.num_steps if num_steps is None else num_steps

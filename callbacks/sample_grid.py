@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from callbacks.image_log import log_image
-from callbacks.periodic import PeriodicEvaluation, chain_length, noise
+from callbacks.periodic import noise
 from callbacks.requirements import image_data, images, learner_of, shows_mean, split_of
+from callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Bipartite
@@ -16,7 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 
 
-class SampleGrid(PeriodicEvaluation):
+class SampleGrid(SampleEvaluation):
     """Runs new chains from the same noise each time and shows their last states and the states on the way, on rank 0.
 
     Logs `samples/grid` (samples beside as many real images) and `samples/chain` (a row per chain, with evenly spaced
@@ -53,14 +54,11 @@ class SampleGrid(PeriodicEvaluation):
         at_start: bool = True,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        if min(num_samples, 1 if num_steps is None else num_steps, num_strips) < 1 or num_frames < 2:
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
+        if num_strips < 1 or num_frames < 2:
             raise UserError(
-                f"SampleGrid: num_samples is {num_samples}, num_steps {num_steps}, num_strips {num_strips} and "
-                f"num_frames {num_frames}; all must be at least 1, num_frames 2"
+                f"SampleGrid: num_strips is {num_strips} and num_frames {num_frames}; they must be at least 1 and 2"
             )
-        self.num_samples = num_samples
-        self.num_steps = num_steps
         self.num_strips = num_strips
         self.num_frames = num_frames
         self.denoise = denoise
@@ -78,7 +76,7 @@ class SampleGrid(PeriodicEvaluation):
         data, learner = image_data(trainer, self), learner_of(pl_module, self)
         if not trainer.is_global_zero:
             return
-        n, num_steps = self.limit(trainer, self.num_samples, chain_length(learner, self.num_steps))
+        n, num_steps = self.size(trainer, learner)
         denoise = shows_mean(learner, self.denoise)
         samples, strips, steps = self._draw(learner, n, num_steps, denoise)
         shown = "E[v | h]" if denoise else "x"

@@ -16,9 +16,15 @@ class SamplerMonitor(pl.Callback):
     The learner itself logs `sampler/acceptance` and `sampler/hops`.
 
     Example:
-        >>> trainer = pl.Trainer(callbacks=[SamplerMonitor()], logger=False)
-        >>> type(trainer.callbacks[0]).__name__
-        'SamplerMonitor'
+        >>> from datamodules import Digits
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import GibbsLangevin
+        >>> quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        >>> trainer = pl.Trainer(max_steps=1, callbacks=[SamplerMonitor()], **quiet)
+        >>> trainer.fit(ContrastiveDivergence(GRBM(64, 16), GibbsLangevin(0.1)), Digits())
+        >>> round(float(trainer.callback_metrics["sampler/step_size"]), 3)
+        0.1
     """
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:

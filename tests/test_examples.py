@@ -22,6 +22,8 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.energies.masked_language_model": "transformers",
     "ebmlab.drawing.graph_panels": "networkx",
     "datamodules.ego_small": "networkx",
+    "callbacks.graph_grid": "networkx",
+    "callbacks.graph_mmd_evaluation": "networkx",
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -133,7 +133,7 @@ def test_sample_grid_says_before_training_what_it_cannot_show(setup, squares):
         trainer.fit(learner, datamodule=squares)
     assert trainer.global_step == 0
     for settings in ({"num_samples": 0}, {"num_steps": -1}, {"num_strips": -1}, {"num_frames": 1}):
-        with pytest.raises(UserError, match="must be at least 1"):
+        with pytest.raises(UserError, match="must be at least"):
             SampleGrid(**settings)
 
 
