@@ -1,0 +1,109 @@
+"""Kernels on full-size models, from exact states of laws whose Z nobody knows (see `benchmarks/exact_starts.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import Exact
+from helpers_mutants import mutant
+from torch import Tensor
+
+from benchmarks.exact_starts import (
+    REJECT,
+    Tilted,
+    cycle,
+    planted_pivots,
+    planted_rbm,
+    planted_rises,
+    signed_rank_z,
+    two_sample_z,
+)
+from ebmlab.energies import RGCN, ResNet
+from ebmlab.samplers import DMALA, GWG, BlockGibbs, MetropolisSampler, Sampler
+
+RATIO = "self.potential(state) - self.potential(new) + back - forth"
+MUTANTS = {
+    "no Metropolis": (f"metropolis({RATIO})", "metropolis(0 * forth)"),
+    "no reverse term": (RATIO, "self.potential(state) - self.potential(new)"),
+    "one acceptance per batch": (RATIO, f"({RATIO}).mean().expand_as(forth)"),
+}
+
+
+def wrong(kernel: Sampler, name: str) -> Any:
+    """The kernel with a mutant's step."""
+    step = mutant(MetropolisSampler, *MUTANTS[name]).step
+    kernel.__class__ = type("Wrong", (type(kernel),), {"step": step})
+    return kernel
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(0)
+        yield
+
+
+def test_a_planted_state_follows_the_law_of_its_rbm() -> None:
+    """By enumeration: over many RBMs, how often each state is drawn minus its probability under that RBM."""
+    surplus, variance = torch.zeros(8), torch.zeros(8)
+    for _ in range(3000):
+        rbm, v, _ = planted_rbm(3, 2, scale=1.2)
+        exact = Exact(rbm.double())
+        p = exact.probabilities
+        surplus += torch.nn.functional.one_hot(exact.number(v)[0], 8) - p
+        variance += p * (1 - p)
+    assert (surplus / variance.sqrt()).abs().max() < 4
+
+
+def test_tilted_bits_follow_their_law() -> None:
+    energy = Tilted(RGCN(4, hidden=8, layers=2), density=0.3, strength=4.0)
+    p_value = Exact(energy.double()).p_value(energy.float().draw(20_000))
+    assert p_value > 1e-4
+
+
+def test_tests_of_symmetry_and_of_two_samples_know_a_shift() -> None:
+    x, y = torch.randn(2, 400)
+    assert abs(signed_rank_z(x)) < 3 < REJECT < signed_rank_z(x + 0.5)
+    assert abs(two_sample_z(x, y)) < 3 < REJECT < two_sample_z(x + 0.6, y)
+
+
+def test_reversible_kernels_on_planted_rbms_of_full_size() -> None:
+    """784-500, 120 of them. Smallest bias that is rejected with probability 0.95: 6 nats (DMALA), 4 (GWG)."""
+    right: dict[str, Sampler] = {"DMALA": DMALA(0.25), "GWG": GWG(20), "block Gibbs": BlockGibbs()}
+    broken = {name: wrong(DMALA(0.25), name) for name in MUTANTS}
+    rises = planted_rises({**right, **broken, "GWG, no reverse term": wrong(GWG(20), "no reverse term")}, 120)
+    z = {name: signed_rank_z(rise) for name, rise in rises.items()}
+    assert all((abs(value) > REJECT) == (name not in right) for name, value in z.items()), z
+
+
+@pytest.mark.slow
+def test_an_irreversible_cycle_on_planted_rbms_of_full_size() -> None:
+    """The ends' pivots are N(0, 1), with 400 models their mean is within 0.22, that is 5.6 nats."""
+    assert abs(float(planted_pivots(cycle(), 400, 4).mean())) < REJECT / 20
+    assert abs(float(planted_pivots(wrong(cycle(), "no Metropolis"), 400, 4).mean())) > REJECT / 20
+
+
+def rise(kernel: Sampler, energy: Tilted, x: Tensor) -> Tensor:
+    return energy(kernel.sample(energy, x, 4)[0]) - energy(x)
+
+
+NETWORKS = {"RGCN": (lambda: RGCN(18), 500), "ResNet": (lambda: ResNet((28, 28)), 250)}
+
+
+@pytest.mark.parametrize("name", ["RGCN", pytest.param("ResNet", marks=pytest.mark.slow)])
+def test_kernels_on_networks_of_full_size(name: str) -> None:
+    """Smallest bias that is rejected with probability 0.95, by `python -m benchmarks.exact_starts`: see the docs."""
+    make, n = NETWORKS[name]
+    energy = Tilted(make(), density=0.2)
+    x, fresh = energy.draw(n), energy(energy.draw(n))
+    for kernel in (DMALA(0.25), GWG(5)):
+        assert abs(signed_rank_z(rise(kernel, energy, x))) < REJECT
+    for mutant_name in MUTANTS:
+        assert abs(signed_rank_z(rise(wrong(DMALA(0.25), mutant_name), energy, x))) > REJECT, mutant_name
+    assert abs(two_sample_z(energy(cycle().sample(energy, x, 4)[0]), fresh)) < REJECT
+    for mutant_name in ("no Metropolis", "no reverse term"):
+        ends = energy(wrong(cycle(), mutant_name).sample(energy, x, 4)[0])
+        assert abs(two_sample_z(ends, fresh)) > REJECT, mutant_name
