@@ -18,7 +18,7 @@ from ebmlab.samplers import Sampler, blocks, chromatic_gibbs, gibbs, hamming_bal
 
 
 class Table(Energy):
-    """The values of another energy looked up by state: for samplers that ask for nothing else, and quick."""
+    """The values of another energy in a table by state: fast, for samplers that need values alone."""
 
     def __init__(self, energy: Energy) -> None:
         super().__init__()
@@ -41,10 +41,10 @@ class Sum(Energy):
 
 
 class Odometer:
-    """Runs a function once for each combination of the choices that it makes."""
+    """Runs a function once for each combination of its random choices."""
 
     def outcomes(self, run: Callable[[], Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each result with its probability, `(B,)`."""
+        """Yields each result with its probability `(B,)`."""
         self.script: list[int] = []
         while True:
             self.made: list[tuple[int, int]] = []
@@ -58,7 +58,7 @@ class Odometer:
             self.script[-1] += 1
 
     def choose(self, probabilities: Tensor) -> int:
-        """The next choice among those with the given probabilities, `(B or 1, N)`: the same for all rows."""
+        """The next choice of this run, the same for all rows, given the probabilities of all choices, `(B or 1, N)`."""
         i = self.script[len(self.made)] if len(self.made) < len(self.script) else 0
         self.made.append((i, probabilities.shape[1]))
         self.weight = self.weight * probabilities[:, i]
@@ -85,7 +85,7 @@ def _uniform(n: int) -> Tensor:
 
 
 def block_matrix(sampler: Sampler, energy: Energy, at: int = 0) -> Tensor:
-    """P `(N, N)` of the step with number `at`: only the drawing itself is not the sampler's own code."""
+    """P `(N, N)` of step number `at`, from the sampler's own code with its random draws enumerated."""
     exact, odometer = Exact(energy), Odometer()
     rows = torch.arange(len(exact.states))
     matrix = torch.zeros(len(rows), len(rows), dtype=torch.float64)

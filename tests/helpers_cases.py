@@ -54,7 +54,7 @@ class Case:
 
 
 def any_scale(variant: Any) -> Callable[[Finite], Sampler]:
-    """An any-scale sampler with a curvature that has nothing to do with the target."""
+    """An any-scale sampler with a curvature that is unrelated to the target."""
 
     def make(domain: Finite) -> Sampler:
         n = domain.size
@@ -97,7 +97,7 @@ CASES: dict[str, Case] = {
     "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, exact=False),
     "Tempered": Case(lambda d: Tempered(DMALA(0.8), betas=[1.0])),
 }
-# samplers that need a structure which `Target` has not; their exactness is proven in their own files
+# Samplers of energies with more structure than `Target`. Their own test files prove their exactness.
 STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {
     BlockGibbs: lambda: (BlockGibbs(), RBM(4, 3)),
     ChromaticGibbs: lambda: (ChromaticGibbs(), Ising.lattice(4, 0.3)),

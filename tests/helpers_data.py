@@ -1,4 +1,4 @@
-"""Tiny data sets in the layouts that the loaders expect, made on the spot."""
+"""Writes tiny data sets in the layouts that the loaders expect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
 
 
 def make_mnist(root: Path, name: str = "MNIST", train: int = 6000, test: int = 100) -> None:
-    """Noisy bars at ten places: ten classes that a small network tells apart."""
+    """Noisy bars at ten places, which are ten classes that a small network can tell apart."""
     rng = np.random.default_rng(0)
     for prefix, n in (("train", train), ("t10k", test)):
         labels = rng.integers(0, 10, n).astype(np.uint8)
@@ -31,7 +31,7 @@ def make_mnist(root: Path, name: str = "MNIST", train: int = 6000, test: int = 1
 
 
 def make_celeba(root: Path, n: int = 30) -> None:
-    """Random photographs of CelebA's size with its partition file: two thirds train, the rest val and test."""
+    """Random images of CelebA's size and a partition file: two thirds for training, the rest for val and test."""
     folder = root / "celeba" / "img_align_celeba"
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def make_compas(root: Path) -> None:
     """Ten rows that COMPAS's publisher would keep, and one for each reason to drop a row."""
     usable = ["{a},Male,Other,0,0,1,{p},-1,F,0,Low,1,0", "{a},Female,Asian,2,1,0,{p},30,M,1,High,9,1"]
     lines = [usable[i % 2].format(a=20 + i, p=i % 4) for i in range(10)]
-    lines += [  # one thing wrong with each
+    lines += [  # each of these rows has one fault
         "99,Male,Hispanic,9,9,9,99,,F,0,Low,1,0",
         "99,Male,Hispanic,9,9,9,99,31,F,0,Low,1,0",
         "99,Male,Hispanic,9,9,9,99,-31,F,0,Low,1,0",

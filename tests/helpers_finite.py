@@ -43,14 +43,14 @@ class Target(Energy):
         generator = torch.Generator().manual_seed(3)
         a = torch.randn(n, n, dtype=torch.float64, generator=generator)
         ordinal = not isinstance(domain, Categorical)
-        spread = 1 / (1 + ordinal * (max(domain.num_values, 2) - 2))  # ordinals reach further
+        spread = 1 / (1 + ordinal * (max(domain.num_values, 2) - 2))  # smaller where x is larger
         self.register_buffer("quadratic", 0.5 * (a + a.T) * spread)
         self.register_buffer("linear", 0.7 * torch.randn(n, dtype=torch.float64, generator=generator))
         self.register_buffer("cubic", 0.15 * spread * torch.randn(n, n, n, dtype=torch.float64, generator=generator))
 
     def forward(self, x: Tensor) -> Tensor:
         e = x.flatten(1).double()
-        if self.kind == "flat":  # the state only enters through functions that are flat at every state
+        if self.kind == "flat":  # x enters through functions whose slope is 0 at every state
             e = torch.sin(math.pi / 2 * e) if isinstance(self.domain, Spin) else torch.cos(math.pi * e)
         energy = (e @ self.quadratic * e).sum(1) / 2 + e @ self.linear
         if self.kind == "cubic":
@@ -78,7 +78,7 @@ class Exact:
         return self.states[torch.multinomial(self.probabilities, n, replacement=True)]
 
     def number(self, x: Tensor) -> Tensor:
-        """The row of `states` that each x is, `(B,)`."""
+        """The row of each x in `states`, `(B,)`."""
         digits = self.domain.to_index(x).flatten(1)
         powers = self.domain.num_values ** torch.arange(digits.shape[1] - 1, -1, -1)
         return (digits * powers).sum(1)
@@ -92,7 +92,7 @@ class Exact:
 
 
 class Forced(Proposal):
-    """A kernel's own law, made to draw the move to y."""
+    """A kernel's own proposal, except that it always draws the move to y."""
 
     def __init__(self, law: Proposal, x: Tensor, y: Tensor) -> None:
         self.law, self.x, self.y = law, x, y
@@ -203,7 +203,7 @@ def convergence_distance(sampler: Sampler, energy: Energy, num_steps: int, num_c
 
 
 def limit_distance(sampler: MetropolisSampler, energy: Energy, num_steps: int = 2**20) -> float:
-    """The same by the transition matrix, without simulation: 0 for a kernel that reaches every state."""
+    """`convergence_distance` by the transition matrix, without simulation: 0 for a kernel that reaches every state."""
     exact = Exact(energy)
     one = torch.eye(len(exact.states), dtype=torch.float64)
     for k in range(getattr(sampler, "cycle_length", 1)):

@@ -1,8 +1,8 @@
 """Exact references that samplers and learners are held against.
 
 A GRBM with a few units is a Gaussian mixture, one component a hidden configuration (Melchior et al., 2017), so that its
-log Z, its moments, its bin probabilities and exact draws of (v, h) are all at hand. Nothing here calls the GRBM's own
-methods: only its parameters are read.
+log Z, moments, bin probabilities and exact draws of (v, h) are known. Nothing here calls the GRBM's own methods; only
+its parameters are read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Energy
 from ebmlab.samplers import Sampler, State
 
-PASS = 1e-4  # right kernels give p above it: a false alarm once in 10,000 per test (and seeds are fixed)
-FAIL = 1e-8  # wrong kernels must give p below it
+PASS = 1e-4  # right kernels give a larger p, but for one in 10,000; seeds are fixed
+FAIL = 1e-8  # wrong kernels must give a smaller p
 
 
 def make_grbm(num_visible: int) -> GRBM:
-    """A float64 GRBM, 1 or 2 visible and 3 hidden units, lopsided in every parameter, with overlapping modes."""
+    """A float64 GRBM of 1 or 2 visible and 3 hidden units, without symmetries, with overlapping modes."""
     grbm = GRBM(num_visible, 3).double()
     parameters = {
         "W": [[1.3, -0.8, 0.5], [-0.6, 1.1, 1.7]],

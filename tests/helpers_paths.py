@@ -21,7 +21,7 @@ from ebmlab.samplers.proposals import Draw, Path, Proposal
 
 
 class Forced(Proposal):
-    """A kernel's own law of paths, made to draw a given one."""
+    """A kernel's own law of paths, except that it always draws the given one."""
 
     def __init__(self, law: Any, path: Path) -> None:
         self.law, self.path = law, path
@@ -36,7 +36,7 @@ class Forced(Proposal):
 
 
 def paths(sampler: MetropolisSampler, domain: Finite, n: int) -> Iterator[tuple[Path, float]]:
-    """Every path from any state, as n equal paths at a time, with the probability of its length."""
+    """Yields every path, repeated for n chains, with the probability of its length."""
     d, shifts = domain.size, range(1, domain.num_values)
     if isinstance(sampler, GWG):
         single = list(itertools.product(range(d), shifts))
@@ -73,7 +73,7 @@ def path_bias(sampler: MetropolisSampler, energy: Energy) -> float:
         matrix[torch.arange(n), exact.number(draw.y)] += probability * info.acceptance
         mass += probability
     del sampler.proposal
-    torch.testing.assert_close(mass, torch.ones_like(mass), rtol=1e-10, atol=0)  # every path was counted once
+    torch.testing.assert_close(mass, torch.ones_like(mass), rtol=1e-10, atol=0)  # each path is counted once
     stay = torch.arange(n)
     matrix[stay, stay] += 1 - matrix.sum(1)
     return float((exact.probabilities @ matrix - exact.probabilities).abs().max())
@@ -101,16 +101,16 @@ def path_law_p(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, see
 
 
 def code_of(path: Path) -> Tensor:
-    """A number for each chain's path, `(B,)`: its moves in order, without those that are not taken."""
+    """A number that identifies each chain's path, `(B,)`: its moves in order, as far as they are taken."""
     moves = 1 + 9 * path.coordinates + path.shifts
     moves = moves if path.taken is None else moves * path.taken
     return (moves * 100 ** torch.arange(moves.shape[1])).sum(1)
 
 
 def alone_and_together(sampler: Sampler, energy: Energy, monkeypatch: pytest.MonkeyPatch, num_steps: int = 8) -> None:
-    """Asserts that with the same noise chains 0 and 11 of 16 move as they do alone, to whatever the others are set.
+    """Asserts that chains 0 and 11 of 16 move as they do alone, with the same noise and for any other chains.
 
-    A kernel may run several rows a chain, chain by chain: noise for n * B rows is n rows of each chain's.
+    A kernel may run n rows for each chain, chain by chain: of noise for n * B rows, each chain gets n rows.
     """
     noise: dict[str, Any] = {"calls": 0, "rows": slice(None), "chains": 16}
 

@@ -20,7 +20,7 @@ def write_idx(path: Path, data: Tensor) -> None:
 
 
 def write_mnist(root: Path, name: str, num_train: int = 60, num_test: int = 20) -> None:
-    """Random images whose first pixel is their number in the file, so that a test can tell them apart."""
+    """Random images. The first pixel is the image's number in the file, by which a test identifies it."""
     generator = torch.Generator().manual_seed(0)
     for prefix, n in (("train", num_train), ("t10k", num_test)):
         images = torch.randint(256, (n, 28, 28), generator=generator, dtype=torch.uint8)
@@ -30,7 +30,7 @@ def write_mnist(root: Path, name: str, num_train: int = 60, num_test: int = 20) 
 
 
 def write_emnist(root: Path, subset: str = "mnist", num_train: int = 60, num_test: int = 20) -> None:
-    """MNIST's stand-in under EMNIST's names, each image transposed, as the publisher has them."""
+    """The images of `write_mnist` under EMNIST's file names, transposed as in the published files."""
     write_mnist(root / "upright", "MNIST", num_train, num_test)
     (root / "EMNIST" / "raw").mkdir(parents=True, exist_ok=True)
     for part, prefix, n in (("train", "train", num_train), ("test", "t10k", num_test)):
@@ -51,7 +51,7 @@ def pixels(split: str) -> np.ndarray:
 
 
 def write_static_mnist(root: Path) -> None:
-    """`pixels` as text."""
+    """Writes `pixels` as text."""
     (root / "StaticMNIST").mkdir(parents=True)
     for split, name in (("train", "train"), ("val", "valid"), ("test", "test")):
         lines = [" ".join(map(str, row)) + " \n" for row in pixels(split)]
@@ -59,7 +59,7 @@ def write_static_mnist(root: Path) -> None:
 
 
 def write_omniglot(root: Path) -> None:
-    """Grey images as columns, the first pixel tells them apart; alphabets 0 to 49 in turn."""
+    """Writes grey images as columns, identified by their first pixel; alphabets 0 to 49 in turn."""
     (root / "Omniglot").mkdir(parents=True)
     content = {}
     for prefix, n in (("", SMALL["train"] + SMALL["val"]), ("test", SMALL["test"])):
@@ -70,7 +70,7 @@ def write_omniglot(root: Path) -> None:
 
 
 def write_caltech(root: Path) -> None:
-    """`pixels` turned black and white, kinds 1 to 101 in turn."""
+    """Writes `pixels` with black and white exchanged; classes 1 to 101 in turn."""
     (root / "CaltechSilhouettes").mkdir(parents=True)
     content = {f"{split}_data": 1 - pixels(split) for split in SMALL}
     content |= {
@@ -80,7 +80,7 @@ def write_caltech(root: Path) -> None:
 
 
 def allow_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the stand-ins' numbers of images pass for the published ones."""
+    """Makes the datamodules expect the stand-ins' numbers of images in place of the published ones."""
     monkeypatch.setattr("datamodules.static_mnist.SIZES", SMALL)
     monkeypatch.setattr("datamodules.caltech_silhouettes.SIZES", SMALL)
     for split, n in SMALL.items():

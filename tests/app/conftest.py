@@ -15,13 +15,13 @@ SMALL = [
     "--trainer.log_every_n_steps=1",
     "--wandb=disabled",
 ]
-# few steps of small chains: what a run does does not depend on their number
+# Few steps and large batches, for speed: the files that a run writes do not depend on them.
 QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300"]
 
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For FID's classifiers, whose names say what they were trained on."""
+    """One cache of FID's classifiers for all tests."""
     return tmp_path_factory.mktemp("cache")
 
 

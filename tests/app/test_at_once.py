@@ -41,6 +41,6 @@ def test_answered_at_once(words: list[str], code: int, out: str, err: str) -> No
     assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (code, out, err)
 
 
-def test_the_commands_are_those_that_there_are() -> None:
+def test_help_names_every_command() -> None:
     assert [*CLI.subcommands(), "sample", "list"] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)

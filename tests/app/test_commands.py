@@ -70,7 +70,7 @@ def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_resume_goes_on_in_the_same_folder(run: Run) -> None:
-    run = partial(run, "fit", "--model.init_args.lr_scheduler=null")  # whose length would follow max_epochs
+    run = partial(run, "fit", "--model.init_args.lr_scheduler=null")  # the length of a schedule would follow max_epochs
     run("--trainer.max_epochs=2", "--name=a")
     run("--trainer.max_epochs=4", "--ckpt_path=last")
     assert [path.name for path in Path("runs/grbm_digits").iterdir()] == ["a"]
@@ -83,19 +83,19 @@ def test_resume_goes_on_in_the_same_folder(run: Run) -> None:
     assert all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_resume_takes_the_config_of_the_run_and_the_settings_of_the_day(run: Run) -> None:
+def test_resume_takes_the_config_of_the_run_and_applies_new_flags(run: Run) -> None:
     run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
     checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"
     run("fit", "--ckpt_path", checkpoint, "--trainer.max_epochs=2", "--model.sampler.step_size=0.01", bare=True)
     assert ContrastiveDivergence.load_from_checkpoint(checkpoint).sampler.step_size.item() == pytest.approx(0.01)
     rows = read_csv(Path("runs/grbm_digits/a/metrics.csv"))
     variance = float(rows[-2]["sampler/step_size"] or rows[-1]["sampler/step_size"]) / 0.01
-    assert 0.1 < variance < 3  # the mean variance, had the step size been 0.01
+    assert 0.1 < variance < 3  # the logged step size is 0.01 times the mean variance
     config = yaml.safe_load(Path("runs/grbm_digits/a/config.yaml").read_text())
     assert "ckpt_path" not in config
 
 
-def test_a_copied_checkpoint_goes_on_in_a_run_of_its_own(run: Run) -> None:
+def test_a_copied_checkpoint_is_continued_in_a_new_run(run: Run) -> None:
     run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
     Path("copies").mkdir()
     shutil.copy("runs/grbm_digits/a/checkpoints/last.ckpt", "copies/a.ckpt")
@@ -109,7 +109,7 @@ def test_a_copied_checkpoint_goes_on_in_a_run_of_its_own(run: Run) -> None:
 
 @pytest.mark.parametrize(("folder", "name"), [("runs/e/a", "a"), ("runs/e/a/test", "a/test"), ("test", "here/test")])
 def test_names_of_runs_at_wandb(folder: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a checkpoint in the working directory, too."""
+    """A W&B run is named after its folder, also if the checkpoint lies in the working directory."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     loggers = make_loggers(Path(folder), "e", "offline", "project", folder.endswith("test"))
@@ -141,7 +141,7 @@ def test_predict_with_another_sampler(run: Run) -> None:
     assert not torch.equal(a, b)
 
 
-def test_a_logger_of_ones_own_comes_on_top(run: Run) -> None:
+def test_a_logger_from_a_config_is_added_to_the_default_ones(run: Run) -> None:
     Path("logger.yaml").write_text(
         "trainer:\n  logger:\n    class_path: pytorch_lightning.loggers.CSVLogger\n    init_args: {save_dir: mine}\n"
     )
@@ -179,5 +179,5 @@ def test_wandb_gets_the_config_the_commit_and_the_step_axis(run: Run, monkeypatc
     assert config["model"]["init_args"]["num_steps"] == 2
     assert "git_commit" in config
     assert Path("runs/grbm_digits/w/wandb/id").read_text() == seen["run"].id  # type: ignore[attr-defined]
-    wandb.finish()  # its service writes in the background
+    wandb.finish()  # a background process writes the file
     assert list(Path("runs/grbm_digits/w/wandb").glob("offline-run-*/*.wandb"))

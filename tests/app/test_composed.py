@@ -48,7 +48,7 @@ def test_a_study_of_composed_energies() -> None:
     assert all(float(row["l1_law"]) < 0.25 for row in rows.values())
 
 
-def test_what_does_not_fit_is_said_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_mask_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as error:
         run("[true, false, false]")
     assert error.value.code == 2

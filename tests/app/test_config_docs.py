@@ -17,8 +17,8 @@ COMMANDS = re.findall(r"^python -m ebmlab (.*)$", PAGE, re.M)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_are_understood(command: str, run: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
-    """They end where training would begin."""
+def test_commands_are_parsed(command: str, run: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--print_config` ends each command before it would begin to train."""
     Path("configs").symlink_to(ROOT / "configs")
     for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.S):
         Path(text.removeprefix("# ").partition(":")[0]).write_text(text)
@@ -30,5 +30,5 @@ def test_commands_are_understood(command: str, run: Callable[..., None], capsys:
         assert value in ("true", "false") or re.search(rf"{option}:\s+(class_path: )?{value}\s", printed)
 
 
-def test_every_block_is_seen() -> None:
+def test_the_page_has_as_many_commands_and_configs_as_were_found() -> None:
     assert len(COMMANDS) == 15 and PAGE.count("```yaml\n# ") == 3

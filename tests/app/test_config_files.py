@@ -74,7 +74,7 @@ def write(folder: Path, **files: str) -> None:
 
 
 def test_bases_merge_from_the_root_upwards(tmp_path: Path) -> None:
-    """Merged from the top down, the options in the middle would be lost with the class that the root names."""
+    """In the opposite order, the step size of the middle file would be lost when the root's class is replaced."""
     (tmp_path / "more").mkdir()
     write(tmp_path, root=yaml.safe_dump({"s": DMALA, "t": {"x": 1}}))
     middle, top = "base: ../root.yaml\ns: {step_size: 0.7}", "base: middle.yaml\ns: ebmlab.samplers.Langevin"
@@ -132,7 +132,7 @@ def test_a_config_over_its_base_is_the_base_with_flags(resolve: Resolve) -> None
 
 
 def test_full_names_of_settings(resolve: Resolve) -> None:
-    """In a file and in a flag, after all overrides, in the type that the setting has."""
+    """`${full.name}` works in a file and in a flag, after all overrides, and keeps the type of the setting."""
     flags = ["--trainer.max_epochs=7", "--model.num_steps=${data.init_args.batch_size}", "--data.batch_size=30"]
     config = resolve(*flags, bare=False)
     assert config["model"]["init_args"]["lr_scheduler"]["init_args"]["T_max"] == 7
@@ -158,13 +158,13 @@ def test_callbacks_by_flags(resolve: Resolve) -> None:
     assert options(config, "ModelCheckpoint")["filename"] == "epoch={epoch}-step={step}", "the first is as it was"
 
 
-def test_a_callback_in_the_place_of_another_takes_none_of_its_options(resolve: Resolve) -> None:
+def test_an_added_callback_inherits_no_option_of_a_removed_one(resolve: Resolve) -> None:
     config = resolve("--callbacks.ParameterImages=false", "--callbacks.EnergyLandscape=true", bare=False)
     assert names(config) == [*FULL, "SampleGrid", "FID", "EnergyLandscape"]
     assert options(config, "EnergyLandscape")["every_n_epochs"] == 1
 
 
-def test_files_that_a_config_names_lie_beside_it(resolve: Resolve) -> None:
+def test_files_that_a_config_names_are_relative_to_it(resolve: Resolve) -> None:
     Path("sub").mkdir()
     write(Path("sub"), a="data: digits.yaml", digits="class_path: datamodules.Digits\ninit_args: {batch_size: 33}")
     config = resolve(f"--config={CONFIGS / 'grbm_digits.yaml'}", "--config=sub/a.yaml")
@@ -172,7 +172,7 @@ def test_files_that_a_config_names_lie_beside_it(resolve: Resolve) -> None:
 
 
 def test_callbacks_over_bases(resolve: Resolve) -> None:
-    """A class within a callback is changed as any other; a list of the old kind still loads, and is changed by name."""
+    """Classes inside a callback can be changed; the older form, a list of callbacks, can be changed by name too."""
     write(
         Path(),
         old="base: middle.yaml\ntrainer: {callbacks+: [{class_path: callbacks.FID, init_args: {num_samples: 9}}]}",
@@ -191,7 +191,7 @@ def test_callbacks_over_bases(resolve: Resolve) -> None:
 
 
 def test_a_list_of_callbacks_replaces_the_list(resolve: Resolve) -> None:
-    """Also one of the same length, into whose entries jsonargparse would put the old ones' options."""
+    """A list of equal length too, where jsonargparse would merge the old entries' options into the new ones."""
     kept = ["RunState", "Progress", "SampleGrid", "DivergenceGuard"]
     entries = [{"class_path": f"callbacks.{name}"} for name in kept]
     entries.append({"class_path": "pytorch_lightning.callbacks.ModelCheckpoint"})
@@ -202,8 +202,8 @@ def test_a_list_of_callbacks_replaces_the_list(resolve: Resolve) -> None:
     assert names(config) == [*kept, "ModelCheckpoint"] and options(config, "ModelCheckpoint")["filename"] is None
 
 
-def test_the_resolved_config_of_a_run_reruns(run: Callable[..., None], resolve: Resolve) -> None:
-    """It has no base, and its callbacks are reached by name as well; a run without ModelCheckpoint saves nothing."""
+def test_the_resolved_config_of_a_run_can_be_run_again(run: Callable[..., None], resolve: Resolve) -> None:
+    """It has no base, and flags change its callbacks by name; a run without ModelCheckpoint saves nothing."""
     flags = ["--trainer.max_epochs=1", "--callbacks.FID=false", "--callbacks.SampleGrid=false", "--wandb=disabled"]
     run("fit", *flags, "--callbacks.ModelCheckpoint=false", "--name=a")
     folder = Path("runs/grbm_digits/a")
@@ -243,7 +243,7 @@ def test_flag_that_cannot_be(flags: list[str], message: str) -> None:
         take_flags(flags)
 
 
-def test_a_class_by_its_path_is_the_one_that_is_there() -> None:
+def test_a_callback_is_found_by_any_import_path_of_its_class() -> None:
     entries = [{"class_path": "callbacks.SampleGrid"}]
     (changed,) = change_callbacks(entries, {"callbacks.sample_grid.SampleGrid": {"num_samples": 4}})
     assert changed == {"class_path": "callbacks.SampleGrid", "init_args": {"num_samples": 4}}

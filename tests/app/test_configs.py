@@ -23,10 +23,10 @@ PICTURES = {
     "GraphGrid": "samples-graphs",
     "CouplingRMSE": "parameters-couplings",
 }
-# at the papers' sizes one step takes minutes on a CPU: fewer chains and steps, everything else as written
+# At the papers' sizes one step takes minutes on a CPU. Fewer chains and steps run here; all else is as written.
 LARGE = {"grbm_mnist", "grbm_fashion", "grbm_celeba32", "grbm_celeba2k64", "rbm_mnist_cd", "ebm_digits_cd"}
 LARGE |= {c for c in CONFIGS if c.startswith(("ebm_", "rbm_"))}
-HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # 10,000 hidden units take longer to draw than to use
+HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # drawing initial weights of 10,000 hidden units is slow
 
 
 PUBLISHED = {
@@ -69,7 +69,7 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda p: p.stem)
 def test_headers_are_filled_in(path: Path) -> None:
-    """Source, hardware and what to expect; nothing left to fill in."""
+    """A header gives source, hardware and expected result, and holds no placeholder."""
     header = [line for line in path.read_text().splitlines() if line.startswith("#")]
     assert len(header) >= (3 if path.parent == FOLDER else 1)
     assert not any(word in line for line in header for word in ("TODO", "SECS", "HARDWARE", "XXX"))

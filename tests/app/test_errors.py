@@ -160,7 +160,7 @@ def test_value_that_cannot_be(fails: Fails, option: str, hint: str) -> None:
     assert hint in fails("fit", option)
 
 
-def test_pictures_of_data_that_are_no_images(fails: Fails) -> None:
+def test_pictures_of_data_that_are_not_images(fails: Fails) -> None:
     Path("grid.yaml").write_text("trainer: {callbacks+: [{class_path: callbacks.SampleGrid}]}\n")
     assert "Density2D" in fails("fit", "--config", "grid.yaml", config="grbm_gmm_iso", quick=False)
 
@@ -231,8 +231,8 @@ def test_a_refused_run_leaves_its_name_free(run: Callable[..., None]) -> None:
     run("fit", "--trainer.fast_dev_run=true", "--name=a")
 
 
-def test_epochs_without_an_end(fails: Fails, run: Callable[..., None]) -> None:
-    run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # four batches an epoch
+def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable[..., None]) -> None:
+    run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # an epoch has four batches
     content = torch.load("runs/grbm_digits/a/checkpoints/last.ckpt", weights_only=True)
     assert content["lr_schedulers"][0]["T_max"] == 3
     assert "T_max is 0, but must be at least 1" in fails("fit", "--trainer.max_epochs=0", "--name=b")
@@ -252,11 +252,11 @@ def test_epochs_without_an_end(fails: Fails, run: Callable[..., None]) -> None:
         ("--model.energy=GRBN", "did you mean ebmlab.energies.GRBM?"),
     ],
 )
-def test_refused_by_name(option: str, message: str, fails: Fails) -> None:
+def test_refused_settings_are_named(option: str, message: str, fails: Fails) -> None:
     assert message in fails("fit", option, "--name=a")
 
 
-def test_an_energy_of_two_axes(fails: Fails) -> None:
+def test_an_energy_whose_states_have_two_axes(fails: Fails) -> None:
     Path("own_column.py").write_text(
         "import torch\nfrom ebmlab.domains import Real\nfrom ebmlab.energies import GRBM\n"
         "class Column(GRBM):\n    def __init__(self):\n        super().__init__(64, 8)\n"
@@ -266,7 +266,7 @@ def test_an_energy_of_two_axes(fails: Fails) -> None:
     assert "Column gives energies of shape (3, 1)" in line
 
 
-def test_callbacks_chain_of_no_steps(fails: Fails) -> None:
+def test_a_callback_with_chains_of_no_steps(fails: Fails) -> None:
     line = fails("fit", "--trainer.callbacks.num_steps=0", config="rm_2spirals", quick=False)
     assert "HammingMMDEvaluation: num_steps is 0" in line
     assert not Path("runs").exists()

@@ -45,7 +45,7 @@ def full(*args: Any, **kwargs: Any) -> None:
     "where", ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "callbacks.image_log.whole"]
 )
 def test_a_full_disk(where: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
-    """During a checkpoint, a metric row (and again while finalising) and a picture."""
+    """While a checkpoint, a row of metrics (and again on finalising) or a picture is written."""
     monkeypatch.setattr(where, full)
     assert fails("fit", "--trainer.max_epochs=2", "--name=a") == "error: somewhere/last.ckpt: No space left on device"
 
@@ -115,7 +115,7 @@ def test_wandb_environment(mode: str, tmp_path: Path, monkeypatch: pytest.Monkey
     found = wandb_run(tmp_path, "e", None, None, False)
     if mode == "disabled":
         assert found is None
-        assert wandb_run(tmp_path, "e", "offline", None, False) is not None  # the flag counts for more
+        assert wandb_run(tmp_path, "e", "offline", None, False) is not None  # the flag overrides the environment
         return
     assert found is not None
     init = found._wandb_init

@@ -24,7 +24,7 @@ def log(logger: MetricsCSV, first: int, last: int) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_killed_run_has_the_rows_of_one_that_was_not(late: bool, tmp_path: Path) -> None:
-    """Killed at step 8, the checkpoint is from after step 5; one number came for that step after the checkpoint."""
+    """The run is killed at step 8 and its checkpoint is of step 5. A metric of step 5 may come after the checkpoint."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder, parts in ((whole, [(0, 12)]), (killed, [(0, 8), (6, 12)])):
         folder.mkdir()
@@ -33,7 +33,7 @@ def test_a_killed_run_has_the_rows_of_one_that_was_not(late: bool, tmp_path: Pat
             for step in range(first, last):
                 log(logger, step, step + 1)
                 if step == 5:
-                    logger.flush()  # a checkpoint is written
+                    logger.flush()  # as when a checkpoint is written
                     assert rows(folder)[-1]["fid"] == "5.0"
                     if late:
                         logger.log_metrics({"epoch_mean": 1.0}, 5)
@@ -51,7 +51,7 @@ def test_a_row_that_was_cut_short_is_dropped(tmp_path: Path) -> None:
     assert [row["step"] for row in rows(tmp_path)] == ["0", "1", "3"]
 
 
-def test_what_is_told_twice_is_written_once(tmp_path: Path) -> None:
+def test_a_metric_that_is_logged_twice_is_written_once(tmp_path: Path) -> None:
     logger = MetricsCSV(tmp_path)
     logger.log_metrics({"a": 1.0}, 1)
     logger.flush()

@@ -20,7 +20,7 @@ LANGEVIN = [
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], LANGEVIN], ids=["gibbs_langevin", "langevin"])
 def test_chains_from_noise_end_in_all_three_modes(options: list[str], run: Callable[..., None]) -> None:
-    """A third in each, most within 3 standard deviations: a GRBM has one variance for modes of two shapes."""
+    """Each mode gets a third of them, most within 3 standard deviations: the modes have two shapes, a GRBM has one."""
     run("fit", "--name=a", *options, config="grbm_gmm_aniso", quick=False)
     learner = ContrastiveDivergence.load_from_checkpoint("runs/grbm_gmm_aniso/a/checkpoints/last.ckpt")
     mixture = GaussianMixture("anisotropic")

@@ -31,7 +31,7 @@ def read(path: Path) -> np.ndarray:
 
 
 def predict(learner: Any, data: Any, folder: Path, num_samples: int, **options: Any) -> tuple[torch.Tensor, Path]:
-    """The samples, checked for being of the domain's own shape, and the picture."""
+    """The samples, whose shape must be the domain's, and the path of the picture."""
     torch.manual_seed(0)
     pt, png = save_samples(learner, data, folder, num_samples, **options)
     assert (pt, png) == (folder / "samples" / "samples.pt", folder / "samples" / "samples.png")
@@ -42,7 +42,7 @@ def predict(learner: Any, data: Any, folder: Path, num_samples: int, **options: 
 
 
 def squares(png: Path, size: int, count: int) -> np.ndarray:
-    """The first `count` images of size x size pixels in rows of ceil(sqrt(count)), one grey value each, 0 to 1."""
+    """Reads `count` images of size x size pixels off a picture, in rows of ceil(sqrt(count)); grey values in [0, 1]."""
     columns = math.ceil(math.sqrt(count))
     scale = math.ceil(600 / (columns * (size + 1) + 1))
     small = read(png)[scale // 2 :: scale, scale // 2 :: scale, 0] / 255
@@ -98,7 +98,7 @@ def test_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(read(png).shape[:2]) > 300
 
 
-def test_no_picture_without_networkx_or_without_a_way_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_picture_without_networkx_or_a_way_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner, data = graphs(tmp_path)
     find_spec = importlib.util.find_spec
     with monkeypatch.context() as patch:
@@ -109,7 +109,7 @@ def test_no_picture_without_networkx_or_without_a_way_to_draw(tmp_path: Path, mo
     assert files == [tmp_path / "plain" / "samples.pt"]
 
 
-def test_no_samples_of_a_model_that_has_diverged_and_none_into_a_file(tmp_path: Path) -> None:
+def test_a_diverged_model_and_an_output_that_is_a_file_are_refused(tmp_path: Path) -> None:
     learner = RatioMatching(MLP(12, hidden=4), num_steps=5)
     (tmp_path / "taken").touch()
     with pytest.raises(UserError, match="taken, which is a file"):

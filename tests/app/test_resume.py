@@ -72,7 +72,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def kill_after_epoch(process: subprocess.Popen[str], run: Path, epoch: int) -> None:
-    """SIGKILL to the whole process group as soon as a checkpoint of that epoch is there."""
+    """Kills the whole process group as soon as it has written a checkpoint of that epoch."""
     deadline = time.monotonic() + 300
     while not any(int(p.stem.split("=")[1].split("-")[0]) >= epoch for p in run.glob("checkpoints/epoch=*.ckpt")):
         assert process.poll() is None, process.communicate()[0][-3000:]
@@ -127,7 +127,7 @@ def test_two_processes_run_different_chains_and_log_once(start: Start, tmp_path:
     assert [run.name for run in runs] == ["two"]
     with (runs[0] / "fid.csv").open() as file:
         steps = [row["step"] for row in csv.DictReader(file)]
-    assert steps == sorted(set(steps), key=int)  # one row an evaluation
+    assert steps == sorted(set(steps), key=int)  # one row for each evaluation
     assert len(steps) == 2  # before training and at its end
     with (runs[0] / "metrics.csv").open() as file:
         steps = [row["step"] for row in csv.DictReader(file)]
@@ -147,7 +147,7 @@ def test_two_processes_with_a_replay_buffer_are_bit_exact(start: Start, tmp_path
 
 @pytest.mark.slow
 def test_ten_kills_at_random_moments_change_nothing(start: Start, tmp_path: Path) -> None:
-    """Persistent CD, SIGKILL wherever it happens to be, also while it writes a checkpoint or is starting."""
+    """Runs of persistent CD are killed anywhere, also while they start or write a checkpoint."""
     options = ["--trainer.max_epochs=30", "--trainer.limit_val_batches=0", *BUFFER]
     finish(start("--name=whole", *options))
     run, random = tmp_path / "runs" / "grbm_digits", Random(0)
@@ -158,7 +158,7 @@ def test_ten_kills_at_random_moments_change_nothing(start: Start, tmp_path: Path
         process = start("--name=killed", *(["--ckpt_path=last"] if begun else []), *options)
         before = last.stat().st_mtime_ns if begun else None
         deadline = time.monotonic() + 120
-        while not last.exists() or last.stat().st_mtime_ns == before:  # one epoch at least: else nothing would be tried
+        while not last.exists() or last.stat().st_mtime_ns == before:  # wait for an epoch
             if process.poll() is not None:
                 break
             assert time.monotonic() < deadline

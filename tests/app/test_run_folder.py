@@ -34,7 +34,7 @@ def checkpoint(path: Path, step: int = 0, age: float = 0) -> Path:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "~", "~/x", "a/b", "a\\b", "x" * 300, "a\nb", "ä" * 150, ".hidden"])
-def test_names_that_are_none(name: str) -> None:
+def test_names_that_cannot_be_folders(name: str) -> None:
     with pytest.raises(UserError, match="must be the name of a folder"):
         new_run("e", name)
     assert not Path("runs").exists()
@@ -47,7 +47,7 @@ def test_two_runs_of_one_second_have_two_folders() -> None:
     assert not Path("runs").exists()  # nothing was written
 
 
-def test_a_run_is_for_one_process_until_it_ends() -> None:
+def test_a_run_folder_is_locked_until_its_process_ends() -> None:
     claim(Path("runs/e/a"))
 
     def other() -> str:
@@ -87,7 +87,7 @@ def test_the_newest_run_is_that_of_the_newest_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("asked", ["last", "runs/e/a/checkpoints/last.ckpt"])
-def test_a_damaged_last_checkpoint_gives_way_to_the_newest_that_is_whole(asked: str) -> None:
+def test_a_damaged_last_checkpoint_is_replaced_by_the_newest_whole_one(asked: str) -> None:
     parent = Path("runs/e/a/checkpoints")
     checkpoint(parent / "epoch=1.ckpt", 1, age=30)
     checkpoint(parent / "epoch=2.ckpt", 2, age=20)
@@ -102,7 +102,7 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_newest_that_is_whole(asked: 
     assert "last.ckpt cannot be read" in messages and "goes on from" in messages
 
 
-def test_no_checkpoint_that_is_whole() -> None:
+def test_all_checkpoints_damaged() -> None:
     for name in ("epoch=1.ckpt", LAST):
         path = checkpoint(Path("runs/e/a/checkpoints", name))
         path.write_bytes(b"")
@@ -114,7 +114,7 @@ def rows(name: str) -> str:
     return Path(f"runs/grbm_digits/{name}/metrics.csv").read_text()
 
 
-def test_resume_auto_starts_and_goes_on(run: Callable[..., None]) -> None:
+def test_resume_auto_starts_and_continues_a_run(run: Callable[..., None]) -> None:
     fit = ["fit", "--resume=auto", "--model.init_args.lr_scheduler=null"]
     run(*fit, "--name=a", "--trainer.max_epochs=2")
     run(*fit, "--name=a", "--trainer.max_epochs=3")
@@ -126,7 +126,7 @@ def test_resume_auto_starts_and_goes_on(run: Callable[..., None]) -> None:
     assert "resume" not in Path("runs/grbm_digits/a/config.yaml").read_text()
 
 
-def test_resume_auto_begins_again_what_died_before_its_first_checkpoint(run: Callable[..., None]) -> None:
+def test_resume_auto_restarts_a_run_that_has_no_checkpoint(run: Callable[..., None]) -> None:
     for remains in ("metrics.csv", "config.yaml", "images/a.png", "checkpoints/.77.last.ckpt"):
         path = Path("runs/grbm_digits/a", remains)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def test_resume_auto_needs_a_name(fails: Callable[..., str], run: Callable[..., 
     assert "resume" in fails("fit", "--resume=yes", "--name=a")
 
 
-def test_a_trial_run_is_never_continued(fails: Callable[..., str], run: Callable[..., None]) -> None:
+def test_a_fast_dev_run_is_never_continued(fails: Callable[..., str], run: Callable[..., None]) -> None:
     run("fit", "--trainer.fast_dev_run=true", "--name=trial")
     assert not list(Path("runs").rglob("*.ckpt"))
     assert "no checkpoint" in fails("fit", "--ckpt_path=last")

@@ -99,8 +99,8 @@ def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, mo
     assert list((folder / "images").glob("*.png")) and (folder / "table.md").read_text().startswith("| target")
 
 
-def test_a_study_measures_what_it_says(study: Callable[..., Path], tmp_path: Path) -> None:
-    """DMALA follows the law, DULA with a large step does not, and the counts are right."""
+def test_the_numbers_of_a_study(study: Callable[..., Path], tmp_path: Path) -> None:
+    """DMALA has the target's law and DULA with a large step has not; the counts in the table are right."""
     path = tiny(
         tmp_path,
         "{DMALA: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {step_size: 2.0}}},"
@@ -134,7 +134,7 @@ def test_resume_computes_only_what_is_missing(study: Callable[..., Path], tmp_pa
 
 @pytest.mark.slow
 def test_chains_spread_over_two_processes(study: Callable[..., Path], tmp_path: Path) -> None:
-    """As a user starts it: the same law, one table, one W&B run, and chains that are not copies of each other."""
+    """Two processes give the right law, one table and one W&B run, and run different chains."""
     path = tiny(
         tmp_path,
         "{A: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.5}},"
@@ -229,7 +229,7 @@ GIBBS = "{A: {sampler: ebmlab.samplers.Gibbs}}"
         (["--devices=0", "--name=x"], "--devices 0"),
     ],
 )
-def test_what_a_run_that_exists_refuses(
+def test_an_existing_run_refuses_other_settings(
     args: list[str], message: str, study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = study(tiny(tmp_path, GIBBS))
@@ -251,7 +251,7 @@ def test_a_damaged_result_is_named(
     assert "ising--A.pt is damaged" in capfd.readouterr().err
 
 
-def test_random_targets_are_the_same_again(study: Callable[..., Path], tmp_path: Path) -> None:
+def test_random_targets_depend_on_the_seed_alone(study: Callable[..., Path], tmp_path: Path) -> None:
     path = tiny(tmp_path, GIBBS)
     path.write_text(
         "targets: {r: {class_path: ebmlab.energies.MLP, init_args: {num_inputs: 6, hidden: 4}}}\n"

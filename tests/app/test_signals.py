@@ -38,7 +38,11 @@ CALLBACK = "trainer: {callbacks+: [{class_path: count.Reached}]}"
 
 
 def stopped(folder: Path, signum: int, *args: str) -> tuple[int, list[str], float]:
-    """Starts a fit and sends the signal once it is where it should be; exit code, lines of stderr, seconds."""
+    """Starts a fit and signals it when the file `reached` appears.
+
+    Returns:
+        Exit code, lines of stderr, and seconds from the signal to the end.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     environment.pop("EBMLAB_RUN_FOLDER", None)
     command = [sys.executable, "-m", "ebmlab", "fit", "--config", str(ROOT / "configs" / "grbm_digits.yaml")]
@@ -84,7 +88,7 @@ def test_while_it_trains(devices: int, tmp_path: Path) -> None:
     assert seconds < 30
 
 
-def test_once_the_process_is_told_it_ends_whatever_finalising_does() -> None:
+def test_the_process_ends_though_finalising_takes_too_long() -> None:
     code = (
         "import os, signal, time, ebmlab.app.signals as s\n"
         "s.PATIENCE = 0.5\n"

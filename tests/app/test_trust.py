@@ -65,7 +65,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def downloaded(run: Callable[..., None], trained: Path) -> Callable[[str, object], None]:
-    """A run in the working directory, and what changes its config."""
+    """Puts a run in the working directory; returns a function that changes a setting of its config."""
     if not (trained / RUN).exists():
         run("fit", "--trainer.max_epochs=1", "--name=a")
         shutil.copytree("runs", trained / "runs")
@@ -87,7 +87,7 @@ def test_code_of_a_downloaded_run_is_refused(
     command: str, attack: str, downloaded: Callable[[str, object], None], fails: Callable[..., str]
 ) -> None:
     downloaded(*ATTACKS[attack])
-    if attack == "a process as data":  # whose size is asked for before anything is checked
+    if attack == "a process as data":  # `event_size` is evaluated before anything else is checked
         downloaded("model.init_args.energy.init_args.num_visible", "${event_size:}")
     line = fails(command, "--ckpt_path", CHECKPOINT, bare=True)
     assert "name the config" in line or "must be a subclass" in line or "to be a subclass" in line

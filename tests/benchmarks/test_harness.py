@@ -22,7 +22,7 @@ def _broken() -> Contestant:
 
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Who ran, in order; every run says that it took 1 second, the peer's 3."""
+    """The contestants in the order in which they ran. Each reports 1 second for a run, the peer 3."""
     calls: list[str] = []
     monkeypatch.setattr(harness, "SHORTEST", 0.0)
     return calls
@@ -50,7 +50,7 @@ def test_turns_alternate_and_rotate(order: list[str]) -> None:
     assert order[6:] == ["ebmlab", "peer", "floor", "peer", "floor", "ebmlab", "floor", "ebmlab", "peer"]
 
 
-def test_times_are_of_one_unit_and_absentees_are_named(order: list[str]) -> None:
+def test_times_are_per_unit_and_missing_packages_are_named(order: list[str]) -> None:
     results = run_race(_race(order), 3)
     assert results["ebmlab"].seconds == [0.5] * 3
     assert harness.ratios(results, "peer") == [3.0] * 3
@@ -62,12 +62,12 @@ def test_times_are_of_one_unit_and_absentees_are_named(order: list[str]) -> None
     assert any("not installed" in line for line in table)
 
 
-def test_what_a_run_gives_is_its_time_only_where_it_says_so() -> None:
+def test_the_result_of_a_run_is_not_taken_for_its_time() -> None:
     results = run_race(Race("A race", 1, {"ebmlab": lambda: Contestant(lambda: 1000.0)}), 1)
     assert 0 < results["ebmlab"].median < 1000
 
 
-def test_our_own_failure_is_not_passed_over(order: list[str]) -> None:
+def test_a_failure_of_ebmlab_raises(order: list[str]) -> None:
     with pytest.raises(RuntimeError, match="first line"):
         run_race(Race("A race", 1, {"ebmlab": _broken}), 1)
 

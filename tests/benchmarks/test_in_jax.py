@@ -27,7 +27,7 @@ def _rbm() -> RBM:
 
 
 @pytest.mark.parametrize("kernel", ["dmala", "gwg", "block_gibbs"])
-def test_kernels_leave_the_law_and_find_it(kernel: str) -> None:
+def test_kernels_leave_the_law_invariant_and_converge_to_it(kernel: str) -> None:
     energy = _rbm()
     exact = Exact(energy.double())
     energy.float()

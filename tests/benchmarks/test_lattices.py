@@ -19,7 +19,7 @@ SIDE, CHAINS, SWEEPS = 4, 20_000, 20
 
 
 def _bonds(x: Tensor) -> Tensor:
-    """Sum of the products of neighbours, which is even and from -32 to 32, as the numbers 0 to 32; `(B,)`."""
+    """The sum s of the products of neighbours as a whole number (s + 32) / 2 from 0 to 32, `(B,)`."""
     grid = x.view(-1, SIDE, SIDE)
     return ((grid * grid.roll(1, 1) + grid * grid.roll(1, 2)).sum((1, 2)) / 2 + 16).long()
 
@@ -36,14 +36,14 @@ def _start() -> Tensor:
 
 
 @pytest.mark.parametrize("make", [numpy_checkerboard, torch_checkerboard, jax_checkerboard])
-def test_sweeps_find_the_law(make: Callable[..., object]) -> None:
+def test_sweeps_converge_to_the_law(make: Callable[..., object]) -> None:
     if make is jax_checkerboard:
         pytest.importorskip("jax")
     spins = make(_start(), SIDE, SWEEPS).run()  # type: ignore[attr-defined]
     assert _p_value(torch.as_tensor(np.array(spins) if make is not torch_checkerboard else spins).float()) > PASS
 
 
-def test_thrml_is_asked_for_the_same_law() -> None:
+def test_thrml_samples_the_same_law() -> None:
     pytest.importorskip("thrml")
     blocks = packages.thrml_lattice(SIDE, COUPLING, CHAINS, SWEEPS)()
     x = torch.empty(CHAINS, SIDE, SIDE)
@@ -53,7 +53,7 @@ def test_thrml_is_asked_for_the_same_law() -> None:
     assert _p_value(x) > PASS
 
 
-def test_the_test_sees_another_coupling() -> None:
+def test_a_coupling_3_percent_smaller_is_detected() -> None:
     states = Spin(SIDE * SIDE).enumerate()
     torch.manual_seed(0)
     wrong = (-Ising.lattice(SIDE, COUPLING * 0.97)(states)).softmax(0).multinomial(CHAINS, replacement=True)

@@ -46,7 +46,7 @@ def _log_prob(x: Tensor) -> Tensor:
 
 
 def after(step: Callable[[Tensor], Tensor], exact: Exact, num_steps: int = 2, from_exact: bool = True) -> float:
-    """p-value of 60,000 chains from exact draws, or of 6,000 from the least likely state after 20 times the steps."""
+    """p-value of 60,000 chains after `num_steps` steps, or of 6,000 from the worst start after 20 times as many."""
     torch.manual_seed(0)
     worst = exact.states[exact.probabilities.argmin()]
     x = exact.sample(60_000) if from_exact else worst.expand(6_000, -1).clone()
@@ -56,13 +56,13 @@ def after(step: Callable[[Tensor], Tensor], exact: Exact, num_steps: int = 2, fr
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_adjusted_kernels_leave_the_law_and_find_it(name: str) -> None:
+def test_adjusted_kernels_leave_the_law_invariant_and_converge_to_it(name: str) -> None:
     exact = Exact(_target())
     assert after(lambda x: KERNELS[name](_log_prob, x), exact) > PASS
     assert after(lambda x: KERNELS[name](_log_prob, x), exact, from_exact=False) > PASS
 
 
-def test_the_test_sees_a_kernel_without_its_decision() -> None:
+def test_a_kernel_without_its_metropolis_decision_is_detected() -> None:
     assert after(lambda x: published.dmala(_log_prob, x, 0.4, adjusted=False), Exact(_target())) < FAIL
 
 
@@ -88,7 +88,7 @@ def test_passes_through_the_model(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def small_rbm() -> RBM:
-    """Three visible and two hidden units, float64, lopsided."""
+    """Three visible and two hidden units without symmetries, in float64."""
     energy = RBM(3, 2).double()
     with torch.no_grad():
         energy.W.copy_(torch.tensor([[1.2, -0.7], [-0.4, 0.9], [0.8, 1.5]]))

@@ -39,11 +39,11 @@ class Squares(TensorDataModule):
 
 IGNORED = [
     "ignore:.*LeafSpec.*is deprecated",  # Lightning's, on newer releases of torch
-    "ignore:Attribute .* is an instance of `nn.Module`",  # what it suggests breaks load_from_checkpoint
+    "ignore:Attribute .* is an instance of `nn.Module`",  # its suggestion breaks load_from_checkpoint
     "ignore:.*does not have many workers",
     "ignore:GPU available but not used",
     "ignore:The number of training batches",
-    "ignore:AISEvaluation. do not trust",  # of chains as short as tests want them
+    "ignore:AISEvaluation. do not trust",  # the chains of tests are short
     "ignore:Checkpoint directory .* exists and is not empty",
 ]
 

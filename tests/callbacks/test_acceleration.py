@@ -15,7 +15,7 @@ from ebmlab.samplers import DMALA
 
 
 def check_equal(fast: ResNet, plain: ResNet) -> None:
-    """Energies and gradients in x and in the parameters, which are those of the same names."""
+    """Asserts equal names of parameters, energies, and gradients in x and in the parameters."""
     assert fast.state_dict().keys() == plain.state_dict().keys()
     x = plain.domain.random(6)
     for ours, theirs in zip(fast.value_and_grad(x), plain.value_and_grad(x), strict=True):

@@ -85,7 +85,7 @@ def test_training_goes_on_as_if_nothing_had_been_evaluated(setup) -> None:
     assert torch.equal(*weights)
 
 
-def test_alarms(setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_and_nan_likelihoods_are_warned_of(setup, monkeypatch: pytest.MonkeyPatch) -> None:
     def impossible(*args: Any, **_: Any) -> AISResult:
         return AISResult(torch.full((1, 3), -1e4, dtype=torch.float64), torch.zeros(3, 64))
 
@@ -99,8 +99,8 @@ def test_alarms(setup, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is one that a second direction contradicts."""
-    log_z = iter((50.0, 50.5, -1e4, -1e4, 100.0, 49.0))  # forward and backward
+    """Nor is a likelihood that reverse AIS contradicts ever the best."""
+    log_z = iter((50.0, 50.5, -1e4, -1e4, 100.0, 49.0))  # forward and backward estimates in turn
 
     def sided(reverse: bool, *args: Any, **_: Any) -> AISResult:
         sign = -1 if reverse else 1
@@ -116,11 +116,11 @@ def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch
     warned = " ".join(str(w.message) for w in said)
     assert "above 0 is impossible" in warned and "log Z backward is -51 nats" in warned
     assert "epoch=0" in best.best_model_path and float(best.best_model_score) < 0
-    assert math.isnan(evaluation.state_dict()["metrics"]["ais/log_likelihood"])  # nor after resuming
+    assert math.isnan(evaluation.state_dict()["metrics"]["ais/log_likelihood"])  # for a resumed run
 
 
 class Asked:
-    """Stands in for `ais`, and notes what it is asked for and the seed of its random numbers."""
+    """Replaces `ais` and records its arguments and the seed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, log_z: float = 0.0) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -133,7 +133,7 @@ class Asked:
         return AISResult(torch.full((1, chains), self.log_z, dtype=torch.float64), x)
 
 
-def test_the_temperatures_are_those_of_the_stage_and_the_base_is_that_of_the_training_data(setup, monkeypatch) -> None:
+def test_each_stage_has_its_number_of_temperatures_and_the_base_is_fit_to_training_data(setup, monkeypatch) -> None:
     asked, data = Asked(monkeypatch), Digits(binarize=True)
     model, trainer = setup([quick(test_temperatures=270)], learner=learner(), limit_val_batches=1.0)
     trainer.validate(model, datamodule=data, verbose=False)
@@ -164,13 +164,13 @@ def test_densities_of_real_numbers_may_be_above_1(setup, squares, monkeypatch: p
     assert trainer.callback_metrics["ais/log_likelihood"] > 0
 
 
-def test_two_that_differ_in_one_setting_live_side_by_side() -> None:
+def test_callbacks_that_differ_in_one_setting_have_different_state_keys() -> None:
     keys = [
         quick(**settings).state_key
         for settings in ({}, {"sampler": DMALA(0.2)}, {"reverse": True}, {"test_temperatures": 7}, {"seed": 1})
     ]
     assert len(set(keys)) == 5
-    assert quick(every_n_epochs=1).state_key == quick(every_n_epochs=2).state_key  # may change when resuming
+    assert quick(every_n_epochs=1).state_key == quick(every_n_epochs=2).state_key  # so that it may change when resuming
 
 
 def test_no_alarm_without_cause(setup) -> None:
@@ -203,8 +203,8 @@ def test_what_cannot_be_evaluated_is_refused(setup) -> None:
     validate(quick(), learner(), dataloaders=loader)
 
 
-def test_sigterm_stops_it(setup, monkeypatch) -> None:
-    """And not hours later; Lightning itself stops before the next batch, and here is none."""
+def test_sigterm_stops_annealing(setup, monkeypatch) -> None:
+    """Lightning reacts before the next batch only, which here would be hours later."""
     model, trainer = setup([quick()], learner=learner(), limit_test_batches=1)
     monkeypatch.setattr(pl.Trainer, "received_sigterm", True)
     monkeypatch.setattr(BlockGibbs, "step", lambda *_: pytest.fail("a step was taken"))

@@ -41,7 +41,7 @@ def test_an_energy_starts_from_the_mean_and_a_resumed_run_does_not(tmp_path: Pat
     data = Digits(batch_size=200, binarize=True)
     data.setup("fit")
     mean = torch.cat([b[0] if isinstance(b, list | tuple) else b for b in data.train_dataloader()]).flatten(1).mean(0)
-    assert (rbm.b_v.sigmoid() - mean.clamp(0.01, 0.99)).abs().max() < 0.02  # one step of training later
+    assert (rbm.b_v.sigmoid() - mean.clamp(0.01, 0.99)).abs().max() < 0.02  # training has taken one step
     with torch.no_grad():
         rbm.b_v.fill_(3.0)
     trainer.save_checkpoint(tmp_path / "x.ckpt")

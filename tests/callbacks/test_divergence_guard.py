@@ -18,7 +18,7 @@ from ebmlab.samplers import DMALA, Langevin
 
 
 class Spoil(Callback):
-    """Puts a NaN somewhere before a step."""
+    """Puts NaN before a step into what `what` names."""
 
     def __init__(self, step: int, what: str) -> None:
         self.step, self.what = step, what
@@ -72,7 +72,7 @@ def test_spoiled_parameters_never_reach_a_checkpoint(setup, squares, tmp_path):
 
 
 def test_a_huge_gradient_passes_unless_its_norm_overflows(setup, squares):
-    """Clipping divides by the norm: an infinite one would make every step zero."""
+    """Clipping divides by the norm, so that an infinite norm would make every step zero."""
     learner, trainer = setup([DivergenceGuard()])
     learner.energy.W.grad = torch.full_like(learner.energy.W, 1e15)
     DivergenceGuard().on_before_optimizer_step(trainer, learner, None)
@@ -124,7 +124,7 @@ def test_negatives_may_drift_either_way(setup, gap):
 
 @pytest.mark.parametrize("entry", [math.inf, math.nan])
 def test_a_loss_scaler_that_never_finds_a_scale_is_named(setup, entry):
-    """Lightning's scaler skips a step whose gradients overflow, and halves its scale: some such steps are normal."""
+    """Lightning's scaler skips a step whose gradients overflow and halves its scale. A few such steps are normal."""
     learner, trainer = setup([])
     trainer.precision_plugin.scaler = object()
     learner.energy.W.grad = torch.full_like(learner.energy.W, entry)

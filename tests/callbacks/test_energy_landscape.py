@@ -76,7 +76,7 @@ def test_data_density_integrates_to_one():
     data = GrayCode2D("8gaussians", num_bits=20)
     density = EnergyLandscape(resolution=40).data_density(data, torch.Generator().manual_seed(0))
     assert density.sum().item() * (8.2 / 40) ** 2 == pytest.approx(1, abs=1e-3)
-    middle = density[18:22, 18:22]  # none of the eight is there
+    middle = density[18:22, 18:22]  # none of the eight Gaussians is there
     assert middle.max() < 1e-3 * density.max()
 
 

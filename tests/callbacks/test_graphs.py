@@ -23,7 +23,7 @@ KEYS = ("degree", "clustering", "orbit", "average")
 
 
 class Stars(TensorDataModule):
-    """Stars of 3 to 5 nodes in 5 slots; those of one split are alike in size."""
+    """Stars of 3 to 5 nodes in 5 slots; all stars of a split have one size."""
 
     name = "stars"
     max_value = 1.0
@@ -34,7 +34,7 @@ class Stars(TensorDataModule):
     def load(self, split: str) -> tuple[torch.Tensor, None]:
         leaves = {"train": 4, "val": 3, "test": 2}[split]
         x = torch.zeros(24, 10, dtype=torch.uint8)
-        x[:, :leaves] = 1  # of node 0
+        x[:, :leaves] = 1  # edges of node 0
         return x, None
 
     def show(self, x: torch.Tensor) -> Graphs:

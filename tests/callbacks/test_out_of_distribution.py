@@ -23,7 +23,7 @@ from ebmlab.samplers import Langevin
 
 
 class Dots(TensorDataModule):
-    """6x6 images, dark but for one bright pixel in the upper half; other moments than those of `Squares`."""
+    """Dark 6x6 images with one bright pixel in the upper half; their moments differ from those of `Squares`."""
 
     name = "dots"
     max_value = 10.0
@@ -41,7 +41,7 @@ class Dots(TensorDataModule):
 
 
 class Upper(Energy):
-    """Minus the brightness of the upper half in [0, 1], given states standardised by 0.3 and 0.4."""
+    """E(x) = minus the brightness of the upper half, for states standardised with mean 0.3 and deviation 0.4."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,14 +113,14 @@ def test_training_goes_on_as_if_nothing_had_been_evaluated(setup: Any, squares: 
     assert torch.equal(*weights)
 
 
-def test_points_are_compared_with_noise_and_their_marginals(setup: Any) -> None:
+def test_points_are_compared_with_noise_and_with_independent_coordinates(setup: Any) -> None:
     data = GaussianMixture(num_samples=200, batch_size=50)
     learner, trainer = setup([OutOfDistribution()], learner=fixed(GRBM(2, 3)), limit_val_batches=1.0)
     trainer.validate(learner, datamodule=data, verbose=False)
     assert {key.split("/")[1] for key in trainer.callback_metrics if key.startswith("ood/")} == {"noise", "independent"}
 
 
-def test_independent_coordinates_keep_their_marginals_and_nothing_else() -> None:
+def test_independent_coordinates_keep_only_their_marginals() -> None:
     torch.manual_seed(0)
     x = torch.randint(2, (500, 1)).expand(500, 4).float()
     mixed = out_of_distribution._independent(x.view(500, 1, 2, 2), Binary(4))
@@ -150,7 +150,7 @@ def test_a_nan_is_logged_as_such(setup: Any, squares: Any) -> None:
         (lambda: OutOfDistribution({"noise": Dots()}), "data are called noise; take other names"),
     ],
 )
-def test_settings_that_make_no_sense(make: Any, message: str) -> None:
+def test_invalid_settings_are_refused(make: Any, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         make()
     assert "\n" not in str(error.value)
@@ -177,6 +177,6 @@ def test_images_are_needed_to_flip_them(setup: Any) -> None:
         trainer.fit(learner, datamodule=data)
 
 
-def test_two_of_a_class_keep_states_of_their_own() -> None:
+def test_two_of_one_class_keep_their_own_states() -> None:
     keys = {c.state_key for c in (OutOfDistribution(), OutOfDistribution({"dots": Dots()}), OutOfDistribution(seed=1))}
     assert len(keys) == 3 and OutOfDistribution({"dots": Dots()}).state_key in keys

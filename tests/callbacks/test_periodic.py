@@ -19,7 +19,7 @@ def is_evaluation(item):
 
 
 class Record(PeriodicEvaluation):
-    """Notes when it runs, and logs the step."""
+    """Records when it runs, and logs the step."""
 
     def __init__(self, **settings):
         super().__init__(**settings)
@@ -73,7 +73,7 @@ def test_it_runs_in_validate_and_test_and_fills_their_tables(setup, squares):
     assert callback.ran == [("validate", 0), ("test", 0)]
 
 
-def test_a_resumed_run_evaluates_what_is_left_and_remembers_its_metrics(setup, squares, tmp_path):
+def test_a_resumed_run_does_not_repeat_evaluations_and_keeps_their_metrics(setup, squares, tmp_path):
     learner, trainer = setup([Record(every_n_epochs=2)], max_epochs=2)
     trainer.fit(learner, datamodule=squares)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
@@ -85,7 +85,7 @@ def test_a_resumed_run_evaluates_what_is_left_and_remembers_its_metrics(setup, s
     assert monitor.best_model_score == 8
 
 
-def test_every_evaluation_draws_the_same_numbers_and_training_none_of_them(setup, squares):
+def test_evaluations_do_not_change_the_random_numbers_of_training(setup, squares):
     everything = [
         SampleGrid(num_samples=4),
         FID(num_samples=20, every_n_epochs=1),
@@ -104,7 +104,7 @@ def test_every_evaluation_draws_the_same_numbers_and_training_none_of_them(setup
     assert torch.equal(stream, torch.get_rng_state())
 
 
-def test_isolation_ends_with_an_exception():
+def test_isolation_is_undone_after_an_exception():
     model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout().eval())
     before = torch.get_rng_state()
     with pytest.raises(ZeroDivisionError), isolated(model, seed=3):

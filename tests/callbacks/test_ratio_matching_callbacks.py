@@ -17,7 +17,7 @@ from ebmlab.evaluation import hamming_mmd
 from ebmlab.learners import ContrastiveDivergence, FromNoise, Learner, RatioMatching
 from ebmlab.samplers import Gibbs, Langevin
 
-pytestmark = pytest.mark.filterwarnings(  # couplings that are learnt are parametrized, and torch pickles none such
+pytestmark = pytest.mark.filterwarnings(  # torch cannot pickle parametrized modules, such as learnt couplings
     "ignore:Attribute 'energy' removed from hparams because it cannot be pickled"
 )
 KERNELS = {"mmd/hamming": "linear", "mmd/exponential": "exponential"}
@@ -46,14 +46,14 @@ def one_line(make: Any, message: str) -> None:
 
 
 def states(model: Learner, data: TensorDataModule, split: str, n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the callback compares: the ends of chains, and data."""
+    """The two sets that the callback compares: last states of chains, and data."""
     real = data.to_states(data.raw(split))
     real = real[torch.randperm(len(real), generator=torch.Generator().manual_seed(seed))[:n]]
     torch.manual_seed(seed)
     return model.draw(model.energy.domain.random(n)), real
 
 
-def test_one_state_is_no_sample(setup):
+def test_a_split_of_one_state_is_refused(setup):
     model, trainer = setup([HammingMMDEvaluation()], learner=learner())
     one_line(lambda: trainer.validate(model, datamodule=points(num_samples=10, batch_size=1)), "has 1 in its val split")
 
@@ -71,11 +71,11 @@ def test_mmd_of_each_stages_split(setup, stage, split, unbiased):
         assert trainer.callback_metrics[key].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_the_linear_kernel_compares_means_and_nothing_else(setup):
+def test_the_linear_kernel_compares_only_means(setup):
     callback = HammingMMDEvaluation(num_samples=40, unbiased=False, at_start=True)
     data = points()
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1)
-    (results,) = trainer.test(model, data, verbose=False)  # of 20 states, fewer than chains
+    (results,) = trainer.test(model, data, verbose=False)  # the test split has 20 states, fewer than chains
     real = data.to_states(data.raw("test"))
     torch.manual_seed(0)
     x = model.draw(torch.randint(2, (40, 16)).float())
@@ -83,7 +83,7 @@ def test_the_linear_kernel_compares_means_and_nothing_else(setup):
     assert results["mmd/hamming"] == pytest.approx(2 * (x.mean(0) - real.mean(0)).square().sum().item(), rel=1e-5)
 
 
-def test_chains_in_batches_are_as_many(setup, monkeypatch):
+def test_batches_do_not_change_the_number_of_chains(setup, monkeypatch):
     sizes = []
     draw = Learner.draw
     monkeypatch.setattr(Learner, "draw", lambda self, x, *rest: (sizes.append(len(x)), draw(self, x, *rest))[1])
@@ -152,7 +152,7 @@ def test_couplings_are_compared_in_both_conventions(setup, tmp_path, monkeypatch
     assert results["coupling/rmse"] == pytest.approx(rmse, rel=1e-5)
 
 
-def test_couplings_refuse_what_has_none(setup, tmp_path):
+def test_energies_and_data_without_couplings_are_refused(setup, tmp_path):
     def fit(energy: Energy, data: pl.LightningDataModule) -> None:
         model, trainer = setup([CouplingRMSE()], learner=learner(energy))
         trainer.fit(model, datamodule=data)
@@ -164,7 +164,7 @@ def test_couplings_refuse_what_has_none(setup, tmp_path):
     one_line(lambda: trainer.validate(model, DataLoader(torch.ones(5, 4))), "got DataLoader: use")
 
 
-# All of them
+# Both callbacks
 
 
 def test_evaluations_leave_training_alone(setup, tmp_path):

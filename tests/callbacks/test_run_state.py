@@ -37,7 +37,7 @@ def run(setup, squares, callbacks, epochs, ckpt_path=None, **limits):
 def test_a_killed_and_resumed_run_ends_where_the_unbroken_one_does(
     setup, tmp_path, squares, every, stop, last_step, limits
 ):
-    """Lightning by itself would lose an epoch where `max_steps` is set, even if another limit ends the run."""
+    """Also with `max_steps`, with which plain Lightning would lose an epoch."""
     whole = run(setup, squares, [], epochs=6, **limits)
 
     def saving():
@@ -54,7 +54,7 @@ def test_a_killed_and_resumed_run_ends_where_the_unbroken_one_does(
 
 
 def test_without_it_the_runs_differ(setup, tmp_path, squares):
-    """The test above would pass on a learner that draws no random numbers; this one does not."""
+    """Shows that the test above depends on the random numbers that the callback restores."""
     whole = run(setup, squares, [], epochs=2)
     learner, trainer = setup([], max_epochs=1)
     trainer.fit(learner, datamodule=type(squares)())

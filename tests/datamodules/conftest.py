@@ -50,7 +50,7 @@ def write_own(root: Path) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Lets the stand-ins' numbers of images pass for the published ones."""
+    """Makes the datamodules expect the stand-ins' numbers of images in place of the published ones."""
     allow_small(monkeypatch)
     return SMALL
 

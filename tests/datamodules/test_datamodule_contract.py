@@ -47,7 +47,7 @@ MODULES = [
 
 
 class Bits(Dataset[dict[str, object]]):
-    """Dictionaries of six bits and a text."""
+    """Items are dictionaries with six bits and a text."""
 
     def __len__(self) -> int:
         return 60
@@ -127,7 +127,7 @@ def test_evaluation_batches_are_the_whole_split_in_order(make: Make) -> None:
             torch.testing.assert_close(torch.cat(list(loader())), expected, rtol=0, atol=0)
 
 
-def test_denormalize_inverts_normalize_also_on_flat_batches(make: Make) -> None:
+def test_to_raw_inverts_to_states_also_on_flat_batches(make: Make) -> None:
     module = make()
     raw = module.raw("val")
     shown = raw.float() / module.preprocessing.scale if not raw.is_floating_point() else raw
@@ -140,7 +140,7 @@ def test_denormalize_inverts_normalize_also_on_flat_batches(make: Make) -> None:
         assert torch.equal(far, torch.ones_like(far)) and module.to_raw(-50 * far).eq(0).all()
 
 
-def test_chosen_states_are_nested_and_depend_on_the_seed_alone(make: Make) -> None:
+def test_smaller_choices_of_states_are_parts_of_larger_ones_and_depend_on_the_seed_alone(make: Make) -> None:
     module = make()
     few, shuffled, every = module.states("train", 3), module.states("train", 10**6), module.states("train")
     assert torch.equal(every, module.to_states(module.raw("train")))
@@ -219,7 +219,7 @@ def test_two_processes_see_what_one_sees(make: Make, monkeypatch: pytest.MonkeyP
 
 
 class Broken(TensorDataModule):
-    """Whatever data it is given."""
+    """Loads the data that it is given, right or wrong."""
 
     def __init__(self, data: Tensor, labels: Tensor | None = None) -> None:
         super().__init__((2,), batch_size=1, seed=0)

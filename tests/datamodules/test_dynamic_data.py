@@ -37,13 +37,13 @@ def epoch(module: TensorDataModule, number: int = 0) -> list[Tensor]:
 
 
 def grey(module: TensorDataModule, split: str) -> Tensor:
-    """The split's probabilities, `(N, pixels)`, float64."""
+    """The grey values of a split, which are the probabilities of 1, `(N, pixels)`, float64."""
     raw = module.raw(split).double().flatten(1)
     return raw if module.raw(split).is_floating_point() else raw / module.max_value
 
 
 def in_order(module: TensorDataModule, number: int) -> Tensor:
-    """A whole epoch's draws in the order of the training split."""
+    """The bits of one epoch in the order of the training split."""
     loader = module.train_dataloader()
     loader.shuffle = loader.drop_last = False
     loader.sampler.set_epoch(number)
@@ -65,12 +65,12 @@ def test_draws_differ_in_every_epoch_batch_and_on_every_rank(make: Make, monkeyp
     certain = ((p == 0) | (p == 1)).view(n, *module.event_shape)
     first, second = in_order(module, 0), in_order(module, 1)
     assert torch.equal(first[certain], second[certain])
-    expected = float((2 * p * (1 - p)).sum())  # of pixels that two independent draws give differently
+    expected = float((2 * p * (1 - p)).sum())  # number of pixels in which two independent draws differ
     same_pixels = module._splits["train"][0][:1].expand(n, *module.event_shape)
     module._splits["train"] = same_pixels, None
     once = in_order(module, 0)
     assert abs(float((first != second).sum()) - expected) < 5 * math.sqrt(expected)
-    assert len({tuple(x.flatten().tolist()) for x in once}) > 0.9 * n  # no noise is used for two batches
+    assert len({tuple(x.flatten().tolist()) for x in once}) > 0.9 * n  # no two batches share their noise
     batches = []
     for rank in range(2):
         monkeypatch.setattr("datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
@@ -99,9 +99,9 @@ def test_pixels_are_bernoulli_of_their_intensity(make: Make) -> None:
     sure = (p == 0) | (p == 1)
     assert torch.equal(mean[sure], p[sure])
     z = (mean - p)[~sure] / (p * (1 - p) / draws)[~sure].sqrt()
-    # sums of over 20,000 independent squares and cubes of about unit variance: six standard deviations
+    # Means of over 20,000 independent terms of known variance, held to six standard deviations.
     assert abs(float(z.mean())) * math.sqrt(len(z)) < 6
-    variance = (1 + (1 / (p * (1 - p)) - 6)[~sure] / draws) + 1  # of z squared: 2 plus the Bernoulli's excess kurtosis
+    variance = (1 + (1 / (p * (1 - p)) - 6)[~sure] / draws) + 1  # of z^2: 2 plus the excess kurtosis of the mean
     assert abs(float((z.square() - 1).sum())) < 6 * float(variance.sum().sqrt())
 
 
@@ -113,7 +113,7 @@ def test_validation_and_test_are_drawn_once_and_for_all(make: Make, monkeypatch:
         assert torch.equal(x, torch.cat(list(getattr(two, loader)())))
         assert torch.equal(x, one.to_states(one.raw(split))) and torch.equal(x, one.to_raw(x))
         assert torch.equal(one.raw(split), (x * one.raw(split).max()).to(one.raw(split).dtype))
-        if isinstance(one, Digits | Omniglot):  # the others have another split where they are grey
+        if isinstance(one, Digits | Omniglot):  # the other sets are split differently when grey
             p = grey(plain, split)
             z = float((x.flatten(1) - p).sum() / (p * (1 - p)).sum().sqrt())
             assert abs(z) < 4 and not torch.equal(x.flatten(1).double(), (p > 0.5).double())
@@ -136,7 +136,7 @@ def test_states_are_reproducible_draws(make: Make) -> None:
 def test_the_published_split_of_mnist(data_folder: Path) -> None:
     module = MNIST(root=str(data_folder), binarize="dynamic")
     grey_first_pixels = module.raw("train")[:, 0, 0, 0].tolist()
-    assert grey_first_pixels == list(range(40))  # the file's order, as many at its end as there are to test left out
+    assert grey_first_pixels == list(range(40))  # in the file's order; the last 20 are left out
     assert module.labels("val").tolist() == [i % 10 for i in range(40, 60)] and len(module.raw("test")) == 20
     assert len(MNIST(root=str(data_folder), binarize="dynamic", num_val=6).raw("val")) == 6
 
@@ -183,7 +183,7 @@ def test_resuming_in_mid_epoch_repeats_the_very_draws(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_data_mean_is_the_grey_mean(tmp_path: Path) -> None:
-    rbm, data = RBM(64, 8), Digits(479, binarize="dynamic")  # three batches, no image left out
+    rbm, data = RBM(64, 8), Digits(479, binarize="dynamic")  # three full batches
     learner = ContrastiveDivergence(rbm, BlockGibbs(), chains=FromData(), num_steps=1)
     pl.Trainer(max_steps=0, accelerator="cpu", callbacks=[DataMean()], logger=False, default_root_dir=tmp_path).fit(
         learner, datamodule=data

@@ -29,9 +29,10 @@ def write_citeseer(root: Path, content: object) -> None:
 
 
 def caterpillar() -> defaultdict[int, list[int]]:
-    """Fifteen hubs in a row with ever more leaves: 14 ego graphs of 4 or more nodes, stars of 4 to 17 nodes.
+    """A network of fifteen hubs in a row, each with more leaves than the one before.
 
-    Also self-loops, edges that are listed twice or from one end only, and a smaller component of four nodes.
+    It has 14 ego graphs of 4 or more nodes, which are stars of 4 to 17 nodes. It also has self-loops, edges that are
+    listed twice or from one end only, and a second component of four nodes.
     """
     lists: defaultdict[int, list[int]] = defaultdict(list)
     leaf = 100
@@ -55,7 +56,7 @@ def sizes(module: EgoSmall, *splits: str) -> list[int]:
 
 
 def check(module: EgoSmall) -> None:
-    """What holds whatever the source: every state is an ego graph of an allowed size."""
+    """Asserts what holds for every source: each state is an ego graph of an allowed size."""
     for split in SPLITS:
         x = module.to_states(module.raw(split))
         Binary(module.event_shape).validate(x)
@@ -68,12 +69,12 @@ def check(module: EgoSmall) -> None:
             assert all(matrix[a, b] == 1 for a, b in graph.edges) and graph.size() == matrix.sum() / 2
 
 
-def test_the_graphs_of_a_network_are_dealt_to_train_and_test_once(tmp_path: Path) -> None:
+def test_each_graph_is_in_train_or_test_once(tmp_path: Path) -> None:
     module = made_up(tmp_path)
     check(module)
     assert sorted(sizes(module, "train", "test")) == list(range(4, 18))
     assert len(module.raw("train")) == 11 and len(module.raw("test")) == 3
-    assert sizes(module, "val") == sizes(module, "train")[:2]  # GraphRNN's: the first that train
+    assert sizes(module, "val") == sizes(module, "train")[:2]  # as in GraphRNN, the first training graphs
     assert not torch.equal(module.raw("val"), module.raw("train")[:2])  # in other slots
     assert all(nx.is_tree(graph) for graph in module.graphs(module.raw("train")))
     fewer = made_up(tmp_path, num_graphs=10)
@@ -98,7 +99,7 @@ def test_slots_are_uniform(tmp_path: Path) -> None:
     for seed in range(100):
         module = made_up(tmp_path, seed=seed)
         degrees = adjacency(module.raw("train").float(), module.num_nodes).sum(1)
-        counts += degrees.argmax(1).bincount(minlength=18)  # where the ego is
+        counts += degrees.argmax(1).bincount(minlength=18)  # the slot of the ego
     expected = 1100 / 18
     # 17 degrees of freedom: 46 has probability 2e-4.
     assert float((counts - expected).square().sum()) / expected < 46

@@ -50,7 +50,7 @@ def test_sample_uses_the_generator_it_is_given() -> None:
     assert torch.equal(module.sample(10), one)
 
 
-def test_seed_chooses_the_points_and_no_seed_shares_a_split_with_another() -> None:
+def test_seeds_and_splits_have_different_points() -> None:
     splits = [GaussianMixture(seed=s).raw(split) for s in range(4) for split in ("train", "val", "test")]
     assert len({tuple(x[0].tolist()) for x in splits}) == 12
 

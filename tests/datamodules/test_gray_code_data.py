@@ -20,14 +20,14 @@ def points(shape: str, n: int, seed: int = 0) -> Tensor:
 
 
 def reference(value: float, places: int) -> list[int]:
-    """A coordinate's bits from exact arithmetic on integers."""
+    """The bits of a coordinate, by exact arithmetic on integers."""
     cell = int(Fraction(abs(value) / 5.0) * 2**places)
     gray = cell ^ (cell >> 1)
     return [int(value < 0), *map(int, f"{gray:0{places}b}")]
 
 
 @pytest.mark.parametrize("num_bits", [4, 6, 8, 10, 12, 32, 100])
-def test_bits_survive_a_visit_to_the_plane(num_bits: int) -> None:
+def test_encode_inverts_decode(num_bits: int) -> None:
     module = GrayCode2D(num_bits=num_bits)
     generator = torch.Generator().manual_seed(num_bits)
     some = torch.randint(2, (2000, num_bits), generator=generator).float()
@@ -69,7 +69,7 @@ def test_neighbouring_cells_differ_in_one_bit_and_across_zero_in_the_sign(axis: 
     torch.testing.assert_close(values.diff(), torch.full((255,), 10 / 256, dtype=torch.float64))
     changed = bits[order].diff(dim=0) != 0
     assert changed.sum(1).eq(1).all()
-    assert changed[127].nonzero().item() == 8 * axis  # between cells 127 and 128 lies zero
+    assert changed[127].nonzero().item() == 8 * axis  # zero lies between cells 127 and 128
 
 
 def test_what_lies_outside_is_coded_as_the_outermost_cell() -> None:
@@ -106,7 +106,7 @@ def ring(radius: float, begin: float, end: float, x: float = 0, y: float = 0) ->
 
 
 def skeleton(shape: str) -> Tensor:
-    """Points along the curve, or at the centres, from which the density spreads."""
+    """Points on the curve, or at the centres, around which the density spreads."""
     t = torch.linspace(0, 3, 1000, dtype=torch.float64) * math.pi
     pi = math.pi
     if shape == "8gaussians":
@@ -157,13 +157,13 @@ def test_the_pinwheel_has_five_sheared_blades() -> None:
     turn = torch.atan2(-x[:, 1], x[:, 0]) - 0.25 * radius.exp()
     outer = radius > 0.7
     blade = (turn / fifth).round()
-    assert (turn - fifth * blade)[outer].std() < 0.16  # spread over the fifth it would be 0.36
+    assert (turn - fifth * blade)[outer].std() < 0.16  # if spread evenly over a fifth of the turn, 0.36
     counts = blade[outer].long().remainder(5).bincount()
     assert len(counts) == 5 and counts.min() > 0.85 * counts.max()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_splits_hold_the_codes_of_fresh_draws(shape: str) -> None:
+def test_splits_hold_the_codes_of_new_draws(shape: str) -> None:
     module = GrayCode2D(shape, num_bits=256, num_samples=40, seed=3)
     for split, n in (("train", 40), ("val", 4), ("test", 4)):
         x = module.to_states(module.raw(split))

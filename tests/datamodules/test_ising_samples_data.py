@@ -58,7 +58,7 @@ def test_without_coupling_the_spins_are_fair_coins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", [5, 6])
-def test_a_cold_lattice_is_magnetised_in_both_directions(side: int, tmp_path: Path) -> None:
+def test_a_cold_lattice_is_magnetised_up_and_down(side: int, tmp_path: Path) -> None:
     m = spins(make(tmp_path, side=side, coupling=0.7, num_samples=500, num_sweeps=300)).mean(1)
     assert m.abs().mean() > 0.95
     assert abs(float(m.sign().mean())) < 4 / 600**0.5
@@ -82,7 +82,7 @@ def test_coupling_matrix_joins_the_neighbours_of_the_chains(side: int, tmp_path:
     assert torch.equal(make(tmp_path, side=side, coupling=-0.3).coupling_matrix(), expected)
 
 
-def test_a_cache_holds_what_would_be_drawn(tmp_path: Path) -> None:
+def test_a_cache_holds_the_samples_that_would_be_drawn(tmp_path: Path) -> None:
     one = make(tmp_path / "a")
     one.prepare_data()
     assert [path.name for path in one.cache.parent.iterdir()] == [one.cache.name]

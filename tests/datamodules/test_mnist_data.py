@@ -37,7 +37,7 @@ def number_in_file(module: MNIST, split: str) -> list[int]:
     return module.raw(split)[:, 0, 0, 0].tolist()
 
 
-def test_validation_is_set_aside_whatever_the_options(data_folder: Path) -> None:
+def test_validation_images_do_not_depend_on_the_options(data_folder: Path) -> None:
     root = str(data_folder)
     small = MNIST(root=root, num_val=12, num_train=20, seed=1)
     large = MNIST(root=root, num_val=12, seed=2)

@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 
 
 def save(path: Path, x: Any, y: Any = None) -> str:
-    """Writes samples, and labels named y, in the format of the file's name."""
+    """Writes samples x and labels y in the format that the file's suffix names."""
     if path.suffix == ".npy":
         np.save(path, x)
     elif path.suffix == ".npz":
@@ -90,7 +90,7 @@ def test_splits_are_disjoint_parts_that_depend_on_their_seed_alone(tmp_path: Pat
 
 
 IMAGE = {"shape": [1, 2, 2], "standardize": False}
-CASES: dict[str, tuple[Any, dict[str, Any], type, Any]] = {  # raw numbers, options, domain, states
+CASES: dict[str, tuple[Any, dict[str, Any], type, Any]] = {  # name: raw numbers, options, domain, expected states
     "pixels as bytes": (np.uint8([0, 255, 51, 102]), {"standardize": False}, Real, [0, 1, 0.2, 0.4]),
     "a table of whole numbers": (np.float64([0, 255, 51, 102]), {"standardize": False}, Real, [0, 255, 51, 102]),
     "pixels as floats": (
@@ -254,7 +254,7 @@ def test_bad_folders_are_named(pictures: Path, tmp_path: Path) -> None:
 
 
 class Items(Dataset[Any]):
-    """Items made of numbers by a function."""
+    """A data set whose i-th item is `make(i)`."""
 
     def __init__(self, make: Callable[[int], Any], n: int = 20) -> None:
         self.make, self.n = make, n
@@ -280,7 +280,7 @@ class Endless(IterableDataset[Tensor]):
         lambda i: {"x": [i, -i], "kind": "a"},
     ],
 )
-def test_items_of_every_form(make: Callable[[int], Any]) -> None:
+def test_items_in_every_form_that_holds_a_sample(make: Callable[[int], Any]) -> None:
     data = FromDataset(Items(make), standardize=False, batch_size=4)
     data.setup()
     expected = [[i, -i] for i in data.part("train")[1].tolist()]

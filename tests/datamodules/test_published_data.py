@@ -24,13 +24,13 @@ SETS = [StaticMNIST, Omniglot, CaltechSilhouettes]
 
 
 def pixels(split: str, n: int) -> torch.Tensor:
-    """What conftest's stand-ins hold."""
+    """The pixels of the stand-ins that conftest.py writes."""
     return torch.tensor(np.random.default_rng(SPLITS.index(split)).integers(0, 2, (n, 784), dtype=np.uint8))
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """Answers by address; what is not in it cannot be reached. The time-out is part of what is tested."""
+    """Contents by address, in place of the network; other addresses fail, and another time-out fails the test."""
     answers: dict[str, bytes] = {}
 
     def urlopen(url: str, timeout: float) -> io.BytesIO:
@@ -65,7 +65,7 @@ def test_static_mnist_is_the_file_and_its_cache_is_the_same(
         StaticMNIST(root=str(published_root)).setup("validate")
 
 
-def test_a_folder_that_cannot_be_written_to_does_without_a_cache(
+def test_no_cache_in_a_folder_that_cannot_be_written_to(
     published_root: Path, small: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_only(content: object, path: Path) -> None:
@@ -88,7 +88,7 @@ def test_damaged_static_mnist_is_one_line(published_root: Path, small: dict[str,
     with pytest.raises(UserError, match=r"valid\.amat is damaged \(.*not 12 lines of 784 numbers 0 or 1\)") as caught:
         StaticMNIST(root=str(published_root)).prepare_data()
     assert "\n" not in str(caught.value)
-    path.write_bytes(text.replace(b" \n", b"\r\n"))  # another system's lines
+    path.write_bytes(text.replace(b" \n", b"\r\n"))  # line ends of Windows
     StaticMNIST(root=str(published_root)).setup("validate")
 
 
@@ -192,12 +192,12 @@ def test_downloads_are_verified_whole_or_not_there(
     ):
         module.prepare_data()
     assert not module.folder.exists() or not list(module.folder.iterdir())
-    server["https://b/chardata.mat"] = good  # the first gives something else, the second the file
+    server["https://b/chardata.mat"] = good  # the first address gives another file, the second the right one
     module.prepare_data()
     assert [path.name for path in module.folder.iterdir()] == ["chardata.mat"]
     assert (module.folder / "chardata.mat").read_bytes() == good
     server.clear()
-    module.prepare_data()  # it is there
+    module.prepare_data()  # reads the file and needs no network
     module.setup()
 
 

@@ -36,7 +36,7 @@ def write_news(root: Path) -> None:
     rng = np.random.default_rng(0)
     lines = [
         ", ".join([f"http://site/{i}/", "731.0", *map(str, rng.normal(size=58)), str(2**i)]) for i in range(11)
-    ]  # the logarithms of 1, 2, 4, ... are evenly spaced
+    ]  # targets 1, 2, 4, ... have evenly spaced logarithms
     _write(root / "OnlineNewsPopularity" / "OnlineNewsPopularity.csv", "\n".join([names, *lines]) + "\n")
 
 
@@ -99,7 +99,7 @@ def test_layouts_splits_and_scales(cls: type[TabularData], tmp_path: Path) -> No
 def test_columns_and_targets_stay_together(tmp_path: Path) -> None:
     make_compas(tmp_path)
     data = everything(COMPAS(root=str(tmp_path), standardize=False).load())
-    data = data[data[:, 4].argsort()]  # by age: the order of the file
+    data = data[data[:, 4].argsort()]  # sorted by age, which is the order of the file
     i = torch.arange(10)
     odd = (i % 2).float()
     expected = [(i % 4) / 3, odd, odd, 1 - odd, i / 9, odd, 1 - odd, odd, 1 - odd, odd]
@@ -108,7 +108,7 @@ def test_columns_and_targets_stay_together(tmp_path: Path) -> None:
     write_adult(tmp_path)
     data = everything(Adult(root=str(tmp_path), standardize=False).load())
     data = data[data[:, 0].argsort()]
-    assert data[:, -1].tolist() == [i % 2 for i in range(10)]  # both with and without the full stop
+    assert data[:, -1].tolist() == [i % 2 for i in range(10)]  # labels with and without a full stop
     assert data[:, 5].tolist() == [float(i % 3 > 0) for i in range(10)]
 
     write_news(tmp_path)
@@ -117,7 +117,7 @@ def test_columns_and_targets_stay_together(tmp_path: Path) -> None:
 
     write_blog(tmp_path)
     targets = everything(Blog(root=str(tmp_path)).load())[:, -1].sort().values
-    torch.testing.assert_close(targets, torch.arange(18) / 17)  # without the two most commented of twenty
+    torch.testing.assert_close(targets, torch.arange(18) / 17)  # the two largest of the twenty targets are left out
 
 
 @pytest.mark.parametrize("cls", SETS)
@@ -129,7 +129,7 @@ def test_missing_files_are_named_with_their_publisher(cls: type[TabularData], tm
     assert str(tmp_path / cls.folder) in message and cls.source in message and "\n" not in message
     SETS[cls][0](tmp_path)
     data.load()
-    max((tmp_path / cls.folder).iterdir()).unlink()  # one of several, or the only one
+    max((tmp_path / cls.folder).iterdir()).unlink()  # removes one of the files
     if cls is not Blog:
         with pytest.raises(UserError, match="no file"):
             data.load()

@@ -23,7 +23,7 @@ def numbers(loader: TensorLoader) -> list[int]:
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize(("shuffle", "drop_last"), [(True, True), (False, False)])
-def test_shards_are_disjoint_cover_and_have_equal_batches(
+def test_shards_are_disjoint_and_complete_and_have_equal_batches(
     world: int, shuffle: bool, drop_last: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[int]] = []
@@ -44,7 +44,7 @@ def test_shards_are_disjoint_cover_and_have_equal_batches(
         assert sorted(together) == list(range(expected))
 
 
-def test_orders_differ_between_epochs_and_seeds_only() -> None:
+def test_orders_depend_on_epoch_and_seed_alone() -> None:
     data = torch.arange(1000)
     orders = {}
     for seed in range(3):
@@ -64,11 +64,11 @@ def test_shuffling_is_uniform() -> None:
     for epoch in range(2000):
         loader.set_epoch(epoch)
         counts[torch.arange(5), next(iter(loader))] += 1
-    # With fixed seeds the outcome is fixed; 16 degrees of freedom, so 45 has probability 1e-4 under the null.
+    # With 16 degrees of freedom, 45 is exceeded with probability 1e-4 if the law is uniform.
     assert float(((counts - 400) ** 2 / 400).sum()) < 45
 
 
-def test_only_a_loaded_position_moves_the_start() -> None:
+def test_a_broken_off_epoch_starts_anew_unless_a_position_is_loaded() -> None:
     loader = TensorLoader(torch.arange(10), 2)
     for x in loader:
         if int(x[0]) == 4:
@@ -85,7 +85,7 @@ def test_only_a_loaded_position_moves_the_start() -> None:
 
 
 class Numbers(TensorDataModule):
-    """The integers 0 to 22: an epoch is five batches of 4, three numbers are left out."""
+    """The integers 0 to 22. An epoch has five batches of 4 and leaves out three numbers."""
 
     def __init__(self) -> None:
         super().__init__((1,), batch_size=4, seed=7)
@@ -95,7 +95,7 @@ class Numbers(TensorDataModule):
 
 
 class Recorder(pl.LightningModule):
-    """Remembers the batches that it was trained on; dies before step `die_at`."""
+    """Records its training batches; raises before step `die_at`."""
 
     def __init__(self, die_at: int | None = None) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from ebmlab.graphs import adjacency
 
 
 def test_drawing_needs_no_pyplot_and_takes_odd_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No nodes, one edge, and two parts that no path joins; five graphs leave a cell empty."""
+    """Graphs without nodes, with one edge, and of two components; five graphs leave a cell of the panel empty."""
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
     x = torch.zeros(5, 15)
     x[1, 0] = x[2, 0] = x[2, 14] = 1

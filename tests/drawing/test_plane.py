@@ -8,7 +8,7 @@ import torch
 from ebmlab.drawing.plane import Surface, draw_surfaces, highest_colour
 
 
-def test_colours_show_what_most_of_the_mass_is_in() -> None:
+def test_the_highest_colour_is_a_density_that_most_of_the_mass_does_not_exceed() -> None:
     assert highest_colour(torch.full((5, 5), 0.2)) == pytest.approx(0.2)
     assert highest_colour(torch.tensor([[1.0, 1.0], [0.0, 1e-9]])) == 1
     flat_with_a_peak = torch.cat([torch.full((99,), 1.0), torch.tensor([4.0])])

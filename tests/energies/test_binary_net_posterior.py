@@ -31,7 +31,7 @@ def table(n: int = 6, features: int = 1, seed: int = 0) -> Rows:
 
 
 def tiny(**options: Any) -> BinaryNetPosterior:
-    """Seven weights, whose law is neither flat nor a point."""
+    """A network of seven weights whose law is neither uniform nor concentrated on one state."""
     return BinaryNetPosterior(table(), **{"hidden": 2, "sharpness": 20.0, "batch_size": 2, **options})
 
 
@@ -69,11 +69,11 @@ def test_energy_prediction_and_scores_by_hand() -> None:
 
 @pytest.mark.parametrize("chunk", [2**24, 3 * 4 * 2, 1])
 @pytest.mark.parametrize("inference", [False, True])
-def test_gradient_is_autograd_s_in_whatever_chunks(
+def test_gradient_is_that_of_autograd_for_all_chunk_sizes(
     chunk: int, inference: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     energy = BinaryNetPosterior(table(7, 3), hidden=4)
-    w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # off the domain as well
+    w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # not on the domain
     expected = Energy.value_and_grad(energy, w)  # the base class differentiates `forward`
     monkeypatch.setattr(binary_net_posterior, "_CHUNK", chunk)
     with torch.inference_mode(inference):
@@ -117,7 +117,7 @@ def test_the_mean_over_all_minibatches_is_the_energy_and_its_gradient(
     means = [torch.zeros(len(w)), torch.zeros_like(w)]
     orders = [
         torch.tensor(rows) for rows in itertools.combinations(range(6), size)
-    ]  # equally likely as what comes first
+    ]  # each set of rows is equally likely to be drawn
     for order in orders:
         monkeypatch.setattr(torch, "randperm", lambda n, device=None, order=order: order)
         for mean, part in zip(means, energy.minibatch().value_and_grad(w), strict=True):
@@ -129,7 +129,7 @@ def test_minibatches_are_fresh_and_of_the_size_asked_for() -> None:
     torch.manual_seed(0)
     energy = BinaryNetPosterior(table(50, 2), hidden=10, sharpness=7.0)
     w = energy.domain.random(2).double()
-    assert len(energy.minibatch().targets) == 50  # the default is more than there are
+    assert len(energy.minibatch().targets) == 50  # the default size exceeds the number of rows
     torch.testing.assert_close(energy.minibatch()(w), energy(w))
     draws = torch.stack([energy.minibatch(10)(w) for _ in range(1000)])
     assert len(draws[:, 0].unique()) == 1000
@@ -145,7 +145,7 @@ def test_dmala_is_exact_on_seven_weights(step_size: float) -> None:
     energy = tiny()
     assert bias(DMALA(step_size), energy) < 1e-10
     law = Exact(energy).probabilities
-    assert law.max() > 20 * law.min() and law.max() < 0.2  # worth sampling
+    assert law.max() > 20 * law.min() and law.max() < 0.2  # neither flat nor concentrated
 
 
 def test_dmala_guided_by_minibatches_is_exact() -> None:
@@ -183,7 +183,7 @@ def test_dula_by_minibatches_runs_and_learns() -> None:
 
 
 class FromYAML:
-    """A source of data as a file names it."""
+    """A source of data as a config names it."""
 
     def __init__(self, rows: int = 5) -> None:
         self.rows = rows
@@ -192,7 +192,7 @@ class FromYAML:
         return table(self.rows)
 
 
-def test_named_in_a_file() -> None:
+def test_built_from_a_config() -> None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--energy", type=Energy)
     here = f"{__name__}.FromYAML"
@@ -202,7 +202,7 @@ def test_named_in_a_file() -> None:
     }
     energy = parser.instantiate(parser.parse_object({"energy": spec})).energy
     assert isinstance(energy, BinaryNetPosterior) and len(energy.targets) == 9 and energy.domain.event_shape == (10,)
-    assert energy.state_dict() == {}  # the data are no part of a checkpoint
+    assert energy.state_dict() == {}  # the data are not saved in checkpoints
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ INNER = {
 
 
 def given(energy: Energy, cls: type[Clamped] = Clamped) -> Clamped:
-    """With every other coordinate given: 1, 3, ..."""
+    """The energy with the coordinates 1, 3, ... given."""
     torch.manual_seed(5)
     mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 2 == 1
     return cls(energy, energy.domain.random(1)[0].double(), mask)
@@ -96,7 +96,7 @@ def test_the_law_is_the_conditional_one(name: str) -> None:
     assert len(whole.unique(dim=0)) == len(states)
 
 
-def test_nothing_given_is_the_energy_and_order_is_kept() -> None:
+def test_with_nothing_given_it_is_the_inner_energy() -> None:
     rbm = make_rbm()
     clamped, x = Clamped(rbm, [math.nan] * 5, [False] * 5), Exact(rbm).states
     assert torch.equal(clamped(x), rbm(x)) and torch.equal(clamped.merge(x), x)
@@ -153,7 +153,7 @@ def test_chromatic_gibbs_sweeps_the_free_sites(make: type[Ising]) -> None:
 
 
 def test_exact_sums_and_ais_of_a_clamped_rbm() -> None:
-    """Log Z of the free part, by hand and by both ways to sum, and AIS within its error."""
+    """Log Z of the free coordinates by hand, by sums over either layer, and by AIS within its error."""
     rbm = make_rbm(10, 4)
     clamped = given(rbm)
     log_z = float((-rbm(clamped.merge(Binary(5).enumerate().double()))).logsumexp(0))
@@ -171,7 +171,7 @@ def test_exact_sums_and_ais_of_a_clamped_rbm() -> None:
 
 
 def conditional_grbm(grbm: GRBM, v: float) -> ExactGRBM:
-    """The law of (v_0, h) given v_1 = v: a Gaussian mixture again."""
+    """The law of (v_0, h) given v_1 = v, which is a Gaussian mixture too."""
     exact = ExactGRBM(grbm)
     log_density = torch.distributions.Normal(exact.means[:, 1], exact.std[1]).log_prob(torch.tensor(v))
     log_weights = exact.weights.log() + log_density
@@ -235,7 +235,7 @@ def test_colours_of_the_whole_fail() -> None:
     assert float((pi @ block_matrix(ChromaticGibbs(), wrong) - pi).abs().max()) > 1e-3
 
 
-def test_minibatches_come_along() -> None:
+def test_minibatches_are_clamped_too() -> None:
     features, targets = torch.randn(30, 2, generator=torch.Generator().manual_seed(0)), torch.ones(30)
     inner = BinaryNetPosterior(Rows(features, targets), 3, batch_size=5)
     clamped = given(inner)
@@ -247,7 +247,7 @@ def test_minibatches_come_along() -> None:
     assert not hasattr(given(make_ising()), "minibatch")
 
 
-def test_the_inner_energy_is_held_and_what_is_given_is_a_setting() -> None:
+def test_checkpoints_hold_the_inner_energy_and_not_the_given_coordinates() -> None:
     rbm = make_rbm()
     clamped = given(rbm)
     assert clamped.energy is rbm and set(clamped.state_dict()) == {"energy.W", "energy.b_v", "energy.b_h"}

@@ -44,7 +44,7 @@ def potts() -> Potts:
 
 
 def given(energy: Energy) -> Clamped:
-    """With the coordinates 1, 4, ... given."""
+    """The energy with the coordinates 1, 4, ... given."""
     mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 3 == 1
     return Clamped(energy, energy.domain.random(1)[0], mask)
 
@@ -80,7 +80,7 @@ ENERGIES = {
 
 
 def make(name: str) -> tuple[Energy, Tensor]:
-    """A float64 energy and some states of its domain, no two coordinates alike in law."""
+    """A float64 energy whose coordinates have different laws, and states of its domain."""
     torch.manual_seed(0)
     energy = ENERGIES[name]().double()
     return energy, energy.domain.random(9).double()

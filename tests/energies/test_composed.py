@@ -23,7 +23,7 @@ every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
 
 def parts(domain: Finite) -> list[Energy]:
-    """Two energies on the domain that have nothing to do with one another."""
+    """Two unrelated energies on the domain."""
     return [Target(domain, "cubic"), Target(domain, "quadratic", scale=-1.3)]
 
 
@@ -90,7 +90,7 @@ def test_ais_of_composed_energies() -> None:
 
 
 def test_langevin_on_a_sum_and_a_mixture() -> None:
-    """A GRBM times and beside a Gaussian, against the exact mixture of Gaussians."""
+    """The product and the mixture of a GRBM and a Gaussian, against the exact mixtures of Gaussians."""
     grbm = make_grbm(1).requires_grad_(False)
     exact = ExactGRBM(grbm)
     exact.weights = torch.cat([0.6 * exact.weights, torch.tensor([0.4]).double()])
@@ -106,7 +106,7 @@ def test_langevin_on_a_sum_and_a_mixture() -> None:
     assert banana.p_value(x) > PASS
 
 
-def test_colours_come_along_at_another_temperature() -> None:
+def test_another_temperature_keeps_the_colours() -> None:
     potts = Potts.lattice(2, 3, 0.5, field=[0.2, 0.0, -0.1]).double()
     energy = Scaled(potts, 1.4)
     assert block_bias(ChromaticGibbs(), energy) < 1e-12
@@ -145,7 +145,7 @@ def test_mutants_fail(name: str) -> None:
 
 
 def test_far_apart_energies_give_no_nan() -> None:
-    """Components that weigh nothing at x, in float32: energies of 1e6."""
+    """Energies of 1e6 in float32: the other component has weight 0 at x."""
     domain = Spin(4)
     x = domain.enumerate()
     for scale in (1e6, -1e6):
@@ -154,7 +154,7 @@ def test_far_apart_energies_give_no_nan() -> None:
             assert value.isfinite().all()
 
 
-def test_parts_are_held_and_settings_not_saved() -> None:
+def test_checkpoints_hold_the_parts_and_no_settings() -> None:
     torch.manual_seed(0)
     rbm = RBM(3, 2)
     names = {f"energies.{k}.{p}" for k in (0, 1) for p in rbm.state_dict()}

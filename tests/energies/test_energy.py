@@ -12,7 +12,7 @@ from ebmlab.errors import UserError
 
 
 class Cubic(Energy):
-    """Cubic in x with a three-body term, no symmetry, and one parameter that the energy does not use."""
+    """A cubic energy without symmetries, with one parameter that it does not use."""
 
     def __init__(self, domain: Domain) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def test_weighted_sum_has_the_value_and_gradient_of_the_mean(inference: bool) ->
         total.add(batches[0], torch.zeros(3, 2))
 
 
-def test_weighted_sum_of_data_and_negatives_leaves_parameters_alone_until_backward() -> None:
+def test_weighted_sum_of_data_and_negatives_changes_no_gradient_before_backward() -> None:
     energy = Cubic(Real(4))
     data, model = torch.ones(2, 4, dtype=torch.float64), torch.zeros(2, 4, dtype=torch.float64)
     total = energy.weighted_sum()

@@ -28,7 +28,7 @@ def spins(n: int, d: int) -> Tensor:
 
 
 def lopsided(sparse: bool) -> Ising:
-    """Unequal couplings and fields: on 8 spins all joined, or on a ring of 300 with an isolated one."""
+    """Unequal couplings and fields, on 8 spins that are all joined or on a sparse ring of 300 with an isolated spin."""
     if not sparse:
         return Ising(symmetric(8), symmetric(8, 1)[0])
     ring, d = torch.zeros(300, 300, dtype=torch.float64), 299
@@ -163,7 +163,7 @@ def test_saves_loads_and_copies_with_its_graph() -> None:
         assert all(not ring[s][:, s].any() for s in model.colours)
 
 
-def test_extreme_and_single() -> None:
+def test_extreme_fields_and_a_single_spin() -> None:
     energy = Ising([[0.0]], 1e4)
     value, grad = energy.value_and_grad(torch.ones(1, 1))
     assert value.tolist() == [-1e4] and grad.tolist() == [[-1e4]]
@@ -210,7 +210,7 @@ def test_learnt_couplings_stay_symmetric_and_agree_with_given_ones() -> None:
 
 
 def test_learnt_couplings_are_never_stale() -> None:
-    """A chain after an optimizer step, a checkpoint, a copy or a change of precision sees the couplings of the day."""
+    """Chains use the current couplings after an optimizer step, loading, a copy or a change of precision."""
     energy, other, x = Ising.learnable(3), Ising.learnable(3), torch.tensor([[1.0, 1.0, -1.0]])
 
     def agrees(energy: Ising) -> bool:
@@ -221,7 +221,7 @@ def test_learnt_couplings_are_never_stale() -> None:
     assert agrees(energy)
     with torch.no_grad():
         other.parametrizations.coupling.original.normal_()  # type: ignore[union-attr]
-    for fused in (False, True):  # which tells nobody that it has changed the parameters
+    for fused in (False, True):  # a fused optimizer does not raise the version counter of the parameters
         optimizer = torch.optim.Adam(energy.parameters(), lr=0.1, fused=fused)
         for _ in range(3):
             energy(x).sum().backward()  # type: ignore[no-untyped-call]

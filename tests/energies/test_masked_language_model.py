@@ -34,7 +34,7 @@ def energy(folder: Path) -> MaskedLanguageModel:
     return MaskedLanguageModel(TEXT, str(folder)).double()
 
 
-def test_energy_is_the_model_s_own_opinion_of_the_filled_sentence(energy: MaskedLanguageModel) -> None:
+def test_energy_is_minus_the_models_log_probability_of_the_filled_in_words(energy: MaskedLanguageModel) -> None:
     assert isinstance(energy.domain, Categorical) and energy.domain.event_shape == (2, len(WORDS))
     x = energy.domain.enumerate().double()
     index = energy.domain.to_index(x)
@@ -87,7 +87,7 @@ def test_the_model_stays_frozen_and_without_dropout(energy: MaskedLanguageModel)
     assert info.hops.sum() > 0
 
 
-def test_a_model_at_hand_and_a_model_named_in_a_file_are_the_same(folder: Path, energy: MaskedLanguageModel) -> None:
+def test_a_model_and_its_name_in_a_config_give_the_same_energy(folder: Path, energy: MaskedLanguageModel) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
     at_hand = MaskedLanguageModel(TEXT, model, tokenizer).double()

@@ -1,4 +1,4 @@
-"""The MLP energy: its layers, and its cheap neighbours in chunks and under autograd."""
+"""The MLP energy: its layers, and the energies of neighbours in chunks and under autograd."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_flip_differences_have_the_gradient_of_the_neighbours() -> None:
         torch.testing.assert_close(actual, torch.autograd.grad(expected, list(energy.parameters())[:-1]))
 
 
-def test_first_layer_runs_once_and_not_at_all_where_it_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_layer_is_evaluated_once_per_state(monkeypatch: pytest.MonkeyPatch) -> None:
     energy, product, calls = make(), torch.addmm, []
     monkeypatch.setattr(torch, "addmm", lambda b, x, W: calls.append(x.shape) or product(b, x, W))
     x = torch.zeros(4, 6, dtype=torch.float64)

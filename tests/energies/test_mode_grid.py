@@ -35,7 +35,7 @@ def test_25_modes_of_equal_mass() -> None:
     masses = torch.zeros(25, dtype=torch.float64).index_add(0, nearest.clamp(min=0), p.flatten() * (nearest >= 0))
     assert far < 1e-12
     torch.testing.assert_close(masses, torch.full_like(masses, 1 / 25), rtol=1e-9, atol=0)
-    marginal = p.sum(1)[40:111]  # around the first centre
+    marginal = p.sum(1)[40:111]  # values around the first centre
     v = torch.arange(40.0, 111.0).double()
     torch.testing.assert_close((marginal @ (v - 75) ** 2 / marginal.sum()).item(), 22.0, rtol=1e-6, atol=0)
 

@@ -20,7 +20,7 @@ def normal(*shape: int) -> Tensor:
 
 
 def lopsided(sparse: bool) -> Potts:
-    """5 sites all joined, or a ring of 300 of which one is isolated; 3 classes, unequal couplings and fields."""
+    """3 classes, unequal couplings and fields; 5 sites, all joined, or a sparse ring of 300 with an isolated one."""
     if not sparse:
         a = normal(5, 5)
         return Potts((a + a.T).fill_diagonal_(0), normal(5, 3), num_classes=3)

@@ -104,7 +104,7 @@ def test_flip_differences(inference: bool, chunk: int, monkeypatch: pytest.Monke
             torch.testing.assert_close(rbm.value_differences(v, i), Energy.value_differences(rbm, v, i), **TIGHT)
 
 
-def test_flip_differences_can_be_learnt_from() -> None:
+def test_flip_differences_have_gradients_in_the_parameters() -> None:
     """Ratio matching differentiates them with respect to the parameters."""
     rbm, v = make_rbm(), visible_states()
     parameters = list(rbm.parameters())
@@ -149,7 +149,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_caught(old: str, new: str) -> None:
-    """Draws from the right law, moved by the wrong conditionals."""
+    """Exact draws that a wrong conditional moves no longer follow the law."""
     torch.manual_seed(0)
     right, wrong = Exact(make_rbm()), make_rbm(mutant(RBM, old, new))
     x, _ = BlockGibbs().sample(wrong, right.sample(50_000), 1)

@@ -48,7 +48,7 @@ def test_forward_written_out() -> None:
     assert energy(x).std() > 1e-6
 
 
-def test_zero_network_leaves_the_base() -> None:
+def test_a_network_of_zeros_gives_the_base_energy() -> None:
     mean = torch.tensor([[0.0, 0.3], [0.9, 1.0]], dtype=torch.float64)
     energy = zero_net(ResNet((2, 2), channels=2, base=mean).double())
     energy.set_base(mean)

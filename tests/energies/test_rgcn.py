@@ -58,7 +58,7 @@ def test_equation_2_written_out() -> None:
 
 
 def test_the_order_of_the_slots_does_not_matter() -> None:
-    """Whichever slots are absent: graphs of every size, each under another permutation of all slots."""
+    """Graphs of every size, each under a random permutation of all slots, absent ones included."""
     energy = make()
     matrix = graphs(list(range(4, N + 1)) * 3)
     permuted = torch.stack([a[p][:, p] for a in matrix for p in [torch.randperm(N)]])
@@ -70,7 +70,7 @@ def test_the_order_of_the_slots_does_not_matter() -> None:
 
 
 def test_absent_slots_change_nothing() -> None:
-    """A network of k slots with the same weights (messages are divided by the number of slots) says the same."""
+    """A network of fewer slots, with its messages rescaled to N slots, gives a graph the same energy."""
     energy = make()
     for size in range(4, N + 1):
         alone = make(size)
@@ -117,8 +117,8 @@ def test_gradient_is_finite_and_that_of_finite_differences(x: Tensor) -> None:
     assert all(g.isfinite().all() for g in second if g is not None)
 
 
-def test_gradient_foresees_a_node() -> None:
-    """With one convolution and the messages off, h is the same in all nodes and E(sum) linear in their number."""
+def test_the_gradient_of_a_nodes_first_edge_is_the_energy_of_the_node() -> None:
+    """With one convolution without messages h is the same at all nodes, and E is linear in their number."""
     energy = make(7, layers=1)
     with torch.no_grad():
         energy.convolutions[0].weight.zero_()

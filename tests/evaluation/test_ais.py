@@ -74,7 +74,7 @@ ENERGIES = {"RBM": make_rbm, "Ising": make_ising, "ResNet": make_resnet, "cubic"
 
 
 def z_score(result: AISResult, log_z: float) -> float:
-    """Standard errors between the mean weight and Z, which it estimates without bias."""
+    """Difference of the mean weight and Z, in standard errors."""
     weights = (result.log_weights.flatten() - log_z).exp()
     return float((weights.mean() - 1) / (weights.std() / len(weights) ** 0.5))
 
@@ -92,7 +92,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("name", "energy_name"), PAIRS)
 def test_weights_are_unbiased(name: str, energy_name: str) -> None:
-    """With each exact sampler, in so few steps that no chain is anywhere near equilibrium."""
+    """For each exact sampler, even in so few steps that the chains are far from equilibrium."""
     energy, net = ENERGIES[energy_name](), energy_name == "ResNet"
     torch.manual_seed(0)
     result = ais(energy, EXACT[name], num_chains=1000 if net else 4000, num_temperatures=12 if net else 40)
@@ -102,7 +102,7 @@ def test_weights_are_unbiased(name: str, energy_name: str) -> None:
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("energy_name", ["RBM", "Ising", "cubic", "classes"])
-def test_neighbours_on_a_bridge_are_those_of_its_own_energy(energy_name: str, beta: float) -> None:
+def test_differences_on_a_bridge_are_those_of_its_own_energy(energy_name: str, beta: float) -> None:
     energy = ENERGIES[energy_name]()
     path, x = bridge(reference(energy.domain), energy, beta), energy.domain.random(5)
     differences = path.value_differences(x)
@@ -112,7 +112,7 @@ def test_neighbours_on_a_bridge_are_those_of_its_own_energy(energy_name: str, be
 
 
 class Unadjusted(s.DULA):
-    """A mutant: biased, and says that it is not."""
+    """A mutant: a biased sampler that claims to be exact."""
 
     exact = True
 
@@ -122,7 +122,7 @@ def test_mutants_are_biased(monkeypatch: pytest.MonkeyPatch) -> None:
     log_z = float(exact_log_z(energy))
     torch.manual_seed(0)
     assert abs(z_score(ais(energy, Unadjusted(8.0), 4000, 12), log_z)) > 10
-    monkeypatch.setattr(Ends, "where", lambda self, accept, other: self)  # believes that every proposal was taken
+    monkeypatch.setattr(Ends, "where", lambda self, accept, other: self)  # keeps the values at y when y is rejected
     assert abs(z_score(ais(energy, s.DMALA(4.0), 4000, 12), log_z)) > 10
 
 
@@ -155,7 +155,7 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", ["BlockGibbs", pytest.param("GWG", marks=pytest.mark.slow), "DMALA", "ACS"])
 def test_sandwich_around_an_rbm_of_digits(name: str, digits_rbm: RBM) -> None:
-    """Forward AIS within 4 standard errors of the enumerated log Z, and the reverse bound on the other side."""
+    """Forward AIS is within 4 standard errors of the enumerated log Z, and reverse AIS is above it."""
     rbm, sampler = digits_rbm, SAMPLERS[name]
     log_z = float(exact_log_z(rbm))
     torch.manual_seed(1)
@@ -183,7 +183,7 @@ def test_sandwich(name: str, energy_name: str) -> None:
 
 
 def test_gaussian_visible_units() -> None:
-    """A GRBM from N(0, I), by the joint path, against the sum over h."""
+    """A GRBM, annealed from N(0, I) along the joint energy, against the sum over h."""
     grbm = make_grbm(2)
     torch.manual_seed(0)
     result = ais(grbm, s.BlockGibbs(), 4000, 20)
@@ -193,7 +193,7 @@ def test_gaussian_visible_units() -> None:
 
 
 def test_samples_of_the_last_temperature_follow_the_law() -> None:
-    """Weighted by w, the mean of x is that of the law, however short the path."""
+    """The mean of x with weights w is that of the law, for a path of any length."""
     rbm = make_rbm()
     torch.manual_seed(0)
     result = ais(rbm, s.BlockGibbs(), 20_000, 8)
@@ -230,10 +230,10 @@ class Counted(Energy):
 def test_a_temperature_costs_one_evaluation(name: str) -> None:
     energy = Counted(make_resnet())
     ais(energy, EXACT[name], num_chains=5, num_temperatures=30)
-    assert energy.evaluations == 30 + 2  # and the first increment and state
+    assert energy.evaluations == 30 + 2  # plus one for the first increment and one for the first state
 
 
-def test_block_gibbs_looks_once_a_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_gibbs_computes_hidden_logits_once_per_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
     rbm, calls = make_rbm(), []
     plain = RBM.hidden_given_visible
     monkeypatch.setattr(RBM, "hidden_given_visible", lambda self, v: calls.append(1) or plain(self, v))
@@ -241,7 +241,7 @@ def test_block_gibbs_looks_once_a_temperature(monkeypatch: pytest.MonkeyPatch) -
     assert len(calls) == 30 + 2
 
 
-def test_remembering_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reusing_known_values_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for energy in (make_resnet(), make_rbm()):
         torch.manual_seed(0)
         quick = ais(energy, s.DMALA(0.4), 50, 40)
@@ -256,7 +256,7 @@ def test_remembering_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("energy_name", ["RBM", "Ising", "ResNet"])
-def test_what_a_bridge_knows_serves_every_beta_and_merges_chain_by_chain(energy_name: str) -> None:
+def test_known_values_of_a_bridge_hold_at_every_beta_and_are_merged_chain_by_chain(energy_name: str) -> None:
     energy = ENERGIES[energy_name]()
     torch.manual_seed(0)
     base = Bernoulli(torch.linspace(0.1, 0.9, 8)) if energy_name == "RBM" else reference(energy.domain)
@@ -315,8 +315,8 @@ def test_schedules() -> None:
     assert slow[1] < 0.1 and all(a < b for a, b in pairwise(slow))
 
 
-def test_a_broken_off_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bit for bit; another model's file is neither read nor deleted."""
+def test_an_interrupted_call_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are equal bit for bit; the file of another model is neither read nor deleted."""
     file, energy, sampler = tmp_path / "ais.pt", make_resnet(), s.ACS(alpha_max=5.0, alpha_min=0.2, cycle_length=4)
     torch.manual_seed(0)
     whole = ais(energy, sampler, 20, 30)
@@ -334,7 +334,7 @@ def test_a_broken_off_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     torch.manual_seed(0)
     with pytest.raises(Stop):
         ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), 20, 30, saved=file)
-    torch.manual_seed(5)  # must not matter
+    torch.manual_seed(5)  # the saved random state replaces this one
     again = ais(energy, sampler, 20, 30, saved=file)
     assert torch.equal(again.log_weights, whole.log_weights)
     assert torch.equal(again.samples, whole.samples)
@@ -349,7 +349,7 @@ def test_a_broken_off_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_kept_chains_are_those_of_the_same_sampler() -> None:
+def test_saved_chains_are_used_only_with_the_same_settings() -> None:
     def key(sampler: s.Sampler, count: int = 20) -> str:
         return saved_chains._fingerprint(make_ising(), sampler, [0.0, 1.0], count)
 

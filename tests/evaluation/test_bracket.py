@@ -11,14 +11,14 @@ from ebmlab.samplers import BlockGibbs
 
 
 def both_ways(rbm: RBM, base: Bernoulli | None) -> Bracket:
-    """1,000 linear temperatures, 100 chains; backward from data, here exact samples, moved for 100 steps."""
+    """AIS with 1,000 temperatures and 100 chains, forward, and backward from exact samples moved for 100 steps."""
     sampler = BlockGibbs()
     x = equilibrated(rbm, sampler, exact_samples(rbm, 100), 100)
     return Bracket(ais(rbm, sampler, 100, 1000, base), reverse_ais(rbm, sampler, x, 1000, base))
 
 
-def test_a_transition_that_effective_chains_hide() -> None:
-    """Tens of nats low, with nearly all of 100 chains effective: only the way back tells."""
+def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
+    """Log Z is tens of nats too low with nearly all of 100 chains effective; only backward annealing shows it."""
     torch.manual_seed(1)
     rbm = RBM(200, 14).requires_grad_(False)
     rbm.W.normal_(0, 3)
@@ -43,6 +43,6 @@ def test_each_doubt_alone_is_enough() -> None:
     assert not Bracket(good, None).trusted
     assert not Bracket(good, result([-1.1] * 20, reverse=True)).trusted
     assert not Bracket(good, result([1.1] * 20, reverse=True)).trusted
-    assert not Bracket(result([3.0] + [0.0] * 19), back).trusted  # few effective
+    assert not Bracket(result([3.0] + [0.0] * 19), back).trusted  # few effective chains
     assert not Bracket(result([0.0] * 20, families=[k // 3 for k in range(20)]), back).trusted  # few families
     assert not Bracket(result([float("nan")] * 20), back).trusted

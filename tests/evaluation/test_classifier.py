@@ -52,7 +52,7 @@ def test_a_damaged_cache_is_trained_anew(quick, tmp_path, damage):
     assert len(path.read_bytes()) == len(whole)
 
 
-def test_another_process_that_cannot_write_does_without_the_cache(quick, tmp_path):
+def test_no_cache_in_a_folder_that_cannot_be_written_to(quick, tmp_path):
     (tmp_path / "file").write_text("in the way")
     images, labels = data()
     load_or_train(images, labels, 2, tmp_path / "file" / "cache", progress=False)
@@ -71,7 +71,7 @@ def test_the_name_changes_with_data_labels_and_recipe(quick, tmp_path, monkeypat
     assert len(names) == 5
 
 
-def test_the_random_stream_is_left_alone_and_inference_mode_is_no_obstacle(quick, tmp_path):
+def test_training_leaves_the_global_generator_unchanged_and_works_in_inference_mode(quick, tmp_path):
     images, labels = data()
     before = torch.get_rng_state()
     with torch.inference_mode():
@@ -89,7 +89,7 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert classifier.default_cache() == tmp_path / "other"
 
 
-def test_it_learns_the_handwritten_digits_in_fewer_epochs_than_it_takes(tmp_path, monkeypatch):
+def test_it_learns_the_handwritten_digits_in_a_third_of_its_epochs(tmp_path, monkeypatch):
     monkeypatch.setitem(classifier.RECIPE, "epochs", 8)
     digits = Digits()
     images = {split: digits.to_raw(digits.to_states(digits.raw(split))) for split in ("train", "test")}

@@ -11,7 +11,7 @@ from ebmlab.evaluation.effective_sample_size import effective_sample_size
 
 
 def autoregressive(num_steps, num_chains, rho, statistics=()):
-    """Stationary AR(1) chains of variance 1: n draws are worth n (1 - rho) / (1 + rho) where n is large."""
+    """Stationary AR(1) chains of variance 1; for large n the ESS is n (1 - rho) / (1 + rho)."""
     x = torch.randn(num_steps, num_chains, *statistics, dtype=torch.float64)
     for t in range(1, num_steps):
         x[t] = rho * x[t - 1] + (1 - rho**2) ** 0.5 * x[t]
@@ -26,7 +26,7 @@ def test_agrees_with_arviz(num_steps, num_chains):
     for rho in (-0.95, -0.5, 0.0, 0.5, 0.9, 0.99, 1.0):
         x = autoregressive(num_steps, num_chains, rho, (4,))
         x[..., 2] = x[..., 2].round()  # few values: some chains are constant
-        x[..., 3] += torch.arange(num_chains)  # chains that disagree
+        x[..., 3] += torch.arange(num_chains)  # chains with different means
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             for chains, ours in [(x, effective_sample_size(x))] + [
@@ -44,11 +44,11 @@ def test_autoregressive_chains_have_their_known_size(rho):
 
 
 def test_the_size_predicts_the_variance_of_the_mean():
-    """Where no theory is at hand: Var(mean) = Var(x) / ESS, over 400 chains of two states."""
+    """Var(mean) = Var(x) / ESS over 400 two-state chains, without a formula for the ESS."""
     torch.manual_seed(2)
     x = torch.zeros(2_000, 400, dtype=torch.float64)
     x[0] = (torch.rand(400) < 2 / 3).double()
-    for t in range(1, len(x)):  # 0 -> 1 with probability 0.2, 1 -> 0 with 0.1: correlation 0.7 a step
+    for t in range(1, len(x)):  # 0 -> 1 with probability 0.2, 1 -> 0 with 0.1: the correlation of neighbours is 0.7
         u = torch.rand(400)
         x[t] = torch.where(x[t - 1] == 0, u < 0.2, u >= 0.1).double()
     sizes = effective_sample_size(x, per_chain=True)
@@ -73,13 +73,13 @@ def test_chains_that_never_meet_are_worth_one_draw_each():
 
 def test_constant_draws_count_as_in_arviz():
     assert effective_sample_size(torch.full((50, 3), 0.1)) == 150
-    assert effective_sample_size(torch.full((51, 3), 0.1)) == 150  # the odd draw in the middle is left out
+    assert effective_sample_size(torch.full((51, 3), 0.1)) == 150  # of 51 draws the middle one is left out
     assert torch.equal(effective_sample_size(torch.full((50, 3), 0.1), per_chain=True), torch.full((3,), 50.0).double())
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("num_steps", [4, 50])
-def test_draws_that_are_not_finite_spoil_their_own_statistic_only(bad, num_steps):
+def test_draws_that_are_not_finite_change_only_their_own_statistic(bad, num_steps):
     torch.manual_seed(5)
     x = torch.randn(num_steps, 3, 2)
     x[2, 1, 0] = bad

@@ -40,7 +40,7 @@ class Torus(Energy):
         self.register_buffer("J", torch.tensor(J, dtype=dtype))
         self.register_buffer("h", torch.tensor(h, dtype=dtype))
         site = torch.eye(height * width, dtype=dtype).view(-1, height, width)
-        edges = site.roll(1, 1) + (site.roll(1, 2) if width > 1 else 0)  # one down, one to the right
+        edges = site.roll(1, 1) + (site.roll(1, 2) if width > 1 else 0)  # the neighbours below and to the right
         self.register_buffer("edges", edges.flatten(1))
 
     def forward(self, x):
@@ -104,7 +104,7 @@ def test_agrees_with_all_states_at_once(domain, kind, batch_size):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 8, 100, 2**14])
 @pytest.mark.parametrize("domain", [*DOMAINS.values(), Binary((2, 3)), Categorical((2, 2), 4), Ordinal(5, 1)], ids=repr)
-def test_every_state_once_in_order_and_never_too_many(domain, batch_size):
+def test_batches_hold_every_state_once_in_order_and_are_no_larger_than_asked(domain, batch_size):
     batches = list(exact._states(domain, batch_size, Fields(domain, torch.zeros(1))))
     assert torch.equal(torch.cat(batches), domain.enumerate())
     assert max(map(len, batches)) <= batch_size
@@ -155,7 +155,7 @@ def test_forbidden_states_have_no_weight_and_nan_is_not_hidden():
 
 
 @pytest.mark.parametrize(("num_visible", "num_hidden"), [(8, 3), (3, 8), (6, 6)])
-def test_both_sides_of_a_bipartite_energy_give_the_same(num_visible, num_hidden):
+def test_sums_over_either_layer_agree(num_visible, num_hidden):
     rbm = TinyRBM(num_visible, num_hidden)
     reference = Exact(rbm)
     torch.testing.assert_close(exact_log_z(rbm, 16), (-rbm(reference.states)).logsumexp(0).detach())

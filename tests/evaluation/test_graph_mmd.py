@@ -16,7 +16,7 @@ from ebmlab.evaluation import graph_mmd, graph_mmds, orbit_counts
 from ebmlab.evaluation.metrics import GraphMMD
 from ebmlab.graphs import adjacency
 
-module = importlib.import_module("ebmlab.evaluation.graph_mmd")  # its name in the package is the function's
+module = importlib.import_module("ebmlab.evaluation.graph_mmd")  # `ebmlab.evaluation.graph_mmd` is the function
 N = 9
 BITS = N * (N - 1) // 2
 STATISTICS = ("degree", "clustering", "orbit")
@@ -82,13 +82,13 @@ def test_agrees_with_loops_over_networkx(statistic, chunk, monkeypatch):
 
 
 def test_two_graphs_by_hand():
-    """Stars of 3 and 5 nodes: degrees 2/3 at 1 and 1/3 at 2; 4/5 at 1 and 1/5 at 4. No triangles."""
+    """Stars of 3 and 5 nodes: 2/3 of nodes have degree 1 and 1/3 degree 2; 4/5 have degree 1 and 1/5 degree 4."""
     x, y = torch.zeros(1, BITS), torch.zeros(1, BITS)
     x[0, :2], y[0, :4] = 1, 1  # the first row of the triangle: edges of node 0
-    area = abs(2 / 3 - 4 / 5) + 2 * (1 - 4 / 5)  # between the steps, from 1 to 2 and from 2 to 4
+    area = abs(2 / 3 - 4 / 5) + 2 * (1 - 4 / 5)  # between the two cumulative histograms, from 1 to 2 and from 2 to 4
     assert graph_mmd(x, y, N).item() == pytest.approx(2 - 2 * math.exp(-(area**2) / 2))
     assert graph_mmd(x, y, N, "clustering") == 0
-    # orbits of x: 0, 1, 2; of y: 0, 1, 2, 6, 7; sums over nodes 4, 2, 1 and 8, 12, 6, 12, 4
+    # Orbits 0, 1, 2 of x sum to 4, 2, 1 over its nodes; orbits 0, 1, 2, 6, 7 of y to 8, 12, 6, 12, 4.
     difference = [4 / 3 - 8 / 5, 2 / 3 - 12 / 5, 1 / 3 - 6 / 5, 12 / 5, 4 / 5]
     orbit = 2 - 2 * math.exp(-sum(d * d for d in difference) / 1800)
     assert graph_mmd(x, y, N, "orbit").item() == pytest.approx(orbit)
@@ -103,7 +103,7 @@ def test_a_graph_without_edges_is_one_isolated_node():
 
 
 def test_a_clustering_coefficient_is_in_the_bin_that_starts_there():
-    """A wheel's hub of 5 neighbours with 7 edges among them has 7/10, which is not quite 0.7 in floating point."""
+    """A hub with 5 neighbours and 7 edges among them has the coefficient 7/10, which is below 0.7 in floating point."""
     graph = nx.Graph([(0, i) for i in range(1, 6)])
     graph.add_edges_from([(1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5)])
     x = torch.tensor(nx.to_numpy_array(graph, nodelist=range(N - 3)))[None].double()
@@ -113,7 +113,7 @@ def test_a_clustering_coefficient_is_in_the_bin_that_starts_there():
     assert jumps == exact and 70 in jumps
 
 
-def test_the_same_graphs_in_any_order_and_naming_are_at_no_distance():
+def test_reordered_graphs_and_nodes_have_distance_zero():
     x = draw(20, 0.3, 2)
     assert all(v == 0 for v in graph_mmds(x, x, N).values())
     matrices = adjacency(x, N)
@@ -123,7 +123,7 @@ def test_the_same_graphs_in_any_order_and_naming_are_at_no_distance():
     assert all(abs(v) < 1e-12 for v in graph_mmds(x, y, N).values())
 
 
-def test_more_slots_change_nothing():
+def test_empty_slots_change_nothing():
     x, y = draw(6, 0.3, 3), draw(5, 0.5, 4)
     rows, columns = torch.triu_indices(N + 4, N + 4, 1)
 

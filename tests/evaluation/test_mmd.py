@@ -47,7 +47,7 @@ def test_agrees_with_a_double_loop(domain, kernel, unbiased, chunk, monkeypatch)
         assert hamming_mmd(x.double(), y.double(), kernel, unbiased).item() == expected
 
 
-def test_the_linear_kernel_compares_marginals_alone():
+def test_the_linear_kernel_compares_only_marginals():
     """d - H is the inner product of one-hot codes: on {0, 1}^d the squared MMD is twice that of the means."""
     torch.manual_seed(1)
     x, y = (torch.rand(50, 7) < 0.3).float(), (torch.rand(60, 7) < 0.6).float()
@@ -59,7 +59,7 @@ def test_the_linear_kernel_compares_marginals_alone():
 
 
 @pytest.mark.parametrize("kernel", ["exponential", "linear"])
-def test_the_same_states_in_any_order_and_number_are_at_no_distance(kernel):
+def test_reordered_or_repeated_states_have_distance_zero(kernel):
     torch.manual_seed(2)
     x = Binary(20).random(100)
     assert hamming_mmd(x, x, kernel) == 0
@@ -81,7 +81,7 @@ def test_symmetry(kernel):
 
 
 def test_estimates_of_one_law_have_the_stated_means():
-    """300 pairs of samples of one law: the U-statistic's mean is 0, the V-statistic's is its floor."""
+    """Over 300 pairs of samples of one law the U-statistic has mean 0, and the V-statistic the stated mean above 0."""
     torch.manual_seed(4)
     d, n, m = 10, 20, 30
     draws = [((torch.rand(n, d) < 0.3).float(), (torch.rand(m, d) < 0.3).float()) for _ in range(300)]

@@ -45,8 +45,8 @@ def brute_force(graph: nx.Graph, n: int) -> list[list[int]]:
     return counts
 
 
-def test_places_in_the_graphlets_are_their_automorphisms_orbits():
-    """The reference is right: two nodes share an orbit where, and only where, an automorphism maps one to the other."""
+def test_the_table_holds_the_orbits_of_automorphisms():
+    """Checks the table above: two nodes share an orbit if and only if an automorphism maps one to the other."""
     for edges, places in GRAPHLETS:
         graph = nx.Graph(edges)
         reached = {pair for m in GraphMatcher(graph, graph).isomorphisms_iter() for pair in m.items()}

@@ -13,7 +13,7 @@ from ebmlab.evaluation.outliers import detection
 
 
 def sets(shift: float, scale: float) -> tuple[Tensor, Tensor]:
-    """Energies far below 0, rounded so that there are ties, of sets of different sizes."""
+    """Energies of two sets of different sizes: far below 0, and rounded, so that there are ties."""
     generator = torch.Generator().manual_seed(0)
     inside = torch.randn(300, generator=generator, dtype=torch.float64)
     outside = 1.5 * torch.randn(170, generator=generator, dtype=torch.float64) + shift

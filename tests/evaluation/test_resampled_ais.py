@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Energy, s.Sampler]] = {
 
 
 def replicates(result: AISResult) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each replicate: log Z, its standard error, and how many families it has."""
+    """Log Z, its standard error and the number of families, for each replicate."""
     each = [
         AISResult(w.unsqueeze(0), torch.empty(0), families=None if f is None else f.unsqueeze(0))
         for w, f in zip(result.log_weights, result.families, strict=True)
@@ -46,7 +46,7 @@ def replicates(result: AISResult) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def bias(name: str, repeats: int = 1000, **settings: object) -> float:
-    """Standard errors between the mean of Z's estimates, of 8 chains each, and Z."""
+    """Difference of Z and the mean of estimates with 8 chains each, in standard errors."""
     energy, sampler = CASES[name]
     torch.manual_seed(0)
     result = ais(energy, sampler, 8, 6, num_replicates=repeats, **{"schedule": "adaptive", "resample": 1.0} | settings)
@@ -59,12 +59,12 @@ def bias(name: str, repeats: int = 1000, **settings: object) -> float:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("settings", [{}, {"schedule": "linear", "moves": 2}], ids=["adaptive", "linear, 2 moves"])
 def test_the_mean_of_z_is_z(name: str, settings: dict[str, object]) -> None:
-    """With as few chains as 8, resampled at nearly every temperature."""
+    """Also with only 8 chains that are resampled at nearly every temperature."""
     assert abs(bias(name, **settings)) < 4
 
 
 def keeps_the_weights(self: Population, threshold: float) -> Tensor:
-    """A mutant: children weigh what their parents weighed."""
+    """A mutant: a resampled chain keeps the weight of its parent."""
     log_w = self.log_w.clone()
     index = PLAIN(self, threshold)
     if index is not None:
@@ -85,13 +85,13 @@ LINEAR = fixed_ladder("linear", 5).betas
 
 
 @pytest.mark.parametrize("mutant", [keeps_the_weights, forgets_the_mean])
-def test_wrong_weights_after_resampling_are_seen(mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_weights_after_resampling_are_detected(mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Population, "resample", mutant)
     assert all(abs(bias(name)) > 6 for name in ("RBM", "Ising"))
 
 
-def test_parents_without_regard_to_weights_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant that draws parents without regard to their weights."""
+def test_parents_drawn_without_regard_to_weights_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant draws all parents with equal probability."""
     monkeypatch.setattr("ebmlab.evaluation.population.systematic", lambda w: torch.randint(len(w), (len(w),)))
     assert abs(bias("Ising")) > 6
 
@@ -100,12 +100,12 @@ def test_parents_without_regard_to_weights_are_seen(monkeypatch: pytest.MonkeyPa
     ("name", "steps", "schedule"), [("4 bits", 4, "adaptive"), ("RBM", 8, "adaptive"), ("Ising", 30, "linear")]
 )
 def test_the_stated_error_covers_the_truth(name: str, steps: int, schedule: Schedule) -> None:
-    """200 repeats with 100 chains: about 95 % of them within two standard errors, whose size is that of the spread."""
+    """About 95 % of 200 repeats with 100 chains are within two standard errors, which are as large as the spread."""
     energy, sampler = CASES[name]
     torch.manual_seed(1)
     result = ais(energy, sampler, 100, steps, schedule=schedule, num_replicates=200, resample=0.85)
     log_z, error, families = replicates(result)
-    assert families.mean() < 99  # they were resampled
+    assert families.mean() < 99  # chains were resampled
     z = (log_z - float(exact_log_z(energy))) / error
     assert float((z.abs() < 2).double().mean()) > 0.9
     assert 0.6 < float(z.std()) < 1.2
@@ -134,7 +134,7 @@ def test_systematic_children_are_within_one_of_their_mean() -> None:
 
 
 def test_the_next_temperature_meets_the_target() -> None:
-    """With the weights that the chains have; without them another temperature is found."""
+    """The target is met for the chains' weights; with equal weights another temperature would be found."""
     energy = CASES["Ising"][0]
     path = bridge(reference(energy.domain), energy, 0.2)
     torch.manual_seed(0)
@@ -175,7 +175,7 @@ def test_a_pilot_leaves_the_random_numbers_alone_and_keeps_to_its_budget() -> No
 
 
 def test_temperatures_are_dense_where_the_law_changes() -> None:
-    """The bits of independent units with bias 12 freeze near beta = 0: equal steps are not of equal difficulty."""
+    """Independent bits with bias 12 freeze near beta = 0, so that the law changes fastest there."""
     rbm = RBM(40, 2).requires_grad_(False)
     for p in rbm.parameters():
         p.zero_()
@@ -195,7 +195,7 @@ def test_step_sizes_follow_the_path_and_stay_the_users(monkeypatch: pytest.Monke
     torch.manual_seed(0)
     tuned = s.DMALA(0.4 * ladder.scales[-1])
     _, info = tuned.sample(energy, exact_samples(energy, 400), 5)
-    assert 0.4 < float(info.acceptance.mean()) < 0.75  # the setting's is higher
+    assert 0.4 < float(info.acceptance.mean()) < 0.75  # with the user's step size it is higher
     seen = []
     plain = s.DMALA.step
     monkeypatch.setattr(s.DMALA, "step", lambda self, *a: seen.append(float(self.step_size)) or plain(self, *a))
@@ -203,7 +203,7 @@ def test_step_sizes_follow_the_path_and_stay_the_users(monkeypatch: pytest.Monke
     assert seen == pytest.approx([0.4 * scale for scale in ladder.scales[1:]])
 
 
-def test_the_way_back_takes_the_same_temperatures() -> None:
+def test_reverse_ais_takes_the_same_temperatures() -> None:
     energy, sampler = CASES["Ising"]
     torch.manual_seed(0)
     lower = ais(energy, sampler, 200, 60, schedule="adaptive", resample=0.5)
@@ -213,7 +213,7 @@ def test_the_way_back_takes_the_same_temperatures() -> None:
     assert upper.ladder == lower.ladder
 
 
-def test_a_broken_off_call_keeps_its_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_call_keeps_its_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     energy, sampler = CASES["Ising"]
     settings = {"schedule": "adaptive", "resample": 0.9, "moves": 2, "num_replicates": 3}
     torch.manual_seed(0)
@@ -229,7 +229,7 @@ def test_a_broken_off_call_keeps_its_families(tmp_path: Path, monkeypatch: pytes
     torch.manual_seed(0)
     with pytest.raises(InterruptedError):
         ais(energy, sampler, 20, 12, saved=tmp_path / "ais.pt", check=stop, **settings)
-    torch.manual_seed(5)  # must not matter
+    torch.manual_seed(5)  # the saved random state replaces this one
     again = ais(energy, sampler, 20, 12, saved=tmp_path / "ais.pt", check=stop, **settings)
     assert len(calls) == 8 + 12 - 7
     assert torch.equal(again.log_weights, whole.log_weights) and torch.equal(again.families, whole.families)
@@ -246,7 +246,7 @@ def test_equal_laws_and_nan_end() -> None:
 
 
 def test_resampled_chains_keep_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of the parents: forgetting them, so that all is computed again, changes nothing."""
+    """Known values are taken from the parents' rows: computing them again changes nothing."""
     energy, sampler = CASES["Ising"]
     torch.manual_seed(0)
     quick = ais(energy, sampler, 50, 12, resample=0.9)
@@ -254,7 +254,7 @@ def test_resampled_chains_keep_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
     torch.manual_seed(0)
     plain = ais(energy, sampler, 50, 12, resample=0.9)
     torch.testing.assert_close(quick.log_weights, plain.log_weights)
-    monkeypatch.setattr(annealing, "rows", lambda known, index: known)  # a mutant: those of other chains
+    monkeypatch.setattr(annealing, "rows", lambda known, index: known)  # a mutant: keeps the rows of other chains
     torch.manual_seed(0)
     assert not torch.allclose(ais(energy, sampler, 50, 12, resample=0.9).log_weights, plain.log_weights)
 

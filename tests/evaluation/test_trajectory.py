@@ -28,7 +28,7 @@ CASES = {
 
 
 def drift(name: str, cls: type[Trajectory] = Trajectory) -> float:
-    """Error of log Z in nats, 20 random changes of the parameters later, with 4,000 chains."""
+    """Error of log Z in nats after 20 random changes of the parameters, with 4,000 chains."""
     make, sampler = CASES[name]
     torch.manual_seed(0)
     energy: Energy = make()
@@ -54,7 +54,7 @@ def test_it_agrees_with_enumeration(name: str) -> None:
 
 
 class Late(Trajectory):
-    """A mutant: weighs the states after they have moved."""
+    """A mutant: moves the chains before it weighs them."""
 
     def follow(self, num_steps: int = 1) -> None:
         self._chains.x, _ = self._sampler.sample(self._energy, self._chains.x, num_steps)
@@ -63,7 +63,7 @@ class Late(Trajectory):
 
 
 class Stale(Trajectory):
-    """A mutant: keeps the old energy of a state that has moved."""
+    """A mutant: does not update the energy of states that have moved."""
 
     def follow(self, num_steps: int = 1) -> None:
         before = self._energies()
