@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +90,16 @@ class MNIST(TensorDataModule):
             return
         if not self.download:
             raise self._missing(missing, "download is off")
+        made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         try:
             with _socket_timeout(_TIMEOUT):
                 self._torchvision(train=missing[0] in self.files[:2], download=True)
         except Exception as error:
             raise self._missing(missing, f"the download failed ({one_line(error)})") from error
+        finally:
+            with suppress(OSError):  # a failed download leaves no empty folders
+                for folder in made:
+                    folder.rmdir()
 
     def load(self, split: str) -> tuple[Tensor, Tensor]:
         """Images `(N, 1, 28, 28)`, uint8, and labels `(N,)`."""

@@ -1,7 +1,11 @@
-"""`python -m ebmlab`. Help, version and misspelt commands are answered before heavy packages are imported."""
+"""`python -m ebmlab`. What needs no heavy packages is answered before they are imported."""
 
+import os
+import signal
 import sys
+from types import FrameType
 
+from ebmlab import __version__
 from ebmlab.app.at_once import answer
 from ebmlab.errors import UserError
 
@@ -16,9 +20,24 @@ def main() -> None:
     if text is not None:
         print(text)
         return
-    from ebmlab.app.cli import main as run
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"ebmlab {__version__}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, _leave)
+    try:
+        from ebmlab.app.cli import main as run
 
-    run()
+        run()
+    finally:
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_DFL)
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    """Ends the process while packages are imported. Some of them would turn an exception into another."""
+    name = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
+    os.write(2, f"stopped by {name}: nothing was begun; give the same command again\n".encode())
+    os._exit(128 + signum)
 
 
 if __name__ == "__main__":

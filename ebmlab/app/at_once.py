@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ebmlab import __version__
+from ebmlab.app.help_pages import page
+from ebmlab.app.listing import list_components
 from ebmlab.errors import UserError
 
 COMMANDS = ("fit", "validate", "test", "predict", "sample", "list")
@@ -18,17 +20,17 @@ commands:
   --version print the version
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
-`python -m ebmlab <command> --help` lists all options."""
+`python -m ebmlab <command> --help` says more."""
 
 
 def answer(given: list[str]) -> str | None:
-    """The help or the version if the command line asks for it; None if a command is to run.
+    """The help, the version or the list if the command line asks for it; None if a command is to run.
 
     Raises:
         UserError: there is no such command.
 
     Example:
-        >>> answer(["--version"]).partition(" ")[0], answer(["fit", "--help"])
+        >>> answer(["--version"]).partition(" ")[0], answer(["fit", "--name", "a"])
         ('ebmlab', None)
     """
     first = given[0] if given else "--help"
@@ -38,4 +40,10 @@ def answer(given: list[str]) -> str | None:
         return f"ebmlab {__version__}"
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
+    if first == "list":
+        if len(given) > 1 and given[1] not in ("-h", "--help"):
+            raise UserError(f"list takes no options, and was given {given[1]}")
+        return list_components()
+    if given[1:] in (["-h"], ["--help"]):
+        return page(first)
     return None

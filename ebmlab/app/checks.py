@@ -22,6 +22,9 @@ STRATEGIES = ("fsdp", "deepspeed", "xla", "tpu")
 
 def check_config(config: Namespace) -> None:
     """Raises `UserError` for a seed or trainer settings that Lightning accepts and fails on later."""
+    for name, value in config.items():
+        if isinstance(value, int) and abs(value) >= 2**63 and name != "seed_everything":
+            raise UserError(f"{name} is {value}, which is too large: whole numbers must be below 2**63")
     seed, trainer = config.seed_everything, config.trainer
     if not isinstance(seed, bool) and seed is not None and not 0 <= seed < 2**32:
         raise UserError(f"seed_everything is {seed}, but must be from 0 to {2**32 - 1}")
@@ -36,9 +39,10 @@ def check_config(config: Namespace) -> None:
 
 
 def check_callbacks(found: list[Any]) -> None:
-    """Raises `UserError` if the list contains a callback of Lightning's that cannot work with energies."""
+    """Raises `UserError` if the list contains a callback of Lightning's, or its class, that cannot work with energies."""
+    kinds = [callback if isinstance(callback, type) else type(callback) for callback in found]
     for name, mend in REFUSED.items():
-        if any(isinstance(callback, getattr(callbacks, name)) for callback in found):
+        if any(issubclass(kind, getattr(callbacks, name)) for kind in kinds):
             raise UserError(f"trainer.callbacks: {name} does not work with energy-based models: {mend}")
 
 

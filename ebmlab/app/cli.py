@@ -23,7 +23,6 @@ from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpo
 from ebmlab.app.checks import check_callbacks, check_config, check_energy
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
-from ebmlab.app.listing import list_components
 from ebmlab.app.loggers import MetricsCSV, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.parser import Parser
@@ -97,6 +96,7 @@ class CLI(LightningCLI):
                 "--resume", type=Literal["auto"] | None, help="auto: continue the run called --name, or start it."
             )
         if subcommand == "predict":
+            parser.description = "Draws samples from a trained model by new chains, and writes them to files."
             parser.add_function_arguments(save_samples, skip={"learner", "datamodule", "folder"})
         return parser
 
@@ -163,7 +163,10 @@ class CLI(LightningCLI):
         if wanted is None:  # without a ModelCheckpoint nothing is saved; Lightning's default would add one
             wanted = any(isinstance(c, pl.callbacks.Checkpoint) for c in kwargs["callbacks"])
         kwargs["enable_checkpointing"] = saves and wanted
-        made = super().instantiate_trainer(**kwargs)
+        try:
+            made = super().instantiate_trainer(**kwargs)
+        except (TypeError, ValueError) as error:  # raised by Lightning for values that the parser takes
+            raise UserError(f"trainer: {parser_message(str(error))}") from error
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()
         leave_to_us(made)
@@ -246,6 +249,8 @@ def main(args: list[str] | None = None) -> None:
     sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
     debug = "--debug" in given
     given = [a for a in given if a != "--debug"]
+    if given[-2:] in (["--help", "all"], ["-h", "all"]):
+        given.pop()
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
             _run(given)
@@ -257,8 +262,6 @@ def _run(given: list[str]) -> None:
     trust_named(given[1:])
     if (text := answer(given)) is not None:
         print(text)
-    elif given[0] == "list":
-        print(list_components())
     elif given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode="omegaconf+"))

@@ -102,9 +102,29 @@ def load_config(text: str, source: str) -> dict[str, Any]:
         raise UserError(f"{source}{where} is not valid YAML: {getattr(error, 'problem', None) or error}") from error
     if not isinstance(config, dict):
         raise UserError(f"{source} is not a config: a config has settings such as `trainer: {{max_epochs: 3}}`")
+    _check_sections(config, source)
     if isinstance(changes := config.get(CALLBACKS), dict):
         config[CALLBACKS] = {name: _meant(change) for name, change in changes.items()}
     return config
+
+
+def _check_sections(config: dict[str, Any], source: str) -> None:
+    """Raises `UserError` for a section of another kind, such as `data: 3`, which the parser does not explain."""
+    for section in ("model", "data"):
+        if not isinstance(value := config.get(section), dict | str | None):
+            raise UserError(
+                f"{source}: {section} is {value!r}, but must be a class path, or class_path with init_args, or options"
+            )
+    trainer = config.get("trainer", {})
+    if not isinstance(trainer, dict):
+        raise UserError(f"{source}: trainer is {trainer!r}, but must be options such as `{{max_epochs: 3}}`")
+    for key in (CALLBACKS, f"{CALLBACKS}+"):
+        entries = trainer.get(key)
+        if isinstance(entries, dict) and "class_path" not in entries:
+            raise UserError(f"{source}: trainer.{key} is a list; options by name belong in a section `callbacks:`")
+        for entry in entries if isinstance(entries, list) else []:
+            if not (isinstance(entry, str) or (isinstance(entry, dict) and isinstance(entry.get("class_path"), str))):
+                raise UserError(f"{source}: trainer.{key}: {entry!r} is neither a class path nor has a class_path")
 
 
 def _meant(change: Any) -> Any:

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.signals import Stopped
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, one_line
 
 _OURS = Path(__file__).parents[2]
 _PACKAGES = tuple(str(_OURS / name) for name in ("ebmlab", "callbacks", "datamodules"))
@@ -60,6 +60,8 @@ def describe(error: BaseException) -> str:
         return f"out of memory ({parser_message(str(error))}): use a smaller model or batch"
     if own := _own_line(chain):
         return f"{own} (--debug shows the traceback)"
+    if isinstance(error, OverflowError):
+        return f"a number is too large ({one_line(error)}): whole numbers must be below 2**63"
     if isinstance(error, ValueError | OmegaConfBaseException):
         return parser_message(str(error)) or type(error).__name__
     return f"{_last_line(error)}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"

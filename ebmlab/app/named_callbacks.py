@@ -13,6 +13,7 @@ import yaml
 from jsonargparse import get_loader
 
 import callbacks
+from ebmlab.app.checks import check_callbacks
 from ebmlab.app.merging import merge
 from ebmlab.errors import UserError
 
@@ -40,6 +41,15 @@ def take_flags(args: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     changes: dict[str, Any] = {}
     waiting = iter(args)
     for argument in waiting:
+        if argument.partition("=")[0] == "--trainer.callbacks":
+            value = argument.partition("=")[2] or next(waiting, "")
+            if not value.startswith(("[", "null")):
+                raise UserError(
+                    f"--trainer.callbacks {value} would replace all callbacks: add one by {FLAG}.NAME true, and change "
+                    f"its options by {FLAG}.NAME.OPTION VALUE"
+                )
+            rest.append(f"--trainer.callbacks={value}")
+            continue
         if not argument.startswith(FLAG):
             rest.append(argument)
             continue
@@ -87,6 +97,8 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
             named[short] = None if change is None else merge(known, change)
             continue
         class_path = _class_path(name, named)
+        if isinstance(found := _found(class_path), type):
+            check_callbacks([found])
         if change is not None:
             kind = class_path.rpartition(".")[2]
             new = _next_name(kind, named)
