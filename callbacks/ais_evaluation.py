@@ -14,7 +14,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from callbacks.image_log import log_image
-from callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation
+from callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation, shows_progress
 from callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
 from ebmlab.domains import Binary, Finite
@@ -139,7 +139,7 @@ class AISEvaluation(PeriodicEvaluation):
         torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         split = held_out(trainer)
         name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
-        shows = trainer.is_global_zero and trainer.progress_bar_callback is not None
+        shows = shows_progress(trainer)
         states, stop = data.states(split), partial(_stop_if_told, trainer)
         mean_energy = mean_energy_of(learner, states)
         result = ais(

@@ -26,6 +26,7 @@ from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, Learner
 
+LARGEST = 1e6  # a parameter beyond it says that the steps were too large, whatever overflows next
 MAX_LOST = 30  # a loss scaler that starts at 2**16 has halved its scale that often
 
 
@@ -180,6 +181,8 @@ class DivergenceGuard(pl.Callback):
     def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor | None) -> str:
         spoiled = bad_data(self._batch)
         culprit = spoiled or not_finite(pl_module) or self._bad_gradients(pl_module, loss)
+        if trainer.precision == "16-true":
+            culprit += ", or float16 is too coarse for it: set --trainer.precision bf16-true, or 32-true"
         cause = f"{where(trainer)}: {culprit}; training stopped before this step was taken{energies_of(pl_module)}"
         if spoiled:  # the same data would come again
             raise UserError(f"{cause}, {last_good(trainer)}{show_chains(trainer, pl_module)}")
@@ -195,6 +198,8 @@ class DivergenceGuard(pl.Callback):
                 f"the norm of the gradient overflows (its largest entry is {largest:.3g}), so that clipping or Adam "
                 "would take no step at all: lower the learning rate, or scale the data or the loss down"
             )
+        if (size := max((float(p.detach().abs().max()) for p in pl_module.parameters()), default=0.0)) > LARGEST:
+            return f"the parameters have grown to {size:.3g}: lower the learning rate"
         what = f"the gradient of {few(bad)}" if bad else f"the loss ({value})"
         if isinstance(pl_module, Learner) and isinstance(pl_module.energy.domain, Finite):
             cause = "the energies overflow; lower the learning rate or clip the gradient"

@@ -11,33 +11,36 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
-from callbacks.periodic import shows_progress
-from callbacks.requirements import image_data, images, learner_of, require_split, shows_mean
+from callbacks.periodic import epoch_of, shows_progress
+from callbacks.requirements import held_out, image_data, images, learner_of, require_split, shows_mean
 from callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.data import Data
 from ebmlab.errors import UserError
-from ebmlab.evaluation import load_or_train
+from ebmlab.evaluation import LabelClassifier, load_or_train
 from ebmlab.evaluation.inception import inception_extractor, require_inception
 from ebmlab.evaluation.metrics import FrechetDistance
 from ebmlab.files import whole
 from ebmlab.learners import Learner
 
-COLUMNS = ["stage", "step", "epoch", "name", "fid", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype"]
+COLUMNS = [
+    *("stage", "step", "epoch", "name", "extractor", "fid"),
+    *("samples", "real", "split", "num_steps", "denoise", "seed", "dtype"),
+]
 
 
 class FID(SampleEvaluation):
     """Draws samples by new chains from noise and logs the Frechet distance between their features and the data's.
 
-    Logs `fid/<data>-classifier-<hash>` or `fid/inception`. Each rank draws its share of the samples. Only scores of the
-    same protocol can be compared; it is sent to the loggers as hyper-parameters and written, with every score, to
-    `fid.csv` in the run's folder.
+    Logs `fid/classifier` or `fid/inception`. Each rank draws its share of the samples. Only scores of the same protocol
+    can be compared. The protocol, which names the classifier's hash, is sent to the loggers as hyper-parameters and
+    written, with every score, to `fid.csv` in the run's folder. Under `fast_dev_run` the classifier is not trained.
 
     Args:
         extractor: "classifier" for the features of a small classifier, trained once on the data's labels and cached
             (see `ebmlab.evaluation.load_or_train`), or "inception" for those of published FIDs, which needs
             `ebmlab[fid]`.
         num_samples: number of chains, over all ranks.
-        split: of the real images, all of which are used.
+        split: of the real images, all of which are used. By default "test" in `test`, and "val" otherwise.
         num_steps: steps of each chain; default as in training.
         denoise: use E[v | h] in place of v; default: if the energy has hidden units.
         batch_size: chains that run at once.
@@ -56,7 +59,7 @@ class FID(SampleEvaluation):
         self,
         extractor: Literal["inception", "classifier"] = "classifier",
         num_samples: int = 2000,
-        split: Literal["train", "val", "test"] = "test",
+        split: Literal["train", "val", "test"] | None = None,
         num_steps: int | None = None,
         denoise: bool | None = None,
         batch_size: int = 500,
@@ -69,13 +72,12 @@ class FID(SampleEvaluation):
         self.split = split
         self.denoise = denoise
         self._metric: FrechetDistance | None = None
-        self._name = ""
-        self._num_real = 0
+        self._real: dict[str, Any] = {}  # what `_metric` holds: the split, the number of images and the extractor
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data = image_data(trainer, self)
         learner_of(pl_module, self)
-        require_split(data, self.split, self, "set `split` to one of the splits that it gives")
+        require_split(data, self._split(trainer), self, "set `split` to one of the splits that it gives")
         if self.extractor == "inception":
             require_inception()
         elif data.num_classes is None:
@@ -85,19 +87,19 @@ class FID(SampleEvaluation):
         data, learner = image_data(trainer, self), learner_of(pl_module, self)
         n, num_steps = self.size(trainer, learner)
         denoise = shows_mean(learner, self.denoise)
-        if self._metric is None:
-            self._metric, self._name = self._prepare(trainer, learner, data)
+        name, split = f"fid/{self.extractor}", self._split(trainer)
+        if self._metric is None or self._real["split"] != split:
+            self._metric = self._prepare(trainer, learner, data, split)
         metric = self._metric.to(metric_device(learner))
         metric.reset()
-        title = f"sampling for {self._name}"
+        title = f"sampling for {name}"
         for samples in self.samples(trainer, learner, n, num_steps, denoise, self.batch_size, title):
             metric.update(images(data, samples).float().to(metric.device), real=False)
         fid = float(metric.compute())
         protocol = {
-            "name": self._name,
+            "name": name,
+            **self._real,
             "samples": n,
-            "real": self._num_real,
-            "split": self.split,
             "num_steps": num_steps,
             "denoise": denoise,
             "seed": self.seed,
@@ -105,15 +107,18 @@ class FID(SampleEvaluation):
         }
         self._report(trainer, pl_module, fid, protocol)
 
-    def _prepare(self, trainer: pl.Trainer, learner: Learner, data: Data) -> tuple[FrechetDistance, str]:
-        """The metric with this rank's share of the real images in it, and its name."""
+    def _split(self, trainer: pl.Trainer) -> str:
+        return self.split or held_out(trainer)
+
+    def _prepare(self, trainer: pl.Trainer, learner: Learner, data: Data, split: str) -> FrechetDistance:
+        """The metric with this rank's share of the real images in it."""
         extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
         metric = FrechetDistance(extractor).to(metric_device(learner))
-        real = images(data, data.states(self.split)).float()
-        self._num_real = len(real)
+        real = images(data, data.states(split)).float()
+        self._real = {"extractor": name, "real": len(real), "split": split}
         for batch in torch.split(real[trainer.global_rank :: trainer.world_size], self.batch_size):
             metric.update(batch.to(metric.device), real=True)
-        return metric, name
+        return metric
 
     def _classifier(self, trainer: pl.Trainer, data: Data) -> tuple[nn.Module, str]:
         labels = data.labels("train")
@@ -121,29 +126,33 @@ class FID(SampleEvaluation):
             raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
         num_classes, pictures = data.num_classes, images(data, data.states("train")).float()
 
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            untrained = LabelClassifier(pictures.shape[1], num_classes, pictures.shape[2])
+            return untrained.requires_grad_(False).eval(), "untrained classifier"
+
         def get() -> tuple[nn.Module, str]:
             return load_or_train(pictures, labels, num_classes, progress=shows_progress(trainer))
 
         found = get() if trainer.is_global_zero else None
         trainer.strategy.barrier("FID classifier")  # the others find it in the cache
         model, digest = found or get()
-        return model, f"fid/{data.name}-classifier-{digest}"
+        return model, f"{data.name}-classifier-{digest}"
 
     def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, fid: float, protocol: dict[str, Any]) -> None:
-        self.log_metrics(trainer, pl_module, {self._name: fid})
+        self.log_metrics(trainer, pl_module, {protocol["name"]: fid})
         if not trainer.is_global_zero:
             return
         stage = TrainerFn(trainer.state.fn).value
-        row = {"stage": stage, "step": trainer.global_step, "epoch": trainer.current_epoch, "fid": fid, **protocol}
+        row = {"stage": stage, "step": trainer.global_step, "epoch": epoch_of(trainer), "fid": fid, **protocol}
         if _add_row(Path(trainer.default_root_dir, "fid.csv"), row):
             for logger in trainer.loggers:
-                logger.log_hyperparams({self._name: protocol})
+                logger.log_hyperparams({protocol["name"]: protocol})
 
 
 def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
     found = inception_extractor() if trainer.is_global_zero else None  # one rank downloads
     trainer.strategy.barrier("FID Inception")
-    return found or inception_extractor(), "fid/inception"
+    return found or inception_extractor(), "inception"
 
 
 def _add_row(path: Path, row: dict[str, Any]) -> bool:

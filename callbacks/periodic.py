@@ -99,7 +99,7 @@ class PeriodicEvaluation(pl.Callback):
         share = num_samples // trainer.world_size + (trainer.global_rank < num_samples % trainer.world_size)
         size = batch_size or max(share, 1)
         sizes = [min(size, share - i) for i in range(0, share, size)] or [0]
-        for n in tqdm(sizes, desc=title, leave=False, delay=2, disable=not shows_progress(trainer)):
+        for n in tqdm(sizes, desc=title, leave=False, delay=2, disable=None if shows_progress(trainer) else True):
             x = noise(learner, n)
             yield learner.draw(x, num_steps, denoise) if n else x
 
@@ -114,9 +114,8 @@ class PeriodicEvaluation(pl.Callback):
             return
         self._metrics.update(metrics)
         self._publish(trainer, metrics)
-        last = max(trainer.global_step - 1, 0)  # Lightning counts steps from 0, and so do its epochs' metrics
         for logger in trainer.loggers:
-            logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=last)
+            logger.log_metrics({**metrics, "epoch": epoch_of(trainer)}, step=trainer.global_step)
 
     def limit(self, trainer: pl.Trainer, num_samples: int, num_steps: int) -> tuple[int, int]:
         """Returns both numbers, reduced under `fast_dev_run`."""
@@ -165,6 +164,12 @@ class PeriodicEvaluation(pl.Callback):
 def shows_progress(trainer: pl.Trainer) -> bool:
     """Whether this process may show progress bars."""
     return trainer.is_global_zero and trainer.progress_bar_callback is not None
+
+
+def epoch_of(trainer: pl.Trainer) -> int:
+    """The number of the current epoch, or of the last one after training, from 0, as checkpoints are named."""
+    started: int = trainer.fit_loop.epoch_progress.current.started  # type: ignore[attr-defined]
+    return max(started - 1, 0)
 
 
 def noise(learner: Learner, n: int) -> Tensor:

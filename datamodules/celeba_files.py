@@ -58,7 +58,10 @@ def faces(folder: Path, names: list[str], size: int) -> Tensor:
             "unpack img_align_celeba.zip there"
         )
     data = torch.empty(len(names), 3, size, size, dtype=torch.uint8)
-    with ThreadPoolExecutor(os.cpu_count()) as pool, tqdm(total=len(names), desc=f"CelebA {size}x{size}") as bar:
+    with (
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        tqdm(total=len(names), desc=f"CelebA {size}x{size}", disable=None) as bar,
+    ):
         for begin in range(0, len(names), _CHUNK):
             chunk = pool.map(lambda name: face(folder / IMAGES / name, size), names[begin : begin + _CHUNK])
             for index, image in enumerate(chunk, begin):

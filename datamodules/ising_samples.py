@@ -166,7 +166,7 @@ def gibbs(side: int, coupling: float, n: int, num_sweeps: int, generator: torch.
     """
     x = (2 * torch.randint(2, (side * side, n), generator=generator, dtype=torch.int8) - 1).contiguous()
     classes = [(sites, neighbours(side)[sites].unbind(1)) for sites in colours(side)]
-    for _ in tqdm(range(num_sweeps), desc=f"Ising samples {side}x{side}", unit="sweep", delay=2):
+    for _ in tqdm(range(num_sweeps), desc=f"Ising samples {side}x{side}", unit="sweep", delay=2, disable=None):
         for sites, around in classes:
             field = x.index_select(0, around[0])
             for other in around[1:]:

@@ -28,10 +28,9 @@ def check_config(config: Namespace) -> None:
     seed, trainer = config.seed_everything, config.trainer
     if not isinstance(seed, bool) and seed is not None and not 0 <= seed < 2**32:
         raise UserError(f"seed_everything is {seed}, but must be from 0 to {2**32 - 1}")
-    for name, least in (("accumulate_grad_batches", 1), ("num_nodes", 1), ("log_every_n_steps", 1)):
-        value = trainer.get(name)
-        if isinstance(value, int) and value < least:
-            raise UserError(f"trainer.{name} is {value}, but must be at least {least}")
+    for name in ("accumulate_grad_batches", "num_nodes", "log_every_n_steps", "check_val_every_n_epoch"):
+        if isinstance(value := trainer.get(name), int) and value < 1:
+            raise UserError(f"trainer.{name} is {value}, but must be at least 1")
     strategy = trainer.get("strategy")
     name = strategy if isinstance(strategy, str) else str(getattr(strategy, "class_path", ""))
     if any(word in name.lower() for word in STRATEGIES):
@@ -39,7 +38,7 @@ def check_config(config: Namespace) -> None:
 
 
 def check_callbacks(found: list[Any]) -> None:
-    """Raises `UserError` if the list contains a callback of Lightning's, or its class, that cannot work with energies."""
+    """Raises `UserError` if a callback, or a class of one, is one of Lightning's that cannot work with energies."""
     kinds = [callback if isinstance(callback, type) else type(callback) for callback in found]
     for name, mend in REFUSED.items():
         if any(issubclass(kind, getattr(callbacks, name)) for kind in kinds):

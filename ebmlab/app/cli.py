@@ -181,6 +181,16 @@ class CLI(LightningCLI):
             check_weights(self.model, self.checkpoint, path)
             warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
 
+    def before_fit(self) -> None:
+        if not _get_rank():
+            energy, kind = self.model.energy, type(self.model).__name__
+            print(
+                f"{kind} of {type(energy).__name__} with {sum(p.numel() for p in energy.parameters()):,} parameters, "
+                f"sampler {type(self.model.sampler).__name__}, data {type(self.datamodule).__name__}: {self.folder}",
+                file=sys.stderr,
+                flush=True,
+            )
+
     def before_test(self) -> None:
         """Restores the checkpoint's step, which labels pictures and metrics, and sends the config to W&B."""
         send_config(self.trainer, self.config[str(self.subcommand)].as_dict())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import math
+from enum import Enum
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from ebmlab.errors import UserError
 BASE = "base"
 CALLBACKS = "callbacks"
 NAMED = ("targets", "samplers", "measures")  # sections of a study in which null removes an entry of the base
+
+# enumerations are the defaults of some callbacks; the parser's own texts of configs need this too
+yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, value: dumper.represent_str(value.name))
 
 
 class ConfigFile(ActionConfigFile):
@@ -96,6 +100,8 @@ def load_config(text: str, source: str) -> dict[str, Any]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _check_keys(root, source)
         config = get_loader("yaml")(absolute_names(text))
+    except RecursionError as error:
+        raise UserError(f"{source} is not valid: a part of it contains itself, or it is nested too deeply") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -115,6 +121,8 @@ def _check_sections(config: dict[str, Any], source: str) -> None:
             raise UserError(
                 f"{source}: {section} is {value!r}, but must be a class path, or class_path with init_args, or options"
             )
+    if odd := _odd_class_path(config):
+        raise UserError(f"{source}: class_path is {odd[0]!r}, but must be the dotted name of a class")
     trainer = config.get("trainer", {})
     if not isinstance(trainer, dict):
         raise UserError(f"{source}: trainer is {trainer!r}, but must be options such as `{{max_epochs: 3}}`")
@@ -125,6 +133,14 @@ def _check_sections(config: dict[str, Any], source: str) -> None:
         for entry in entries if isinstance(entries, list) else []:
             if not (isinstance(entry, str) or (isinstance(entry, dict) and isinstance(entry.get("class_path"), str))):
                 raise UserError(f"{source}: trainer.{key}: {entry!r} is neither a class path nor has a class_path")
+
+
+def _odd_class_path(node: Any) -> list[Any]:
+    """The first value of a `class_path` that is no text, in a list; an empty list if there is none."""
+    if isinstance(node, dict) and not isinstance(node.get("class_path", ""), str):
+        return [node["class_path"]]
+    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return next(filter(None, map(_odd_class_path, parts)), [])
 
 
 def _meant(change: Any) -> Any:

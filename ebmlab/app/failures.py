@@ -62,6 +62,8 @@ def describe(error: BaseException) -> str:
         return f"{own} (--debug shows the traceback)"
     if isinstance(error, OverflowError):
         return f"a number is too large ({one_line(error)}): whole numbers must be below 2**63"
+    if isinstance(error, ImportError):
+        return parser_message(str(error))
     if isinstance(error, ValueError | OmegaConfBaseException):
         return parser_message(str(error)) or type(error).__name__
     return f"{_last_line(error)}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"

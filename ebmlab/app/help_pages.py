@@ -118,5 +118,5 @@ def _names(module: str, base: str | None = None) -> str:
     """The classes of a family, or those of them that derive from `base`, as indented lines."""
     found = components(module).items()
     names = [n for n, source in found if base is None or base in {a.node.name for a in source.lineage}]
-    indent = " " * 28
-    return textwrap.fill(f"{module}: {', '.join(names)}", _WIDTH, initial_indent=indent, subsequent_indent=indent).lstrip()
+    text, indent = f"{module}: {', '.join(names)}", " " * 28
+    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent).lstrip()

@@ -18,7 +18,7 @@ class MetricsCSV(Logger):
     """Writes one row per step to `<folder>/metrics.csv`; a resumed run continues the file.
 
     A row is written when the next step begins or when `flush` is called. `flush` is called before each checkpoint, so
-    the file always has all rows up to the checkpoint. Later values of the same step are added to the row in the file.
+    the file always has all rows up to the checkpoint. Later values of the same or an earlier step are added to its row.
 
     Args:
         folder: the run folder.
@@ -53,11 +53,14 @@ class MetricsCSV(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         row: dict[str, Any] = {"step": step or 0, **{k: float(v) for k, v in metrics.items()}}
+        if not self._columns:
+            self._take_up(row["step"])
         if self._row and self._row["step"] != row["step"]:
             self.flush()
+            if row["step"] < self._row["step"] and not self._evaluates:
+                self._add_late(row)
+                return
             self._row, self._in_file = {}, False
-        if not self._columns:
-            self._forget_rows_of(row["step"])
         self._dirty = self._dirty or not row.items() <= self._row.items()
         self._row.update(row)
 
@@ -80,14 +83,27 @@ class MetricsCSV(Logger):
     def finalize(self, status: str) -> None:
         self.flush()
 
-    def _forget_rows_of(self, step: int) -> None:
-        """Removes rows that will be written again: only that of `step` in an evaluation, else all from `step` on."""
+    def _take_up(self, step: int) -> None:
+        """Removes rows that will be written again: that of `step` in an evaluation, else all after `step`.
+
+        In training the row of `step` is kept and goes on: it may hold what was evaluated before the checkpoint.
+        """
         rows = self._read()
         self._columns = list(rows[0]) if rows else ["step"]
+        kept = [row for row in rows if (int(row["step"]) != step if self._evaluates else int(row["step"]) <= step)]
         if rows:
-            steps = [int(row["step"]) for row in rows]
-            kept = [s != step if self._evaluates else s < step for s in steps]
-            self._rewrite([row for row, keep in zip(rows, kept, strict=True) if keep])
+            self._rewrite(kept)
+        if kept and not self._evaluates and int(kept[-1]["step"]) == step:
+            self._row = {key: float(value) for key, value in kept[-1].items() if value} | {"step": step}
+            self._in_file = True
+
+    def _add_late(self, row: dict[str, Any]) -> None:
+        """Adds values of an earlier step, such as Lightning's means over an epoch, in their place in the file."""
+        rows = self._read()
+        self._columns += [key for key in row if key not in self._columns]
+        earlier = [old for old in rows if int(old["step"]) < row["step"]]
+        same = [old for old in rows if int(old["step"]) == row["step"]]
+        self._rewrite([*earlier, {**(same[0] if same else {}), **row}, *rows[len(earlier) + len(same) :]])
 
     def _read(self) -> list[dict[str, Any]]:
         if not self._path.exists():

@@ -54,7 +54,7 @@ def save_samples(
     torch.manual_seed(seed)
     learner.eval()
     parts = []
-    for start in tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch"):
+    for start in tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None):
         x = learner.energy.random(min(batch_size, num_samples - start))
         parts.append(learner.draw(x, num_steps, denoise).cpu())
     states = torch.cat(parts)

@@ -1,4 +1,4 @@
-"""The library's classes, read from their sources: importing them would load torch and Lightning, which takes seconds."""
+"""The library's classes, read from their sources: importing them would load torch, which takes seconds."""
 
 from __future__ import annotations
 

@@ -26,6 +26,10 @@ class WandbRun(WandbLogger):
 
     _dead = False
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._wandb_init.pop("anonymous", None)  # Lightning passes it; W&B warns that it has no effect
+
     def log_metrics(self, *args: Any, **kwargs: Any) -> None:
         """As in the base class."""
         self._try(super().log_metrics, *args, **kwargs)

@@ -187,7 +187,7 @@ def anneal(
         sampler = copy.deepcopy(sampler)
         own = sampler.step_size.clone()  # type: ignore[operator]
     known = None  # what the path has computed at x; None if the sampler does not keep it
-    bar = tqdm(range(begin, last), "AIS", last, initial=begin, disable=not progress, delay=2, leave=False)
+    bar = tqdm(range(begin, last), "AIS", last, initial=begin, disable=None if progress else True, delay=2, leave=False)
     for k in bar:
         if check is not None:
             check()

@@ -123,9 +123,8 @@ def _train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: boo
     optimizer = torch.optim.Adam(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RECIPE["max_lr"], total_steps=steps)
     order = torch.cat([torch.randperm(len(images)) for _ in range(math.ceil(steps * batch_size / len(images)))])
-    for batch in tqdm(
-        torch.split(order[: steps * batch_size], batch_size), desc="training the FID classifier", disable=not progress
-    ):
+    batches = torch.split(order[: steps * batch_size], batch_size)
+    for batch in tqdm(batches, desc="training the FID classifier", leave=False, disable=None if progress else True):
         loss = cross_entropy(model.logits(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

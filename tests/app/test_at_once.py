@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ebmlab import __version__
 from ebmlab.app.at_once import COMMANDS, HELP
-from ebmlab.app.cli import CLI
+from ebmlab.app.cli import CLI, main
+from ebmlab.app.help_pages import page
+from ebmlab.app.listing import list_components
 
 PROGRAM = """
 import runpy, sys
@@ -28,6 +33,10 @@ finally:
         ([], 0, HELP, ""),
         (["--help"], 0, HELP, ""),
         (["--version"], 0, f"ebmlab {__version__}", ""),
+        (["list"], 0, list_components(), ""),
+        (["fit", "--help"], 0, page("fit"), ""),
+        (["predict", "-h"], 0, page("predict"), ""),
+        (["list", "all"], 2, "", "error: list takes no options, and was given all"),
         (
             ["fti", "--debug"],
             2,
@@ -39,6 +48,35 @@ finally:
 def test_answered_at_once(words: list[str], code: int, out: str, err: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (code, out, err)
+
+
+def test_ctrl_c_during_the_imports_is_a_line(tmp_path: Path) -> None:
+    """A module of the name of a package that the command line imports waits to be interrupted."""
+    slow = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    (tmp_path / "pytorch_lightning.py").write_text(slow)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
+    begin = [sys.executable, "-m", "ebmlab", "fit", "--config", "a.yaml"]
+    done = subprocess.run(begin, capture_output=True, text=True, env=environment, timeout=60)
+    first, last = done.stderr.splitlines()
+    assert first == f"ebmlab {__version__}: loading PyTorch and Lightning"  # before anything is imported
+    assert (done.returncode, last) == (130, "stopped by Ctrl-C: nothing was begun; give the same command again")
+
+
+@pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])
+def test_the_short_help_is_short_and_names_options_that_there_are(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = page(command)
+    assert short is not None and len(short.splitlines()) < 80
+    with pytest.raises(SystemExit):
+        main([command, "--help", "all"])
+    every = capsys.readouterr().out
+    assert "This will call the model forward" not in every
+    for option in re.findall(r"--(?:trainer\.)?[a-z_]+(?= )", short):
+        assert option in every or option in ("--help", "--debug"), option
+    if command == "fit":
+        for name in ("GRBM", "GibbsLangevin", "ReplayBuffer", "GradientGuided", "Digits", "SampleGrid"):
+            assert name in short
 
 
 def test_help_names_every_command() -> None:

@@ -65,7 +65,7 @@ def test_no_network_and_no_files(fails: Fails, monkeypatch: pytest.MonkeyPatch) 
     line = fails("fit", "--data.init_args.root=nowhere", "--wandb=offline", config="grbm_mnist_small")
     assert "nowhere" in line
     assert "grbm_digits.yaml" in line
-    assert not Path("runs").exists()
+    assert not Path("runs").exists() and not Path("nowhere").exists()
 
 
 @pytest.mark.parametrize(
@@ -247,6 +247,13 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
         ("--trainer.strategy=fsdp", "strategy is fsdp"),
         ("--trainer.strategy=deepspeed_stage_2", "strategy is deepspeed_stage_2"),
         ("--callbacks.pytorch_lightning.callbacks.LearningRateFinder=true", "LearningRateFinder does not work"),
+        ("--callbacks.StochasticWeightAveraging=true", "StochasticWeightAveraging does not work"),
+        ("--model.num_steps=99999999999999999999", "num_steps is 99999999999999999999, which is too large"),
+        ("--trainer.check_val_every_n_epoch=0", "check_val_every_n_epoch is 0"),
+        ("--trainer.devices=-1", "error: trainer: `devices`"),
+        ("--trainer.callbacks=callbacks.Progress", "would replace all callbacks: add one by --callbacks.NAME true"),
+        ("--model.optimizer.lr=1e30", "the parameters have grown to 1e+30: lower the learning rate"),
+        ("--trainer.precision=16-true", "set --trainer.precision bf16-true, or 32-true"),
         ("--model.sampler=ebmlab.samplers.GibsLangevin", "did you mean ebmlab.samplers.GibbsLangevin?"),
         ("--model.optimizer=torch.optim.Adm", "did you mean torch.optim.Adam?"),
         ("--model.energy=GRBN", "did you mean ebmlab.energies.GRBM?"),
@@ -254,6 +261,29 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
 )
 def test_refused_settings_are_named(option: str, message: str, fails: Fails) -> None:
     assert message in fails("fit", option, "--name=a")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data: 3", "odd.yaml: data is 3, but must be a class path"),
+        ("model: [1]", "odd.yaml: model is [1], but must be a class path"),
+        ("model: {class_path: 3}", "class_path is 3, but must be the dotted name of a class"),
+        ("model: {energy: 3}", "energy must be a class path"),
+        ("trainer: 3", "trainer is 3, but must be options"),
+        ("trainer: {callbacks: {FID: {num_samples: 10}}}", "options by name belong in a section `callbacks:`"),
+        ("trainer: {callbacks: [3]}", "3 is neither a class path nor has a class_path"),
+        ("trainer: {callbacks: [{class_paths: callbacks.FID}]}", "is neither a class path nor has a class_path"),
+        ("a: &a [*a]", "a part of it contains itself"),
+    ],
+)
+def test_sections_of_another_kind(text: str, message: str, fails: Fails) -> None:
+    Path("odd.yaml").write_text(text)
+    assert message in fails("fit", "--config=odd.yaml")
+
+
+def test_callbacks_whose_defaults_are_enumerations(run: Callable[..., None]) -> None:
+    run("fit", "--callbacks.Timer=true", "--trainer.fast_dev_run=true")
 
 
 def test_an_energy_whose_states_have_two_axes(fails: Fails) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
-from ebmlab.app.listing import list_components
+from ebmlab.app.listing import FAMILIES, components, list_components
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
-FAMILIES = r"ebmlab\.(?:energies|samplers(?:\.tuners)?|learners|studies)|callbacks|datamodules"
-NAME = re.compile(rf"(?<!\.)\b(?:{FAMILIES})\.[A-Z]\w*")
+NAMED = r"ebmlab\.(?:energies|samplers(?:\.tuners)?|learners|studies)|callbacks|datamodules"
+NAME = re.compile(rf"(?<!\.)\b(?:{NAMED})\.[A-Z]\w*")
 
 
 def shown() -> set[str]:
@@ -22,6 +24,15 @@ def shown() -> set[str]:
 def test_all_that_configs_name_is_listed() -> None:
     named = {name for path in CONFIGS for name in NAME.findall(path.read_text())}
     assert len(named) > 50 and named <= shown()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_read_from_sources_is_what_is_imported(family: str) -> None:
+    package = importlib.import_module(family)
+    for name, source in components(family).items():
+        item = getattr(package, name)
+        assert source.summary == (inspect.getdoc(item) or "").split("\n")[0]
+        assert sorted(source.domains) == sorted(domain.__name__ for domain in getattr(item, "domains", ())), name
 
 
 @pytest.mark.parametrize("module", ["energies", "samplers", "samplers.tuners", "learners", "studies"])

@@ -43,6 +43,29 @@ def test_a_killed_run_has_the_rows_of_one_that_was_not(late: bool, tmp_path: Pat
     assert [row["step"] for row in rows(whole)] == [str(step) for step in range(12)]
 
 
+def test_values_of_an_earlier_step_are_put_in_its_row(tmp_path: Path) -> None:
+    """An evaluation after step 4 is logged at 4, and Lightning's means over the epoch follow at 3."""
+    logger = MetricsCSV(tmp_path)
+    for step, metrics in ((1, {"a": 1.0}), (4, {"fid": 7.0}), (3, {"mean": 2.0}), (4, {"a": 4.0}), (9, {"a": 9.0})):
+        logger.log_metrics(metrics, step)
+    logger.finalize("success")
+    assert [(row["step"], row["a"], row["fid"], row["mean"]) for row in rows(tmp_path)] == [
+        *(("1", "1.0", "", ""), ("3", "", "", "2.0"), ("4", "4.0", "7.0", ""), ("9", "9.0", "", ""))
+    ]
+
+
+def test_a_resumed_run_keeps_what_was_evaluated_at_its_first_step(tmp_path: Path) -> None:
+    logger = MetricsCSV(tmp_path)
+    logger.log_metrics({"fid": 7.0}, 4)
+    logger.flush()  # a checkpoint is written
+    logger.log_metrics({"a": 1.0}, 5)
+    logger.flush()
+    resumed = MetricsCSV(tmp_path)
+    resumed.log_metrics({"a": 4.0}, 4)
+    resumed.finalize("success")
+    assert rows(tmp_path) == [{"step": "4", "fid": "7.0", "a": "4.0"}]
+
+
 def test_a_row_that_was_cut_short_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").write_text("step,train/loss\n0,1.0\n1,2.0\n2,3")
     logger = MetricsCSV(tmp_path)

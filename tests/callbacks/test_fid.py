@@ -4,8 +4,10 @@ import csv
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers.logger import DummyLogger
 
-from callbacks import FID
+from callbacks import FID, SampleGrid
 from callbacks.requirements import shows_mean
 from ebmlab.errors import UserError
 from ebmlab.evaluation import frechet_distance, load_or_train
@@ -32,15 +34,16 @@ def test_the_score_is_that_of_features_computed_by_hand(setup, squares, classifi
     torch.manual_seed(7)
     samples = [learner.draw(torch.randn(n, 36), 2, denoise=True) for n in (20, 20, 10)]
     expected = frechet_distance(model(squares.to_raw(torch.cat(samples))), model(squares.to_raw(squares.states("val"))))
-    name = f"fid/squares-classifier-{digest}"
+    name = "fid/classifier"
     assert trainer.callback_metrics[name].item() == pytest.approx(expected.item(), rel=1e-4)
     start, end = rows(tmp_path / "run")
     assert (start["step"], end["step"]) == ("0", "4")
     assert float(end["fid"]) == pytest.approx(expected.item(), rel=1e-4)
     protocol = {
-        k: end[k] for k in ("stage", "name", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype")
+        k: end[k]
+        for k in ("stage", "name", "extractor", "samples", "real", "split", "num_steps", "denoise", "seed", "dtype")
     }
-    values = ["fit", name, "50", "64", "val", "2", "True", "7", "float32"]
+    values = ["fit", name, f"squares-classifier-{digest}", "50", "64", "val", "2", "True", "7", "float32"]
     assert list(protocol.values()) == values
 
 
@@ -60,6 +63,41 @@ def test_training_improves_it(setup, squares):
     assert last < 0.7 * first
 
 
+def test_a_trial_run_trains_no_classifier(setup, squares, monkeypatch):
+    monkeypatch.setattr("callbacks.fid.load_or_train", lambda *args, **options: pytest.fail("it trains"))
+    learner, trainer = setup([FID()], fast_dev_run=True)
+    trainer.fit(learner, datamodule=squares)
+    assert trainer.callback_metrics["fid/classifier"] > 0
+
+
+def test_it_looks_at_validation_data_in_training_at_the_step_and_epoch_of_the_pictures(setup, squares):
+    callback = FID(num_samples=10, every_n_epochs=1)
+    learner, trainer = setup([callback, SampleGrid(num_samples=4)], max_epochs=2)
+    logged = []
+    monitor = ModelCheckpoint(monitor="fid/classifier")  # the name is known before the data are
+    trainer.callbacks.append(monitor)
+    trainer.logger = Logged(logged)
+    trainer.fit(learner, datamodule=squares)
+    folder = trainer_folder(trainer)
+    pictures = sorted(int(path.stem.split("_step")[1]) for path in folder.glob("images/samples-grid_*.png"))
+    assert [int(row["step"]) for row in rows(folder)] == pictures == [step for step, _ in logged]
+    assert [int(row["epoch"]) for row in rows(folder)] == [0, 0, 1] == [epoch for _, epoch in logged]
+    assert {row["split"] for row in rows(folder)} == {"val"}
+    assert monitor.best_model_score == trainer.callback_metrics["fid/classifier"]
+
+
+class Logged(DummyLogger):
+    """Keeps the step and epoch of each FID."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.kept = kept
+
+    def log_metrics(self, metrics, step=None):
+        if "fid/classifier" in metrics:
+            self.kept.append((step, metrics["epoch"]))
+
+
 def trainer_folder(trainer):
     from pathlib import Path
 
@@ -69,7 +107,9 @@ def trainer_folder(trainer):
 def test_it_runs_in_test(setup, squares, classifier):
     learner, trainer = setup([FID(num_samples=10)])
     (results,) = trainer.test(learner, squares, verbose=False)
-    assert results[f"fid/squares-classifier-{classifier[1]}"] > 0
+    assert results["fid/classifier"] > 0
+    (row,) = rows(trainer_folder(trainer))
+    assert (row["split"], row["real"]) == ("test", str(len(squares.raw("test"))))
 
 
 def test_two_protocols_may_run_side_by_side(setup, squares, tmp_path):
