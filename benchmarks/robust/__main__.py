@@ -1,48 +1,107 @@
-"""`python -m benchmarks.robust [inputs] [mutants] [kills]`: tries to break the command line; exit code 1 if it does."""
+"""`python -m benchmarks.robust [inputs] [configs] [kills] [endurance] [--resume]`: tries to break the command line.
+
+Outcomes are kept in runs/robust/PART.jsonl. --resume tries again what failed, and what was not reached the last time.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("EBMLAB_CACHE", tempfile.mkdtemp(prefix="ebmlab-robust-cache-"))
+os.environ.setdefault("EBMLAB_CACHE", str(Path(tempfile.gettempdir(), f"ebmlab-robust-cache-{os.getuid()}")))
+
+import torch
+
+import ebmlab.app.cli  # noqa: F401  imported once, for all children
+from benchmarks.robust.configs import mutated
+from benchmarks.robust.endurance import endurance
+from benchmarks.robust.inputs import bad_inputs
+from benchmarks.robust.kills import kills
+from benchmarks.robust.server import Case, Outcome, run_all
+
+KEPT = Path("runs", "robust")
+PARTS = ("inputs", "configs", "kills", "endurance")
+
+
+class Part:
+    """The outcomes of one part, kept in a file as they come.
+
+    Args:
+        name: of the part.
+        resume: keep the outcomes of the last time that were no faults.
+    """
+
+    def __init__(self, name: str, resume: bool) -> None:
+        self.name, self._path, self._begin = name, KEPT / f"{name}.jsonl", time.monotonic()
+        old = self._path.read_text().splitlines() if resume and self._path.exists() else []
+        self.outcomes = [o for line in old if (o := Outcome(**json.loads(line))).fault is None]
+        KEPT.mkdir(parents=True, exist_ok=True)
+        self._path.write_text("".join(json.dumps(asdict(o)) + "\n" for o in self.outcomes))
+
+    def add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        with self._path.open("a") as file:
+            file.write(json.dumps(asdict(outcome)) + "\n")
+        if outcome.fault:
+            print(f"{self.name}: {outcome.fault}: {outcome.name}\n    {outcome.last}", flush=True)
+
+    def missing(self, cases: Iterator[Case]) -> list[Case]:
+        done = {outcome.name for outcome in self.outcomes}
+        return [case for case in cases if case.name not in done]
+
+    def row(self) -> str:
+        faults = Counter(o.fault for o in self.outcomes if o.fault)
+        codes = Counter("hang" if o.code is None else str(o.code) for o in self.outcomes)
+        seconds = f"{time.monotonic() - self._begin:.0f} s"
+        return f"| {self.name} | {len(self.outcomes)} | {dict(codes)} | {dict(faults) or 'none'} | {seconds} |"
 
 
 def main() -> int:
     """Runs the parts that are named, by default all; prints faults as they come and a table at the end."""
-    import torch
-
-    import ebmlab.app.cli  # noqa: F401  imported once, for all children
-    from benchmarks.robust.inputs import bad_inputs, mutants
-    from benchmarks.robust.kills import kills
-    from benchmarks.robust.server import Outcome, run_all
-
+    names = [name for name in sys.argv[1:] if name in PARTS] or list(PARTS)
+    resume = "--resume" in sys.argv
     torch.set_num_threads(1)
-
-    def tell(outcome: Outcome) -> None:
-        if outcome.fault:
-            print(f"{outcome.fault}: {outcome.case.name}\n    {outcome.last}", flush=True)
-
-    parts = {
-        "inputs": lambda: run_all(bad_inputs(), each=tell),
-        "mutants": lambda: run_all(mutants(500), each=tell),
-        "kills": lambda: kills(tell),
-    }
     rows, bad = [], 0
-    for part in sys.argv[1:] or parts:
-        begin = time.monotonic()
-        outcomes = parts[part]()
-        faults = Counter(o.fault for o in outcomes if o.fault)
-        bad += sum(faults.values())
-        codes = Counter("hang" if o.code is None else str(o.code) for o in outcomes)
-        cells = (part, len(outcomes), dict(codes), dict(faults), f"{time.monotonic() - begin:.0f} s")
-        rows.append(f"| {' | '.join(map(str, cells))} |")
+    for name in names:
+        part = Part(name, resume)
+        run(part)
+        bad += sum(outcome.fault is not None for outcome in part.outcomes)
+        rows.append(part.row())
+        if name in ("kills", "endurance"):
+            rows += [f"|   {o.name} | | {o.code} | {o.fault or 'none'} | {o.last} |" for o in part.outcomes]
     print("| part | cases | exit codes | faults | time |\n|---|---|---|---|---|", *rows, sep="\n")
     return 1 if bad else 0
+
+
+def run(part: Part) -> None:
+    """Runs what a part has not done yet."""
+    if part.name == "inputs":
+        run_all(part.missing(bad_inputs()), part.add)
+    elif part.name == "configs":
+        run_all(part.missing(mutated()), part.add)
+    elif part.name == "endurance":
+        if not part.outcomes:
+            part.add(endurance())
+    else:
+        done = {outcome.name for outcome in part.outcomes}
+        with ProcessPoolExecutor(2, get_context("fork")) as pool:
+            for future in as_completed([pool.submit(attempt, name) for name in kills() if name not in done]):
+                part.add(future.result())
+
+
+def attempt(name: str) -> Outcome:
+    """Makes one of the kills."""
+    return kills()[name]()
 
 
 if __name__ == "__main__":

@@ -5,75 +5,127 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.robust.server import ROOT, SMALL, Case, Outcome, start
+from benchmarks.robust.aims import AIMS, room
+from benchmarks.robust.server import ROOT, SMALL, Outcome, kill, last_line, start, wait
 from ebmlab.files import load
 
-BUFFER = ["--model.chains=ebmlab.learners.ReplayBuffer", "--model.chains.size=600"]
-METHODS = {  # config and options that make an epoch a fraction of a second
-    "CD": ("ebm_digits_cd", ["--model.num_steps=1", "--model.energy.channels=4"]),
-    "PCD": ("grbm_digits", ["--model.num_steps=2", "--model.energy.num_hidden=16", *BUFFER]),
-    "persistent deep": ("ebm_digits", ["--model.num_steps=2", "--model.energy.channels=4"]),
-    "ratio matching": ("rm_2spirals", ["--data.num_samples=2000"]),
-}
 QUIET = [option for option in SMALL if "max_epochs" not in option and "limit" not in option]
-EPOCHS = 6
+DEEP = [
+    *("--model.energy.channels=4", "--callbacks.EMAWeightAveraging=true"),
+    *("--callbacks.SampleGrid.every_n_epochs=1", "--callbacks.SampleGrid.num_samples=4"),
+    *("--callbacks.SampleGrid.num_steps=2", "--callbacks.SampleGrid.num_frames=2"),
+]
+METHODS = {  # config and options that make an epoch a fraction of a second
+    "CD": ("ebm_digits_cd", ["--model.num_steps=1", "--trainer.max_steps=-1", *DEEP]),
+    "PCD": (
+        "grbm_digits",
+        [
+            *("--model.num_steps=2", "--model.energy.num_hidden=16", "--model.chains=ebmlab.learners.ReplayBuffer"),
+            *("--model.chains.size=800", "--callbacks.FID.num_samples=20", "--callbacks.FID.every_n_epochs=1"),
+            *("--callbacks.SampleGrid.every_n_epochs=2", "--callbacks.SampleGrid.num_samples=4"),
+        ],
+    ),
+    "ACS-PCD": (
+        "ebm_digits",
+        [
+            *("--model.num_steps=4", "--model.sampler=ebmlab.learners.PersistentACS", *DEEP),
+            *("--model.sampler.cycle_length=4", "--model.sampler.tune_every=1", "--model.sampler.tuning_steps=4"),
+            *("--callbacks.AISEvaluation.sampler=ebmlab.samplers.GWG", "--callbacks.AISEvaluation.num_chains=20"),
+            *("--callbacks.AISEvaluation.every_n_epochs=1", "--callbacks.AISEvaluation.num_temperatures=5"),
+        ],
+    ),
+    "ratio matching": ("rm_2spirals", ["--data.num_samples=2000", "--callbacks.EnergyLandscape=false"]),
+}
+DDP = ["--trainer.devices=2", "--trainer.strategy=ddp"]
+EPOCHS, KILLS = 6, 4
+SAVED = ("global_step", "epoch", "state_dict", "optimizer_states", "lr_schedulers", "run_state", "replay_buffer")
 
 
-def kills(tell: Callable[[Outcome], None], each: int = 8, seed: int = 0) -> list[Outcome]:
-    """Kills every method `each` times at random moments of one run, and once at every aim."""
-    random_ = random.Random(seed)
-    outcomes = []
-    for method, (config, options) in METHODS.items():
-        folder = Path(tempfile.mkdtemp(prefix="ebmlab-kills-"))
-        args = ["fit", "--config", str(ROOT / "configs" / f"{config}.yaml"), *QUIET, *options, "--resume=auto"]
-        args += [f"--trainer.max_epochs={EPOCHS}", "--data.batch_size=400"]
-        args += ["--callbacks.AISEvaluation=false", "--callbacks.FID=false"] if "digits" in config else []
+@dataclass
+class Job:
+    """A short run, the whole of it in `folder`/runs/<config>/whole, which others are compared with."""
+
+    config: str
+    options: list[str]
+    folder: Path
+    seconds: float = 0.0
+
+    def args(self, name: str) -> list[str]:
+        config = str(ROOT / "configs" / f"{self.config}.yaml")
+        common = [f"--trainer.max_epochs={EPOCHS}", "--data.batch_size=400", "--resume=auto", f"--name={name}"]
+        return ["fit", "--config", config, *QUIET, *common, *self.options]
+
+    def finish(self, name: str) -> str | None:
+        """Starts or continues a run until it ends; what is wrong with its end."""
         begin = time.monotonic()
-        code = wait(start([*args, "--name=whole"], folder))
-        seconds = time.monotonic() - begin
-        fault = None if code == 0 else f"exit code {code}"
-        for _ in range(each):
-            child = start([*args, "--name=killed"], folder)
-            time.sleep(random_.uniform(0.1, seconds))
-            end(child)
-            outcomes.append(Outcome(Case(f"{method}: SIGKILL", args, {}), -9, "", None))
-        code = wait(start([*args, "--name=killed"], folder))
-        fault = fault or (f"exit code {code} after the kills" if code else differs(folder / "runs" / config))
-        last = (folder / "log").read_text(errors="replace").splitlines()[-1:] or [""]
-        outcomes.append(Outcome(Case(f"{method} after {each} kills", args, {}), code, last[0][:300], fault))
-        tell(outcomes[-1])
-        shutil.rmtree(folder)
-    return outcomes
+        code = wait(start(self.args(name), self.folder))
+        self.seconds = time.monotonic() - begin
+        return None if code == 0 else f"exit code {code}: {last_line(self.folder)}"
+
+    def run(self, name: str) -> Path:
+        return self.folder / "runs" / self.config / name
 
 
-def wait(child: int) -> int:
-    """The exit code of a child."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def kills(seed: int = 0) -> dict[str, Callable[[], Outcome]]:
+    """32 random kills, four of each method on one and two processes, and one at each aim, by name."""
+    attempts: dict[str, Callable[[], Outcome]] = {}
+    for method, (config, options) in METHODS.items():
+        for count, devices in ((1, []), (2, DDP)):
+            name = f"{KILLS} random kills, {method}, processes: {count}"
+            job = Job(config, [*options, *devices], Path())
+            attempts[name] = partial(_at_random, name, job, random.Random(f"{seed} {name}"))
+    return attempts | {name: partial(_aimed, name, Job(*METHODS["PCD"], Path())) for name in AIMS}
 
 
-def end(child: int) -> None:
-    """SIGKILL to a child and its group, if it is still there."""
-    if not os.waitpid(child, os.WNOHANG)[0]:
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+def _at_random(name: str, job: Job, random_: random.Random) -> Outcome:
+    job.folder = Path(tempfile.mkdtemp(prefix="ebmlab-kills-"))
+    fault, hit = job.finish("whole"), 0
+    for _ in range(KILLS):
+        child = start(job.args("killed"), job.folder)
+        time.sleep(random_.uniform(0.3, 0.8) * job.seconds)
+        hit += kill(child)
+    fault = fault or job.finish("killed") or differs(job.run("whole"), job.run("killed"))
+    shutil.rmtree(job.folder)
+    return Outcome(name, 0, f"{hit} kills hit a running process", fault)
 
 
-def differs(run: Path) -> str | None:
-    """What is not bit-equal in the last checkpoints and the metrics of the runs `whole` and `killed`."""
-    whole, killed = (load(run / name / "checkpoints" / "last.ckpt") for name in ("whole", "killed"))
-    for key in ("global_step", "state_dict", "optimizer_states", "lr_schedulers", "run_state", "replay_buffer"):
-        if not _equal(whole.get(key), killed.get(key)):
+def _aimed(name: str, job: Job) -> Outcome:
+    aim = AIMS[name]
+    with room(aim.on_tmpfs) as folder:
+        job.folder = folder
+        fault = job.finish("whole")
+        child = start(job.args("killed"), folder, aim.spoil)
+        code = wait(child)
+        if code != aim.code:
+            fault = fault or f"exit code {code} where {aim.code} was aimed at: {last_line(folder)}"
+        said = last_line(folder)
+        if os.path.exists(folder / "ballast"):
+            os.remove(folder / "ballast")
+        fault = fault or job.finish("killed") or differs(job.run("whole"), job.run("killed"))
+    return Outcome(name, code, said, fault)
+
+
+def differs(whole: Path, killed: Path) -> str | None:
+    """What is not bit-equal in the last checkpoints and the scores of two runs."""
+    one, other = (load(run / "checkpoints" / "last.ckpt") for run in (whole, killed))
+    for key in SAVED:
+        if not _equal(one.get(key), other.get(key)):
             return f"{key} differs"
-    texts = [(run / name / "metrics.csv").read_text() for name in ("whole", "killed")]
-    return None if texts[0] == texts[1] else "metrics.csv differs"
+    for name in ("metrics.csv", "fid.csv"):
+        texts = [(run / name).read_text() if (run / name).exists() else "" for run in (whole, killed)]
+        if texts[0] != texts[1]:
+            return f"{name} differs"
+    pictures = [sorted(p.name for p in (run / "images").glob("*.png")) for run in (whole, killed)]
+    return None if pictures[0] == pictures[1] else "pictures differ"
 
 
 def _equal(a: object, b: object) -> bool:
@@ -81,6 +133,6 @@ def _equal(a: object, b: object) -> bool:
         return torch.equal(a, b)
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    if isinstance(a, list) and isinstance(b, list):
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(_equal, a, b))
     return a == b

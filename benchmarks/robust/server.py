@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -10,15 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HANG = 60.0  # seconds
 SMALL = [
     *("--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.limit_train_batches=2"),
-    *("--trainer.limit_val_batches=1", "--trainer.enable_model_summary=false", "--wandb=disabled"),
-    *("--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1"),
+    *("--trainer.limit_val_batches=1", "--wandb=disabled", "--trainer.log_every_n_steps=1"),
 ]
 
 
@@ -34,21 +34,27 @@ class Case:
 
     name: str
     args: list[str]
-    files: dict[str, bytes]
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass
 class Outcome:
     """How a case ended; `fault` is None where it ended as it should."""
 
-    case: Case
+    name: str
     code: int | None
     last: str
     fault: str | None
 
 
-def start(args: list[str], folder: Path) -> int:
-    """Forks a child that runs the command line in `folder`, its output in `folder`/log; returns its process id."""
+def start(args: list[str], folder: Path, spoil: Callable[[], None] | None = None) -> int:
+    """Forks a child that runs the command line in `folder`, its output in `folder`/log; returns its process id.
+
+    Args:
+        args: the command line.
+        folder: the working directory.
+        spoil: called in the child first; it may replace functions by ones that fail or kill the process.
+    """
     child = os.fork()
     if child:
         return child
@@ -60,8 +66,12 @@ def start(args: list[str], folder: Path) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ.pop("EBMLAB_RUN_FOLDER", None)
+        os.environ["PYTHONPATH"] = str(ROOT)
+        sys.modules["__main__"].__spec__ = importlib.util.find_spec("ebmlab.__main__")  # what Lightning launches again
         from ebmlab.app.cli import main
 
+        if spoil is not None:
+            spoil()
         sys.argv = ["ebmlab"]
         main(args)
         code = 0
@@ -75,6 +85,33 @@ def start(args: list[str], folder: Path) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def wait(child: int, seconds: float = 10 * HANG) -> int | None:
+    """The exit code of a child; None if it had to be killed after that time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        finished, status = os.waitpid(child, os.WNOHANG)
+        if finished:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    kill(child)
+    return None
+
+
+def kill(child: int) -> bool:
+    """SIGKILL to a child and its group; whether it was still running."""
+    if os.waitpid(child, os.WNOHANG)[0]:
+        return False
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def last_line(folder: Path) -> str:
+    """The last line that a run printed."""
+    lines = (folder / "log").read_text(errors="replace").splitlines() if (folder / "log").exists() else []
+    return lines[-1][:300] if lines else ""
 
 
 def judge(case: Case, code: int | None, folder: Path) -> Outcome:
@@ -94,12 +131,13 @@ def judge(case: Case, code: int | None, folder: Path) -> Outcome:
         fault = "silent NaN"
     elif code == 2 and re.search(r"\.py, line \d+: \w+Error", errors[0]) and "own_" not in errors[0]:
         fault = "an error of the library's own"
-    return Outcome(case, code, (errors or log.splitlines() or [""])[-1][:300], fault)
+    return Outcome(case.name, code, errors[-1][:300] if errors else last_line(folder), fault)
 
 
-def run_all(cases: Iterable[Case], workers: int = 2, each: Callable[[Outcome], None] = lambda o: None) -> list[Outcome]:
-    """Runs the cases, a few at a time."""
-    todo, running, done = list(cases)[::-1], {}, []
+def run_all(cases: Iterable[Case], each: Callable[[Outcome], None], workers: int = 2) -> None:
+    """Runs the cases, a few at a time, and hands each outcome to `each`."""
+    todo = list(cases)[::-1]
+    running: dict[int, tuple[Case, Path, float]] = {}
     while todo or running:
         while todo and len(running) < workers:
             case = todo.pop()
@@ -111,13 +149,9 @@ def run_all(cases: Iterable[Case], workers: int = 2, each: Callable[[Outcome], N
             finished, status = os.waitpid(child, os.WNOHANG)
             hung = not finished and time.monotonic() - begin > HANG
             if hung:
-                os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+                kill(child)
             if finished or hung:
-                outcome = judge(case, None if hung else os.waitstatus_to_exitcode(status), folder)
-                each(outcome)
-                done.append(outcome)
+                each(judge(case, None if hung else os.waitstatus_to_exitcode(status), folder))
                 del running[child]
                 shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.01)
-    return done

@@ -259,8 +259,6 @@ def main(args: list[str] | None = None) -> None:
     sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
     debug = "--debug" in given
     given = [a for a in given if a != "--debug"]
-    if given[-2:] in (["--help", "all"], ["-h", "all"]):
-        given.pop()
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
             _run(given)
@@ -272,7 +270,10 @@ def _run(given: list[str]) -> None:
     trust_named(given[1:])
     if (text := answer(given)) is not None:
         print(text)
-    elif given[0] == "sample":
+        return
+    if given[-2:] in (["--help", "all"], ["-h", "all"]):
+        given = given[:-1]
+    if given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode="omegaconf+"))
     else:
