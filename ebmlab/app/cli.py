@@ -19,7 +19,14 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveCon
 
 from callbacks.rollback import RolledBack
 from ebmlab.app.at_once import answer
-from ebmlab.app.checkpoints import WholeCheckpoints, check_weights, find_checkpoint, resumed, warn_of_old_schedule
+from ebmlab.app.checkpoints import (
+    WholeCheckpoints,
+    check_weights,
+    find_checkpoint,
+    resumed,
+    warn_of_old_schedule,
+    with_run_config,
+)
 from ebmlab.app.checks import check_callbacks, check_config, check_energy
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
@@ -28,7 +35,6 @@ from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.parser import Parser
 from ebmlab.app.prediction import save_samples
 from ebmlab.app.run_folder import (
-    CONFIG,
     claim,
     config_name,
     contents,
@@ -277,7 +283,7 @@ def _run(given: list[str]) -> None:
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode="omegaconf+"))
     else:
-        sys.argv = [sys.argv[0], *_with_run_config(given)]  # distributed processes are started with these too
+        sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()
 
 
@@ -292,23 +298,3 @@ def _how_to_go_on(given: list[str]) -> str:
     if given[0] == "sample":
         return f"go on with the same command and --resume true --name {folder.name}"
     return f"go on with python -m ebmlab {how_to_go_on(folder)}"
-
-
-def _with_run_config(args: list[str]) -> list[str]:
-    """Adds the config of the checkpoint's run if the command has `--ckpt_path` but no `--config`.
-
-    Raises:
-        UserError: the checkpoint is damaged, or its run has no config.
-    """
-    pairs = list(zip(args, [*args[1:], ""], strict=True))
-    options = {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
-    path = Path(options.get("--ckpt_path", ""))
-    if {"-c", "--config"} & options.keys() or not path.suffix:
-        return args
-    config = run_of(path) / CONFIG
-    if not config.is_file():
-        load_checkpoint(path)
-        raise UserError(
-            f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
-        )
-    return [args[0], "--config", str(config), *args[1:]]
