@@ -199,7 +199,7 @@ class DivergenceGuard(pl.Callback):
                 "would take no step at all: lower the learning rate, or scale the data or the loss down"
             )
         if (size := max((float(p.detach().abs().max()) for p in pl_module.parameters()), default=0.0)) > LARGEST:
-            return f"the parameters have grown to {size:.3g}: lower the learning rate"
+            return f"the parameters have grown to {size:.3g}: lower the learning rate or clip the gradient"
         what = f"the gradient of {few(bad)}" if bad else f"the loss ({value})"
         if isinstance(pl_module, Learner) and isinstance(pl_module.energy.domain, Finite):
             cause = "the energies overflow; lower the learning rate or clip the gradient"

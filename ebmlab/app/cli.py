@@ -103,6 +103,8 @@ class CLI(LightningCLI):
             )
         if subcommand == "predict":
             parser.description = "Draws samples from a trained model by new chains, and writes them to files."
+            for group in parser._action_groups:  # the one of Lightning's options has Lightning's text
+                group.title = "predict" if str(group.title).startswith("Run inference") else group.title
             parser.add_function_arguments(save_samples, skip={"learner", "datamodule", "folder"})
         return parser
 

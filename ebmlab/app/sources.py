@@ -29,8 +29,9 @@ class Source:
 
     @cached_property
     def lineage(self) -> list[Source]:
-        """The class and its bases in the library, nearest first."""
-        return list(dict.fromkeys([self, *(ancestor for base in self.bases for ancestor in base.lineage)]))
+        """The class and its bases in the library, nearest first; a base of several comes after all of them."""
+        every = [self, *(ancestor for base in self.bases for ancestor in base.lineage)]
+        return list(dict.fromkeys(reversed(every)))[::-1]
 
     @property
     def summary(self) -> str:
@@ -53,7 +54,7 @@ class Source:
         """Whether a method is abstract or raises `NotImplementedError`."""
         methods: dict[str, ast.FunctionDef] = {}
         for source in reversed(self.lineage):
-            methods |= {node.name: node for node in source.node.body if isinstance(node, ast.FunctionDef)}
+            methods |= {n.name: n for n in source.node.body if isinstance(n, ast.FunctionDef) and not _is_property(n)}
         names = {n.id for method in methods.values() for n in ast.walk(method) if isinstance(n, ast.Name)}
         return not names.isdisjoint({"NotImplementedError", "abstractmethod"})
 
@@ -119,6 +120,10 @@ def _body(module: str) -> list[ast.stmt]:
 def _file(module: str) -> Path | None:
     path = ROOT.joinpath(*module.split("."))
     return next((p for p in (path.with_suffix(".py"), path / "__init__.py") if p.is_file()), None)
+
+
+def _is_property(node: ast.FunctionDef) -> bool:
+    return any(isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in node.decorator_list)
 
 
 def _assigns(node: ast.Assign, name: str) -> bool:

@@ -71,7 +71,7 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
     with pytest.raises(SystemExit):
         main([command, "--help", "all"])
     every = capsys.readouterr().out
-    assert "This will call the model forward" not in every
+    assert "Run inference on your data" not in every
     for option in re.findall(r"--(?:trainer\.)?[a-z_]+(?= )", short):
         assert option in every or option in ("--help", "--debug"), option
     if command == "fit":
