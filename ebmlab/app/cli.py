@@ -38,6 +38,7 @@ from ebmlab.app.run_folder import (
     claim,
     config_name,
     contents,
+    describe_model,
     held,
     how_to_go_on,
     in_a_run,
@@ -191,13 +192,7 @@ class CLI(LightningCLI):
 
     def before_fit(self) -> None:
         if not _get_rank():
-            energy, kind = self.model.energy, type(self.model).__name__
-            print(
-                f"{kind} of {type(energy).__name__} with {sum(p.numel() for p in energy.parameters()):,} parameters, "
-                f"sampler {type(self.model.sampler).__name__}, data {type(self.datamodule).__name__}: {self.folder}",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"{describe_model(self.model, self.datamodule)}: {self.folder}", file=sys.stderr, flush=True)
 
     def before_test(self) -> None:
         """Restores the checkpoint's step, which labels pictures and metrics, and sends the config to W&B."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from lightning_fabric.utilities.rank_zero import _get_rank
 
@@ -185,6 +186,15 @@ def run_of(checkpoint: Path) -> Path:
     """The run folder that a checkpoint belongs to; for a copy, the folder that it is in."""
     folder = checkpoint.absolute().parent
     return _short(folder.parent if in_a_run(checkpoint) else folder)
+
+
+def describe_model(learner: Any, data: Any) -> str:
+    """What is trained, in a line that is printed before the first step."""
+    count, kind = sum(p.numel() for p in learner.energy.parameters()), type(learner.energy).__name__
+    sampler = type(learner.sampler).__name__
+    return (
+        f"{type(learner).__name__} of {kind} with {count:,} parameters, sampler {sampler}, data {type(data).__name__}"
+    )
 
 
 def contents(folder: Path) -> list[str]:
