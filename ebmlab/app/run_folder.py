@@ -189,7 +189,7 @@ def run_of(checkpoint: Path) -> Path:
 
 
 def describe_model(learner: Any, data: Any) -> str:
-    """What is trained, in a line that is printed before the first step."""
+    """What is trained, in a line to be printed before the first step."""
     count, kind = sum(p.numel() for p in learner.energy.parameters()), type(learner.energy).__name__
     sampler = type(learner.sampler).__name__
     return (
