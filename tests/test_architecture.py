@@ -59,7 +59,7 @@ def test_the_sampler_is_exact(page: dict[str, Any], domain: str) -> None:
     assert proposal_matches_density(sampler, target, n=20_000) > PASS
 
 
-def test_the_learner_rests_at_the_law_of_its_data(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_learners_gradient_is_0_at_its_datas_law(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     energy = shaken(page["Pairs"](5))
     learner = page["PseudoLikelihood"](energy)

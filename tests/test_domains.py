@@ -18,7 +18,7 @@ FINITE = [
     (Categorical(3, 4), 4**3),
     (Categorical((2, 2), 3), 3**4),
 ]
-WRONG_VALUES = [  # a state that is wrong in one coordinate, and what the message must name
+WRONG_VALUES = [  # domain, a state with one wrong coordinate, and words of the error message
     (Binary(2), [0.0, 2.0], "0 or 1"),
     (Binary(2), [0.0, 0.5], "0 or 1"),
     (Binary(2), [-1.0, 1.0], "0 or 1"),
@@ -75,7 +75,7 @@ def test_random_states_are_valid_and_uniform(domain: Finite, size: int) -> None:
     share = torch.nn.functional.one_hot(domain.to_index(x), domain.num_values).double().mean(0)
     p = 1 / domain.num_values
     z = (share - p) * (n / (p * (1 - p))) ** 0.5
-    assert z.abs().max() < 5  # a false alarm once in 10^6 per cell
+    assert z.abs().max() < 5  # a right sampler exceeds it once in 10^6 cells
 
 
 def test_real_reference_law_is_standard_normal() -> None:

@@ -29,7 +29,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def public_names(module_name: str) -> list[str]:
-    """What `__all__` names, or, of the modules of the ground floor and of drawing, what they define."""
+    """The names in `__all__`; for modules of the ground floor and of drawing, the public names that they define."""
     module = importlib.import_module(module_name)
     if hasattr(module, "__all__"):
         return [name for name in module.__all__ if callable(getattr(module, name))]
@@ -44,7 +44,7 @@ def public_names(module_name: str) -> list[str]:
 
 
 def failures(module_name: str) -> str:
-    """Runs the examples of a module, torch at hand and seeded; returns doctest's report of those that failed."""
+    """Runs the examples of a module, with torch imported and seeded; returns doctest's report of failures."""
     module = importlib.import_module(module_name)
     runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
     report: list[str] = []

@@ -43,7 +43,7 @@ def test_every_flipped_byte_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 500, 5000, -1, -40, -79, -80, -100])
-def test_a_torn_file_is_refused_or_lacks_its_checksum_alone(size: int, tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused_unless_only_its_checksum_is_missing(size: int, tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     save(CONTENT, path)
     path.write_bytes(path.read_bytes()[:size])
@@ -59,7 +59,7 @@ def test_files_of_plain_torch_are_checked_by_their_archive(tmp_path: Path) -> No
     torch.save(CONTENT, path)
     assert same(path)
     flipped = bytearray(path.read_bytes())
-    flipped[6000] ^= 4  # amid the numbers: torch itself loads it
+    flipped[6000] ^= 4  # among the numbers, where torch itself detects nothing
     path.write_bytes(flipped)
     assert not torch.equal(torch.load(path)["x"], CONTENT["x"])
     with pytest.raises(Damaged, match="checksum"):
@@ -78,7 +78,7 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_file_that_was_there(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the disk: the write fails midway."""
+    """A limit on the size of files makes the write fail midway, like a full disk."""
     path = tmp_path / "a.pt"
     save(CONTENT, path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -94,7 +94,7 @@ def test_a_full_disk_leaves_the_file_that_was_there(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
-def test_sigkill_amid_a_write_leaves_the_file_before(tmp_path: Path) -> None:
+def test_sigkill_during_a_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     for delay in (0.0, 0.003, 0.01, 0.02):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
@@ -110,7 +110,7 @@ def test_sigkill_amid_a_write_leaves_the_file_before(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
-def test_what_fails_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError), whole(tmp_path / "data" / "set" / "a.pt"):
         raise ValueError
     assert list(tmp_path.iterdir()) == []

@@ -50,10 +50,10 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
 
 
 def layer(module: str) -> str | None:
-    """The layer of a dotted module name; None for other people's modules and for the bare package.
+    """The layer of a dotted module name; None for third-party modules and for the bare package.
 
     Raises:
-        LookupError: a module of ours that no layer names.
+        LookupError: it is a module of ebmlab's packages that no layer names.
     """
     if module.partition(".")[0] not in PACKAGES or module == "ebmlab":
         return None
@@ -89,12 +89,12 @@ def test_imports_run_one_way(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
-def test_files_are_short_and_named_for_what_they_hold(path: Path) -> None:
+def test_files_are_short_and_none_is_called_utils(path: Path) -> None:
     assert path.name != "utils.py"
     assert len((ROOT / path).read_text().splitlines()) <= 300
 
 
-def test_every_layer_that_is_named_is_there() -> None:
+def test_every_module_named_in_a_layer_exists() -> None:
     modules = {".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in FILES}
     assert set().union(*LAYERS.values()) <= modules
     assert LAYERS.keys() == MAY_IMPORT.keys()
@@ -106,7 +106,7 @@ def test_a_module_without_a_layer_is_an_error() -> None:
             layer(module)
 
 
-def test_the_rule_sees_every_layer_and_every_way_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_imports_are_found_in_every_layer_and_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     for file, line, wrong in [
         ("ebmlab/energies/a.py", "from ebmlab.samplers import Langevin", True),

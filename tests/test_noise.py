@@ -8,7 +8,7 @@ import torch
 
 from ebmlab.noise import bernoulli, categorical
 
-SMALL, LARGE = 2**12, 2**20  # 2^14 entries and more take the numpy path in float32
+SMALL, LARGE = 2**12, 2**20  # float32 tensors of 2^14 entries or more are drawn by numpy
 PATHS = [(torch.float32, SMALL), (torch.float32, LARGE), (torch.float64, SMALL), (torch.float64, LARGE)]
 
 
@@ -20,7 +20,7 @@ def test_frequencies(dtype: torch.dtype, size: int, logit: float) -> None:
     assert draws.dtype == dtype and set(draws.unique().tolist()) <= {0.0, 1.0}
     p = 1 / (1 + np.exp(-logit))
     z = (draws.double().sum().item() - size * p) / (size * p * (1 - p)) ** 0.5
-    assert abs(z) < 5  # Poisson tails where few ones are expected: still less than one false alarm in 10,000
+    assert abs(z) < 5  # less than one false alarm in 10,000, also where few ones are expected
 
 
 @pytest.mark.parametrize(("dtype", "size"), PATHS, ids=str)

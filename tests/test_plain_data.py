@@ -1,4 +1,4 @@
-"""Data that know nothing of ebmlab: what they become, what fits, and what is refused in one line before training."""
+"""Data without an ebmlab datamodule: how they are converted, and what is refused in one line before training."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_which_numbers_are_pixels() -> None:
         (torch.randint(256, (9, 1, 4, 4), dtype=torch.uint8), Real((1, 4, 4)), 255, 1),
         (torch.randint(256, (9, 1, 4, 4)).double(), Real((1, 4, 4)), 255, 255),
         (torch.randint(256, (9, 16), dtype=torch.uint8), Real(16), 255, 1),
-        (torch.randint(256, (9, 16)).double(), Real(16), 1, 1),  # a table: numbers stay what they are
+        (torch.randint(256, (9, 16)).double(), Real(16), 1, 1),  # a table, whose numbers are not scaled
         (torch.randn(9, 1, 4, 4), Real((1, 4, 4)), 1, 1),
         (torch.randint(256, (9, 16), dtype=torch.uint8), Ordinal(16, 256), 1, 1),
     ):
@@ -125,7 +125,7 @@ def test_which_numbers_are_pixels() -> None:
         check_first_batch(data, "train", domain, "Mine")
 
 
-def test_class_numbers_become_one_hot_vectors() -> None:
+def test_class_indices_become_one_hot_vectors() -> None:
     x = torch.randint(3, (9, 5))
     data = PlainData("mine", {"train": lambda: [x]}, Categorical(5, 3))
     assert torch.equal(data.states("train").argmax(-1), x) and data.event_shape == (5, 3)
@@ -220,7 +220,7 @@ def test_odd_loaders(tmp_path: Path) -> None:
     assert samples_of({"y": torch.zeros(1), "x": torch.ones(1)}, "mine").item() == 1
 
 
-def test_a_trainer_that_gets_other_data_forgets_the_old(tmp_path: Path) -> None:
+def test_a_trainer_that_gets_new_data_does_not_use_the_old(tmp_path: Path) -> None:
     model, runner = learner(), trainer(tmp_path)
     runner.fit(model, Odd(DataLoader(bits(), 8)))
     assert isinstance(data_of(runner), Odd)

@@ -1,4 +1,4 @@
-"""Raw data become states and raw data again, also in a process that knows nothing but the plain numbers."""
+"""Preprocessing turns raw data into states and back, also when rebuilt from its plain numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIXELS = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.25,), unit=Tr
         (Preprocessing((2,), num_classes=3), torch.tensor([[2, 0]]), [[0.0, 0, 1, 1, 0, 0]]),
     ],
 )
-def test_there_and_back(preprocessing: Preprocessing, raw: torch.Tensor, states: list[list[float]]) -> None:
+def test_to_raw_inverts_to_states(preprocessing: Preprocessing, raw: torch.Tensor, states: list[list[float]]) -> None:
     again = Preprocessing.from_dict(preprocessing.to_dict())
     x = again.to_states(raw)
     assert x.dtype == torch.float32 and x.shape == (len(raw), *preprocessing.event_shape)

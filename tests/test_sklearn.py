@@ -27,7 +27,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def bits(n: int = 400) -> NDArray[Any]:
-    """Rows of six bits of which the first three agree, and so do mostly the last two."""
+    """Rows of six bits: the first three are equal, and the last two mostly."""
     generator = np.random.default_rng(0)
     x = (generator.random((n, 6)) < [0.3, 0.3, 0.3, 0.6, 0.5, 0.5]).astype(float)
     x[:, 1] = x[:, 2] = x[:, 0]
@@ -36,7 +36,7 @@ def bits(n: int = 400) -> NDArray[Any]:
 
 
 def reals(n: int = 400) -> NDArray[Any]:
-    """Two far apart clusters, in units of 100 and 0.01, and a constant."""
+    """Two distant clusters in features of scale 100 and 0.01, and a constant feature."""
     generator = np.random.default_rng(0)
     side = generator.choice([-1, 1], n)
     x = generator.normal(size=(n, 2)) * [20, 0.004] + side[:, None] * [100, 0.01] + [500, 0.1]
@@ -128,7 +128,7 @@ def test_an_energy_and_a_sampler_of_ones_own(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_fractions_are_probabilities_of_bits() -> None:
-    """Bits are drawn anew in each epoch: from rows of 0.5, independent fair coins are learnt, not their mean."""
+    """Bits are drawn in each epoch anew, so that rows of 0.5 give independent fair bits."""
     model = EBM("RBM", num_hidden=3, num_epochs=20, random_state=0).fit(np.full((500, 3), 0.5))
     law = np.exp(model.score_samples(Binary(3).enumerate().numpy()))
     np.testing.assert_allclose(law, np.full(8, 1 / 8), atol=0.05)

@@ -38,7 +38,7 @@ def process(rank: int, port: int, folder: str, work: Callable[[int], Any]) -> No
 
 
 def on_two_ranks(work: Callable[[int], Any], folder: Path) -> list[Any]:
-    """What `work(rank)` returns on each rank."""
+    """The results of `work(rank)` on both ranks."""
     port = 20_000 + os.getpid() % 20_000
     multiprocessing.spawn(process, (port, str(folder), work), nprocs=2)
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
@@ -50,7 +50,7 @@ def anneal(rank: int) -> dict[str, Tensor]:
 
 
 def test_ais_over_two_ranks_is_ais(tmp_path: Path) -> None:
-    """All ranks get the weights of all 4,001 chains, which are as many different ones and unbiased."""
+    """All ranks get the weights of all 4,001 chains; the weights are all different and unbiased."""
     first, second = on_two_ranks(anneal, tmp_path)
     assert torch.equal(first["weights"], second["weights"])
     assert len(first["samples"]) == 2001 and len(second["samples"]) == 2000
@@ -82,7 +82,7 @@ REPEATS = 3000
 
 
 def gradients(batch_size: int) -> Tensor:
-    """Of W, from as many data as chains of one step, again and again: `(REPEATS, 40)`."""
+    """Gradients in W of repeated training steps with one step of as many chains as data, `(REPEATS, 40)`."""
     rbm = make_rbm()
     learner = ContrastiveDivergence(rbm, BlockGibbs(), FromData())
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
@@ -94,7 +94,7 @@ def gradients(batch_size: int) -> Tensor:
 
 
 def half_batches(rank: int) -> Tensor:
-    """Averaged over both ranks, as DDP does."""
+    """Gradients of half batches, averaged over both ranks as DDP does."""
     total = gradients(4)
     distributed.all_reduce(total)
     return total / 2
@@ -106,7 +106,7 @@ def test_two_half_batches_have_the_gradient_of_one_in_expectation(tmp_path: Path
     one = gradients(8)
     z = (two.mean(0) - one.mean(0)) / ((two.var(0) + one.var(0)) / REPEATS).sqrt()
     assert z.abs().max() < 4.2
-    ratio = two.var(0) / one.var(0)  # 2, if both ranks drew the same
+    ratio = two.var(0) / one.var(0)  # it is 2 if both ranks draw the same chains
     assert ((ratio > 0.8) & (ratio < 1.25)).all()
 
 

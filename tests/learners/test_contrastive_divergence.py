@@ -59,7 +59,7 @@ class Fake(Sampler):
 
 
 class Linear(Energy):
-    """E(x) = a x: the gradient in a is the mean of the states that count."""
+    """E(x) = a x, whose gradient in a is the mean of the states that are averaged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def likelihood_gradient(grbm: GRBM, data: Tensor) -> Tensor:
 
 
 def z_scores(learner: ContrastiveDivergence, batches: Callable[[], Tensor], expected: Tensor | float) -> Tensor:
-    """How many standard errors the mean gradient over 40 batches is from what it should be."""
+    """Difference of the mean gradient over 40 batches and the expected one, in standard errors."""
     grads = torch.stack([gradient(learner, batches()) for _ in range(40)])
     return (grads.mean(0) - expected) / (grads.std(0) / len(grads) ** 0.5)
 
@@ -136,8 +136,8 @@ def test_gradient_with_exact_draws_is_the_likelihoods(density: str, with_hidden:
 
 @pytest.mark.parametrize("density", ["joint", "marginal"])
 @pytest.mark.parametrize("sampler", EXACT, ids=lambda s: type(s).__name__)
-def test_a_model_that_fits_its_data_stays(sampler: Sampler, density: str) -> None:
-    """Chains of an exact sampler that start at exact data: the expected gradient is 0, whichever states count."""
+def test_a_model_that_fits_its_data_has_zero_gradient(sampler: Sampler, density: str) -> None:
+    """Chains of an exact sampler start at exact data: the expected gradient is 0, whichever states are averaged."""
     torch.manual_seed(0)
     grbm = make_grbm(2)
     exact = ExactGRBM(grbm)
@@ -145,7 +145,7 @@ def test_a_model_that_fits_its_data_stays(sampler: Sampler, density: str) -> Non
     assert z_scores(learner, lambda: exact.sample(3000)[0], 0.0).abs().max() < Z
 
 
-def test_a_biased_sampler_moves_a_model_that_fits() -> None:
+def test_a_biased_sampler_gives_a_fitting_model_a_gradient() -> None:
     torch.manual_seed(0)
     grbm = make_grbm(2)
     exact = ExactGRBM(grbm)
@@ -155,7 +155,7 @@ def test_a_biased_sampler_moves_a_model_that_fits() -> None:
 
 @pytest.mark.parametrize("density", ["joint", "marginal"])
 def test_training_raises_the_exact_likelihood(density: str) -> None:
-    """From scratch to within 0.02 nats of the data's own law, measured with the exact log Z."""
+    """Training comes within 0.02 nats of the likelihood of the data's own law, by the exact log Z."""
     torch.manual_seed(0)
     data = ExactGRBM(make_grbm(1)).sample(2000)[0]
     grbm = GRBM(1, 3).double()
@@ -177,7 +177,7 @@ def test_training_raises_the_exact_likelihood(density: str) -> None:
 
 @pytest.mark.parametrize(("burn_in", "counted"), [(None, [5]), (4, [5]), (0, [1, 2, 3, 4, 5]), (2, [3, 4, 5])])
 def test_burn_in_decides_which_states_count(burn_in: int | None, counted: list[int]) -> None:
-    """State k is x = k^2 everywhere, data is 0: the loss and its gradient are minus the mean of the counted squares."""
+    """State k is k^2 and the data are 0, so that loss and gradient are minus the mean of the averaged squares."""
     energy = Linear()
     sampler = Fake(lambda k, x: (torch.full((3, 1), float(k * k), dtype=torch.float64), None))
     learner, logged = make_learner(energy, sampler, num_steps=5, burn_in=burn_in)
@@ -248,7 +248,7 @@ def test_where_chains_start(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("burn_in", [0, None])
 @pytest.mark.parametrize("sampler_class", [BlockGibbs, Langevin, GibbsLangevin])
 def test_memory_does_not_grow_with_the_number_of_steps(sampler_class: type[Sampler], burn_in: int | None) -> None:
-    """States are forgotten as soon as they are counted, and the loss's graph is as small after 40 steps as after 2."""
+    """No state is kept once it is averaged, and the loss has as small an autograd graph after 40 steps as after 2."""
     refs: list[weakref.ref[State]] = []
     alive: list[int] = []
 
@@ -434,7 +434,7 @@ def test_learning_rate_schedules_step_where_they_are_told() -> None:
 
 
 def test_a_copy_shares_what_makes_its_optimizer() -> None:
-    """The command line's holds the trainer and its locks, which cannot be copied."""
+    """Optimizer factories of the command line hold the trainer and its locks, which cannot be copied."""
 
     class Maker:
         def __call__(self, parameters: Any) -> torch.optim.Optimizer:

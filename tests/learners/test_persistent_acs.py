@@ -33,7 +33,7 @@ def make_rbm(num_visible: int = 60) -> RBM:
     return rbm
 
 
-def test_a_cycle_explores_once_and_tunes_at_its_first_two_iterations() -> None:
+def test_each_cycle_has_one_exploring_iteration_and_its_first_two_tune() -> None:
     rbm = make_rbm()
     sampler = PersistentACS(alpha_max=50.0, cycle_length=4, tune_every=2, tuning_steps=50, rate=0.9)
     x = rbm.domain.random(64)
@@ -53,7 +53,7 @@ def test_a_cycle_explores_once_and_tunes_at_its_first_two_iterations() -> None:
 
 
 def test_the_step_sizes_found_have_the_acceptance_asked_for() -> None:
-    """The small one's acceptance under DMALA; the large one is on the far side of the acceptance's peak."""
+    """The small step size is accepted at the rate under DMALA; the large one lies beyond the peak of acceptance."""
     rbm = make_rbm(100)
     sampler = PersistentACS(alpha_max=50.0, beta_max=0.9, tuning_steps=300, rate=0.7)
     x = rbm.domain.random(200)
@@ -87,7 +87,7 @@ def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     return learner
 
 
-def test_a_resumed_run_goes_on_with_the_step_sizes_found(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_the_step_sizes_found(tmp_path: Path) -> None:
     whole = fit(tmp_path, 3)
     resumed = fit(tmp_path / "again", 3, ckpt_path=str(tmp_path / "epoch=0.ckpt"))
     assert float(whole.sampler.alpha_max) != 50
@@ -125,7 +125,7 @@ def test_settings_that_cannot_work_are_refused(settings: dict, message: str) -> 
         PersistentACS(**settings)
 
 
-def test_what_was_written_while_it_lay_among_the_samplers_still_loads() -> None:
+def test_configs_that_name_it_in_ebmlab_samplers_still_load() -> None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--sampler", type=Sampler)
     old = {"class_path": "ebmlab.samplers.PersistentACS", "init_args": {"cycle_length": 7}}

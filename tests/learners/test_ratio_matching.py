@@ -45,7 +45,7 @@ def make_mlp(bits: int = 6, seed: int = 0) -> MLP:
     mlp = MLP(bits, hidden=8, num_layers=2).double()
     with torch.no_grad():
         for p in mlp.parameters():
-            p.mul_(2.0)  # neighbours that differ
+            p.mul_(2.0)  # so that neighbours have different energies
     return mlp
 
 
@@ -58,7 +58,7 @@ def grads(loss: Tensor, energy: nn.Module) -> Tensor:
 
 
 def by_hand(energy: Energy, x: Tensor, form: str) -> Tensor:
-    """The mean over x of the sum over all neighbours, from neighbours written out."""
+    """The mean over x of the sum over all neighbours, each evaluated by itself."""
     total = torch.zeros((), dtype=x.dtype)
     for i in range(x.shape[1]):
         y = x.clone()
@@ -70,7 +70,7 @@ def by_hand(energy: Energy, x: Tensor, form: str) -> Tensor:
 @pytest.mark.parametrize("rows", [1, 50, 2**14])
 @pytest.mark.parametrize("form", FORMS)
 def test_exact_is_the_sum_over_all_neighbours(form: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is held in memory at a time."""
+    """For all numbers of neighbours that are in memory at a time."""
     monkeypatch.setattr(estimators, "ROWS", rows)
     energy, x = make_mlp(), states(20)
     loss, expected = Exact(form).loss(energy, x), by_hand(energy, x, form)
@@ -86,14 +86,14 @@ def estimates(estimator: Estimator, energy: Energy, x: Tensor, n: int = 60, repe
 
 
 def worst_z(sample: Tensor, expected: Tensor) -> float:
-    """How many standard errors the worst mean is off, by Student's t with many degrees of freedom."""
+    """The largest difference of a mean from its expected value, in standard errors."""
     scale = sample.std(0) / len(sample) ** 0.5
     informative = scale > 1e-12 * sample.abs().max()
     return float(((sample.mean(0) - expected) / scale)[informative].abs().max())
 
 
 class WithoutReplacement(GradientGuided):
-    """The published code's draws: no neighbour twice, and yet the weights of independent draws."""
+    """As in the published code: draws without replacement, with the weights of independent draws."""
 
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
         proposal = self.proposal(energy, x, energy.value_and_grad(x)[1])
@@ -133,7 +133,7 @@ def test_the_proposal_is_equation_10() -> None:
 
 
 def test_gradient_guided_varies_less_than_uniform() -> None:
-    """On a linear energy, whose expansion is exact, its basic form has no variance at all: Fact 1's optimum."""
+    """On a linear energy the expansion is exact, and the basic form has no variance, the optimum of Fact 1."""
     x = states(12)
     for form in FORMS:
         energy = make_mlp(seed=3)
@@ -158,7 +158,7 @@ def truth() -> tuple[Ising, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(("form", "scale"), [("bounded", 1.0), ("exponential", 0.25)])
-def test_what_exact_data_are_fit_by(form: str, scale: float, truth: tuple[Ising, Tensor, Tensor]) -> None:
+def test_the_minimum_on_exact_data(form: str, scale: float, truth: tuple[Ising, Tensor, Tensor]) -> None:
     """The bounded form has its minimum at the law of the data; the exponential form at the law to the power 1/4."""
     energy, x, p = truth
     model = Ising(scale * energy.coupling, scale * energy.field, learn=True)
@@ -189,7 +189,7 @@ def test_couplings_are_recovered(estimator: Estimator) -> None:
 
 
 def test_energy_discrepancy_is_the_contrast_of_potentials(truth: tuple[Ising, Tensor, Tensor]) -> None:
-    """With many samples; at the truth, the slope of the enumerated contrast is 0."""
+    """It is for many samples; at the true law, the slope of the enumerated contrast is 0."""
     energy, x, p = truth
     flip = 0.2
     changed = (x[:, None] != x[None]).sum(2).double()
@@ -202,7 +202,7 @@ def test_energy_discrepancy_is_the_contrast_of_potentials(truth: tuple[Ising, Te
     index = p.multinomial(20_000, replacement=True)
     estimate = EnergyDiscrepancy(num_samples=100, flip_probability=flip, stabilizer=0.0)
     losses = torch.stack([estimate.loss(model, part).detach() for part in x[index].split(1000)])
-    bias = 0.02  # of the logarithm of a mean of 100
+    bias = 0.02  # of the logarithm of a mean of 100 terms
     assert (losses.mean() - exact).abs() < 4 * losses.std() / len(losses) ** 0.5 + bias
 
 
@@ -214,8 +214,8 @@ def test_energy_discrepancy_is_the_contrast_of_potentials(truth: tuple[Ising, Te
     ids=lambda e: f"{type(e).__name__}",
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_extreme_energies_give_finite_gradients_that_mend_them(estimator: Estimator, dtype: torch.dtype) -> None:
-    """Energies of +-1e4: data are the worst states, or the best. The bounded form is flat there, as it says."""
+def test_extreme_energies_have_finite_gradients_that_reduce_the_loss(estimator: Estimator, dtype: torch.dtype) -> None:
+    """Energies of +-1e4, so that data are the worst states or the best. There the bounded form has no slope."""
     saturated = isinstance(getattr(estimator, "objective", None), Bounded)
     for sign in (1.0, -1.0):
         energy = RBM(8, 1).to(dtype)
@@ -281,7 +281,7 @@ def test_the_loss_that_is_trained_holds_the_penalty() -> None:
     torch.testing.assert_close(learner.training_step(x, 0), expected)
 
 
-def test_the_exponential_goes_on_as_its_tangent() -> None:
+def test_the_exponential_is_continued_by_its_tangent() -> None:
     d = torch.tensor([LIMIT - 1e-9, LIMIT + 1e-9, LIMIT + 5], dtype=torch.float64, requires_grad=True)
     value = Exponential()(d) / math.exp(2 * LIMIT)
     (slope,) = torch.autograd.grad(value.sum(), d)

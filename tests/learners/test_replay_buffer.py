@@ -25,7 +25,7 @@ pytestmark = [
 
 
 class On(Energy):
-    """An energy on a domain, of which a buffer asks nothing else."""
+    """An energy of which only the domain is used."""
 
     def __init__(self, domain: Domain) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class On(Energy):
     ids=str,
 )
 def test_zero_steps_leave_it_unchanged(domain: Domain, dtype: torch.dtype) -> None:
-    """What comes back unmoved goes back to where it was, bit by bit."""
+    """States that have not moved return to their slots, bit for bit."""
     torch.manual_seed(0)
     buffer, x = ReplayBuffer(16), domain.random(6)
     buffer.end(buffer.draw(On(domain), len(x), x))
@@ -80,7 +80,7 @@ def test_reinitialised_chains_are_as_many_as_asked_for() -> None:
 
 
 def test_persistent_chains_learn_couplings() -> None:
-    """PCD on 9 spins with exact data: 3 of 9 spins redrawn a step, which from noise alone would be too few."""
+    """PCD on 9 spins with exact data redraws 3 spins per step, too few for chains that start from noise."""
     torch.manual_seed(0)
     true = Ising.lattice(3, 0.3, field=0.2)
     everything = true.domain.enumerate()
@@ -99,7 +99,7 @@ def test_persistent_chains_learn_couplings() -> None:
 
 
 class Deal(pl.Callback):
-    """Remembers the slots with which training went on."""
+    """Records the buffer's slots when training continues."""
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
         chains = pl_module.chains
@@ -121,7 +121,7 @@ def fit(folder: Path, epochs: int, **settings: object) -> tuple[pl.Trainer, Cont
     return trainer, learner, deal
 
 
-def test_a_resumed_run_goes_on_with_the_buffer_it_had(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_buffer(tmp_path: Path) -> None:
     _, whole, _ = fit(tmp_path, 4)
     trainer, half, _ = fit(tmp_path / "half", 2)
     trainer.save_checkpoint(tmp_path / "half.ckpt")
@@ -171,7 +171,7 @@ def test_another_size_on_resuming_is_warned_of() -> None:
 
 
 def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
-    """Every state is somewhere after each change of the number of ranks, and nowhere twice."""
+    """After each change of the number of ranks every state is in exactly one slot."""
     states = torch.arange(12.0).view(12, 1)
     checkpoint = {"replay_buffer": states, "run_state": None}
     for world in (2, 1, 2):
@@ -186,5 +186,5 @@ def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
             callback.on_train_start(trainer, learner)  # type: ignore[arg-type]
             parts.append(buffer.slots)
         assert [len(part) for part in parts] == [12 // world] * world
-        checkpoint["replay_buffer"] = torch.cat(parts)  # as ranks are gathered
+        checkpoint["replay_buffer"] = torch.cat(parts)  # as `RunState` gathers the ranks
         assert torch.equal(checkpoint["replay_buffer"], states)

@@ -23,7 +23,7 @@ from ebmlab.samplers.tuners.acs_search import ACSTuner
 
 
 class Couplings(Energy):
-    """E(x) = -x'Jx / 2 - h'x on 50 spins with random J and h, and how often it was evaluated."""
+    """E(x) = -x'Jx / 2 - h'x on 50 spins with random J and h; counts its evaluations."""
 
     def __init__(self, coupling: float = 0.25) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Couplings(Energy):
 
 
 class Walk(Energy):
-    """Whatever energy on whatever domain."""
+    """An energy of the given scale on any finite domain."""
 
     def __init__(self, domain: Finite, scale: float) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_every_step_of_the_cycle_leaves_the_law_invariant(domain: Finite, kind: 
     assert bias(make(), Target(domain, kind), at=k) < 1e-10
 
 
-def test_with_the_family_options() -> None:
+def test_with_the_options_of_dmala() -> None:
     ordinal = Target(Ordinal(2, 5), "cubic", scale=0.3)
     for k in range(5):
         assert bias(make(window=2), ordinal, at=k) < 1e-10
@@ -120,7 +120,7 @@ def test_chains_go_through_the_cycle() -> None:
 
     sampler.__class__ = Spy
     sampler.sample(energy, energy.domain.random(3), 12)
-    assert seen == [k for k in range(12) for _ in range(2)]  # forth and back
+    assert seen == [k for k in range(12) for _ in range(2)]  # the proposal at x and the one at y
     assert energy.calls == 13
 
 
@@ -138,7 +138,7 @@ def test_mutants_are_caught(old: str, new: str) -> None:
     assert bias(sampler, Target(DOMAINS["binary"], "cubic"), at=1) > 1e-3
 
 
-def test_a_chain_does_not_know_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, rows = [0], [slice(None)]
 
     def rand_like(x: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
         ACS(**settings)
 
 
-# the tuner
+# Tests of the tuner
 
 
 def acceptance(energy: Energy, x: Tensor, alpha: float, beta: float) -> float:
@@ -198,7 +198,7 @@ def acceptance(energy: Energy, x: Tensor, alpha: float, beta: float) -> float:
 
 
 def test_tuned_ends_have_the_wanted_acceptance() -> None:
-    """0.5 within 0.06 at both ends, on 50 coupled spins; where the search starts it is above 0.99 and below 0.15."""
+    """0.5 within 0.06 for both step sizes on 50 coupled spins; the search starts above 0.99 and below 0.15."""
     torch.manual_seed(0)
     energy = Couplings(0.6)
     sampler = ACS(beta_max=0.7)
@@ -219,7 +219,7 @@ def test_tuned_ends_have_the_wanted_acceptance() -> None:
 
 @pytest.mark.parametrize(("num_steps", "cycle_length"), [(500, 20), (200, 8), (137, 20), (90, 20), (25, 2)])
 def test_budget_and_argument(num_steps: int, cycle_length: int) -> None:
-    """One evaluation per step and one to begin with; the sampler handed over is left alone."""
+    """One evaluation per step and one for the first state; the argument is not changed."""
     torch.manual_seed(0)
     energy, sampler = Couplings(), ACS(cycle_length=cycle_length)
     before, start = copy.deepcopy(sampler), energy.domain.random(8)
@@ -237,7 +237,7 @@ def test_the_usual_500_steps() -> None:
 
 
 class Wavy(ACS):
-    """An ACS that says its acceptance is 0.5 at the step sizes 0.3, 1 and 20 alone: falling, rising, falling."""
+    """An ACS that reports an acceptance of 0.5 at the step sizes 0.3, 1 and 20: falling, rising and falling there."""
 
     def step(self, energy: Energy, state: Any) -> Any:
         after, info = super().step(energy, state)
@@ -248,7 +248,7 @@ class Wavy(ACS):
 
 
 @pytest.mark.parametrize(("largest", "expected"), [(False, 0.3), (True, 20.0)])
-def test_of_many_step_sizes_the_outermost_is_found(largest: bool, expected: float) -> None:
+def test_of_several_step_sizes_with_the_rate_the_outermost_is_found(largest: bool, expected: float) -> None:
     energy, sampler = Couplings(), Wavy()
     state = sampler.init(energy, energy.domain.random(2))
     alpha, _ = ACSTuner().estimate_alpha(sampler, energy, state, 0.5, 110, largest)
@@ -256,7 +256,7 @@ def test_of_many_step_sizes_the_outermost_is_found(largest: bool, expected: floa
 
 
 def test_a_round_on_both_sides_of_the_rate_takes_the_nearest() -> None:
-    """From 0.25 the round tries 0.25, 0.281, 0.3125, 0.344 and 0.375, and 0.3 has the acceptance asked for."""
+    """A round from 0.25 tries 0.25, 0.281, 0.3125, 0.344 and 0.375, and 0.3 has the target acceptance."""
     energy, sampler = Couplings(), Wavy()
     state = sampler.init(energy, energy.domain.random(2))
     tuner = ACSTuner(alpha_floor=0.25, learning_rate=1.0)
@@ -290,7 +290,7 @@ def test_tunes_one_chain_on_flat_and_steep_energies(domain: Finite, scale: float
     domain.validate(x)
 
 
-def test_wide_domains_start_the_search_where_one_says() -> None:
+def test_the_search_starts_at_the_given_step_sizes() -> None:
     torch.manual_seed(0)
 
     class Bowl(Energy):

@@ -39,7 +39,7 @@ def auxiliary(domain: Finite, variant: Any = "trace", cls: Any = AnyScale, seed:
 
 
 class Table(Energy):
-    """Another energy, evaluated once at every state: for the many chains of a chi-square test."""
+    """The values of another energy in a table by state: fast for the many chains of a chi-square test."""
 
     def __init__(self, energy: Target) -> None:
         super().__init__()
@@ -111,13 +111,13 @@ def test_with_auxiliary_variable_exact_draws_stay_exact(domain: Finite, kind: st
 
 
 @pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
-def test_the_chain_forgets_its_start(domain: Finite) -> None:
+def test_chains_converge_from_the_worst_start(domain: Finite) -> None:
     sampler = auxiliary(domain, step_size=5.0, balance=0.8)
     assert convergence_distance(sampler, Table(Target(domain, "cubic")), 100, num_chains=5_000) < 0.04
 
 
 def log_conditional(energy: Energy, x: Tensor, y: Tensor, u: Tensor, sampler: AnyScale) -> Tensor:
-    """Log q(y | x, u) as the reading notes on Eq. 14 have it, by enumerating the values of each coordinate."""
+    """Log q(y | x, u) by the corrected Eq. 14, from all values of each coordinate."""
     assert sampler.curvature is not None and sampler.diagonal is not None and sampler.root is not None
     assert isinstance(energy.domain, Finite)
     sigma, alpha = sampler.step_size.double(), sampler.balance.double()
@@ -131,7 +131,7 @@ def log_conditional(energy: Energy, x: Tensor, y: Tensor, u: Tensor, sampler: An
 
 @pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
 def test_density_and_ratio_are_those_of_the_paper(domain: Finite) -> None:
-    """With u, W and the square root written out, where the sampler has xi and D alone."""
+    """Here u, W and the square root are written out; the sampler computes with xi and D alone."""
     torch.manual_seed(0)
     energy, sampler = Target(domain, "cubic"), auxiliary(domain, step_size=3.0, balance=0.7)
     assert sampler.root is not None
@@ -197,7 +197,7 @@ WEAKER = {
 
 @pytest.mark.parametrize(("old", "new"), WEAKER.values(), ids=WEAKER)
 def test_reverse_noise_matters_to_acceptance_alone(old: str, new: str) -> None:
-    """Any involution of the noise leaves the law invariant, but only that which keeps u accepts all on a quadratic."""
+    """Any involution of the noise leaves the law invariant; only the one that keeps u accepts all on a quadratic."""
     domain, W, wrong = DOMAINS["binary"], indefinite(4), mutant(AnyScale, old, new)
     torch.manual_seed(0)
     _, info = wrong("trace", 1e30, 1.0, W, diagonal_trace(W)).sample(Quadratic(domain, W, 0.5), domain.random(300), 20)
@@ -223,7 +223,7 @@ def test_the_root_follows_the_balance() -> None:
 
 
 class Counting(Target):
-    """Counts evaluations, and is asked for nothing but energies with gradients."""
+    """Counts evaluations, and fails if anything but energy and gradient is computed."""
 
     calls = 0
 
@@ -257,7 +257,7 @@ def test_one_evaluation_a_step_whatever_dtype_shape_and_mode(dtype: torch.dtype)
         assert not sampler.state_dict() and not list(sampler.parameters())
 
 
-def test_a_chain_does_not_know_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     noise: dict[str, Any] = {"calls": 0, "rows": slice(None)}
 
     def feed(draw: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
@@ -279,7 +279,7 @@ def test_a_chain_does_not_know_its_batch(monkeypatch: pytest.MonkeyPatch) -> Non
         steps = [
             torch.cat([state.x, info.acceptance[:, None]], 1) for state, info in sampler.chain(energy, start[rows], 8)
         ]
-        assert noise["calls"] == 24  # u, y and the decision
+        assert noise["calls"] == 24  # for u, y and the decision
         return torch.stack(steps)
 
     together = run(slice(None))
@@ -289,7 +289,7 @@ def test_a_chain_does_not_know_its_batch(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("variant", ["first", "diagonal", "trace"])
 def test_extremes(variant: Any) -> None:
-    """One state, one chain, energies of 1e4: no NaN, no freeze."""
+    """With one state, one chain or energies of 1e4 there is no NaN, and chains still move."""
     W = indefinite(4).float()
     given: dict[str, Any] = {"first": {}, "diagonal": {"curvature": W.diagonal()}}.get(
         variant, {"curvature": W, "diagonal": diagonal_trace(W)}

@@ -50,13 +50,13 @@ def test_the_tuner_finds_the_curvature(variant: Any) -> None:
         assert tuned.curvature is not None and tuned.curvature.dtype == x.dtype
         truth = W.diagonal() if variant == "diagonal" else W
         torch.testing.assert_close(tuned.curvature.double(), truth, rtol=1e-3, atol=1e-3)
-    if variant in DIAGONALS:  # the paper's limit: all of the quadratic known, alpha near 1
+    if variant in DIAGONALS:  # the curvature is exact, so that alpha is near 1, as in the paper
         assert tuned.sample(energy, last, 50)[1].acceptance.mean() > 0.8
     with torch.inference_mode():
         AnyScaleTuner(JumpDistance(window=1)).tune(sampler, energy, x, 12)
 
 
-def test_what_was_known_before_does_not_matter() -> None:
+def test_an_earlier_curvature_does_not_matter() -> None:
     """A sampler that comes with a curvature is tuned as if it had none."""
     W = -torch.tensor([[0.5, 0.2], [0.2, 0.4]])
     energy, found = Quadratic(Ordinal(2, 8), W, 3.0), []
@@ -68,7 +68,7 @@ def test_what_was_known_before_does_not_matter() -> None:
 
 
 @pytest.mark.slow
-def test_curvature_pays_where_coordinates_are_coupled() -> None:
+def test_curvature_gives_longer_jumps_where_coordinates_are_coupled() -> None:
     """The rotated Gaussian of Sec. 5.2, condition number 10, in 20 dimensions."""
     torch.manual_seed(0)
     rotation, _ = torch.linalg.qr(torch.randn(20, 20))

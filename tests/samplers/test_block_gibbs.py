@@ -47,7 +47,7 @@ def test_standard_deviation_in_place_of_variance_is_caught() -> None:
 
 
 @pytest.mark.parametrize("num_visible", [1, 2])
-def test_a_single_bad_start_is_forgotten(num_visible: int) -> None:
+def test_chains_converge_from_one_bad_start(num_visible: int) -> None:
     torch.manual_seed(0)
     grbm = make_grbm(num_visible)
     state = last_state(BlockGibbs(), grbm, torch.full((5000, num_visible), 9.0, dtype=torch.float64), 100)

@@ -64,8 +64,8 @@ Graph = tuple[Finite, list[tuple[int, int]], list[list[int]]]
 
 
 @every_graph
-def test_a_sweep_is_its_sites_gibbs_steps_one_after_another(graph: Graph) -> None:
-    """P of the sweep = the product of the single sites' P, in the order of the colours; and pi P = pi."""
+def test_a_sweep_is_one_gibbs_step_for_each_site(graph: Graph) -> None:
+    """The sweep's P is the product of the single sites' P in the order of the colours, and pi P = pi."""
     energy = Pairwise(*graph)
     sweep, pi = block_matrix(ChromaticGibbs(), energy), Exact(energy).probabilities
     single = [block_matrix(Gibbs(), energy, at=int(i)) for sites in energy.colours for i in sites]
@@ -107,7 +107,7 @@ def test_states_of_any_memory_layout() -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_chain_does_not_know_its_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     energy = Pairwise(*GRAPHS[name])
     start, runs = energy.domain.random(8).double(), []
@@ -129,7 +129,7 @@ def test_a_chain_does_not_know_its_batch(name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @every_graph
 def test_extreme_energies_of_one_chain(graph: Graph, dtype: torch.dtype) -> None:
-    """It goes downhill until nothing but the ground state of each site is left."""
+    """The chain goes downhill until each site has its lowest energy given the others."""
     torch.manual_seed(0)
     energy = Pairwise(*graph, scale=1e4)
     x, info = ChromaticGibbs().sample(energy, energy.domain.random(1).to(dtype), 20)

@@ -18,7 +18,7 @@ from ebmlab.energies import GRBM, Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import BlockGibbs, Cosine, GibbsLangevin, Langevin, Sampler
 
-SAMPLERS: list[tuple[Sampler, bool]] = [  # and whether it is exact
+SAMPLERS: list[tuple[Sampler, bool]] = [  # a sampler, and whether it is exact
     (BlockGibbs(), True),
     (Langevin(0.3), False),
     (Langevin(0.9, adjust_from=0), True),
@@ -41,7 +41,7 @@ def start(n: int = 64) -> Tensor:
 
 
 class Counting(GRBM):
-    """A GRBM that counts who asks what of it."""
+    """A GRBM that counts the calls of its methods."""
 
     counts: Counter[str]
 
@@ -112,14 +112,14 @@ def test_sample_repeats_step_and_averages_info(sampler: Sampler) -> None:
 
 
 @every_sampler
-def test_no_steps_is_the_start(sampler: Sampler) -> None:
+def test_no_steps_return_the_start(sampler: Sampler) -> None:
     x, info = sampler.sample(make_grbm(2), start(), 0)
     assert torch.equal(x, start()) and info.evaluations == 0
 
 
 @every_sampler
 def test_cached_parts_belong_to_x(sampler: Sampler) -> None:
-    """After any mix of accepted and rejected steps every cached tensor equals what x and h say anew."""
+    """After accepted and rejected steps every cached tensor equals the one computed from x and h."""
     torch.manual_seed(0)
     grbm = make_grbm(2)
     temperature = getattr(sampler, "temperature", 1.0)
@@ -158,8 +158,8 @@ def test_langevin_by_autograd_works_in_inference_mode() -> None:
 
 
 @every_sampler
-def test_a_chain_does_not_know_its_batch(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same noise, chains 0 and 40 of 64 move as they do alone, whatever the others hold."""
+def test_a_chain_does_not_depend_on_its_batch(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same noise, chains 0 and 40 of 64 move as they do alone, for any other chains."""
     noise: dict[str, Any] = {"calls": 0, "rows": slice(None)}
 
     def feed(draw: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
@@ -203,7 +203,7 @@ def test_dtype_follows_the_input(sampler: Sampler, dtype: torch.dtype) -> None:
 def test_settings_are_buffers_and_do_not_change(sampler: Sampler) -> None:
     before = copy.deepcopy(dict(sampler.named_buffers()))
     assert ("step_size" in before) == hasattr(sampler, "step_size")
-    assert not sampler.state_dict()  # settings: those of the day count, not a checkpoint's
+    assert not sampler.state_dict()  # not saved: on resume the config's values are used
     assert not list(sampler.parameters())
     sampler.sample(make_grbm(2), start(), 3)
     assert all(torch.equal(v, before[k]) for k, v in sampler.named_buffers())
@@ -211,8 +211,8 @@ def test_settings_are_buffers_and_do_not_change(sampler: Sampler) -> None:
 
 
 @pytest.mark.parametrize("sampler", [s for s, _ in SAMPLERS if getattr(s, "adjust_from", None) == 0], ids=name)
-def test_a_hopeless_proposal_is_not_accepted(sampler: Sampler) -> None:
-    """A proposal of infinite or NaN energy is never entered by a sampler that adjusts."""
+def test_a_proposal_of_infinite_or_nan_energy_is_not_accepted(sampler: Sampler) -> None:
+    """Samplers with a Metropolis decision reject it."""
 
     class Walled(GRBM):
         bad = float("nan")
@@ -241,7 +241,7 @@ class Toy(Energy):
 
 
 class BinaryToy(Bipartite, Toy):
-    """Hidden units over binary visible ones."""
+    """An energy of binary visible and hidden units."""
 
 
 @pytest.mark.parametrize(

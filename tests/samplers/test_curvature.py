@@ -64,7 +64,7 @@ def test_a_quadratic_gives_back_its_hessian(ridge: float) -> None:
 
 
 def test_it_is_the_least_squares_optimum_over_symmetric_matrices() -> None:
-    """On gradients that no matrix explains the slope is zero in every symmetric direction, and in those alone."""
+    """For gradients that no matrix fits, the slope is zero in all symmetric directions and in no others."""
     torch.manual_seed(0)
     dx, dgrad = torch.randn(2, 200, 6, dtype=torch.float64)
     W = fitted(dx, dgrad, 0.0).requires_grad_()
@@ -74,7 +74,7 @@ def test_it_is_the_least_squares_optimum_over_symmetric_matrices() -> None:
 
 
 def test_entries_that_no_pair_determines_are_zero() -> None:
-    """Coordinate 2 never moves: its column follows from the others' moves, its own curvature stays 0."""
+    """Coordinate 2 never moves. The moves of the others determine its column, and its own curvature stays 0."""
     torch.manual_seed(0)
     W, dx = symmetric(4), torch.randn(100, 4, dtype=torch.float64)
     dx[:, 2] = 0
@@ -83,12 +83,12 @@ def test_entries_that_no_pair_determines_are_zero() -> None:
     expected[2, 2] = 0
     torch.testing.assert_close(estimate, expected, rtol=0, atol=1e-4)
     assert torch.equal(fitted(0 * dx, 0 * dx), torch.zeros(4, 4, dtype=torch.float64))
-    few = fitted(dx[:2], dx[:2] @ W)  # two pairs for ten numbers
+    few = fitted(dx[:2], dx[:2] @ W)  # two pairs do not determine ten numbers
     torch.testing.assert_close(dx[:2] @ few, dx[:2] @ W, rtol=0, atol=1e-4)
     assert few.abs().max() < 2 * W.abs().max()
 
 
-def test_sums_are_float64_whatever_the_chains_are() -> None:
+def test_sums_are_float64_for_float32_chains() -> None:
     torch.manual_seed(0)
     W, pairs = symmetric(3), GradientDifferences(3)
     for _ in range(50):
@@ -120,7 +120,7 @@ def test_rules_are_ordered_by_what_they_minimise(W: Tensor) -> None:
 
 
 def test_the_papers_example() -> None:
-    """Sec. 3.2: shifting restricts all coordinates to the variance of the tightest; the trace does not."""
+    """Sec. 3.2: `shift` gives all coordinates the variance of the narrowest one; `trace` does not."""
     W = -torch.ones(20, dtype=torch.float64)
     W[0] = -100
     torch.testing.assert_close(diagonal_shift(W.diag()), torch.full_like(W, 100))
@@ -128,7 +128,7 @@ def test_the_papers_example() -> None:
 
 
 def test_closed_forms() -> None:
-    """Two coordinates: min D_1 + D_2 with (a + D_1) (b + D_2) = c^2. A bipartite graph: D_i is its degree's weight."""
+    """Two coordinates: least D_1 + D_2 with (a + D_1) (b + D_2) = c^2. Bipartite graph: D_i is the weighted degree."""
     W = torch.tensor([[-1.0, 2.0], [2.0, 0.5]], dtype=torch.float64)
     torch.testing.assert_close(diagonal_trace(W), torch.tensor([3, 1.5], dtype=torch.float64), rtol=1e-4, atol=0)
     grid = MATRICES["grid"]

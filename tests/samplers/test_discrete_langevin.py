@@ -90,7 +90,7 @@ class Diagonal(Energy):
 
 
 def test_a_preconditioner_makes_both_flips_of_appendix_h_fair() -> None:
-    """No step size serves curvatures of 0.001 and 1000; with c = (1000, 0.001) both flip with probability 1/2."""
+    """No single step size suits curvatures of 0.001 and 1000; with c = (1000, 0.001) both flip with probability 1/2."""
     energy = Diagonal([-0.001, -1000.0])
     x = energy.domain.enumerate().double()
 
@@ -106,7 +106,7 @@ def test_a_preconditioner_makes_both_flips_of_appendix_h_fair() -> None:
 
 
 def stationary_bias(step_size: float, energy: Energy) -> float:
-    """L1 distance of DULA's own stationary law, by its transition matrix, from exp(-E) / Z."""
+    """L1 distance between the stationary law of DULA's transition matrix and exp(-E) / Z."""
     exact, sampler = Exact(energy), DULA(step_size)
     n = len(exact.states)
     rows = exact.states.repeat_interleave(n, 0)
@@ -120,7 +120,7 @@ def stationary_bias(step_size: float, energy: Energy) -> float:
 
 
 def test_dulas_bias_falls_as_theorem_5_1_says() -> None:
-    """Like exp(-2 / step size) on spins, which are 2 apart, that is exp(-1 / (2 step size)) on bits."""
+    """It falls like exp(-2 / step size) on spins, whose values are 2 apart: exp(-1 / (2 step size)) on bits."""
     ising = Ising.lattice(2, 0.2, 0.2).double()
     bias = {a: stationary_bias(a, ising) for a in (0.12, 0.15, 0.2, 0.4, 0.8, 1.2, 1.6)}
     assert list(bias.values()) == sorted(bias.values())

@@ -20,7 +20,7 @@ two_valued = pytest.mark.parametrize("domain", TWO_VALUED.values(), ids=TWO_VALU
 
 
 def test_direction_is_the_sum_of_the_paper() -> None:
-    """Against the definition, term by term, the kernel's gradient by autograd."""
+    """It equals the definition, term by term, with the kernel's gradient by autograd."""
     torch.manual_seed(0)
     z, score = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
     weights = torch.rand(5, dtype=torch.float64).softmax(0)
@@ -38,7 +38,7 @@ def test_direction_is_the_sum_of_the_paper() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @two_valued
 def test_means_approach_those_of_the_target(domain: Finite, kind: str) -> None:
-    """From a uniform start, 200 particles: the error of the means at least halves."""
+    """For 200 particles from a uniform start the error of the means at least halves."""
     torch.manual_seed(0)
     energy = Target(domain, kind)
     wanted = Exact(energy).mean()

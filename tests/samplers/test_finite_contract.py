@@ -76,7 +76,7 @@ def test_proposals_follow_the_density_that_the_matrix_is_built_from(name: str, d
 
 @pytest.mark.parametrize(("name", "domain"), EXACT)
 def test_the_law_is_reached(name: str, domain: str) -> None:
-    """From the least likely state: what leaves the law invariant may also stand still."""
+    """Chains start at the least likely state. A kernel that never moves would pass the test of invariance."""
     case, target = CASES[name], Target(DOMAINS[domain], "cubic")
     sampler = case.make(DOMAINS[domain])
     if case.density:
@@ -101,8 +101,8 @@ def test_cost_of_a_step(name: str, domain: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("name", "domain"), PAIRS)
-def test_what_a_state_keeps_is_what_would_be_made_anew(name: str, domain: str) -> None:
-    """After a few steps, of which some were rejected: the kept proposal and E belong to x, or are not kept."""
+def test_cached_values_belong_to_x(name: str, domain: str) -> None:
+    """After accepted and rejected steps a kept proposal or energy equals the one computed from x."""
     space, target = DOMAINS[domain], Target(DOMAINS[domain], "cubic")
     sampler = CASES[name].make(space)
     if not isinstance(sampler, MetropolisSampler):
@@ -145,7 +145,7 @@ def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dty
 
 
 @pytest.mark.parametrize(("name", "domain"), PAIRS)
-def test_zero_gradients_do_not_freeze(name: str, domain: str) -> None:
+def test_chains_move_where_gradients_are_zero(name: str, domain: str) -> None:
     space = DOMAINS[domain]
     torch.manual_seed(0)
     _, info = CASES[name].make(space).sample(Target(space, "flat", scale=0.0), space.random(50), 40)
@@ -176,7 +176,7 @@ def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "domain"), [p for p in PAIRS if p[0] not in ("DiscreteSVGD", "Tempered")])
-def test_a_chain_does_not_know_its_batch(name: str, domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(name: str, domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same noise, chain 3 of 8 moves as it does alone."""
     space, target = DOMAINS[domain], Target(DOMAINS[domain], "cubic")
     torch.manual_seed(0)
@@ -195,7 +195,7 @@ def test_a_chain_does_not_know_its_batch(name: str, domain: str, monkeypatch: py
     monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
 
     def run(rows: slice) -> Tensor:
-        torch.manual_seed(0)  # where a scan begins
+        torch.manual_seed(0)  # the scan begins at the same block
         noise.update(calls=0, rows=rows)
         sampler = CASES[name].make(space)
         return torch.stack([state.x for state, _ in sampler.chain(target, start[rows], 10)])

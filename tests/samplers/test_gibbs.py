@@ -53,7 +53,7 @@ def test_one_coordinate_has_its_enumerated_conditional(domain: Finite) -> None:
 
 
 @every_domain
-def test_a_whole_block_forgets_where_it_was(domain: Finite) -> None:
+def test_a_block_of_all_coordinates_gives_independent_draws(domain: Finite) -> None:
     energy = Target(domain, "cubic")
     for row in block_matrix(Gibbs(domain.size), energy):
         torch.testing.assert_close(row, Exact(energy).probabilities, rtol=1e-10, atol=1e-14)
@@ -68,8 +68,8 @@ def test_exact_draws_stay_exact(domain: Finite, name: str) -> None:
     assert convergence_distance(sampler, energy, num_steps=40, num_chains=2_000) < 0.08
 
 
-def test_systematic_blocks_are_consecutive_and_meet_no_coordinate_twice() -> None:
-    """Of 5 coordinates in blocks of 2 the third block has one; `init` draws where the scan begins."""
+def test_systematic_blocks_are_consecutive_and_disjoint() -> None:
+    """Of 5 coordinates in blocks of 2 the third block has one; `init` draws the first block."""
     energy, x = Target(Binary(5), "flat", scale=0.0), torch.zeros(500, 5)
     torch.manual_seed(0)
     seen, first = [], Gibbs(2).init(energy, x).first
@@ -108,8 +108,8 @@ def test_random_blocks_are_uniform_without_repeats(width: int, many: int, monkey
         assert len(counts) == 1 or chi_square_p(counts, torch.ones(len(counts))) > PASS
 
 
-def test_one_coordinate_goes_by_the_energys_own_differences() -> None:
-    """No neighbour is materialised where the energy knows better, and a block is evaluated in one batch of settings."""
+def test_one_coordinate_uses_the_energys_own_differences() -> None:
+    """No neighbour is evaluated if the energy has differences; a block's configurations are evaluated in one batch."""
     calls = []
 
     class Independent(Energy):
@@ -140,7 +140,7 @@ def test_chunks_of_settings_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @every_domain
-def test_place_sets_what_it_is_told(domain: Finite) -> None:
+def test_place_sets_the_given_values(domain: Finite) -> None:
     torch.manual_seed(0)
     x = domain.random(6).double()
     block = random_block(domain, x, 2)
@@ -154,7 +154,7 @@ def test_place_sets_what_it_is_told(domain: Finite) -> None:
 
 
 class Walled(Target):
-    """Where the first two coordinates are (1, 1) the energy is `bad`."""
+    """The energy is `bad` where the first two coordinates are (1, 1)."""
 
     bad = float("inf")
 
@@ -210,7 +210,7 @@ TWO_VALUED_MUTANTS = {
 
 
 def wrong_gibbs(old: str, new: str, **settings: Any) -> Gibbs:
-    """Gibbs with a mutant of `redraw`."""
+    """Gibbs with a mutant of the function `redraw`."""
     return mutant(Gibbs, "y, info = redraw(", "y, info = wrong(", wrong=mutant(redraw, old, new))(**settings)
 
 
@@ -222,7 +222,7 @@ def test_mutants_are_caught(old: str, new: str) -> None:
 
 @pytest.mark.parametrize(("old", "new"), TWO_VALUED_MUTANTS.values(), ids=TWO_VALUED_MUTANTS)
 @pytest.mark.parametrize("name", ["binary", "spin"])
-def test_two_valued_mutants_are_caught(name: str, old: str, new: str) -> None:
+def test_mutants_on_domains_of_two_values_are_caught(name: str, old: str, new: str) -> None:
     assert invariance_p(wrong_gibbs(old, new), Table(Target(DOMAINS[name], "cubic"))) < FAIL
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from ebmlab.samplers import GibbsLangevin
 from ebmlab.samplers.gibbs_langevin import inner_law
 
-SETTINGS = [(0.6, 1), (0.3, 4), (0.08, 10), (0.5, 10)]  # (step_size, inner_steps): short, middling, long inner moves
+SETTINGS = [(0.6, 1), (0.3, 4), (0.08, 10), (0.5, 10)]  # (step_size, inner_steps): short, medium and long inner moves
 MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, and the temperature at which it shows
     "no reverse proposal": ("+ back - forth", "", 1.0),
     "proposal ratio upside down": ("+ back - forth", "- back + forth", 1.0),
@@ -66,7 +66,7 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
 
 
 def equation_11(alpha: list[float], variance: float, temperature: float) -> tuple[float, float, float]:
-    """beta_0, the sum of beta_k alpha_k / sigma^2, and the variance, sum by sum as printed."""
+    """beta_0, the sum of beta_k alpha_k / sigma^2, and the variance, by the printed sums."""
     steps = range(1, len(alpha) + 1)
     beta = [math.prod(1 - alpha[j - 1] / variance for j in steps if j > k) for k in range(len(alpha) + 1)]
     drift = sum(beta[k] * alpha[k - 1] for k in steps) / variance
@@ -157,7 +157,7 @@ def test_mutants_are_caught(name: str) -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_a_single_bad_start_is_forgotten(temperature: float) -> None:
+def test_chains_converge_from_one_bad_start(temperature: float) -> None:
     torch.manual_seed(0)
     grbm = make_grbm(2)
     start = torch.full((5000, 2), 9.0, dtype=torch.float64)
@@ -166,7 +166,7 @@ def test_a_single_bad_start_is_forgotten(temperature: float) -> None:
 
 
 def test_long_inner_chains_with_small_steps_are_block_gibbs() -> None:
-    """Unadjusted, the inner law tends to p(v | h) as K grows and the step shrinks: nearly exact."""
+    """Without adjustment the inner law tends to p(v | h) as K grows and the step shrinks."""
     assert invariance_p(GibbsLangevin(5e-3, 4000), make_grbm(2), num_chains=20_000) > PASS
 
 
@@ -180,12 +180,12 @@ def test_first_steps_are_not_adjusted() -> None:
 
 
 def test_acceptance_is_equation_12() -> None:
-    """The ratio of joint densities, q(h | v) and q(v' | v, h) written out (Eq. 32), given what was drawn."""
+    """For the drawn values, the ratio of joint densities, q(h | v) and q(v' | v, h) is written out (Eq. 32)."""
     grbm, sampler = make_grbm(2), GibbsLangevin(0.5, 3)
     x = 2 * torch.randn(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
     old = sampler.init(grbm, x)
-    new, _ = sampler.step(grbm, old)  # unadjusted: the proposal itself
+    new, _ = sampler.step(grbm, old)  # without adjustment the new state is the proposal
     adjusted = GibbsLangevin(0.5, 3, adjust_from=0)
     torch.manual_seed(0)
     start = adjusted.init(grbm, x)

@@ -18,7 +18,7 @@ every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
 
 def law(domain: Finite, x: Tensor) -> IndependentMoves:
-    """A law of paths at x, of any density."""
+    """A proposal of paths at x with arbitrary probabilities."""
     table = torch.zeros(len(x), domain.size, domain.num_values - 1)
     return IndependentMoves(domain, x, table, num_moves=5)
 
@@ -37,7 +37,7 @@ def test_a_path_is_undone_by_its_reverse(domain: Finite) -> None:
     assert torch.equal(back.reverse.shifts, path.shifts)
     assert (there.reverse.shifts > 0).all(), "a draw back proposes what is there"
     assert torch.equal(there.hops, domain.hops(there.y, x))
-    for row in range(50):  # the first draw of a coordinate counts
+    for row in range(50):  # only the first draw of each coordinate is used
         expected = index[row].clone()
         for k in reversed(range(5)):
             expected[i[row, k]] = (index[row, i[row, k]] + path.shifts[row, k]) % domain.num_values
@@ -61,7 +61,7 @@ def test_wrong_paths_are_caught(old: str, new: str) -> None:
     assert invariance_p(mutant(GWG, old, new)(3), Target(DOMAINS["ordinal"], "cubic")) < FAIL
 
 
-def test_flat_energies_move_always() -> None:
+def test_chains_always_move_on_flat_energies() -> None:
     class Flat(Target):
         def forward(self, x: Tensor) -> Tensor:
             return 0 * x.sum(1)

@@ -40,11 +40,11 @@ def test_the_law_is_invariant(domain: Finite, kind: str, setting: tuple[int, int
     energy = Target(domain, kind)
     flow = Exact(energy).probabilities.unsqueeze(1) * block_matrix(HammingBall(*setting), energy)
     assert float((flow.sum(0) - Exact(energy).probabilities).abs().max()) < 1e-12
-    torch.testing.assert_close(flow, flow.T, rtol=1e-9, atol=1e-14)  # reversible, too
+    torch.testing.assert_close(flow, flow.T, rtol=1e-9, atol=1e-14)  # the kernel is reversible
 
 
 @every_domain
-def test_a_ball_that_holds_the_block_is_gibbs(domain: Finite) -> None:
+def test_a_ball_as_large_as_the_block_is_gibbs(domain: Finite) -> None:
     energy = Target(domain, "cubic")
     expected = block_matrix(Gibbs(2, scan="random"), energy)
     torch.testing.assert_close(block_matrix(HammingBall(2, 2), energy), expected, rtol=1e-9, atol=1e-14)
@@ -56,7 +56,7 @@ def test_exact_draws_stay_exact(domain: Finite) -> None:
 
 
 @pytest.mark.parametrize(("num_values", "width", "radius"), [(2, 4, 1), (2, 4, 2), (3, 3, 2), (4, 2, 5), (1, 3, 1)])
-def test_the_ball_is_all_that_is_near(num_values: int, width: int, radius: int) -> None:
+def test_the_ball_holds_all_configurations_within_the_radius(num_values: int, width: int, radius: int) -> None:
     everything = itertools.product(range(num_values), repeat=width)
     expected = {s for s in everything if sum(v != 0 for v in s) <= radius}
     shifts = [tuple(s) for s in ball(num_values, width, radius, torch.device("cpu")).tolist()]
@@ -75,7 +75,7 @@ def test_one_step_moves_no_further_than_twice_the_radius_and_counts_the_ball() -
         assert info.evaluations == sum(math.comb(5, j) * 2**j for j in range(radius + 1))
 
 
-def test_a_radius_of_one_goes_by_the_energys_own_differences() -> None:
+def test_a_radius_of_one_uses_the_energys_own_differences() -> None:
     class Independent(Energy):
         domain = Spin(6)
 

@@ -34,7 +34,7 @@ class Bernoulli(Energy):
 
 
 class Walker(Sampler):
-    """Moves by a known function of its settings, and writes down what it was run with."""
+    """Moves by a known function of its settings, and records the settings of each step."""
 
     domains = (Ordinal,)
     step_size: Tensor
@@ -68,7 +68,7 @@ def run(length: Any, num_steps: int, window: int = 2, **settings: Any) -> Any:
     return walker, state
 
 
-def test_a_block_probes_p_then_more_then_less() -> None:
+def test_a_block_probes_p_then_a_larger_then_a_smaller_value() -> None:
     walker, _ = run(lambda s, a: s, 12)
     expected = [(1, 0.5), (1.2, 0.5), (0.8, 0.5), (1.2, 0.5), (1.2, 0.6), (1.2, 0.4)]
     assert walker.log == [pytest.approx(e) for e in expected for _ in range(2)]
@@ -79,10 +79,10 @@ def test_a_block_probes_p_then_more_then_less() -> None:
     ("length", "found"),
     [
         (lambda s, a: s + a, (1.2, 0.6)),
-        (lambda s, a: -s - a, (1.2, 0.6)),  # a distance has no sign
+        (lambda s, a: -s - a, (1.2, 0.6)),  # the distance is an absolute value
         (lambda s, a: 9 - s - a, (0.8, 0.4)),
         (lambda s, a: 9 - abs(s - 1) - abs(a - 0.5), (1.0, 0.5)),
-        (lambda s, a: 0.0, (1.2, 0.6)),  # as printed, a tie goes upwards: chains that stand still need larger steps
+        (lambda s, a: 0.0, (1.2, 0.6)),  # on a tie the setting grows, as in the paper
         (lambda s, a: float("nan"), (1.0, 0.5)),
     ],
 )
@@ -99,7 +99,7 @@ def test_chains_frozen_by_rejections_get_smaller_steps() -> None:
 def test_the_rate_decays_when_a_round_moves_nothing() -> None:
     walker, _ = run(lambda s, a: 9 - abs(s - 1) - abs(a - 0.5), 36, decay=0.5)
     assert sorted({s for s, _ in walker.log}) == pytest.approx([0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2])
-    walker, _ = run(lambda s, a: s, 36, decay=0.5)  # sigma moves: the rate stays
+    walker, _ = run(lambda s, a: s, 36, decay=0.5)  # sigma changes, so that the rate stays
     assert float(walker.step_size) == pytest.approx(1.2**3)
 
 
@@ -127,7 +127,7 @@ def test_the_distance_is_l1_and_hops_for_classes() -> None:
     assert jump_distance(domain, a, b).tolist() == [2]
 
 
-def test_tuning_leaves_the_argument_alone_and_goes_on_with_the_chains() -> None:
+def test_tuning_does_not_change_the_argument_and_returns_the_last_states() -> None:
     torch.manual_seed(0)
     energy, sampler = Bernoulli(torch.randn(100)), AnyScale("first")
     before = copy.deepcopy(dict(sampler.named_buffers()))
@@ -146,7 +146,7 @@ def test_tuning_leaves_the_argument_alone_and_goes_on_with_the_chains() -> None:
 
 @pytest.mark.slow
 def test_it_finds_nearly_the_best_of_a_grid() -> None:
-    """Figure 1's target, 100 independent bits, whose best is sigma infinite and alpha 1: independent draws."""
+    """For Figure 1's target, 100 independent bits, sigma infinite and alpha 1 are best: they give independent draws."""
     torch.manual_seed(0)
     energy = Bernoulli(2 * torch.randn(100))
     x = torch.bernoulli(energy.logits.sigmoid().expand(64, -1))

@@ -83,7 +83,7 @@ def test_unadjusted_with_a_large_step_fails_the_same_test(num_visible: int) -> N
 
 
 def test_unadjusted_with_a_tiny_step_is_nearly_right() -> None:
-    """Drift and noise are in proportion: the bias is of first order in the step, below what 5,000 chains can see."""
+    """The bias is of first order in the step size, and here too small for 5,000 chains to detect."""
     assert invariance_p(Langevin(1e-3), make_grbm(2), num_steps=100, num_chains=5000) > PASS
 
 
@@ -107,7 +107,7 @@ def test_wrong_drift_without_metropolis_is_caught(mean: str, factor: str) -> Non
 
 
 @pytest.mark.parametrize("num_visible", [1, 2])
-def test_a_single_bad_start_is_forgotten(num_visible: int) -> None:
+def test_chains_converge_from_one_bad_start(num_visible: int) -> None:
     torch.manual_seed(0)
     grbm = make_grbm(num_visible)
     start = torch.full((5000, num_visible), 9.0, dtype=torch.float64)
@@ -115,7 +115,7 @@ def test_a_single_bad_start_is_forgotten(num_visible: int) -> None:
     assert ExactGRBM(grbm, num_bins=10).p_value(x) > PASS
 
 
-def test_a_single_bad_start_is_forgotten_on_a_quartic() -> None:
+def test_chains_converge_from_one_bad_start_on_a_quartic() -> None:
     torch.manual_seed(0)
     target = Banana(2)
     x, _ = Langevin(BANANA_STEP, adjust_from=0).sample(target, torch.full((5000, 2), -2.0, dtype=torch.float64), 200)
@@ -152,7 +152,7 @@ def test_first_steps_are_not_adjusted() -> None:
     assert all(0.2 < a < 0.95 for a in acceptance[5:])
 
 
-def test_metropolis_probabilities_and_hopeless_ratios() -> None:
+def test_metropolis_probabilities_at_extreme_ratios() -> None:
     torch.manual_seed(0)
     ratio = torch.tensor([-1e4, -1.0, 0.0, 3.0, 1e4, float("nan"), float("-inf")], dtype=torch.float64)
     accepted, probability = metropolis(ratio.repeat(100_000, 1).flatten())

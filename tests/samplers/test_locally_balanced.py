@@ -77,8 +77,8 @@ def test_exact_draws_stay_exact(domain: Finite) -> None:
 
 
 @every_domain
-def test_the_differences_at_y_serve_the_next_step(domain: Finite) -> None:
-    """One evaluation of all neighbours a step, and what is cached belongs to x."""
+def test_the_differences_at_y_are_reused_by_the_next_step(domain: Finite) -> None:
+    """A step evaluates the neighbours once, and the cached differences belong to x."""
     calls: list[int] = []
 
     class Counting(Target):
@@ -103,7 +103,7 @@ def test_the_differences_at_y_serve_the_next_step(domain: Finite) -> None:
 
 
 @every_weight
-def test_a_chain_does_not_know_its_batch(weight: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(weight: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     energy, start = Table(Target(Categorical(3, 4), "cubic")), Categorical(3, 4).random(8).double()
     runs = []
@@ -125,9 +125,9 @@ def test_a_chain_does_not_know_its_batch(weight: Weight, monkeypatch: pytest.Mon
 @every_weight
 @every_domain
 def test_extreme_energies_of_one_chain(domain: Finite, weight: Weight, dtype: torch.dtype) -> None:
-    """Bounded weights end where no change of one coordinate lowers the energy.
+    """Chains with bounded weights end where no change of one coordinate lowers the energy.
 
-    With the others a descent is refused, rightly, that leads to where a steeper one begins: Z(x) / Z(y) is 0 there.
+    With the other weights Z(x) / Z(y) is 0 for a y that has a steeper descent than x, so that such moves are rejected.
     """
     torch.manual_seed(0)
     energy = Target(domain, "cubic", scale=1e4)
@@ -144,7 +144,7 @@ def test_one_state(weight: Weight) -> None:
 
 
 class Walled(Target):
-    """States whose first coordinate is +1 have the energy `bad`; so have all others but one where `island` is set."""
+    """The energy is `bad` where the first coordinate is +1; if `island` is set, at all other states but one too."""
 
     bad, island = float("inf"), False
 
@@ -181,7 +181,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(name: str) -> None:
-    """Metropolis makes any positive weight exact: the proposal, or the acceptance's mean, gives the wrong ones away."""
+    """With Metropolis any positive weight is exact, so that the proposal itself is compared with the right one."""
     old, new = MUTANTS[name]
     energy, right, wrong = Target(Spin(4), "cubic"), LocallyBalanced(), mutant(LocallyBalanced, old, new)()
     states = Exact(energy).states
@@ -191,7 +191,7 @@ def test_mutants_are_caught(name: str) -> None:
 
 
 def test_stale_differences_are_caught() -> None:
-    """The law that leads back has the place of y and the differences at x."""
+    """In this mutant the proposal at y uses the differences at x."""
     line = "there = self.proposal(energy, new)"
     wrong = mutant(MetropolisSampler, line, f"{line}; there.law.log_probs = here.law.log_probs")
     sampler = type("Wrong", (LocallyBalanced,), {"step": wrong.step})()
@@ -221,7 +221,7 @@ def test_errors_name_what_is_wrong(make: Any, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_structured_energies_are_asked_for_flips_alone() -> None:
+def test_of_structured_energies_only_flip_differences_are_used() -> None:
     class Independent(Energy):
         domain = Spin(6)
 

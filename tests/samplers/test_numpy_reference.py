@@ -78,7 +78,7 @@ def law_of(name: str) -> tuple[Law, Target]:
 
 
 def between(base: Vector, law: Law, beta: float) -> Law:
-    """(1 - beta) of the energy -base'v, plus beta of the law's, on bits."""
+    """The energy (1 - beta) (-base'v) + beta E(v) on bits, with E that of the law."""
     linear = beta * law.linear - (1 - beta) * base
     return Law(law.choices, law.size, beta * law.quadratic, linear, beta * law.cubic)
 
@@ -126,11 +126,11 @@ def pick(cumulative: list[float], u: float) -> int:
 
 
 def move(kernel: str, law: Law, x: tuple[int, ...], us: Vector, u: float) -> tuple[tuple[int, ...], float]:
-    """Next state and acceptance probability, from a uniform number a coordinate (GWG: one in all) and one more."""
+    """Next state and acceptance probability, from one uniform number per coordinate (GWG: one in all) and one more."""
     if kernel == "GWG":
         options = one_change(law, x)
         y = list(options)[pick(list(options.values()), float(us[0]))]
-    elif len(law.choices) == 2:  # a uniform number below the probability of a flip flips
+    elif len(law.choices) == 2:  # flips where the uniform number is below the probability of a flip
         rows = langevin(law, x, ALPHA, BALANCE)
         y = tuple(1 - c if v < row[1 - c] else c for row, c, v in zip(rows, x, us, strict=True))
     else:
@@ -201,7 +201,7 @@ def annealed(kernel: str, law: Law, mean: Vector, steps: int, n: int) -> Vector:
 
 @every_kernel
 def test_annealing_has_the_same_weights(kernel: str) -> None:
-    """Chain by chain; and their mean is Z, which is summed."""
+    """They agree chain by chain, and their mean is the enumerated Z."""
     law, target = law_of("binary")
     mean, steps, n = np.array([0.3, 0.5, 0.6, 0.8]), 8, 60
     torch.manual_seed(3)

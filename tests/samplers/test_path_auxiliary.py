@@ -20,7 +20,7 @@ every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
 @every_domain
 def test_exact_draws_stay_exact(domain: Finite) -> None:
-    kind = "quadratic" if domain.num_values**domain.size < 16 else "cubic"  # the matrices above have cubic ones
+    kind = "quadratic" if domain.num_values**domain.size < 16 else "cubic"  # the exact matrices use cubic targets
     assert invariance_p(PathAuxiliary(2), Target(domain, kind)) > PASS
 
 
@@ -64,7 +64,7 @@ DENSITIES = {
 }
 
 
-def test_a_way_back_without_masks_is_caught() -> None:
+def test_a_reverse_density_with_repeats_is_caught() -> None:
     masked, free = (
         "there.log_prob(draw.reverse)",
         "draw.reverse.gather(there.law.log_moves).where(draw.reverse.taken, 0).sum(1)",
@@ -75,12 +75,12 @@ def test_a_way_back_without_masks_is_caught() -> None:
 
 @pytest.mark.parametrize(("old", "new"), DENSITIES.values(), ids=DENSITIES)
 def test_wrong_densities_are_caught(old: str, new: str) -> None:
-    """Without a density of paths there is no matrix: by chi-square."""
+    """Wrong densities are found by chi-square, as the exact matrix is built from the density itself."""
     assert invariance_p(mutant(PathAuxiliary, old, new)(2), Target(DOMAINS["spin"], "cubic")) < FAIL
 
 
-def test_float32_says_what_float64_says() -> None:
-    """Long paths in 300 dimensions: the density of a path in single precision against the naive one in double."""
+def test_float32_densities_agree_with_float64() -> None:
+    """Densities of long paths in 300 dimensions in single precision agree with the plain formula in double."""
     torch.manual_seed(0)
     x = torch.zeros(50, 300)
     table = first_order_moves(Binary(300), x, 4 * torch.randn(50, 300))

@@ -69,7 +69,7 @@ def test_one_evaluation_a_step(make: Make, most: int, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(("make", "length"), [(GWG, 1), (GWG, 4), (PathAuxiliary, 3)])
 @every_domain
 def test_extreme_energies(domain: Finite, make: Make, length: int, dtype: torch.dtype) -> None:
-    """Downhill from every state, without NaN; sqrt-balanced moves may stick where y's best move is better than x's."""
+    """Chains go downhill without NaN; sqrt-balanced moves may be rejected where y has a steeper descent than x."""
     energy, sampler = Target(domain, "cubic", scale=1e4), make(length)
     x = Exact(energy).states.to(dtype)
     torch.manual_seed(0)
@@ -96,7 +96,7 @@ def test_nan_energies_are_never_entered(make: Make) -> None:
 
 @pytest.mark.parametrize(("make", "length"), [(GWG, 3), (PathAuxiliary, 2)])
 @every_domain
-def test_a_chain_does_not_know_its_batch(
+def test_a_chain_does_not_depend_on_its_batch(
     domain: Finite, make: Make, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone_and_together(make(length), Target(domain, "cubic"), monkeypatch)

@@ -75,7 +75,7 @@ def test_an_even_number_of_flips_keeps_the_parity() -> None:
 
 
 def test_the_window_at_the_edges() -> None:
-    """From (0, 2) of {0..4}^2 with window 1: 0 goes to 1 alone, 2 to 1 or 3."""
+    """From (0, 2) on {0, ..., 4}^2 with window 1, the value 0 can only become 1, and 2 becomes 1 or 3."""
     energy = Target(Ordinal(2, 5), "cubic")
     x = torch.tensor([[0.0, 2.0]], dtype=torch.float64)
     y = torch.tensor([[1.0, 2.0], [0.0, 1.0], [0.0, 3.0], [0.0, 4.0], [1.0, 1.0], [0.0, 2.0]], dtype=torch.float64)
@@ -97,7 +97,7 @@ def test_one_energy_a_step_and_no_gradient(settings: dict[str, Any], monkeypatch
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_a_chain_does_not_know_its_batch(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     energy, start = Table(Target(Categorical(3, 4), "cubic")), Categorical(3, 4).random(8).double()
     runs = []
@@ -177,8 +177,8 @@ def test_no_reverse_term_is_caught() -> None:
     assert bias(sampler, Target(Ordinal(2, 5), "cubic")) > 1e-3
 
 
-def test_a_matrix_that_is_not_built_from_the_density_would_show() -> None:
-    """The matrix's own check: at probability p each coordinate of two values changes with it."""
+def test_acceptance_is_computed_from_the_density() -> None:
+    """With probability p, each coordinate of two values changes with probability p."""
     energy = Target(Spin(4), "cubic")
     states = Exact(energy).states
     sampler = RandomWalk(probability=0.25)

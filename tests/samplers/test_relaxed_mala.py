@@ -37,7 +37,7 @@ def test_converges_from_the_worst_start(domain: Finite) -> None:
 
 @two_valued
 def test_z_stays_standard_normal_in_size(domain: Finite) -> None:
-    """|z_i| is half normal whatever x: 10 % of 200,000 draws, within 0.3, in each of ten equally likely bins."""
+    """Given x, |z_i| is half normal: each of ten equally likely bins holds 10 % of 200,000 draws, within 0.3 %."""
     torch.manual_seed(0)
     energy = Target(domain, "quadratic")
     state = RelaxedMALA(0.4).init(energy, Exact(energy).sample(200_000))
@@ -73,12 +73,12 @@ def test_mutants_are_caught(cls: type, old: str, new: str) -> None:
 
 
 def part(cls: type, wrong: Any) -> Any:
-    """RelaxedMALA with a wrong part."""
+    """RelaxedMALA that uses the mutant `wrong` of the class `cls`."""
     use = "return Gaussian(" if cls is Gaussian else "class RelaxedMALA(MetropolisSampler)"
     return mutant(RelaxedMALA, use, use.replace(cls.__name__, "Wrong"), Wrong=wrong)
 
 
-def test_the_mutants_original_passes() -> None:
+def test_the_right_sampler_passes_the_test_of_mutants() -> None:
     energy = Target(DOMAINS["spin"], "quadratic")
     assert invariance_p(RelaxedMALA(0.4), energy, num_steps=3, num_chains=100_000) > PASS
 
@@ -117,7 +117,7 @@ def test_two_evaluations_a_step() -> None:
         energy.calls -= 2
 
 
-def test_a_chain_does_not_know_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, rows = [0], [slice(None)]
 
     def feed(draw: Any) -> Any:

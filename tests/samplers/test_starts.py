@@ -23,7 +23,7 @@ def test_from_mode_finds_the_likeliest_state(domain: Categorical) -> None:
     assert exact.number(x[:1].double()) == exact.probabilities.argmax()
 
 
-def test_from_mode_ends_where_no_flip_helps() -> None:
+def test_from_mode_ends_where_no_flip_lowers_the_energy() -> None:
     torch.manual_seed(0)
     energy = RBM(30, 20)
     x = FromMode(num_starts=2).draw(energy, 3)

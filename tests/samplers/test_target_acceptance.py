@@ -24,7 +24,7 @@ from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
 
 
 class Product(Energy):
-    """50 independent spins, E(x) = sum of h_i x_i + 0.4 sin(2 x_i): the Taylor difference is off."""
+    """50 independent spins with E(x) = sum of h_i x_i + 0.4 sin(2 x_i), on which the Taylor difference is not exact."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Flips(MetropolisSampler):
         return EnergyState(x=x, energy=energy(x))
 
     def proposal(self, energy: Energy, state: Any) -> Proposal:
-        stiffness = -torch.logit(self.probability) / 2  # so that the logit of a flip is that of the probability
+        stiffness = -torch.logit(self.probability) / 2  # then a flip has the given probability
         return factorised(Product().domain, state.x, torch.zeros_like(state.x), stiffness)
 
 
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Any, TargetAcceptance]] = {
 
 @pytest.mark.parametrize(("sampler", "tuner"), CASES.values(), ids=CASES)
 def test_the_frozen_sampler_has_the_wanted_acceptance(sampler: Any, tuner: TargetAcceptance) -> None:
-    """Within 0.03 of the rate, over 64 chains and 200 steps that tuning has not seen; the start is not near it."""
+    """It is within 0.03 of the rate over 64 chains and 200 new steps, and the start is far from it."""
     torch.manual_seed(0)
     energy = Product()
     frozen, x = tuner.tune(sampler, energy, energy.domain.random(64), 400)
@@ -93,7 +93,7 @@ def test_samplers_that_copy_the_step_size_into_their_state() -> None:
 
 @pytest.mark.parametrize("num_steps", [1, 7, 40])
 def test_budget_and_argument(num_steps: int) -> None:
-    """One evaluation a step and one for each window; the sampler handed over is left alone."""
+    """One evaluation per step and one for each window; the argument is not changed."""
     torch.manual_seed(0)
     energy, sampler = Product(), DMALA(3.0)
     start, before = energy.domain.random(4), copy.deepcopy(sampler)
@@ -110,8 +110,8 @@ def test_budget_and_argument(num_steps: int) -> None:
 @pytest.mark.parametrize(
     ("sampler", "parameter", "top"), [(DMALA(1.0), "step_size", 1e8), (Flips(0.4), "probability", 0.5)]
 )
-def test_hopeless_targets_leave_the_parameter_in_bounds(sampler: Any, parameter: str, top: float) -> None:
-    """Flat and NaN energies, one chain."""
+def test_flat_and_nan_energies_keep_the_parameter_in_bounds(sampler: Any, parameter: str, top: float) -> None:
+    """With one chain."""
 
     class Constant(Product):
         value = 0.0

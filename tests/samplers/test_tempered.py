@@ -38,7 +38,7 @@ LADDER = (1.0, 0.6, 0.25)
 
 
 class TinyRBM(Bipartite):
-    """E(v, h) = -v'Wh - a'v - b'h with four bits and three hidden ones, lopsided, float64."""
+    """E(v, h) = -v'Wh - a'v - b'h on four visible and three hidden bits, without symmetries, in float64."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class TinyRBM(Bipartite):
 
 
 class ScanGibbs(Sampler):
-    """Draws one bit a step from its conditional, in turn; caches nothing."""
+    """Draws one bit per step from its conditional, in turn, and caches nothing."""
 
     domains = (Binary,)
     exact = True  # type: ignore[assignment]
@@ -81,7 +81,7 @@ class ScanGibbs(Sampler):
 
 
 class TwoWells(Energy):
-    """All spins up or all down; between them a barrier."""
+    """Two modes, all spins up and all down, with a barrier between them."""
 
     def __init__(self, height: float = 20.0) -> None:
         super().__init__()
@@ -92,9 +92,9 @@ class TwoWells(Energy):
 
 
 def smallest_p(sampler: Tempered, energy: Energy, num_steps: int, n: int = 200_000) -> float:
-    """p-value that replicas which start as exact draws at their temperatures still are, and independent.
+    """The smallest p-value, over all pairs of neighbouring temperatures, that replicas are independent exact draws.
 
-    The smallest over all pairs of neighbours on the ladder.
+    They start as exact draws at their temperatures.
     """
     torch.manual_seed(0)
     laws = [Exact(tempered(energy, float(beta))) for beta in sampler.betas]
@@ -155,8 +155,8 @@ def test_mutants_are_caught(old: str, new: str) -> None:
     assert smallest_p(wrong, CASES["DMALA"][1], 4, n=50_000) < FAIL
 
 
-def test_block_gibbs_on_the_tempered_marginal_is_caught() -> None:
-    """Swapping by b E(v) is not what block Gibbs leaves invariant at b."""
+def test_block_gibbs_with_swaps_by_the_marginal_energy_is_caught() -> None:
+    """At b block Gibbs leaves another law invariant than exp(-b E(v))."""
 
     class Wrong(Tempered):
         def ladder(self, energy: Energy, rows: Tensor) -> Any:
@@ -177,7 +177,7 @@ def test_a_barrier_is_crossed() -> None:
 
 
 def test_swap_rates_and_evaluations() -> None:
-    """Two temperatures swap each round, three in turn; rates are those of pairs of exact draws."""
+    """Two temperatures swap in each round, of three one pair in turn; the rates are those of pairs of exact draws."""
     energy = Target(DOMAINS["binary"], "quadratic")
     torch.manual_seed(0)
     laws = [Exact(tempered(energy, beta)) for beta in LADDER]
@@ -224,7 +224,7 @@ def test_tempered_energy(name: str, beta: float | Tensor) -> None:
     torch.testing.assert_close(grad.flatten(1), (b * energy.value_and_grad(x)[1].flatten(1).T).T)
     neighbours = energy.value_differences(x)
     torch.testing.assert_close(warm.value_differences(x).flatten(1), (b * neighbours.flatten(1).T).T)
-    torch.testing.assert_close(Energy.value_differences(warm, x), warm.value_differences(x))  # rows chain by chain
+    torch.testing.assert_close(Energy.value_differences(warm, x), warm.value_differences(x))  # a chain's rows in turn
     if name in ("binary", "spin"):
         index = torch.tensor([[0, 2]] * 4)
         torch.testing.assert_close(warm.flip_differences(x, index), Energy.flip_differences(warm, x, index))
@@ -276,7 +276,7 @@ def test_tempered_gaussian_visible_units() -> None:
 
 
 @pytest.mark.parametrize("case", ["DMALA", "block Gibbs"])
-def test_a_chain_does_not_know_its_batch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_does_not_depend_on_its_batch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, energy, _ = CASES[case]
     alone_and_together(Tempered(kernel, LADDER), energy, monkeypatch)
 
@@ -324,7 +324,7 @@ def test_the_ladder_and_what_is_refused() -> None:
         Tempered(GWG(), swap_every=0)
     with pytest.raises(UserError, match=r"BlockGibbs needs a bipartite energy .* but Target has none"):
         Tempered(BlockGibbs()).check(Target(DOMAINS["binary"], "cubic"))
-    with pytest.raises(UserError, match="GibbsLangevin needs Gaussian"):  # which the tempered energy is not
+    with pytest.raises(UserError, match="GibbsLangevin needs Gaussian"):  # the tempered energy is not a GRBM
         Tempered(GibbsLangevin(0.1)).check(make_grbm(2))
 
 
@@ -345,7 +345,7 @@ def test_the_tuned_ladder_swaps_at_the_target_rate() -> None:
     assert (rates[0] - 0.4).abs().max() > 0.3 and (rates[1] - 0.4).abs().max() < 0.1
 
 
-def test_a_flat_energy_does_not_run_the_ladder_into_zero() -> None:
+def test_a_flat_energy_keeps_all_temperatures_positive() -> None:
     for sampler in (Tempered(GWG(), [1.0, 0.5]), Tempered(GWG(), num_temperatures=6)):
         tuned, _ = SwapRate().tune(sampler, TwoWells(0.0), torch.ones(4, 12), 60)
         assert isinstance(tuned, Tempered) and (tuned.betas > 0).all() and (tuned.betas.diff() < 0).all()
@@ -360,8 +360,8 @@ def test_the_tuner_names_what_it_cannot_tune() -> None:
         SwapRate(1)
 
 
-def test_any_structure_of_the_energy_comes_along() -> None:
-    """Colours and minibatches are forwarded, so that kernels which need them can be tempered too."""
+def test_tempered_energies_keep_colours_and_minibatches() -> None:
+    """Kernels that need them can be tempered too."""
     torch.manual_seed(0)
     energy = Ising.lattice(4, 0.2)
     x, info = Tempered(ChromaticGibbs(), num_temperatures=3).sample(energy, energy.domain.random(20), 10)
@@ -388,7 +388,7 @@ def test_closed_gradient_of_a_tempered_rbm() -> None:
 
 
 def test_many_neighbours_of_an_rbm_keep_their_own_temperatures() -> None:
-    """More than are evaluated at a time: 400 chains of 8 replicas."""
+    """400 chains of 8 replicas have more neighbours than are evaluated at a time."""
     torch.manual_seed(0)
     rbm = RBM(6, 3)
     x, _ = Tempered(Gibbs(), num_temperatures=8).sample(rbm, rbm.domain.random(400), 2)

@@ -34,7 +34,7 @@ def feed(measure: Measure, energy: Energy, batches: list[Tensor]) -> Any:
 def test_law_distance_counts_every_state_of_every_chain() -> None:
     energy = ising()
     exact = Exact(energy)
-    here = exact.states[:1]  # one state, always
+    here = exact.states[:1]  # chains that never leave one state
     measure = feed(LawDistance(), energy, [here.expand(5, 4), here.expand(5, 4)])
     assert measure.value() == pytest.approx(2 * (1 - float(exact.probabilities[0])))
     counts = (exact.probabilities * 1e5).round().long()
@@ -68,10 +68,10 @@ def test_log_mmd_is_that_of_the_last_states_to_the_reference() -> None:
 def test_histogram_counts_modes_by_chain_and_together() -> None:
     energy = ModeGrid()
     modes = energy.modes
-    between = (modes[0] + modes[6]) / 2  # diagonal neighbours
+    between = (modes[0] + modes[6]) / 2  # between two diagonal neighbours
     first, second = torch.stack([modes[0], modes[1]]), torch.stack([modes[2], between])
     measure = feed(Histogram2D(), energy, [first, second])
-    assert measure.value() == 1.5  # chain 0: two modes; chain 1: one, and no-man's-land
+    assert measure.value() == 1.5  # chain 0 visits two modes, chain 1 one mode and a state between modes
     assert measure.summary()["modes_together"] == 3 and measure.summary()["tv_blocks"] > 0.8
     n = 200_000
     density = energy.density().double()
@@ -82,7 +82,7 @@ def test_histogram_counts_modes_by_chain_and_together() -> None:
     assert good.picture().shape == good.truth().shape and float(good.picture().max()) <= 1
 
 
-def test_images_show_the_last_states_of_either_alphabet() -> None:
+def test_images_show_the_last_states_of_bits_and_spins() -> None:
     class Free(Energy):
         domain = Spin(6)
 

@@ -19,7 +19,7 @@ from ebmlab.studies.race import Result
 
 
 class ToTheTop(Tuner):
-    """Sets the step size to almost nothing and leaves every spin up."""
+    """Sets a tiny step size and returns states with all spins up."""
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         pass
@@ -29,7 +29,7 @@ class ToTheTop(Tuner):
 
 
 class First(Measure):
-    """The share of spins that are up at the first recorded state."""
+    """The share of up spins in the first recorded state."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []
@@ -59,7 +59,7 @@ def test_tuned_chains_start_again_or_go_on(tmp_path: Path, restart: bool, up: fl
     results = run(tmp_path, samplers=contenders, measures={"first": First()}, restart=restart)
     assert results["tuned"].row["up"] == up
     assert results["tuned"].row["step_size"] == pytest.approx(1e-3) and results["tuned"].row["hops"] == 0
-    assert float(contenders["tuned"].sampler.step_size) == 1.0  # the study's own sampler is as it was
+    assert float(contenders["tuned"].sampler.step_size) == 1.0  # the study's own sampler is not changed
 
 
 def test_length_and_record_every_of_a_contender(tmp_path: Path) -> None:
