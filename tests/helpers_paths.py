@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 from helpers_finite import Exact
 from helpers_grbm import chi_square_p
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
-from ebmlab.samplers import MetropolisSampler, Sampler
+from ebmlab.samplers import MetropolisSampler
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.proposals import Draw, Path, Proposal
@@ -105,38 +104,3 @@ def code_of(path: Path) -> Tensor:
     moves = 1 + 9 * path.coordinates + path.shifts
     moves = moves if path.taken is None else moves * path.taken
     return (moves * 100 ** torch.arange(moves.shape[1])).sum(1)
-
-
-def alone_and_together(sampler: Sampler, energy: Energy, monkeypatch: pytest.MonkeyPatch, num_steps: int = 8) -> None:
-    """Asserts that chains 0 and 11 of 16 move as they do alone, with the same noise and for any other chains.
-
-    A kernel may run n rows for each chain, chain by chain: of noise for n * B rows, each chain gets n rows.
-    """
-    noise: dict[str, Any] = {"calls": 0, "rows": slice(None), "chains": 16}
-
-    def rand_like(x: Tensor) -> Tensor:
-        generator = torch.Generator().manual_seed(noise["calls"])
-        noise["calls"] += 1
-        each = len(x) // noise["chains"]
-        draws = torch.rand(16, each, *x.shape[1:], dtype=x.dtype, generator=generator)[noise["rows"]]
-        return draws.flatten(0, 1)
-
-    monkeypatch.setattr(torch, "rand_like", rand_like)
-
-    def run(rows: slice, x: Tensor) -> Tensor:
-        x = x[rows]
-        noise.update(calls=0, rows=rows, chains=len(x))
-        states = [state.x for state, _ in sampler.chain(energy, x, num_steps)]
-        assert noise["calls"] >= num_steps
-        return torch.stack(states)
-
-    assert isinstance(energy.domain, Finite)
-    generator = torch.Generator().manual_seed(5)
-    states = energy.domain.enumerate().double()
-    start = states[torch.randint(len(states), (16,), generator=generator)]
-    together = run(slice(None), start)
-    assert (together[-1] != start).flatten(1).any(1).sum() > 4
-    for i in (0, 11):
-        assert torch.equal(together[:, i : i + 1], run(slice(i, i + 1), start))
-    start[1:] = states[torch.randint(len(states), (15,), generator=generator)]
-    assert torch.equal(together[:, :1], run(slice(None), start)[:, :1])

@@ -138,27 +138,6 @@ def test_mutants_are_caught(old: str, new: str) -> None:
     assert bias(sampler, Target(DOMAINS["binary"], "cubic"), at=1) > 1e-3
 
 
-def test_a_chain_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, rows = [0], [slice(None)]
-
-    def rand_like(x: Tensor) -> Tensor:
-        generator = torch.Generator().manual_seed(calls[0])
-        calls[0] += 1
-        return torch.rand(16, *x.shape[1:], dtype=x.dtype, generator=generator)[rows[0]]
-
-    monkeypatch.setattr(torch, "rand_like", rand_like)
-    for domain in DOMAINS.values():
-        energy, x = Target(domain, "cubic"), domain.random(16).double()
-
-        def run(take: slice, energy: Energy = energy, x: Tensor = x) -> Tensor:
-            calls[0], rows[0] = 0, take
-            return torch.stack([s.x for s, _ in make().chain(energy, x[take], 11)])
-
-        together = run(slice(None))
-        for i in (0, 9):
-            assert torch.equal(together[:, i : i + 1], run(slice(i, i + 1)))
-
-
 @pytest.mark.parametrize("scale", [0.0, 1e4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_flat_and_steep_energies(scale: float, dtype: torch.dtype) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_batch import alone_and_together
 from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, convergence_distance, density, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
@@ -258,33 +259,10 @@ def test_one_evaluation_a_step_whatever_dtype_shape_and_mode(dtype: torch.dtype)
 
 
 def test_a_chain_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise: dict[str, Any] = {"calls": 0, "rows": slice(None)}
-
-    def feed(draw: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
-        def draw_like(x: Tensor) -> Tensor:
-            generator = torch.Generator().manual_seed(noise["calls"])
-            noise["calls"] += 1
-            return draw(64, *x.shape[1:], dtype=x.dtype, generator=generator)[noise["rows"]]
-
-        return draw_like
-
-    monkeypatch.setattr(torch, "randn_like", feed(torch.randn))
-    monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
     domain = DOMAINS["ordinal"]
     sampler, energy = auxiliary(domain, step_size=5.0, balance=0.9), Target(domain, "cubic")
     start = domain.enumerate().double().repeat(8, 1)[:64]
-
-    def run(rows: slice) -> Tensor:
-        noise.update(calls=0, rows=rows)
-        steps = [
-            torch.cat([state.x, info.acceptance[:, None]], 1) for state, info in sampler.chain(energy, start[rows], 8)
-        ]
-        assert noise["calls"] == 24  # for u, y and the decision
-        return torch.stack(steps)
-
-    together = run(slice(None))
-    for i in (0, 40):
-        torch.testing.assert_close(together[:, i : i + 1], run(slice(i, i + 1)), rtol=0, atol=1e-10)
+    assert alone_and_together(sampler, energy, start, monkeypatch, num_steps=8) == 24  # for u, y and the decision
 
 
 @pytest.mark.parametrize("variant", ["first", "diagonal", "trace"])

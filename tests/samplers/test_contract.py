@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_batch import alone_and_together
 from helpers_grbm import Banana, last_state, make_grbm
 from torch import Tensor
 
@@ -159,34 +160,7 @@ def test_langevin_by_autograd_works_in_inference_mode() -> None:
 
 @every_sampler
 def test_a_chain_does_not_depend_on_its_batch(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same noise, chains 0 and 40 of 64 move as they do alone, for any other chains."""
-    noise: dict[str, Any] = {"calls": 0, "rows": slice(None)}
-
-    def feed(draw: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
-        def draw_like(x: Tensor) -> Tensor:
-            generator = torch.Generator().manual_seed(noise["calls"])
-            noise["calls"] += 1
-            return draw(64, *x.shape[1:], dtype=x.dtype, generator=generator)[noise["rows"]]
-
-        return draw_like
-
-    monkeypatch.setattr(torch, "randn_like", feed(torch.randn))
-    monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
-
-    def run(rows: slice, x: Tensor) -> tuple[Tensor, Tensor]:
-        noise.update(calls=0, rows=rows)
-        states = [(state.x, info.acceptance) for state, info in sampler.chain(make_grbm(2), x[rows], 8)]
-        assert noise["calls"] >= 8
-        return torch.stack([x for x, _ in states]), torch.stack([a for _, a in states])
-
-    together = run(slice(None), start())
-    for i in (0, 40):
-        alone = run(slice(i, i + 1), start())
-        torch.testing.assert_close([t[:, i : i + 1] for t in together], list(alone), rtol=0, atol=1e-10)
-    others = start()
-    others[1:] *= 50
-    changed = run(slice(None), others)
-    torch.testing.assert_close([t[:, :1] for t in together], [t[:, :1] for t in changed], rtol=0, atol=1e-10)
+    alone_and_together(sampler, make_grbm(2), start(), monkeypatch, others=50 * start())
 
 
 @every_sampler

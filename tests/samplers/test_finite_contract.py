@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
+from helpers_batch import alone_and_together
 from helpers_cases import CASES, EXACT, PAIRS, STRUCTURED
 from helpers_finite import (
     DOMAINS,
@@ -175,32 +175,11 @@ def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
     assert torch.equal(*chains)
 
 
-@pytest.mark.parametrize(("name", "domain"), [p for p in PAIRS if p[0] not in ("DiscreteSVGD", "Tempered")])
+@pytest.mark.parametrize(("name", "domain"), [p for p in PAIRS if p[0] != "DiscreteSVGD"])
 def test_a_chain_does_not_depend_on_its_batch(name: str, domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same noise, chain 3 of 8 moves as it does alone."""
-    space, target = DOMAINS[domain], Target(DOMAINS[domain], "cubic")
     torch.manual_seed(0)
-    start = space.random(8).double()
-    noise: dict[str, Any] = {}
-
-    def feed(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def draw_like(x: Tensor) -> Tensor:
-            generator = torch.Generator().manual_seed(noise["calls"])
-            noise["calls"] += 1
-            return draw(8, *x.shape[1:], dtype=x.dtype, generator=generator)[noise["rows"]]
-
-        return draw_like
-
-    monkeypatch.setattr(torch, "randn_like", feed(torch.randn))
-    monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
-
-    def run(rows: slice) -> Tensor:
-        torch.manual_seed(0)  # the scan begins at the same block
-        noise.update(calls=0, rows=rows)
-        sampler = CASES[name].make(space)
-        return torch.stack([state.x for state, _ in sampler.chain(target, start[rows], 10)])
-
-    assert torch.equal(run(slice(None))[:, 3:4], run(slice(3, 4)))
+    start = DOMAINS[domain].random(8).double()
+    alone_and_together(CASES[name].make(DOMAINS[domain]), Target(DOMAINS[domain], "cubic"), start, monkeypatch)
 
 
 @pytest.mark.parametrize(("name", "domain"), PAIRS)

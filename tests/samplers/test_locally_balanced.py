@@ -21,7 +21,7 @@ from helpers_grbm import PASS, last_state
 from helpers_mutants import mutant
 from torch import Tensor
 
-from ebmlab.domains import Categorical, Finite, Ordinal, Real, Spin
+from ebmlab.domains import Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import MetropolisSampler
@@ -100,25 +100,6 @@ def test_the_differences_at_y_are_reused_by_the_next_step(domain: Finite) -> Non
     torch.testing.assert_close(state.proposal.log_probs, law.log_probs, rtol=1e-12, atol=1e-12)  # type: ignore[union-attr]
     _, info = sampler.step(energy, fresh)
     assert info.evaluations == domain.size * (domain.num_values - 1) + 1
-
-
-@every_weight
-def test_a_chain_does_not_depend_on_its_batch(weight: Weight, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    energy, start = Table(Target(Categorical(3, 4), "cubic")), Categorical(3, 4).random(8).double()
-    runs = []
-    for rows in (slice(None), slice(3, 4)):
-        calls: list[int] = []
-
-        def fed(x: Tensor, rows: slice = rows, calls: list[int] = calls) -> Tensor:
-            calls.append(0)
-            generator = torch.Generator().manual_seed(len(calls))
-            return torch.rand(8, *x.shape[1:], dtype=x.dtype, generator=generator)[rows]
-
-        with monkeypatch.context() as patch:
-            patch.setattr(torch, "rand_like", fed)
-            runs.append(LocallyBalanced(weight).sample(energy, start[rows], 20)[0])
-    assert torch.equal(runs[0][3:4], runs[1])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

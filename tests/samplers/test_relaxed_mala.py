@@ -117,31 +117,6 @@ def test_two_evaluations_a_step() -> None:
         energy.calls -= 2
 
 
-def test_a_chain_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, rows = [0], [slice(None)]
-
-    def feed(draw: Any) -> Any:
-        def draw_like(x: Tensor) -> Tensor:
-            generator = torch.Generator().manual_seed(calls[0])
-            calls[0] += 1
-            return draw(16, *x.shape[1:], dtype=x.dtype, generator=generator)[rows[0]]
-
-        return draw_like
-
-    monkeypatch.setattr(torch, "rand_like", feed(torch.rand))
-    monkeypatch.setattr(torch, "randn_like", feed(torch.randn))
-    energy = Target(Spin(4), "cubic")
-    x = energy.domain.random(16).double()
-
-    def run(take: slice) -> Tensor:
-        calls[0], rows[0] = 0, take
-        return torch.stack([s.z for s, _ in RelaxedMALA(0.4).chain(energy, x[take], 10)])
-
-    together = run(slice(None))
-    for i in (0, 9):
-        torch.testing.assert_close(together[:, i : i + 1], run(slice(i, i + 1)), rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("scale", [0.0, 1e4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @two_valued
