@@ -1,11 +1,11 @@
 """`python -m benchmarks`: ebmlab beside its peers and beside the floor.
 
     python -m benchmarks                          # every race, with as many threads as there are cores
-    python -m benchmarks dmala gwg-100            # races by name, or by what comes before a hyphen
+    python -m benchmarks dmala gwg-100            # races by name, or by the part before the hyphen
     python -m benchmarks --threads 1 2            # one process for each, on that many cores
     python -m benchmarks --list
 
-Install the peers by `pip install -e ".[bench]"`; a race goes without those that are not installed, and says so. Tables
+Install the peers by `pip install -e ".[bench]"`; tables say which of them are not installed. They
 go to the screen, `results-N.json` and `results-N.png` for N threads to `--output`.
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count() or 1])
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--list", action="store_true", help="names the races")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in a process set up for it
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # set in the processes started here
     options = parser.parse_args()
     if options.here or options.list:
         measure(options)
@@ -49,9 +49,9 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Runs the races in this process."""
+    """Runs the races in this process and writes their results."""
     threads = options.threads[0]
-    if options.here and hasattr(os, "sched_setaffinity"):  # JAX and thrml count the cores, not OMP_NUM_THREADS
+    if options.here and hasattr(os, "sched_setaffinity"):  # JAX and thrml use all cores that the process may use
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     warnings.filterwarnings("ignore")
     from benchmarks import cases, harness

@@ -116,7 +116,7 @@ REAL_SAMPLERS: dict[str, s.Sampler] = {
 
 
 def table(num_features: int, num_rows: int = 50) -> tuple[Tensor, Tensor]:
-    """The same random features and targets each time."""
+    """A table of fixed random features and targets."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(num_rows, num_features, generator=generator), (torch.arange(num_rows) % 2).float()
 
@@ -151,7 +151,7 @@ def check_energies(device: torch.device) -> bool:
             theirs = large.value_differences(x.double(), index)
             values.append(
                 _deviation(ours, theirs, large(x.double()))
-            )  # a difference of two energies is as exact as they
+            )  # a difference of energies has the errors of both
         ok = max(values) < 1e-3
         fine &= ok
         cells = " | ".join(f"{v:.1e}" for v in values) + (" | -" if len(values) == 2 else "")
@@ -206,12 +206,12 @@ def _counts(energy: Energy, sampler: s.Sampler, x: Tensor) -> Tensor:
 
 
 def _order(size: int) -> Tensor:
-    """Numbers with the first bit as the lowest, in the order in which `enumerate` runs through the states."""
+    """The states of `enumerate` as numbers whose lowest bit is the first coordinate."""
     return (torch.cartesian_prod(*[torch.arange(2)] * size) * 2 ** torch.arange(size)).sum(1)
 
 
 def check_settings(device: torch.device, batch_size: int = 100, steps: int = 10) -> bool:
-    """Sampling from the deep EBM: what each setting gains, and what it costs in accuracy."""
+    """Times chains of the deep EBM with each setting, and prints its error of energies and gradients."""
     print("\n| setting | DMALA steps per second | deviation of E | of dE/dx | |\n|---|---|---|---|---|")
     torch.manual_seed(0)
     plain = ResNet((28, 28)).to(device)

@@ -56,7 +56,7 @@ def ours(energy: GRBM, data: Tensor, cd_steps: int, inner_steps: int) -> None:
 
 
 def products(energy: GRBM, data: Tensor, cd_steps: int, inner_steps: int) -> None:
-    """The matrix products alone that the closed form cannot do without: v W, h W' and v' h a step."""
+    """The matrix products that the closed form needs: v W, h W' and v' h in each step."""
     with torch.no_grad():
         h, total = data @ energy.W, torch.zeros_like(energy.W)
         for _ in range(cd_steps):
@@ -80,7 +80,7 @@ def compare(options: argparse.Namespace) -> None:
         for name, function in contenders.items():
             energy.zero_grad()
             seconds = timed(function, energy, data, options.cd_steps, options.inner_steps)
-            if round_:  # the first warms up
+            if round_:  # the first round is a warm-up
                 times[name].append(seconds)
     print(
         f"GRBM({options.visible}, {options.hidden}), batch {options.batch}, "

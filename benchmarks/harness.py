@@ -34,7 +34,7 @@ class Contestant:
     Attributes:
         run: does the work once.
         passes: forward and backward passes through the model in a unit of the work, where they are known.
-        own_clock: `run` gives the seconds that count, in place of those that passed.
+        own_clock: `run` returns the seconds to record, in place of those that passed.
     """
 
     run: Callable[[], Any]
@@ -51,7 +51,7 @@ class Race:
     """One row of the table.
 
     Args:
-        title: what is done.
+        title: the work that is timed.
         units: units of work (steps, epochs) in a run; times are given for one.
         entries: makes each contestant; `ebmlab` is ours, `floor` is the matrix products and random numbers that no
             implementation can do without, all others are peers.
@@ -66,13 +66,13 @@ class Race:
 
 @dataclass
 class Times:
-    """What was measured of one contestant.
+    """The measurements of one contestant.
 
     Attributes:
         seconds: for one unit of the work, by round.
-        first: seconds of the whole first run less those of a later one: compiling, warming up.
+        first: seconds of the first run minus those of a later one, spent on compiling and warming up.
         passes: as in `Contestant`.
-        missing: why there are no times, where there are none.
+        missing: the reason why there are no times, if there are none.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -103,7 +103,7 @@ def race(name: str, *values: Any) -> Callable[[Callable[..., Race]], Callable[..
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """The races that are named, by their whole names or by what comes before a hyphen; all when none is."""
+    """The races with these names, or with these words before a hyphen; all races if there are no names."""
     unknown = [n for n in names if not any(_matches(r, n) for r in RACES)]
     if unknown:
         raise SystemExit(f"no race is called {', '.join(unknown)}; there are {', '.join(RACES)}")
@@ -115,7 +115,7 @@ def _matches(name: str, wanted: str) -> bool:
 
 
 def run_race(contest: Race, rounds: int) -> Results:
-    """Times every contestant once a round; who begins moves on by one from round to round."""
+    """Times every contestant once per round; each round begins with the next contestant."""
     results: Results = {}
     runs: dict[str, tuple[Contestant, int]] = {}
     for name, make in contest.entries.items():
@@ -186,12 +186,12 @@ def rows(name: str, contest: Race, results: Results) -> list[str]:
 
 
 def _short(value: float) -> str:
-    """Three digits that count."""
+    """Three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def machine() -> dict[str, Any]:
-    """What the times depend on."""
+    """The machine, versions and settings on which the times depend."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -251,7 +251,7 @@ def chart(races: dict[str, Any]) -> Figure:
         labels.append((start + (y - start - 1) / 2, contest["title"]))
         y += 1
     names = sorted({who for *_, who in bars} - {FLOOR})
-    shades = [shade for i, shade in enumerate(colormaps["tab20"].colors) if i not in (14, 15)]  # grey is the floor's
+    shades = [shade for i, shade in enumerate(colormaps["tab20"].colors) if i not in (14, 15)]  # grey is for the floor
     colours = {who: shades[i % len(shades)] for i, who in enumerate(names)} | {FLOOR: "0.75"}
     figure = Figure(figsize=(11, 1.2 + 0.17 * y), layout="constrained")
     axes = figure.subplots()

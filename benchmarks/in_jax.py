@@ -36,7 +36,7 @@ def value_and_grad(energy: Energy, x: Array) -> tuple[Array, Array]:
 
 
 def start(energy: Energy, x: Any) -> tuple[Array, Array, Array]:
-    """What `dmala`, `gwg` and `langevin` carry: x, the energy, the gradient."""
+    """The state of `dmala`, `gwg` and `langevin`: x, the energy and the gradient."""
     x = jnp.asarray(x)
     return (x, *value_and_grad(energy, x))
 
@@ -117,7 +117,7 @@ def langevin(gradient: Callable[[Array], Array], step_size: float) -> Step:
 
 
 def runner(step: Step, state: Any, steps: int, seed: int = 0) -> Callable[[], Any]:
-    """Runs the compiled chain and waits for it; each call begins with a new key."""
+    """A function that runs the compiled chain with a new key and waits for the result."""
     run, keys = chain(step, steps), iter(range(seed, 2**31))
     return partial(_wait, run, keys, state)
 

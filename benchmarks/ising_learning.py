@@ -36,7 +36,7 @@ SAMPLERS = {
 
 
 class Watch(pl.Callback):
-    """The error and the seconds of training at some points on the way."""
+    """Records the error and the seconds of training at some iterations."""
 
     def __init__(self, true: torch.Tensor, iterations: int) -> None:
         self.true, self.every = true, max(1, iterations // POINTS)
@@ -55,7 +55,7 @@ class Watch(pl.Callback):
 
 
 def run(name: str, num_steps: int, seed: int, iterations: int) -> Result:
-    """Learns with one sampler."""
+    """Learns the couplings with one sampler."""
     pl.seed_everything(seed)
     data = IsingSamples(SIDE, COUPLING, seed=seed, batch_size=256, root="runs/data")
     watch = Watch(data.coupling_matrix(), iterations)

@@ -1,4 +1,4 @@
-"""Results of long benchmarks, a file for each run: what is there is not computed again."""
+"""Results of long benchmarks, one file per run. A run whose file exists is not repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = dict[str, float]
 
 
 def fit(learner: pl.LightningModule, data: pl.LightningDataModule, iterations: int, **settings: Any) -> None:
-    """Trains on the CPU without a word."""
+    """Trains on the CPU without output."""
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     pl.Trainer(max_steps=iterations, accelerator="cpu", limit_val_batches=0, **QUIET, **settings).fit(learner, data)

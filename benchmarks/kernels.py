@@ -40,7 +40,7 @@ def energies() -> dict[str, Any]:
 
 
 def curved() -> Any:
-    """AB-trace with a curvature of rank 20, made positive by its diagonal."""
+    """AB-trace with a curvature of rank 20 and a diagonal that makes it positive."""
     from ebmlab.samplers import AnyScale
 
     torch.manual_seed(1)
@@ -69,7 +69,7 @@ def kernels() -> dict[str, tuple[str, Callable[[], Any]]]:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """Of one call, after warm-up: the least of four averages."""
+    """Milliseconds of one call after warm-up: the smallest of four averages."""
     work()
     begin = time.process_time()
     work()
@@ -95,7 +95,7 @@ def step_time(make: Callable[[], Any], energy: Any, chains: int) -> float:
 
 
 def ais_time(make: Callable[[], Any], energy: Any) -> float:
-    """Per temperature."""
+    """Milliseconds per temperature of AIS."""
     from ebmlab.evaluation import ais
 
     temperatures = 10
@@ -105,7 +105,7 @@ def ais_time(make: Callable[[], Any], energy: Any) -> float:
 
 @torch.no_grad()
 def measure(key: str, targets: dict[str, Any]) -> float:
-    """The number that a key such as `DMALA | 100` or `AIS DMALA | 500` asks for."""
+    """The time of a case such as `DMALA | 100` or `AIS DMALA | 500`."""
     name, chains = key.split(" | ")
     target, make = kernels()[name.removeprefix("AIS ")]
     if name.startswith("AIS "):

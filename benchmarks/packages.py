@@ -98,7 +98,7 @@ def ebmkit_ais(energy: RBM, name: str, chains: int, temperatures: int) -> Callab
 
 
 def sklearn_rbm(energy: RBM, x: Tensor, **settings: Any) -> Any:
-    """The same RBM in scikit-learn, fitted for no epoch but ready."""
+    """The same RBM in scikit-learn, ready for sampling without training."""
     from sklearn.neural_network import BernoulliRBM
 
     machine = BernoulliRBM(energy.num_hidden, **settings)
@@ -159,7 +159,7 @@ def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Calla
 
 
 def torchebm_langevin(closed: bool, x: Tensor, steps: int, step_size: float) -> Callable[[], object]:
-    """Langevin on the double well sum of (x^2 - 1)^2, by autograd or by its gradient."""
+    """Langevin on the double well sum of (x^2 - 1)^2, with a gradient by autograd or in closed form."""
     from torchebm.core import DoubleWellModel
     from torchebm.samplers import LangevinDynamics
 

@@ -39,7 +39,7 @@ def flip_probability(f: LogProb, x: Tensor, step_size: float, balance: float) ->
 
 
 def dmala(f: LogProb, x: Tensor, step_size: float, balance: float = 0.5, adjusted: bool = True) -> Tensor:
-    """DMALA (Zhang et al. 2022, Alg. 1), or DULA where it is not adjusted."""
+    """DMALA (Zhang et al. 2022, Alg. 1), or DULA if not `adjusted`."""
     p = flip_probability(f, x, step_size, balance)
     flips = (torch.rand_like(x) < p).to(x)
     y = (1 - x) * flips + x * (1 - flips)
@@ -118,7 +118,7 @@ def annealing_step(
 ) -> tuple[Tensor, Tensor]:
     """One temperature of AIS (Neal 2001): the increment of the log-weights, and a step at the new temperature.
 
-    The weights come from evaluations of their own, as in the programs of GWG and DMALA.
+    The weights are computed by separate evaluations, as in the programs of GWG and DMALA.
     """
     with torch.no_grad():
         increment = (new - old) * (f(x) - base(x))
@@ -157,7 +157,7 @@ def _hidden_log_prob(energy: GRBM, v: Tensor, h: Tensor) -> Tensor:
 
 
 def gray_code(points: Tensor, num_bits: int, extent: float = 5.0) -> Tensor:
-    """Points `(B, 2)` as bits `(B, num_bits)`, one point after the other through strings of digits."""
+    """Points `(B, 2)` as bits `(B, num_bits)`, point by point, by strings of digits."""
     places, rows = num_bits // 2 - 1, []
     for point in points.tolist():
         digits = ""

@@ -33,7 +33,7 @@ SAMPLES, HIDDEN = 10, 256
 
 
 class Swish(nn.Module):
-    """x sigmoid(b x), b learnt."""
+    """x sigmoid(b x) with a parameter b."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Swish(nn.Module):
 
 
 def network(dims: int, swish: nn.Module) -> nn.Module:
-    """What `MLP` is, of torch's own modules."""
+    """The network of `MLP`, from torch's modules."""
     hidden = [module for _ in range(2) for module in (nn.Linear(HIDDEN, HIDDEN), swish)]
     return nn.Sequential(nn.Linear(dims, HIDDEN), swish, *hidden, nn.Linear(HIDDEN, 1), nn.Flatten(0))
 
@@ -110,7 +110,7 @@ LOSSES: dict[str, Loss] = {
 
 
 class Iteration:
-    """One iteration of training, again and again on fresh batches."""
+    """Runs iterations of training on new batches."""
 
     def __init__(self, name: str, dims: int, batch_size: int, spirals: bool = True) -> None:
         torch.manual_seed(0)
@@ -124,7 +124,7 @@ class Iteration:
         self.count = 0
 
     def __call__(self) -> float:
-        """Seconds that it took."""
+        """Runs one iteration; returns its seconds."""
         begin = time.perf_counter()
         self.optimizer.zero_grad()
         self.loss(self.energy, self.data[self.count % 10]).backward()
@@ -134,7 +134,7 @@ class Iteration:
 
 
 def time_all(method: str, dims: int, batch_size: int, rounds: int) -> None:
-    """Prints what an iteration of each implementation takes, and how much longer the peers take than ebmlab."""
+    """Prints the time of an iteration of each implementation, and the peers' times over ebmlab's."""
     iterations = {name: Iteration(name, dims, batch_size) for name in LOSSES if name.startswith(method)}
     seconds: dict[str, list[float]] = {name: [] for name in iterations}
     repeats = 10 if method == "RMwGGIS" else 1
@@ -155,7 +155,7 @@ def time_all(method: str, dims: int, batch_size: int, rounds: int) -> None:
 
 def memory_of(name: str, dims: int, batch_size: int) -> None:
     """Prints how much an iteration raises this process's peak resident memory, in MiB."""
-    iteration = Iteration(name, dims, batch_size, spirals=False)  # making these peaks higher than using them
+    iteration = Iteration(name, dims, batch_size, spirals=False)  # drawing spirals takes more memory
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     iteration()
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)

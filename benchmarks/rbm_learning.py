@@ -36,7 +36,7 @@ CHAINS = 100
 
 
 def train(name: str, seed: int, iterations: int) -> tuple[RBM, float]:
-    """An RBM and the seconds that its training took."""
+    """Trains an RBM; returns it and the seconds of training."""
     pl.seed_everything(seed)
     data = MNIST(batch_size=100, binarize=True, seed=seed)
     chains = ReplayBuffer(100, initial="mean")
@@ -49,7 +49,7 @@ def train(name: str, seed: int, iterations: int) -> tuple[RBM, float]:
 
 
 def run(name: str, seed: int, iterations: int, temperatures: int, folder: Path) -> Result:
-    """Trains one RBM, if it is not there, and estimates the likelihood of the test images."""
+    """Trains one RBM, unless its weights are kept, and estimates the likelihood of the test images."""
     weights = folder / f"{name}--{seed}--{iterations}.pt"
     if not weights.exists():
         energy, seconds = train(name, seed, iterations)

@@ -67,7 +67,7 @@ def make_learner(method: str, iterations: int) -> Learner:
 
 
 def run(method: str, iterations: int, seed: int, graphs: Path) -> Result:
-    """Trains one model, and keeps and scores its graphs."""
+    """Trains one model, scores its graphs and keeps them."""
     pl.seed_everything(seed)
     data = EgoSmall()
     learner = make_learner(method, iterations)
@@ -93,7 +93,7 @@ def scores(samples: Tensor, data: EgoSmall) -> Result:
 
 
 def picture(folder: Path, iterations: int, seed: int, data: EgoSmall) -> None:
-    """Draws 16 training graphs and 16 of each method that is there."""
+    """Draws 16 training graphs, and 16 graphs of each method with results."""
     sides = {"training graphs": data.to_states(data.raw("train"))}
     for method in METHODS:
         path = folder / f"{method}--{seed}--{iterations}.pt"

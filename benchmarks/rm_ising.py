@@ -58,7 +58,7 @@ def make_learner(method: str) -> Learner:
 
 
 class Watch(pl.Callback):
-    """The error at ten points on the way, and the seconds of each iteration."""
+    """Records the error at ten iterations, and the seconds of each iteration."""
 
     def __init__(self, true: torch.Tensor, iterations: int) -> None:
         self.true = true

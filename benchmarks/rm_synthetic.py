@@ -65,7 +65,7 @@ def make_learner(method: str, shape: str, bits: int) -> Learner:
 
 
 def run(method: str, shape: str, seed: int, iterations: int, bits: int, beta: float, weights: Path) -> Result:
-    """Trains a model, unless its weights are there, and scores samples of exp(-beta E)."""
+    """Trains a model, unless its weights are kept, and scores samples of exp(-beta E)."""
     pl.seed_everything(seed)
     data = GrayCode2D(shape, bits, seed=seed, batch_size=128 if bits == 32 else 256)
     learner = make_learner(method, shape, bits)
@@ -74,7 +74,7 @@ def run(method: str, shape: str, seed: int, iterations: int, bits: int, beta: fl
         torch.save(learner.energy.state_dict(), weights)
     learner.energy.load_state_dict(torch.load(weights))
     energy = learner.energy.eval().requires_grad_(False)
-    energy.rest[-1].weight.mul_(beta)  # the bias is no matter
+    energy.rest[-1].weight.mul_(beta)  # the bias does not change the law
     real = data.to_states(data.raw("train"))[torch.randperm(len(data.raw("train")))[:SAMPLES]]
     if bits > 32:
         return {"objective": float(Exact("exponential").loss(energy, real[:100]))}
@@ -87,7 +87,7 @@ def run(method: str, shape: str, seed: int, iterations: int, bits: int, beta: fl
 
 
 def table(folder: Path, iterations: int, key: str) -> str:
-    """Mean and range over the seeds that are there, a row for each method."""
+    """Mean and range over the seeds with results, one row per method."""
     lines = ["| method | " + " | ".join(SHAPES) + " |", "|---" * (len(SHAPES) + 1) + "|"]
     for method in METHODS:
         cells = [cell(folder, f"{method}--{shape}--*--{iterations}", key) for shape in SHAPES]
@@ -97,7 +97,7 @@ def table(folder: Path, iterations: int, key: str) -> str:
 
 @torch.no_grad()
 def heat_maps(folder: Path, iterations: int, seed: int, bits: int) -> None:
-    """Draws the models' densities in the plane, a row for each method that is there."""
+    """Draws the models' densities in the plane, one row per method with results."""
     landscape = EnergyLandscape(num_samples=0)
     there = [m for m in METHODS if any(folder.glob(f"{m}--*--{seed}--{iterations}.pt"))]
     figure, axes = plt.subplots(

@@ -167,7 +167,7 @@ class AISEvaluation(PeriodicEvaluation):
         trusted = _judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         self.log_metrics(trainer, pl_module, metrics)
         if not trusted and trainer.state.fn == TrainerFn.FITTING:
-            self._metrics["ais/log_likelihood"] = math.nan  # what a resumed run publishes again
+            self._metrics["ais/log_likelihood"] = math.nan  # a resumed run publishes these metrics
             self._publish(trainer, self._metrics)
         shown = data.show(result.samples[:SHOWN])
         if isinstance(shown, Images):

@@ -149,7 +149,7 @@ class OutOfDistribution(PeriodicEvaluation):
         return self.transforms
 
     def _like(self, own: Data, other: object, split: str, n: int) -> Tensor:
-        """States of the other data, made of its raw data in the way of the run's own."""
+        """Raw samples of the other data, preprocessed like those of the run, `(N, *event_shape)`."""
         assert isinstance(other, Data)
         theirs, ours = (1.0 if p is None else p.float_scale for p in (other.preprocessing, own.preprocessing))
         return own.to_states(other.to_raw(other.states(split, n, self.seed)) / theirs * ours)
@@ -167,7 +167,7 @@ def _split(trainer: pl.Trainer) -> str:
 
 
 def _independent(x: Tensor, domain: Domain) -> Tensor:
-    """Every coordinate from a sample of its own, `(N, ...)`."""
+    """The states with each coordinate permuted over the samples, `(N, ...)`."""
     flat = domain.flat(x.reshape(len(x), *domain.event_shape))
     order = torch.rand(flat.shape[:2]).argsort(0)
     return torch.take_along_dim(flat, order.view(*order.shape, *[1] * (flat.dim() - 2)), 0).view_as(x)

@@ -73,7 +73,7 @@ class RunState(pl.Callback):
     ) -> None:
         """Gathers the states of each generator, `(ranks, bytes)`. Lightning calls this on all ranks.
 
-        Loggers that hold numbers back write them first: a run that goes on from here will not log them again.
+        Loggers first write the metrics that they hold back, which a resumed run will not log again.
         """
         for logger in trainer.loggers:
             getattr(logger, "flush", bool)()
@@ -111,7 +111,7 @@ def renew(checkpoint: dict[str, Any], number: int) -> None:
 
 
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
-    if not size <= slots < size + ranks:  # which round their shares up
+    if not size <= slots < size + ranks:  # every rank rounds its share up
         rank_zero_warn(
             f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; chains.size, now "
             f"{size}, counts in new runs only"

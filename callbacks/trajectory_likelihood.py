@@ -130,7 +130,7 @@ class TrajectoryLikelihood(pl.Callback):
 
     @contextmanager
     def _own_numbers(self, learner: Learner) -> Iterator[None]:
-        """Random numbers that go on from where the last call ended, as those of the CPU do; training's stay."""
+        """Runs its body with separate random numbers, which continue those of the last call."""
         with isolated(learner, self.seed if self._stream is None else self.seed + self._seen):
             if self._stream is not None:
                 torch.set_rng_state(self._stream)

@@ -18,15 +18,18 @@ from ebmlab.samplers import Sampler, blocks, chromatic_gibbs, gibbs, hamming_bal
 
 
 class Table(Energy):
-    """The values of another energy in a table by state: fast, for samplers that need values alone."""
+    """Another energy and its gradient in tables by state: fast for the many chains of a chi-square test."""
 
     def __init__(self, energy: Energy) -> None:
         super().__init__()
         self.domain, self._exact = energy.domain, Exact(energy)
-        self.register_buffer("table", energy(self._exact.states))
+        self._values, self._grads = energy.value_and_grad(self._exact.states)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.table[self._exact.number(x)].to(x.dtype)
+        return self._values[self._exact.number(x)].to(x.dtype)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), self._grads[self._exact.number(x)].to(x.dtype)
 
 
 class Sum(Energy):

@@ -60,6 +60,22 @@ class Target(Energy):
         return (self.scale * energy).to(x.dtype)
 
 
+class Quadratic(Energy):
+    """-f, with f(x) = (x - c)' W (x - c) / 2."""
+
+    def __init__(self, domain: Finite, W: Tensor, centre: Tensor | float) -> None:
+        super().__init__()
+        self.domain, self.W, self.centre = domain, W, centre
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.value_and_grad(x)[0]
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x.flatten(1) - self.centre
+        grad = -z @ self.W.to(z)
+        return (grad * z).sum(1) / 2, grad
+
+
 class Exact:
     """The law exp(-E) / Z of an energy on a finite domain.
 

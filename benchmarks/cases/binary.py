@@ -93,7 +93,7 @@ def ab_trace(chains: int) -> Race:
     )
     peers = {"published": lambda: repeating(step, bits(chains), steps, published.ADJUSTED)}
     contest = sampler_race("AB-trace", sampler, chains, peers, 0)
-    pulls = ((chains, VISIBLE, VISIBLE),) * 2  # A xi, and A times what changes when x does
+    pulls = ((chains, VISIBLE, VISIBLE),) * 2  # A xi and A (x - y)
     contest.entries["floor"] = lambda: gradient_floor(chains, steps, chains * VISIBLE, pulls)
     return contest
 

@@ -58,7 +58,7 @@ def numpy_checkerboard(spins: Tensor, side: int, sweeps: int) -> Contestant:
     rng = np.random.Generator(np.random.SFC64(0))
 
     def redraw(colour: np.ndarray, other: np.ndarray, right: np.ndarray) -> None:
-        """Redraws `colour`; the second neighbour in a row is one place to the left, in the rows of `right` right."""
+        """Redraws `colour`. The second neighbour in a row is on the left, or in the rows `right` on the right."""
         pull = np.roll(other, 1, 0) + np.roll(other, -1, 0) + other
         pull[right] += np.roll(other[right], -1, 1)
         pull[~right] += np.roll(other[~right], 1, 1)
@@ -77,7 +77,7 @@ def numpy_checkerboard(spins: Tensor, side: int, sweeps: int) -> Contestant:
 
 
 def torch_checkerboard(spins: Tensor, side: int, sweeps: int) -> Contestant:
-    """Whole lattices, rolled, of which one colour is kept."""
+    """Both colours are drawn on rolled lattices, and one of them is kept."""
     x = spins.view(-1, side, side).clone()
     black = (torch.arange(side).unsqueeze(1) + torch.arange(side)) % 2 == 0
 
@@ -136,7 +136,7 @@ def checkerboard(side: int) -> Race:
 
 @race("lattice", 20, 100)
 def lattice(side: int) -> Race:
-    """Making the energy, and its colours."""
+    """Constructs the energy and its colours."""
     return Race(
         f"Ising.lattice({side}) and its colours",
         1,

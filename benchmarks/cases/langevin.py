@@ -17,7 +17,7 @@ CHAINS, STEPS, STEP_SIZE = 10_000, 1_000, 0.01
 
 
 class DoubleWell(Energy):
-    """E(x) is the sum of (x_i^2 - 1)^2, which autograd differentiates."""
+    """E(x) = sum of (x_i^2 - 1)^2, differentiated by autograd."""
 
     domains = (Real,)
 
@@ -30,7 +30,7 @@ class DoubleWell(Energy):
 
 
 class ClosedForm(DoubleWell):
-    """The same with its gradient 4 x (x^2 - 1)."""
+    """The same energy with its gradient 4 x (x^2 - 1) in closed form."""
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,7 +40,7 @@ class Bits(TensorDataModule):
 
 
 def training(energy: Energy, sampler: Sampler, batches: Sequence[Tensor], **settings: Any) -> Contestant:
-    """The learner's step, backward and the optimizer's step on every batch, without a trainer."""
+    """Training step, backward pass and optimizer step on every batch, without a trainer."""
     learner = ContrastiveDivergence(energy, sampler, **settings)
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign,assignment]
     (optimizer,), _ = learner.configure_optimizers()

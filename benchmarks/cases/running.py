@@ -1,4 +1,4 @@
-"""What surrounds the mathematics: the Trainer's overhead, and the command line's start."""
+"""Time outside of the mathematics: the Trainer's overhead, and the start of the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SGD = partial(torch.optim.SGD, lr=0.01)
 
 
 class Silent(pl.LightningModule):
-    """The same learner's loss and optimizer in a module that logs nothing."""
+    """A module with the learner's loss and optimizer that logs nothing."""
 
     def __init__(self, learner: ContrastiveDivergence) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Silent(pl.LightningModule):
 
 @race("trainer")
 def overhead() -> Race:
-    """What a step in the Trainer takes beyond the same step in a loop."""
+    """Time of a training step in the Trainer minus that of the same step in a plain loop."""
     data = Bits(UNITS, BATCH * UPDATES, BATCH)
 
     def learner() -> ContrastiveDivergence:

@@ -1,4 +1,4 @@
-"""What the races sample, and the loops around one step."""
+"""The targets of the races, and loops around one step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VISIBLE, HIDDEN = 784, 500
 
 
 def rbm() -> RBM:
-    """An RBM of 784 and 500 units with weights from N(0, 0.05^2), always the same."""
+    """An RBM of 784 and 500 units with fixed weights from N(0, 0.05^2)."""
     generator = torch.Generator().manual_seed(0)
     energy = RBM(VISIBLE, HIDDEN)
     with torch.no_grad():
@@ -25,29 +25,29 @@ def rbm() -> RBM:
 
 
 def log_prob(energy: RBM) -> Callable[[Tensor], Tensor]:
-    """-E(x) in plain torch, on parameters that are constants."""
+    """-E(x) in plain torch, with constant parameters."""
     W, b_v, b_h = (p.detach() for p in (energy.W, energy.b_v, energy.b_h))
     return lambda x: x @ b_v + torch.nn.functional.softplus(x @ W + b_h).sum(1)
 
 
 def bits(n: int, size: int = VISIBLE) -> Tensor:
-    """Random 0/1 states `(n, size)`, always the same."""
+    """Fixed random 0/1 states `(n, size)`."""
     return torch.randint(2, (n, size), generator=torch.Generator().manual_seed(1)).float()
 
 
 def steps_for(chains: int) -> int:
-    """How many steps a run takes: about half a second for 100 chains of an RBM, no less than 5 steps."""
+    """Number of steps that take about half a second for 100 chains of an RBM; at least 5."""
     return max(5, min(500, 10_000 // chains))
 
 
 def sampling(sampler: Sampler, energy: Energy, x: Tensor, steps: int) -> Contestant:
-    """`Sampler.sample`; a gradient counts as one forward and one backward pass."""
+    """A contestant that runs `Sampler.sample`; a gradient counts as one forward and one backward pass."""
     _, info = sampler.sample(energy, x, 2)
     return Contestant(lambda: sampler.sample(energy, x, steps), f"{info.evaluations:g} / {info.evaluations:g}")
 
 
 def repeating(step: Callable[[Tensor], Tensor], x: Tensor, steps: int, passes: str = "") -> Contestant:
-    """A plain step, again and again."""
+    """A contestant that repeats a plain step."""
 
     def run() -> Tensor:
         y = x

@@ -1,4 +1,4 @@
-"""Adaptation, and data that are computed: what runs before sampling and training."""
+"""Work before sampling and training: adaptation, and data that are computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHAINS, STEPS, POINTS, BITS = 100, 200, 1_000, 2_048
 
 
 def tuning(title: str, search: Tuner, sampler: Sampler) -> Race:
-    """The tuner beside as many steps of what it tunes."""
+    """A tuner, and as many steps of the sampler that it tunes."""
     energy, x = rbm(), bits(CHAINS)
     layers = [(CHAINS, VISIBLE, HIDDEN), (CHAINS, HIDDEN, VISIBLE)]
     return Race(

@@ -27,7 +27,7 @@ class Case:
     """One start of the command line.
 
     Attributes:
-        name: says in the report which it was.
+        name: of the case in the report.
         args: the command line.
         files: put into the working directory first, by name.
     """
@@ -39,7 +39,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """How a case ended; `fault` is None where it ended as it should."""
+    """How a case ended; `fault` is None if it ended as it should."""
 
     name: str
     code: int | None

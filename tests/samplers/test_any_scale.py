@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from helpers_batch import alone_and_together
-from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, convergence_distance, density, invariance_p
+from helpers_blocks import Table
+from helpers_finite import DOMAINS, KINDS, Quadratic, Target, bias, convergence_distance, density, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
@@ -37,38 +38,6 @@ def auxiliary(domain: Finite, variant: Any = "trace", cls: Any = AnyScale, seed:
     sampler = cls(variant, curvature=W, diagonal=DIAGONALS[variant](W), **settings)
     assert isinstance(sampler, torch.nn.Module)
     return sampler  # type: ignore[return-value]
-
-
-class Table(Energy):
-    """The values of another energy in a table by state: fast for the many chains of a chi-square test."""
-
-    def __init__(self, energy: Target) -> None:
-        super().__init__()
-        self.domain, self.exact = energy.domain, Exact(energy)
-        self.values, self.grads = energy.value_and_grad(self.exact.states)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.values[self.exact.number(x)].to(x.dtype)
-
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        number = self.exact.number(x)
-        return self.values[number].to(x.dtype), self.grads[number].to(x.dtype)
-
-
-class Quadratic(Energy):
-    """-f, with f(x) = (x - c)' W (x - c) / 2."""
-
-    def __init__(self, domain: Finite, W: Tensor, centre: Tensor | float) -> None:
-        super().__init__()
-        self.domain, self.W, self.centre = domain, W, centre
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.value_and_grad(x)[0]
-
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        z = x.flatten(1) - self.centre
-        grad = -z @ self.W.to(z)
-        return (grad * z).sum(1) / 2, grad
 
 
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)

@@ -7,29 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from helpers_finite import Quadratic
 
-from ebmlab.domains import Finite, Ordinal
-from ebmlab.energies import Energy
+from ebmlab.domains import Ordinal
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
-
-
-class Quadratic(Energy):
-    """-f, with f(x) = (x - c)' W (x - c) / 2."""
-
-    def __init__(self, domain: Finite, W: Tensor, centre: Tensor | float) -> None:
-        super().__init__()
-        self.domain, self.W, self.centre = domain, W, centre
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.value_and_grad(x)[0]
-
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        z = x.flatten(1) - self.centre
-        grad = -z @ self.W.to(z)
-        return (grad * z).sum(1) / 2, grad
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
