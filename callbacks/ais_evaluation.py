@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
@@ -31,6 +32,7 @@ from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 
 SHOWN = 64
+LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower")  # NaN for checkpoints if they are not to be trusted
 
 
 class AISEvaluation(PeriodicEvaluation):
@@ -128,6 +130,12 @@ class AISEvaluation(PeriodicEvaluation):
         except UserError as error:
             raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint) and callback.monitor in LIKELIHOODS:
+                _refuse_untrusted(callback)
+
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
         testing = trainer.state.fn == TrainerFn.TESTING
@@ -167,7 +175,7 @@ class AISEvaluation(PeriodicEvaluation):
         trusted = _judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         self.log_metrics(trainer, pl_module, metrics)
         if not trusted and trainer.state.fn == TrainerFn.FITTING:
-            self._metrics["ais/log_likelihood"] = math.nan  # a resumed run publishes these metrics
+            self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
             self._publish(trainer, self._metrics)
         shown = data.show(result.samples[:SHOWN])
         if isinstance(shown, Images):
@@ -176,6 +184,19 @@ class AISEvaluation(PeriodicEvaluation):
 
     def _sampler(self, learner: Learner) -> Sampler:
         return self.sampler or learner.sampler
+
+
+def _refuse_untrusted(checkpoint: ModelCheckpoint) -> None:
+    """Makes NaN replace no best checkpoint, and be none: Lightning takes the first value, whatever it is."""
+    ask = checkpoint.check_monitor_top_k
+
+    def check(trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        if current is None or not current.isnan():
+            return ask(trainer, current)
+        checkpoint._last_global_step_saved = trainer.global_step  # so that it still saves its last checkpoint
+        return False
+
+    checkpoint.check_monitor_top_k = check  # type: ignore[method-assign]
 
 
 def _stop_if_told(trainer: pl.Trainer) -> None:
