@@ -7,7 +7,7 @@ from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.errors import UserError
 
-COMMANDS = ("fit", "validate", "test", "predict", "sample", "list")
+COMMANDS = ("fit", "validate", "test", "predict", "sample", "list", "compare")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
@@ -17,6 +17,7 @@ commands:
   predict   draw samples from a checkpoint:  python -m ebmlab predict --ckpt_path FILE --num_samples 64
   sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
   list      list energies, samplers, learners, callbacks, datamodules and configs, one line each
+  compare   the table of several runs:      python -m ebmlab compare RUN RUN --out table.md --out curves.png
   --version print the version
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
@@ -24,10 +25,10 @@ Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_e
 
 
 def answer(given: list[str]) -> str | None:
-    """The help, the version or the list if the command line asks for it; None if a command is to run.
+    """The help, the version, the list or a comparison if the command line asks for it; None for other commands.
 
     Raises:
-        UserError: there is no such command.
+        UserError: there is no such command, or the runs cannot be compared.
 
     Example:
         >>> answer(["--version"]).partition(" ")[0], answer(["fit", "--name", "a"])
@@ -40,6 +41,10 @@ def answer(given: list[str]) -> str | None:
         return f"ebmlab {__version__}"
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
+    if first == "compare":
+        from ebmlab.app.compare import compare
+
+        return compare(given[1:])
     if first == "list":
         if len(given) > 1 and given[1] not in ("-h", "--help"):
             raise UserError(f"list takes no options, and was given {given[1]}")

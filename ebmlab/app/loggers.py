@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ class MetricsCSV(Logger):
 
     A row is written when the next step begins or when `flush` is called. `flush` is called before each checkpoint, so
     the file always has all rows up to the checkpoint. Later values of the same or an earlier step are added to its row.
+    `<folder>/seconds.txt` says how long the run has taken, in all its parts.
 
     Args:
         folder: the run folder.
@@ -33,6 +35,9 @@ class MetricsCSV(Logger):
         self._row: dict[str, Any] = {}
         self._in_file = False  # the file has the row of the current step
         self._dirty = False  # the row has values that the file lacks
+        self._clock = folder / "seconds.txt"
+        self._before: float | None = None  # seconds of the run's earlier parts
+        self._start = self._told = time.monotonic()
 
     @property
     def name(self) -> str:
@@ -78,10 +83,23 @@ class MetricsCSV(Logger):
             with self._path.open("a", newline="") as file:
                 csv.DictWriter(file, self._columns).writerow(self._row)
         self._in_file, self._dirty = True, False
+        self._tell_time(at_most_every=1.0)
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
         self.flush()
+        self._tell_time()
+
+    def _tell_time(self, at_most_every: float = 0.0) -> None:
+        """Writes the seconds that the run has taken, unless there is no run yet."""
+        now = time.monotonic()
+        if self._evaluates or not self._columns or now - self._told < at_most_every:
+            return
+        if self._before is None:
+            self._before = _seconds(self._clock)
+        with whole(self._clock) as path:
+            path.write_text(f"{self._before + now - self._start:.1f}\n")
+        self._told = now
 
     def _take_up(self, step: int) -> None:
         """Removes rows that will be written again: that of `step` in an evaluation, else all after `step`.
@@ -117,6 +135,14 @@ class MetricsCSV(Logger):
             writer = csv.DictWriter(file, self._columns)
             writer.writeheader()
             writer.writerows(rows)
+
+
+def _seconds(path: Path) -> float:
+    """The number in a file; 0 if there is none."""
+    try:
+        return float(path.read_text(errors="replace"))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def make_loggers(

@@ -31,6 +31,7 @@ finally:
     ("words", "code", "out", "err"),
     [
         ([], 0, HELP, ""),
+        (["compare"], 2, "", "error: compare: give the folders of two or more runs, such as runs/rbm_mnist/*"),
         (["--help"], 0, HELP, ""),
         (["--version"], 0, f"ebmlab {__version__}", ""),
         (["list"], 0, list_components(), ""),
@@ -41,7 +42,7 @@ finally:
             ["fti", "--debug"],
             2,
             "",
-            "error: there is no command fti; choose fit, validate, test, predict, sample or list",
+            "error: there is no command fti; choose fit, validate, test, predict, sample, list or compare",
         ),
     ],
 )
@@ -80,5 +81,5 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 
 def test_help_names_every_command() -> None:
-    assert [*CLI.subcommands(), "sample", "list"] == list(COMMANDS)
+    assert [*CLI.subcommands(), "sample", "list", "compare"] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)

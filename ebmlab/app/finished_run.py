@@ -1,0 +1,204 @@
+"""What the files in a run's folder say: its settings, its metrics and the time it took. Reads no checkpoint."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ebmlab.errors import UserError, one_line
+
+LIKELIHOOD = "ais/log_likelihood"
+_HIGHER = ("log_likelihood", "auroc", "aupr")
+_LOWER = ("fid", "mmd", "rmse", "loss", "fpr")
+_DETAILS = (
+    "train/",
+    "sampler/",
+    "rollback/",
+    "lr-",
+    "ais/",
+    "trajectory/",
+)  # shown only if a checkpoint is chosen by it
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric's value after `step` optimizer steps.
+
+    Attributes:
+        value: the number.
+        step: the step.
+        error: its standard error, if it was logged.
+        trusted: False for a likelihood that is marked as not to be trusted.
+
+    Example:
+        >>> str(Score(-91.234, 100, error=0.12)), str(Score(-80.0, 100, trusted=False))
+        ('-91.234 +- 0.12 at 100', '-80 at 100, not trusted')
+    """
+
+    value: float
+    step: int
+    error: float | None = None
+    trusted: bool = True
+
+    def __str__(self) -> str:
+        error = "" if self.error is None else f" +- {self.error:.2g}"
+        return f"{self.value:.5g}{error} at {self.step}" + ("" if self.trusted else ", not trusted")
+
+
+@dataclass
+class FinishedRun:
+    """A run's folder as it was read.
+
+    Attributes:
+        folder: the folder.
+        settings: every setting of the resolved config, by its name without `init_args`; `callbacks.NAME.option`.
+        metrics: the scores of each metric, in the order of the steps; those of `test` and `validate` begin with these
+            words.
+        modes: "max" or "min" for the metrics of training of which it is known which values are better.
+        seconds: the time that the run took, if it is known.
+        steps: the last step.
+
+    Example:
+        >>> scores = [Score(9.0, 1), Score(7.0, 2), Score(8.0, 3)]
+        >>> run = FinishedRun(Path("a"), metrics={"fid": scores}, modes={"fid": "min"})
+        >>> str(run.best("fid")), str(run.last("fid"))
+        ('7 at 2', '8 at 3')
+    """
+
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, list[Score]] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+    seconds: float | None = None
+    steps: int = 0
+
+    def best(self, metric: str) -> Score | None:
+        """The best trusted score; None if there is none, or what is best is not known."""
+        scores = [s for s in self.metrics.get(metric, ()) if s.trusted and math.isfinite(s.value)]
+        choose = {"max": max, "min": min}.get(self.modes.get(metric, ""))
+        return choose(scores, key=lambda s: s.value) if choose and scores else None
+
+    def last(self, metric: str) -> Score | None:
+        """The last score; None if the metric was not logged."""
+        return next(reversed(self.metrics.get(metric, [])), None)
+
+
+def read_run(folder: Path) -> FinishedRun:
+    """Reads `config.yaml`, `metrics.csv` and what `test` and `validate` have left.
+
+    Raises:
+        UserError: the folder is not that of a run, or a file in it is damaged.
+
+    Example:
+        >>> read_run(Path("runs/missing"))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: runs/missing: no such folder; give folders of runs, such as runs/rbm_mnist/NAME
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give folders of runs, such as runs/rbm_mnist/NAME")
+    for name in ("config.yaml", "metrics.csv"):
+        if not (folder / name).is_file():
+            inside = sorted(
+                path.parent for path in folder.glob("*/metrics.csv") if path.parent.name not in _EVALUATIONS
+            )
+            hint = f"; it holds runs, such as {inside[0]}" if inside else ""
+            raise UserError(f"{folder} is not the folder of a run, for it has no {name}{hint}")
+    try:
+        config = yaml.load((folder / "config.yaml").read_text(), Loader=_LOADER)
+        settings = dict(_flat(config, ""))
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
+        raise UserError(f"{folder / 'config.yaml'} is damaged: {one_line(error)}") from error
+    run = FinishedRun(folder, settings)
+    rows = _rows(folder / "metrics.csv")
+    run.steps = 1 + max((int(row["step"]) for row in rows), default=-1)
+    monitored = {
+        value: settings.get(f"{name.removesuffix('.monitor')}.mode", "min")
+        for name, value in settings.items()
+        if name.endswith(".monitor") and value != "null"
+    }
+    run.metrics = _scores(rows, "", monitored)
+    run.modes = {metric: mode for metric in run.metrics if (mode := _mode(metric, monitored))}
+    for name in _EVALUATIONS:
+        if (folder / name / "metrics.csv").is_file():
+            run.metrics |= _scores(_rows(folder / name / "metrics.csv"), f"{name} ", monitored)
+    seconds = folder / "seconds.txt"
+    run.seconds = _number(seconds.read_text(errors="replace")) if seconds.is_file() else None
+    return run
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_EVALUATIONS = ("validate", "test")
+_WORDS = {"None": "null", "True": "true", "False": "false"}
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Every setting under a name. A class is a setting itself, and its options follow its name."""
+    if isinstance(value, dict) and "class_path" in value:
+        yield name, str(value["class_path"])
+        yield from _flat(value.get("init_args") or {}, name)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _flat(item, f"{name}.{key}" if name else str(key))
+    elif name == "trainer.callbacks" and value:
+        taken: dict[str, int] = {}
+        for item in value:
+            kind = item["class_path"].rpartition(".")[2]
+            taken[kind] = taken.get(kind, 0) + 1
+            yield from _flat(item, f"callbacks.{kind}" + (f"_{taken[kind]}" if taken[kind] > 1 else ""))
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for i, item in enumerate(value):
+            yield from _flat(item, f"{name}.{i}")
+    else:
+        yield name, _WORDS.get(repr(value), str(value))
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is damaged: {one_line(error)}") from error
+    return sorted(rows, key=lambda row: int(row["step"]))
+
+
+def _scores(rows: list[dict[str, str]], prefix: str, monitored: dict[str, str]) -> dict[str, list[Score]]:
+    """The scores of the metrics that say how good the model is."""
+    scores: dict[str, list[Score]] = {}
+    for row in rows:
+        for name, text in row.items():
+            shown = name in monitored or name.endswith("log_likelihood") or not str(name).startswith(_DETAILS)
+            if name in ("step", "epoch", None) or not text or not shown:
+                continue
+            step = int(row["step"]) + (not prefix)  # Lightning counts the steps of training from 0
+            scores.setdefault(prefix + name, []).append(_score(row, name, step))
+    return scores
+
+
+def _score(row: dict[str, str], name: str, step: int) -> Score:
+    value = _number(row[name])
+    if name != LIKELIHOOD:
+        return Score(value, step)
+    error, trusted = _number(row.get("ais/std_error") or "nan"), _number(row.get("ais/trusted") or "1") == 1
+    return Score(value, step, error if trusted and not math.isnan(error) else None, trusted)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _mode(metric: str, monitored: dict[str, str]) -> str | None:
+    """Whether higher or lower values of a metric are better."""
+    if metric in monitored:
+        return monitored[metric]
+    if metric.endswith(_HIGHER):
+        return "max"
+    return "min" if any(word in metric for word in _LOWER) else None
