@@ -59,7 +59,7 @@ class FinishedRun:
         folder: the folder.
         settings: every setting of the resolved config, by its name without `init_args`; `callbacks.NAME.option`.
         metrics: the scores of each metric, in the order of the steps; those of `test` and `validate` begin with these
-            words.
+            words. Without any, the loss or the energy gap of training.
         modes: "max" or "min" for the metrics of training of which it is known which values are better.
         seconds: the time that the run took, if it is known.
         steps: the last step.
@@ -122,7 +122,7 @@ def read_run(folder: Path) -> FinishedRun:
         for name, value in settings.items()
         if name.endswith(".monitor") and value != "null"
     }
-    run.metrics = _scores(rows, "", monitored)
+    run.metrics = _scores(rows, "", monitored) or _scores(rows, "", dict.fromkeys(_TRAINING, ""))
     run.modes = {metric: mode for metric in run.metrics if (mode := _mode(metric, monitored))}
     for name in _EVALUATIONS:
         if (folder / name / "metrics.csv").is_file():
@@ -133,6 +133,7 @@ def read_run(folder: Path) -> FinishedRun:
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TRAINING = ("train/loss", "train/energy_gap")  # shown if nothing else was logged
 _EVALUATIONS = ("validate", "test")
 _WORDS = {"None": "null", "True": "true", "False": "false"}
 

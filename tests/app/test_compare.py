@@ -131,6 +131,12 @@ def test_the_png_has_a_panel_for_each_metric(make: Callable[..., Path]) -> None:
     assert list(curve.get_ydata()) == [2.0] and list(crosses.get_ydata()) == [9.0] and crosses.get_marker() == "x"
 
 
+def test_without_scores_the_training_is_shown(make: Callable[..., Path]) -> None:
+    metrics = "step,train/energy_gap,train/grad_norm\n9,0.5,3.0\n19,0.25,2.0\n"
+    table = lines(compare([str(make("a", metrics)), str(make("b", metrics)), "--out", "t.png"]))
+    assert table["train/energy_gap, last"] == ["0.25 at 20", "0.25 at 20"] and "train/grad_norm, last" not in table
+
+
 def test_bad_inputs_are_one_line(make: Callable[..., Path], tmp_path: Path) -> None:
     a, b = make("a"), make("b")
     empty = make("empty", "")

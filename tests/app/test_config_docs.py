@@ -13,13 +13,15 @@ from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configs.md").read_text()
-COMMANDS = re.findall(r"^python -m ebmlab (.*)$", PAGE, re.M)
+MINE = re.findall(r"```python\n(# mine.py\n.*?)```", PAGE, re.S)[0]
+COMMANDS = re.findall(r"^python -m ebmlab (?!compare)(.*)$", PAGE, re.M)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_parsed(command: str, run: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     """`--print_config` ends each command before it would begin to train."""
     Path("configs").symlink_to(ROOT / "configs")
+    Path("mine.py").write_text(MINE)
     for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.S):
         Path(text.removeprefix("# ").partition(":")[0]).write_text(text)
     with pytest.raises(SystemExit) as end:
@@ -31,4 +33,4 @@ def test_commands_are_parsed(command: str, run: Callable[..., None], capsys: pyt
 
 
 def test_the_page_has_as_many_commands_and_configs_as_were_found() -> None:
-    assert len(COMMANDS) == 15 and PAGE.count("```yaml\n# ") == 3
+    assert len(COMMANDS) == 21 and PAGE.count("```yaml\n# ") == 3
