@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 import torch
 from helpers_finite import DOMAINS, Target, bias, limit_distance, proposal_matches_density
 from helpers_grbm import PASS
+from helpers_trainer import quiet_trainer
 
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
@@ -87,17 +88,7 @@ def test_the_callback_logs_log_z_and_leaves_training_alone(page: dict[str, Any],
         pl.seed_everything(0)
         data = page["Stripes"](side=3, num_samples=200)
         learner = ContrastiveDivergence(RBM(9, 3), BlockGibbs(), FromData(), num_steps=1)
-        trainer = pl.Trainer(
-            max_epochs=2,
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            log_every_n_steps=1,
-            default_root_dir=tmp_path,
-            callbacks=callbacks,
-        )
+        trainer = quiet_trainer(tmp_path, max_epochs=2, log_every_n_steps=1, callbacks=callbacks)
         trainer.fit(learner, data)
         return learner.energy, trainer.callback_metrics
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_trainer import quiet_trainer
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -33,9 +34,7 @@ pytestmark = [
 
 
 def trainer(folder: Path, *callbacks: pl.Callback, **settings: Any) -> pl.Trainer:
-    options = {"max_epochs": 1, "logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    options |= {"accelerator": "cpu", "enable_model_summary": False, "num_sanity_val_steps": 0}
-    return pl.Trainer(default_root_dir=folder, callbacks=list(callbacks), **(options | settings))
+    return quiet_trainer(folder, callbacks=list(callbacks), **{"max_epochs": 1, "num_sanity_val_steps": 0, **settings})
 
 
 def bits(n: int = 40, d: int = 6) -> Tensor:
@@ -234,12 +233,12 @@ def test_a_trainer_that_gets_new_data_does_not_use_the_old(tmp_path: Path) -> No
 
 
 def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
-    fid, grid = FID(num_samples=4), SampleGrid(num_samples=2)
+    fid, grid = FID(num_samples=4, split="test"), SampleGrid(num_samples=2)
     model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), FromData())
     assert "FID needs test data, which Plain does not give here" in message(
         lambda: trainer(tmp_path, fid).fit(model, Plain())
     )
-    assert "FID: Plain has no labels" in message(lambda: trainer(tmp_path, FID(split="val")).fit(model, Plain()))
+    assert "FID: Plain has no labels" in message(lambda: trainer(tmp_path, FID()).fit(model, Plain()))
     assert "SampleGrid needs images, but DataLoader has events of shape (6,)" in message(
         lambda: trainer(tmp_path, grid).fit(learner(), DataLoader(bits(), 8))
     )

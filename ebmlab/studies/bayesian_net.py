@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from ebmlab.energies import BinaryNetPosterior, Energy
 from ebmlab.errors import UserError
 from ebmlab.studies.measures import Measure
@@ -31,9 +29,6 @@ class Prediction(Measure):
         if energy.test_y is None or not len(energy.test_y):
             raise UserError("Prediction needs test rows, but the target's data have none")
         self._energy = energy
-
-    def update(self, x: Tensor) -> None:
-        self._x = x
 
     def value(self) -> float:
         return float(self._energy.log_likelihood(self._x).mean())

@@ -40,9 +40,6 @@ class Images(Measure):
                 f"Images: a state of {energy.domain} has {size} numbers, an image {self.shape} has {wanted}"
             )
 
-    def update(self, x: Tensor) -> None:
-        self._x = x
-
     def picture(self) -> Tensor:
         x = self._x[: self.count].cpu().float()
         x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-6)

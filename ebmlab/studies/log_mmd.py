@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
@@ -49,9 +48,6 @@ class LogMMD(Measure):
             energy, energy.domain.random(self.num_chains, device=energy.device), self.num_steps
         )
         self._domain = energy.domain if isinstance(energy.domain, Finite) else None
-
-    def update(self, x: Tensor) -> None:
-        self._x = x
 
     def value(self) -> float:
         return float(log_mmd(self._x, self._reference.to(self._x), domain=self._domain))

@@ -22,8 +22,6 @@ class Measure:
     Example:
         >>> class Largest(Measure):
         ...     label = "largest coordinate"
-        ...     def update(self, x):
-        ...         self._x = x
         ...     def value(self):
         ...         return float(self._x.max())
         >>> measure = Largest().fresh()
@@ -43,7 +41,8 @@ class Measure:
         return copy.copy(self)
 
     def update(self, x: Tensor) -> None:
-        """Receives the states `(B, *event)` after a recorded step."""
+        """Receives the states `(B, *event)` after a recorded step; by default keeps the last ones."""
+        self._x = x
 
     def value(self) -> float:
         """The current value of the curve."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from ebmlab.energies import Energy, MaskedLanguageModel
 from ebmlab.errors import UserError
 from ebmlab.studies.measures import Measure
@@ -25,9 +23,6 @@ class Sentences(Measure):
         if not isinstance(energy, MaskedLanguageModel):
             raise UserError(f"Sentences needs a MaskedLanguageModel, not a {type(energy).__name__}")
         self._energy = energy
-
-    def update(self, x: Tensor) -> None:
-        self._x = x
 
     def value(self) -> float:
         return distinct(self._energy.decode(self._x), 2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_trainer import quiet_trainer
 from torch import Tensor
 
 from datamodules.tensor_datamodule import TensorDataModule
@@ -83,18 +84,7 @@ def setup(tmp_path: Path) -> Setup:
         learner = settings.pop("learner", None) or ContrastiveDivergence(
             GRBM(36, 12), GibbsLangevin(step_size=0.3, inner_steps=3), FromNoise(), num_steps=3
         )
-        options: dict[str, Any] = {
-            "max_epochs": 2,
-            "logger": False,
-            "enable_checkpointing": False,
-            "accelerator": "cpu",
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "num_sanity_val_steps": 0,
-            "limit_val_batches": 0,
-            "use_distributed_sampler": False,
-        }
-        options |= settings
-        return learner, pl.Trainer(default_root_dir=tmp_path / folder, callbacks=callbacks, **options)
+        options = {"max_epochs": 2, "num_sanity_val_steps": 0, "limit_val_batches": 0, "use_distributed_sampler": False}
+        return learner, quiet_trainer(tmp_path / folder, callbacks=callbacks, **(options | settings))
 
     return make

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_trainer import quiet_trainer
 
 from callbacks import DataMean
 from datamodules import Digits
@@ -18,17 +19,7 @@ from ebmlab.samplers import BlockGibbs, Gibbs, Sampler
 
 def fit(energy: Energy, sampler: Sampler, folder: Path, ckpt_path: str | None = None, max_steps: int = 1) -> pl.Trainer:
     learner = ContrastiveDivergence(energy, sampler, chains=FromData(), num_steps=1)
-    trainer = pl.Trainer(
-        max_steps=max_steps,
-        accelerator="cpu",
-        callbacks=[DataMean()],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        default_root_dir=folder,
-    )
+    trainer = quiet_trainer(folder, max_steps=max_steps, callbacks=[DataMean()], limit_val_batches=0)
     trainer.fit(learner, datamodule=Digits(batch_size=200, binarize=True), ckpt_path=ckpt_path, weights_only=True)
     return trainer
 

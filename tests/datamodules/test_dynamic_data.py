@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_trainer import quiet_trainer
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
@@ -161,11 +162,9 @@ def test_resuming_in_mid_epoch_repeats_the_very_draws(tmp_path: Path) -> None:
 
     def fit(folder: Path, max_steps: int, resume: Path | None = None) -> Recorder:
         model = Recorder()
-        trainer = pl.Trainer(
-            accelerator="cpu",
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
+        trainer = quiet_trainer(
+            folder,
+            enable_checkpointing=True,
             max_steps=max_steps,
             limit_val_batches=0,
             callbacks=[pl.callbacks.ModelCheckpoint(folder, filename="{step}", save_top_k=-1, every_n_train_steps=7)],

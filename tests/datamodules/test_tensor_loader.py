@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_trainer import quiet_trainer
 from torch import Tensor
 
 from datamodules import TensorDataModule
@@ -120,11 +121,9 @@ class Recorder(pl.LightningModule):
 def fit(folder: Path, die_at: int | None = None, resume: Path | None = None, **options: Any) -> Recorder:
     checkpoint = options.pop("checkpoint")
     model = Recorder(die_at)
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+    trainer = quiet_trainer(
+        folder,
+        enable_checkpointing=True,
         callbacks=[pl.callbacks.ModelCheckpoint(folder, filename="{step}", save_top_k=-1, **checkpoint)],
         **{"max_epochs": 4, **options},
     )

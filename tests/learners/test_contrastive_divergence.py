@@ -16,6 +16,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from helpers_grbm import ExactGRBM, make_grbm
+from helpers_trainer import quiet_trainer
 from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -318,17 +319,7 @@ def test_trajectory_and_draw() -> None:
 
 
 def tiny_trainer(folder: Path, **settings: Any) -> pl.Trainer:
-    return pl.Trainer(
-        max_steps=3,
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        default_root_dir=folder,
-        log_every_n_steps=1,
-        **settings,
-    )
+    return quiet_trainer(folder, max_steps=3, log_every_n_steps=1, **settings)
 
 
 def test_checkpoint_of_a_learner_built_in_python_is_plain_data(tmp_path: Path) -> None:
@@ -355,10 +346,7 @@ def test_training_metrics_are_logged_when_they_are_written_and_at_the_end_of_an_
     """Two epochs of 7 batches, written at every 5th step: steps 5 and 10, and 7 and 14 for the callbacks."""
     learner = ContrastiveDivergence(GRBM(4, 3), GibbsLangevin(0.1), num_steps=2)
     logger = CSVLogger(tmp_path)
-    settings = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
-    trainer = pl.Trainer(
-        max_epochs=2, limit_val_batches=0, accelerator="cpu", logger=logger, log_every_n_steps=5, **settings
-    )  # type: ignore[arg-type]
+    trainer = quiet_trainer(tmp_path, max_epochs=2, limit_val_batches=0, logger=logger, log_every_n_steps=5)
     log, logged_at = learner.log, []
 
     def watch(name: str, *values: Any, **options: Any) -> None:

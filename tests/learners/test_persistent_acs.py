@@ -8,6 +8,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from helpers_finite import DOMAINS, KINDS, Target, bias
+from helpers_trainer import quiet_trainer
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
@@ -71,17 +72,14 @@ def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
     learner = ContrastiveDivergence(RBM(64, 6), sampler, chains, num_steps=2)
     checkpoint = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1, save_on_train_epoch_end=True)
-    trainer = pl.Trainer(
+    trainer = quiet_trainer(
+        folder,
         max_epochs=epochs,
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        enable_checkpointing=True,
         limit_val_batches=0,
         limit_train_batches=5,
         use_distributed_sampler=False,
         callbacks=[DataMean(), RunState(), checkpoint],
-        default_root_dir=folder,
     )
     trainer.fit(learner, datamodule=Digits(binarize=True), **resume)
     return learner

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import pytorch_lightning as pl
 import torch
+from helpers_trainer import quiet_trainer
 from scipy.stats import chisquare
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -237,11 +237,6 @@ def test_nan_is_never_masked() -> None:
         assert estimator.loss(energy, states(3)).isnan()
 
 
-def trainer(folder: Path, **settings: object) -> pl.Trainer:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    return pl.Trainer(default_root_dir=str(folder), **{**quiet, **settings})  # type: ignore[arg-type]
-
-
 def test_it_trains_validates_draws_and_is_rebuilt_from_its_checkpoint(tmp_path: Path) -> None:
     torch.manual_seed(0)
     codes = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0]]).float()
@@ -249,7 +244,7 @@ def test_it_trains_validates_draws_and_is_rebuilt_from_its_checkpoint(tmp_path: 
     adam = partial(torch.optim.Adam, lr=0.02)
     learner = RatioMatching(MLP(4, 16, 2), Exact(), sampler=GWG(), num_steps=200, l1=1e-4, optimizer=adam)
     before = Exact().loss(learner.energy, codes).item()
-    fit = trainer(tmp_path, max_epochs=5)
+    fit = quiet_trainer(tmp_path, max_epochs=5)
     fit.fit(learner, loader, loader)
     assert fit.callback_metrics["val/loss"] < 0.05 * before
     drawn = learner.draw(torch.randint(2, (200, 4)).float())
@@ -259,7 +254,7 @@ def test_it_trains_validates_draws_and_is_rebuilt_from_its_checkpoint(tmp_path: 
     fresh = RatioMatching(MLP(4, 16, 2), Exact())
     fresh.load_state_dict(torch.load(tmp_path / "a.ckpt", weights_only=True)["state_dict"])
     torch.testing.assert_close(fresh(codes), learner(codes))
-    [metrics] = trainer(tmp_path).test(learner, loader, verbose=False)
+    [metrics] = quiet_trainer(tmp_path).test(learner, loader, verbose=False)
     assert set(metrics) == {"test/loss", "test/energy"}
 
 

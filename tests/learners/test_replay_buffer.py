@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_trainer import quiet_trainer
 
 from callbacks import RunState
 from datamodules.tensor_loader import TensorLoader
@@ -111,11 +112,8 @@ class Deal(pl.Callback):
 def fit(folder: Path, epochs: int, **settings: object) -> tuple[pl.Trainer, ContrastiveDivergence, Deal]:
     torch.manual_seed(0)
     learner = ContrastiveDivergence(RBM(6, 4), BlockGibbs(), ReplayBuffer(20), num_steps=2)
-    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
     deal = Deal()
-    trainer = pl.Trainer(
-        default_root_dir=str(folder), max_epochs=epochs, callbacks=[RunState(), deal], accelerator="cpu", **quiet
-    )  # type: ignore[arg-type]
+    trainer = quiet_trainer(folder, max_epochs=epochs, callbacks=[RunState(), deal])
     data = torch.randint(2, (40, 6), generator=torch.Generator().manual_seed(1)).float()
     trainer.fit(learner, TensorLoader(data, 10), **settings)  # type: ignore[arg-type]
     return trainer, learner, deal
