@@ -120,7 +120,7 @@ class Progress(ProgressBar):
             parts.append(f"{timedelta(seconds=round(min(known)))} left")
         numbers = self.get_metrics(trainer, pl_module)
         shown = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items())
-        return f"{', '.join(parts)}: {shown}"
+        return ", ".join(parts) + (f": {shown}" if shown else "")
 
     def _close(self) -> None:
         if self._bar is not None:

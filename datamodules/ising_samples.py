@@ -15,7 +15,7 @@ from datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.data import Images
 from ebmlab.domains import Spin
 from ebmlab.errors import UserError
-from ebmlab.files import whole
+from ebmlab.files import load, whole
 from ebmlab.graphs import lattice
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.streams import stream
@@ -132,7 +132,7 @@ class IsingSamples(TensorDataModule):
     def _read(self) -> Tensor:
         shape = (self.num_samples + 2 * (self.num_samples // 10), *self.event_shape)
         try:
-            samples: Tensor = torch.load(self.cache, weights_only=True)
+            samples: Tensor = load(self.cache)
             if samples.dtype != torch.int8 or tuple(samples.shape) != shape or not (samples.abs() == 1).all():
                 raise ValueError("other content")
         except Exception as error:

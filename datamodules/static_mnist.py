@@ -13,7 +13,7 @@ from datamodules.published import PublishedFile, PublishedImages
 from ebmlab.data import SPLITS
 from ebmlab.domains import Binary
 from ebmlab.errors import one_line
-from ebmlab.files import whole
+from ebmlab.files import load, whole
 
 SIZES = {"train": 50_000, "val": 10_000, "test": 10_000}
 _PUBLISHER = "https://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist"
@@ -86,7 +86,7 @@ class StaticMNIST(PublishedImages):
     def _unpack(self, split: str) -> np.ndarray:
         path = self.cache(split)
         try:
-            bits = torch.load(path, weights_only=True).numpy()
+            bits = load(path).numpy()
             return np.unpackbits(bits, axis=1).reshape(SIZES[split], _PIXELS)
         except Exception as error:
             raise self.damaged(path, one_line(error)) from error

@@ -60,7 +60,7 @@ def start(args: list[str], folder: Path, spoil: Callable[[], None] | None = None
         return child
     code = 70
     try:
-        os.setsid()
+        os.setpgrp()  # a session of its own would also be scheduled by itself
         os.chdir(folder)
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)

@@ -1,0 +1,84 @@
+"""One bar for a run, or a line now and then where there is no terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import pytest
+
+import callbacks.progress
+from callbacks import Progress, SampleGrid
+
+
+class Bar:
+    """A tqdm bar that only remembers."""
+
+    made: ClassVar[list[Bar]] = []
+
+    def __init__(self, **options):
+        self.options, self.n, self.open = options, options.get("initial", 0), True
+        self.made.append(self)
+
+    def set_postfix(self, metrics):
+        self.metrics = metrics
+
+    def update(self):
+        self.n += 1
+
+    def close(self):
+        self.open = False
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    monkeypatch.setattr(Bar, "made", [])
+    monkeypatch.setattr(callbacks.progress, "tqdm", Bar)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    return Bar.made
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds pass at every look at the clock."""
+    now = [0.0]
+
+    def monotonic():
+        now[0] += 4.0
+        return now[0]
+
+    monkeypatch.setattr(callbacks.progress.time, "monotonic", monotonic)
+    return now
+
+
+def test_one_bar_counts_the_steps_of_the_whole_run(setup, squares, bars):
+    settings = {"enable_progress_bar": True, "limit_val_batches": 1}
+    learner, trainer = setup([Progress(), SampleGrid(num_samples=4)], max_epochs=3, **settings)
+    trainer.fit(learner, datamodule=squares)
+    (bar,) = bars
+    assert (bar.options["total"], bar.options["smoothing"], bar.n) == (12, 0, 12)
+    assert not bar.open and "energy_gap" in bar.metrics
+
+
+def test_the_bar_is_closed_before_an_error_is_printed(setup, squares, bars, monkeypatch):
+    learner, trainer = setup([Progress()], enable_progress_bar=True)
+    monkeypatch.setattr(learner, "training_step", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trainer.fit(learner, datamodule=squares)
+    assert [bar.open for bar in bars] == [False]
+
+
+def test_without_a_terminal_a_line_now_and_then(setup, squares, clock, capfd):
+    learner, trainer = setup([Progress()], max_epochs=25, enable_progress_bar=True)
+    trainer.fit(learner, datamodule=squares)
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step ")]
+    assert 10 < len(lines) < 45  # the run takes 1,000 seconds or so
+    assert re.fullmatch(r"step 3 of 100, epoch 0, 0:\d\d:\d\d left", lines[0])
+    assert re.fullmatch(r"step 9\d of 100, epoch 2\d, 0:00:\d\d left: .*energy_gap -?\d.*", lines[-1])
+    assert [int(line.split()[1]) for line in lines] == sorted({int(line.split()[1]) for line in lines})
+
+
+def test_the_steps_of_a_run_without_an_end_are_not_known(setup, squares, bars):
+    learner, trainer = setup([Progress()], max_epochs=-1, max_time={"seconds": 1}, enable_progress_bar=True)
+    trainer.fit(learner, datamodule=squares)
+    assert bars[0].options["total"] is None
