@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -67,6 +68,10 @@ class WandbRun(WandbLogger):
             call(*args, **kwargs)
         except Exception as error:
             self._dead = True
+            import wandb
+
+            with suppress(Exception):  # W&B would otherwise try it, and print a traceback, when the process ends
+                wandb.teardown(exit_code=1)
             rank_zero_warn(
                 f"W&B failed ({type(error).__name__}: {one_line(error)}): nothing more is logged there; training goes "
                 "on, and metrics.csv has everything"
