@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -180,3 +182,60 @@ def test_two_processes_average_their_weights(start: Start, tmp_path: Path) -> No
     )
     two = ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.max_epochs=1", *BUFFER]
     assert "finished at step" in finish(start("--config=ema.yaml", "--name=two", *two))
+
+
+@pytest.mark.slow
+def test_one_process_then_two_then_one_again(start: Start, tmp_path: Path) -> None:
+    """The replay buffer is shared out and gathered again; a kill on two processes does not matter."""
+    options = ["--name=a", "--resume=auto", "--model.init_args.lr_scheduler=null", *BUFFER]
+    finish(start(*options, "--trainer.max_epochs=2"))
+    two = ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.max_epochs=60"]
+    kill_after_epoch(start(*options, *two), tmp_path / "runs" / "grbm_digits" / "a", epoch=4)
+    finish(start(*options, "--trainer.max_epochs=70"))
+    content = torch.load(tmp_path / "runs/grbm_digits/a/checkpoints/last.ckpt", weights_only=True)
+    assert content["epoch"] == 69 and len(content["replay_buffer"]) == 600
+    assert len(content["run_state"]["cpu"]) == 1
+    with (tmp_path / "runs" / "grbm_digits" / "a" / "metrics.csv").open() as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file)]
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.slow
+def test_two_nodes_of_torchrun_are_killed_and_go_on_bit_exactly(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "grbm_digits"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "EBMLAB_CACHE": str(tmp_path)}
+    environment.pop("EBMLAB_RUN_FOLDER", None)
+
+    def nodes(name: str) -> list[subprocess.Popen[str]]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        both = ["--nnodes=2", "--nproc_per_node=1", "--master_addr=127.0.0.1", f"--master_port={port}"]
+        fit = ["-m", "ebmlab", "fit", "--config", str(ROOT / "configs" / "grbm_digits.yaml"), f"--name={name}"]
+        options = ["--resume=auto", "--trainer.num_nodes=2", "--trainer.devices=1", "--trainer.strategy=ddp"]
+        small = ["--trainer.max_epochs=12", "--model.num_steps=2", "--trainer.accelerator=cpu", "--wandb=disabled"]
+        return [
+            subprocess.Popen(
+                [sys.executable, "-m", "torch.distributed.run", *both, f"--node_rank={rank}", *fit, *options, *small],
+                cwd=tmp_path,
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            for rank in range(2)
+        ]
+
+    assert ["finished at step" in finish(node) for node in nodes("whole")].count(True) == 1
+    first, second = nodes("killed")
+    kill_after_epoch(first, run / "killed", epoch=3)
+    for process in Path("/proc").glob("[0-9]*"):  # torchrun starts its workers in sessions of their own
+        with suppress(OSError):
+            if (process / "cwd").resolve() == tmp_path and process.name != str(os.getpid()):
+                os.kill(int(process.name), signal.SIGKILL)
+    second.communicate()
+    killed_at = torch.load(run / "killed" / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    for node in nodes("killed"):
+        finish(node)
+    check_equal(run, killed_at)
