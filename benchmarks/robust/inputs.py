@@ -9,7 +9,10 @@ from benchmarks.robust.server import ROOT, SMALL, Case
 CONFIGS = ("grbm_digits", "ebm_digits", "rm_2spirals")
 TINY = {
     "grbm_digits": ["--model.num_steps=2", "--model.energy.num_hidden=8"],
-    "ebm_digits": ["--model.num_steps=2", "--model.energy.channels=4"],
+    "ebm_digits": [
+        *("--model.num_steps=2", "--model.energy.channels=4", "--callbacks.SampleGrid.num_steps=5"),
+        *("--callbacks.AISEvaluation.num_temperatures=5", "--callbacks.AISEvaluation.num_chains=20"),
+    ],
     "rm_2spirals": [],
 }
 NUMBERS = [
