@@ -23,13 +23,20 @@ class Progress(ProgressBar):
     Without a terminal it prints a line now and then: every 10 seconds at first, later every tenth of the time so far,
     at the most every 10 minutes.
 
+    Args:
+        refresh_rate: ignored, like the others. Configs of earlier runs hold these options of Lightning's bar.
+        process_position: ignored.
+        leave: ignored.
+
     Example:
         >>> trainer = pl.Trainer(callbacks=[Progress()], logger=False)
         >>> type(trainer.progress_bar_callback).__name__
         'Progress'
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, refresh_rate: int | None = None, process_position: int | None = None, leave: bool | None = None
+    ) -> None:
         super().__init__()
         self._enabled = True
         self._bar: Any = None

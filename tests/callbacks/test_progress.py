@@ -82,3 +82,7 @@ def test_the_steps_of_a_run_without_an_end_are_not_known(setup, squares, bars):
     learner, trainer = setup([Progress()], max_epochs=-1, max_time={"seconds": 1}, enable_progress_bar=True)
     trainer.fit(learner, datamodule=squares)
     assert bars[0].options["total"] is None
+
+
+def test_the_options_in_configs_of_earlier_runs_are_accepted() -> None:
+    Progress(refresh_rate=1, process_position=0, leave=False)
