@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
+from ebmlab.recipes import Recorded
 
 MAX_ENUMERABLE = 2**22  # states
 
 
-class Domain:
+class Domain(Recorded):
     """A space of states.
 
     Args:

@@ -78,7 +78,7 @@ class Preprocessing:
 
     def scaled(self, raw: Tensor) -> Tensor:
         """Raw data after scaling and before anything else, `(B, *shape)`, float32."""
-        raw = self._shaped(raw)
+        raw = self.shaped(raw)
         return raw.float() / (self.float_scale if raw.is_floating_point() else self.scale)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,8 +101,17 @@ class Preprocessing:
         shape = (-1, *[1] * (len(self.shape) - 1))
         return [torch.tensor(values, dtype=x.dtype, device=x.device).view(shape) for values in (self.mean, self.std)]
 
-    def _shaped(self, raw: Tensor) -> Tensor:
-        """Raw data as `(B, *shape)`, from flat ones and from those that lack an axis of length 1."""
+    def slope(self, raw: Tensor) -> Tensor:
+        """The derivative of real states in raw numbers of raw's type; it broadcasts with `(B, *shape)`."""
+        _, std = self._moments_like(torch.empty(0, device=raw.device))
+        return 1 / (std * (self.float_scale if raw.is_floating_point() else self.scale))
+
+    def shaped(self, raw: Tensor) -> Tensor:
+        """Raw data as `(B, *shape)`, from flat ones and from those that lack an axis of length 1.
+
+        Raises:
+            UserError: raw data have another shape.
+        """
         given, wanted = tuple(raw.shape[1:]), self.shape
         alike = [n for n in given if n != 1] == [n for n in wanted if n != 1]
         if raw.dim() == 0 or not (alike or given == (math.prod(wanted),)):
@@ -113,7 +122,7 @@ class Preprocessing:
         return raw.reshape(len(raw), *wanted)
 
     def _one_hot(self, raw: Tensor) -> Tensor:
-        classes = self._shaped(raw)
+        classes = self.shaped(raw)
         if not ((classes == classes.round()) & (classes >= 0) & (classes < self.num_classes)).all():
             raise UserError(f"classes must be whole numbers from 0 to {self.num_classes - 1}")
         return torch.nn.functional.one_hot(classes.long(), self.num_classes).float()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ebmlab import __version__
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
+from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
 from ebmlab.errors import UserError
 
-COMMANDS = ("fit", "validate", "test", "predict", "sample", "list", "compare")
+COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", "compare")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
@@ -15,6 +16,9 @@ commands:
   validate  evaluate a checkpoint on the validation split:  python -m ebmlab validate --ckpt_path FILE
   test      evaluate a checkpoint on the test split:        python -m ebmlab test --ckpt_path FILE
   predict   draw samples from a checkpoint:  python -m ebmlab predict --ckpt_path FILE --num_samples 64
+  score     energies and log-likelihoods of files:   python -m ebmlab score FILES --ckpt_path RUN
+  complete  draw the unknown part of samples:   python -m ebmlab complete FILES --given top --ckpt_path RUN
+  features  hidden units of samples:            python -m ebmlab features FILES --ckpt_path RUN
   sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
   list      list energies, samplers, learners, callbacks, datamodules and configs, one line each
   compare   the table of several runs:      python -m ebmlab compare RUN RUN --out table.md --out curves.png
@@ -39,6 +43,8 @@ def answer(given: list[str]) -> str | None:
         return HELP
     if first == "--version":
         return f"ebmlab {__version__}"
+    if first in MODEL_COMMANDS and {"-h", "--help"} & {*given}:
+        return model_parser(first).format_help().rstrip()
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
     if first == "compare":

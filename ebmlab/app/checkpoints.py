@@ -11,7 +11,7 @@ from jsonargparse import Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.app.run_folder import CONFIG, LAST, RUNS, check_name, checkpoints_of, in_a_run, newest_run, run_of
+from ebmlab.app.run_folder import LAST, RUNS, check_name, checkpoints_of, in_a_run, newest_run, run_of
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint, save
 
@@ -110,23 +110,3 @@ def warn_of_old_schedule(model: Namespace, checkpoint: dict[str, Any]) -> None:
     for key, value in vars(settings).items() if settings else ():
         if key != "last_epoch" and (key, value) != ("T_max", -1) and saved.get(key, value) != value:
             rank_zero_warn(f"lr_scheduler: the run continues with the checkpoint's {key} = {saved[key]}, not {value}")
-
-
-def with_run_config(args: list[str]) -> list[str]:
-    """Adds the config of the checkpoint's run if the command has `--ckpt_path` but no `--config`.
-
-    Raises:
-        UserError: the checkpoint is damaged, or its run has no config.
-    """
-    pairs = list(zip(args, [*args[1:], ""], strict=True))
-    options = {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
-    path = Path(options.get("--ckpt_path", ""))
-    if {"-c", "--config"} & options.keys() or not path.suffix:
-        return args
-    config = run_of(path) / CONFIG
-    if not config.is_file():
-        load_checkpoint(path)
-        raise UserError(
-            f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
-        )
-    return [args[0], "--config", str(config), *args[1:]]

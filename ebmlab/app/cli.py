@@ -1,4 +1,4 @@
-"""`python -m ebmlab fit | validate | test | predict | sample | list`."""
+"""`python -m ebmlab fit | validate | test | predict | score | complete | features | sample | list`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from ebmlab.app.checkpoints import (
     find_checkpoint,
     resumed,
     warn_of_old_schedule,
-    with_run_config,
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
 from ebmlab.app.loggers import MetricsCSV, make_loggers
+from ebmlab.app.model_commands import run_model_command
+from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.parser import Parser
 from ebmlab.app.prediction import save_samples
+from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
     claim,
     config_name,
@@ -279,6 +281,8 @@ def _run(given: list[str]) -> None:
     if given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode="omegaconf+"))
+    elif given[0] in MODEL_COMMANDS:
+        run_model_command(given[0], given[1:])
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()

@@ -76,7 +76,8 @@ _PREDICT = """usage: python -m ebmlab predict --ckpt_path FILE [--OPTION VALUE .
 Draws samples from a trained model by new chains from noise, and writes samples.pt and samples.png.
 The config is that of the checkpoint's run, unless --config names another.
 
-  --ckpt_path FILE|last     the checkpoint; `last` is the newest one of --config
+  --ckpt_path PATH|last     the checkpoint, or the folder of its run; `last` is the newest one of --config
+  --condition FILE|N=V,...  what is known of every sample: one sample with NaN elsewhere, or numbers and values
   --num_samples N           number of samples (64)
   --num_steps N             steps of each chain; by default as in training
   --denoise true|false      write E[v | h] of the last state in place of the state; by default if there are hidden units

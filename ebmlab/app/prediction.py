@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
+from ebmlab.app.condition import read_condition
 from ebmlab.data import Data
 from ebmlab.drawing.samples import picture
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.files import whole
 from ebmlab.learners import Learner
+from ebmlab.preprocessing import Preprocessing
+from ebmlab.trained import TrainedModel
 
 
 def save_samples(
@@ -25,6 +31,7 @@ def save_samples(
     seed: int = 0,
     batch_size: int = 1000,
     output: str | None = None,
+    condition: str | None = None,
 ) -> list[Path]:
     """Draws samples by new chains that start from noise, and writes them to `samples.pt` and `samples.png`.
 
@@ -40,6 +47,9 @@ def save_samples(
         seed: seed of the random numbers.
         batch_size: number of chains that run at the same time.
         output: folder for the files. Default: `samples/` in the run folder.
+        condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...` (coordinates of the
+            flattened sample, from 0 on), or a .npy, .csv or .pt file with one sample, NaN where it is not known. Chains
+            of the conditional law draw the rest.
 
     Returns:
         The files. `samples.pt` holds a float tensor `(num_samples, *event_shape)` in the units of the data (images
@@ -50,14 +60,15 @@ def save_samples(
     target = Path(output) if output else folder / "samples"
     if target.exists() and not target.is_dir():
         raise UserError(f"output is {target}, which is a file: name a folder")
-    denoise = isinstance(learner.energy, Bipartite) if denoise is None else denoise
+    draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
+    if condition is not None:
+        if denoise:
+            raise UserError("denoise gives means of all units, so --condition cannot fix some: set it to false")
+        draw = _conditional(learner, datamodule, condition, num_steps)
     torch.manual_seed(seed)
     learner.eval()
-    parts = []
-    for start in tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None):
-        x = learner.energy.random(min(batch_size, num_samples - start))
-        parts.append(learner.draw(x, num_steps, denoise).cpu())
-    states = torch.cat(parts)
+    starts = tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None)
+    states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
     files = [target / "samples.pt"]
     with whole(files[0]) as path:
         torch.save(datamodule.to_raw(states), path)
@@ -67,3 +78,14 @@ def save_samples(
         with whole(files[1]) as path:
             path.write_bytes(png)
     return files
+
+
+def _free(learner: Learner, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
+    denoise = isinstance(learner.energy, Bipartite) if denoise is None else denoise
+    return learner.draw(learner.energy.random(n), num_steps, denoise)
+
+
+def _conditional(learner: Learner, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:
+    model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
+    (clamped,) = model.conditionals(*read_condition(condition, model.shape))
+    return partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)

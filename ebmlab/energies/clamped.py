@@ -22,9 +22,10 @@ class _Chosen(Energy):
     This is a class of its own because command-line parsers read the arguments of `__new__` if a class defines it.
     """
 
-    def __new__(cls, energy: Energy | None = None, *_: Any, **__: Any) -> Self:
+    def __new__(cls, energy: Energy | None = None, *args: Any, **kwargs: Any) -> Self:
         joint = cls is Clamped and isinstance(energy, Bipartite)
-        return super().__new__(ClampedBipartite if joint else cls)  # type: ignore[return-value]
+        given = () if energy is None else (energy,)
+        return super().__new__(ClampedBipartite if joint else cls, *given, *args, **kwargs)  # type: ignore[return-value]
 
 
 class Clamped(_Chosen):

@@ -12,12 +12,13 @@ from ebmlab.domains import Binary, Domain, Finite, Spin
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
+from ebmlab.recipes import Recorded
 
 MANY = 2048  # states per evaluation when there are many
 Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
-class Energy(nn.Module):
+class Energy(Recorded, nn.Module):
     """E(x), with p(x) proportional to exp(-E(x)); one number per sample, never divided by the batch size.
 
     Attributes:

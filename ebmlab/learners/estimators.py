@@ -15,13 +15,14 @@ from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.noise import wide
+from ebmlab.recipes import Recorded
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
 Form = Literal["bounded", "exponential"]
 
 
-class Estimator:
+class Estimator(Recorded):
     """A loss of an energy on data. It uses no chains and keeps nothing from one step to the next.
 
     Example:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
@@ -21,6 +20,7 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
+from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.plain_data import data_of
 from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import BipartiteState, Sampler, State
@@ -28,7 +28,7 @@ from ebmlab.samplers import BipartiteState, Sampler, State
 Interval = Literal["epoch", "step"]
 
 
-class Learner(pl.LightningModule):
+class Learner(Rebuilt):
     """An energy, a sampler that draws from it, and the optimizer of the energy. A subclass defines the loss.
 
     Args:
@@ -64,10 +64,12 @@ class Learner(pl.LightningModule):
         lr_interval: Interval,
     ) -> None:
         super().__init__()
-        with warnings.catch_warnings():  # without the modules, `load_from_checkpoint` could not rebuild the learner
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Attribute .* is an instance of `nn.Module`")
             warnings.filterwarnings("ignore", "Attribute .* removed from hparams")  # a module with parametrizations
-            self.save_hyperparameters(logger=False)
+            self.save_hyperparameters(logger=False)  # those that the command line gives
+        if CLASS_PATH not in self.hparams:
+            self.hparams.clear()  # `Rebuilt` describes what Python has made
         self.energy = energy
         self.sampler = sampler
         self.num_steps = num_steps
@@ -198,13 +200,12 @@ class Learner(pl.LightningModule):
         return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval}] if scheduler else []
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Saves the hyper-parameters that are plain data, as the command line gives them, and the preprocessing."""
-        checkpoint["hyper_parameters"] = {
-            k: v for k, v in checkpoint.get("hyper_parameters", {}).items() if _is_plain(v)
-        }
+        """Saves how to make the learner again, and how raw data become states."""
+        super().on_save_checkpoint(checkpoint)
         data = data_of(self.trainer)
-        if data.has("train") and (preprocessing := data.preprocessing) is not None:
-            checkpoint["preprocessing"] = preprocessing.to_dict()
+        if data.has("train"):
+            preprocessing = data.preprocessing
+            checkpoint["preprocessing"] = None if preprocessing is None else preprocessing.to_dict()
 
     @torch.no_grad()
     def trajectory(self, x: Tensor, num_steps: int | None = None, denoise: bool = False) -> Iterator[Tensor]:
@@ -259,11 +260,3 @@ def non_negative(name: str, value: float) -> float:
     if not 0 <= value < math.inf:
         raise UserError(f"{name} is {value}, but must be 0 or a positive number")
     return value
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from ebmlab.recipes import Recorded
+
 LIMIT = 20.0
 
 
-class Objective:
+class Objective(Recorded):
     """A function f of the difference E(x) - E(x_-i), elementwise.
 
     Example:

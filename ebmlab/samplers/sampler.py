@@ -11,10 +11,11 @@ from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.errors import UserError
+from ebmlab.recipes import Recorded
 from ebmlab.samplers.state import Info, State
 
 
-class Sampler(nn.Module):
+class Sampler(Recorded, nn.Module):
     """A Markov kernel. It holds its own settings (step sizes are buffers), never the energy.
 
     The law of a chain does not depend on the other chains of its batch (`DiscreteSVGD` is the exception).

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
+from ebmlab.recipes import Recorded
 
 
-class Schedule:
+class Schedule(Recorded):
     """Factors of the first step size.
 
     Example:

@@ -10,9 +10,10 @@ from torch import Tensor
 from ebmlab.domains import Domain, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.recipes import Recorded
 
 
-class Start:
+class Start(Recorded):
     """Gives chains their initial states and, in training, receives their last states.
 
     Example:

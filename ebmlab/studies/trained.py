@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentError
 from pathlib import Path
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint
 
 
 def trained_energy(checkpoint: str) -> Energy:
@@ -34,13 +32,9 @@ def trained_energy(checkpoint: str) -> Energy:
             f"no checkpoint {path}: train the energy first: "
             f"python -m ebmlab fit --config configs/{experiment}.yaml{name}"
         )
-    load_checkpoint(path)
     try:
-        learner = Learner.load_from_checkpoint(path, map_location="cpu", weights_only=True)
-    except (ArgumentError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise UserError(
-            f"{path} cannot be rebuilt as a learner ({reason}): give a checkpoint that `python -m ebmlab fit` wrote"
-        ) from error
+        learner = Learner.load_from_checkpoint(path)
+    except UserError as error:
+        raise UserError(f"{error}; or give a checkpoint that `python -m ebmlab fit` wrote") from error
     energy: Energy = learner.energy.eval()
     return energy.requires_grad_(False)

@@ -15,6 +15,7 @@ from ebmlab.app.at_once import COMMANDS, HELP
 from ebmlab.app.cli import CLI, main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
+from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
 
 PROGRAM = """
 import runpy, sys
@@ -33,6 +34,7 @@ finally:
         ([], 0, HELP, ""),
         (["compare"], 2, "", "error: compare: give the folders of two or more runs, such as runs/rbm_mnist/*"),
         (["--help"], 0, HELP, ""),
+        (["score", "--help"], 0, model_parser("score").format_help().rstrip(), ""),
         (["--version"], 0, f"ebmlab {__version__}", ""),
         (["list"], 0, list_components(), ""),
         (["fit", "--help"], 0, page("fit"), ""),
@@ -42,7 +44,8 @@ finally:
             ["fti", "--debug"],
             2,
             "",
-            "error: there is no command fti; choose fit, validate, test, predict, sample, list or compare",
+            "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
+            "list or compare",
         ),
     ],
 )
@@ -81,5 +84,5 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 
 def test_help_names_every_command() -> None:
-    assert [*CLI.subcommands(), "sample", "list", "compare"] == list(COMMANDS)
+    assert [*CLI.subcommands(), *MODEL_COMMANDS, "sample", "list", "compare"] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
+from ebmlab.recipes import Recorded
 from ebmlab.samplers.sampler import Sampler
 
 
-class Tuner:
+class Tuner(Recorded):
     """Finds settings of a sampler. During tuning the chains need not follow the target; use only samples drawn later.
 
     Example:

@@ -1,0 +1,57 @@
+"""What `predict --condition` fixes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from datamodules.number_files import SUFFIXES, read_numbers
+from ebmlab.errors import UserError
+
+
+def read_condition(condition: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """One event in the units of the raw data `(1, *shape)`, and the mask of its known coordinates, `shape`.
+
+    Args:
+        condition: `NUMBER=VALUE,...`, where coordinates are numbered from 0 in the flattened event, or a file with one
+            event, NaN where it is not known.
+        shape: of an event.
+
+    Raises:
+        UserError: it is neither, or does not fit the shape.
+
+    Example:
+        >>> event, mask = read_condition("0=1,3=0.5", (2, 2))
+        >>> event.nan_to_num(-1).tolist(), mask.tolist()
+        ([[[1.0, -1.0], [-1.0, 0.5]]], [[True, False], [False, True]])
+    """
+    size = math.prod(shape)
+    if "=" in condition:
+        event = torch.full((size,), torch.nan)
+        for part in condition.split(","):
+            number, _, value = part.partition("=")
+            try:
+                place, event_value = int(number), float(value)
+            except ValueError:
+                raise UserError(f"--condition: {part} is not NUMBER=VALUE, such as 3=1") from None
+            if not 0 <= place < size:
+                raise UserError(f"--condition: there is no coordinate {place}; an event has {size}, from 0 on")
+            event[place] = event_value
+    else:
+        path = Path(condition)
+        if path.suffix not in SUFFIXES or not path.is_file():
+            raise UserError(
+                f"--condition is {condition}, but must be NUMBER=VALUE,... or a file that is there "
+                f"({', '.join(SUFFIXES)}) with one event, NaN where it is not known"
+            )
+        event, _ = read_numbers(path, None, "x")
+        if event.numel() != size:
+            raise UserError(f"--condition {path}: {event.numel()} numbers, but one event has {size}")
+    event = event.float().view(1, *shape)
+    mask = ~event.isnan()
+    if not mask[0].any() or mask[0].all():
+        raise UserError("--condition must fix some coordinates and leave others free (NaN)")
+    return event, mask[0]

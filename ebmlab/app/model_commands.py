@@ -1,0 +1,169 @@
+"""`python -m ebmlab score | complete | features`: a trained model on files of samples."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebmlab.app.model_parsers import model_parser
+from ebmlab.app.run_folder import run_of
+from ebmlab.app.sample_files import read_samples
+from ebmlab.data import Images
+from ebmlab.drawing.figures import figure_png
+from ebmlab.drawing.histograms import draw_histograms
+from ebmlab.drawing.tiles import image_png, tile
+from ebmlab.errors import UserError, one_line
+from ebmlab.evaluation.outliers import detection
+from ebmlab.files import save, whole
+from ebmlab.plain_data import PlainData
+from ebmlab.trained import TrainedModel, load
+from ebmlab.trained.numbers import as_mask
+
+HALVES = ("top", "bottom", "left", "right")
+
+
+def run_model_command(command: str, args: list[str]) -> None:
+    """Runs a command of `MODEL_COMMANDS`, and prints the files that it has written.
+
+    Raises:
+        UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
+    """
+    options = model_parser(command).parse_args(args)
+    for name in options.modules:
+        importlib.import_module(name)
+    model = load(options.ckpt_path)
+    assert model.path is not None
+    torch.manual_seed(options.seed)
+    default = {"score": "scores.csv", "complete": "completions.npy", "features": "features.npy"}[command]
+    output = run_of(model.path) / default if options.output is None else Path(options.output)
+    kinds = {"score": (".csv",), "complete": (".npy", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
+    if output.suffix not in kinds:
+        raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
+    act = {"score": _score, "complete": _complete, "features": _features}[command]
+    for path in act(model, options, output):
+        print(path)
+
+
+def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
+    rows: list[dict[str, Any]] = []
+    energies: dict[str, Tensor] = {}
+    for name in options.files:
+        x, names = read_samples(name, model.shape, options.labels, options.field)
+        found = model.energy(x).double()
+        columns = {"energy": found}
+        line = f"{name}: {len(x)} samples, mean energy {found.mean():.6g}"
+        if options.log_likelihood:
+            likelihood = model.log_likelihood(x, options.num_chains, options.num_temperatures)
+            columns["log_likelihood"] = likelihood.values.double()
+            line += f", mean log-likelihood {likelihood.mean:.6g}; {likelihood.log_z}"
+        if energies:
+            inside = next(iter(energies.values()))
+            scores = detection(inside, found)
+            line += f", AUROC {scores.auroc:.4f} against {options.files[0]}"
+            energies[f"{Path(name).name} (AUROC {scores.auroc:.3f})"] = found
+        else:
+            energies[Path(name).name] = found
+        print(line)
+        for i, file in enumerate(names):
+            values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
+            rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)
+    with whole(output) as path, path.open("w", newline="") as table:
+        writer = csv.DictWriter(table, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return [output, _picture(output, figure_png(draw_histograms(energies, "energy")))]
+
+
+def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
+    x = torch.cat([read_samples(name, model.shape, options.labels, options.field)[0] for name in options.files])
+    _write(model.features(x), output)
+    return [output]
+
+
+def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
+    if options.first < 1:
+        raise UserError(f"--first is {options.first}, but must be at least 1")
+    x = torch.cat([read_samples(name, model.shape, options.labels, options.field)[0] for name in options.files])
+    x = x[: options.first]
+    mask = given_part(options.given, model.shape)
+    found = model.complete(x, mask, options.num_samples, options.num_steps, options.denoise)
+    _write(found, output)
+    png = grid(model, x, mask, found)
+    return [output] if png is None else [output, _picture(output, png)]
+
+
+def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
+    """The mask over one raw sample that `--given` names, True where the sample is known.
+
+    Example:
+        >>> given_part("top", (1, 2, 2)).tolist()
+        [[[True, True], [False, False]]]
+    """
+    if given not in HALVES:
+        path = Path(given)
+        if path.suffix != ".npy" or not path.is_file():
+            raise UserError(f"--given is {given}, but must be {', '.join(HALVES)} or a .npy file that is there")
+        try:
+            return torch.from_numpy(np.load(path))
+        except (ValueError, OSError, TypeError) as error:
+            raise UserError(f"--given {path} cannot be read as an array ({one_line(error)})") from error
+    if len(shape) < 2:
+        raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give a .npy file")
+    mask = torch.zeros(shape, dtype=torch.bool)
+    height, width = shape[-2:]
+    part = {
+        "top": (slice(height // 2), slice(None)),
+        "bottom": (slice(height // 2, None), slice(None)),
+        "left": (slice(None), slice(width // 2)),
+        "right": (slice(None), slice(width // 2, None)),
+    }[given]
+    mask[..., part[0], part[1]] = True
+    return mask
+
+
+def grid(model: TrainedModel, x: Tensor, mask: Tensor, found: Tensor) -> bytes | None:
+    """A picture with a row for each sample: what is given, the truth, the completions; None if they are no images.
+
+    Args:
+        model: shows states.
+        x: raw samples `(N, ...)`.
+        mask: True where they are given.
+        found: completions `(N, k, *shape)`.
+    """
+    domain = model.learner.energy.domain
+    data = PlainData("the files", {}, domain)
+    data.preprocessing = model.preprocessing
+    truth = data.show(model.preprocessing.to_states(x))
+    if not isinstance(truth, Images):
+        return None
+    rest = found.flatten(0, 1) / model.preprocessing.float_scale
+    rest = rest.view(len(x), -1, *truth.values.shape[1:]).clamp(0, 1)
+    known = as_mask(mask, model.preprocessing, domain.shape).view(truth.values.shape[1:])
+    given = truth.values.where(known, torch.tensor(0.5))
+    rows = torch.cat([given[:, None], truth.values[:, None], rest], 1)
+    return image_png(tile(rows.flatten(0, 1), columns=rows.shape[1], fill=0.5))
+
+
+def _write(values: Tensor, output: Path) -> None:
+    if output.suffix == ".pt":
+        save(values, output)
+        return
+    with whole(output) as path, path.open("wb") as file:
+        if output.suffix == ".csv":
+            np.savetxt(file, values.numpy(), "%.9g", ",")
+        else:
+            np.save(file, values.numpy())
+
+
+def _picture(output: Path, png: bytes) -> Path:
+    target = output.with_suffix(".png")
+    with whole(target) as path:
+        path.write_bytes(png)
+    return target

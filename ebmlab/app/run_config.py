@@ -1,0 +1,33 @@
+"""The config of the run that a checkpoint belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ebmlab.app.run_folder import CONFIG, run_of
+from ebmlab.errors import UserError
+from ebmlab.files import load_checkpoint
+from ebmlab.trained.loading import checkpoint_in
+
+
+def with_run_config(args: list[str]) -> list[str]:
+    """Adds the config of the checkpoint's run if the command has `--ckpt_path` but no `--config`.
+
+    Raises:
+        UserError: the checkpoint is damaged, or its run has no config.
+    """
+    pairs = list(zip(args, [*args[1:], ""], strict=True))
+    options = {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
+    path = Path(options.get("--ckpt_path", ""))
+    if "--ckpt_path" in options and path.is_dir():  # of a run
+        path = checkpoint_in(path)
+        args = [*args, "--ckpt_path", str(path)]
+    if {"-c", "--config"} & options.keys() or not path.suffix:
+        return args
+    config = run_of(path) / CONFIG
+    if not config.is_file():
+        load_checkpoint(path)
+        raise UserError(
+            f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
+        )
+    return [args[0], "--config", str(config), *args[1:]]

@@ -1,0 +1,47 @@
+"""Reads files of samples for a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from datamodules.image_folder import SUFFIXES as PICTURES
+from datamodules.image_folder import read_picture
+from datamodules.number_files import SUFFIXES as NUMBERS
+from datamodules.number_files import read_numbers
+from ebmlab.errors import UserError
+
+
+def read_samples(name: str, shape: tuple[int, ...], labels: str | None, field: str) -> tuple[Tensor, list[str]]:
+    """The samples of a file or folder, and the file that each comes from.
+
+    Args:
+        name: a file of numbers, a picture, or a folder of pictures.
+        shape: of one sample; pictures are scaled and cut to it, as for the training.
+        labels: column or array that is left out.
+        field: name of the samples among several arrays.
+
+    Raises:
+        UserError: there is no such file, or it cannot be read.
+    """
+    path = Path(name).expanduser()
+    if not path.exists():
+        raise UserError(f"{path}: no such file")
+    if path.is_dir():
+        paths = sorted(file for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
+        if not paths:
+            raise UserError(f"{path} holds no pictures ({', '.join(PICTURES)}); name files of numbers one by one")
+    elif path.suffix.lower() in PICTURES:
+        paths = [path]
+    elif path.suffix in NUMBERS:
+        x, _ = read_numbers(path, labels, field)
+        if path.suffix == ".csv" and bool((x == x.round()).all()) and float(x.max()) > 1:
+            x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
+        return x, [str(path)] * len(x)
+    else:
+        raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}")
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        raise UserError(f"{path} is a picture, but the model's samples have shape {shape}: give it files of numbers")
+    return torch.stack([read_picture(file, shape) for file in paths]), [str(file) for file in paths]

@@ -1,0 +1,104 @@
+"""Modules whose checkpoints say how to make them again, which `load_from_checkpoint` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pytorch_lightning as pl
+
+from ebmlab.errors import UserError, one_line
+from ebmlab.files import load_checkpoint
+from ebmlab.recipes import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
+
+CLASS_PATH, MISSING = "_class_path", "_missing"  # keys of a checkpoint's hyper-parameters; the first is Lightning's
+
+
+class Rebuilt(Recorded, pl.LightningModule):
+    """A `LightningModule` that every trainer's checkpoint describes, whether Python or a config has made it.
+
+    The command line saves its config. A module that is made in Python is described by the arguments of its parts (see
+    `ebmlab.recipes.describe`); arguments that plain data cannot describe are listed under `_missing`.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence, Learner
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+        >>> trainer = pl.Trainer(max_steps=1, accelerator="cpu", log_every_n_steps=1, **quiet)
+        >>> data = torch.ones(8, 1, 6)
+        >>> trainer.fit(ContrastiveDivergence(RBM(6, 3), BlockGibbs()), data, data)
+        >>> trainer.save_checkpoint("a.ckpt")
+        >>> Learner.load_from_checkpoint("a.ckpt").energy.domain
+        Binary(6)
+    """
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Saves how to make the module again."""
+        if CLASS_PATH not in checkpoint.get("hyper_parameters", {}):
+            checkpoint["hyper_parameters"] = self._description()
+
+    def _description(self) -> dict[str, Any]:
+        described: dict[str, Any] = {CLASS_PATH: path_of(self._made_with[0]), MISSING: {}}
+        for name, value in arguments(self).items():
+            try:
+                described[name] = describe(value)
+            except Indescribable as error:
+                described[MISSING][name] = str(error)
+        return described
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: Any = "cpu",
+        weights_only: Literal[True] = True,
+        **changes: Any,
+    ) -> Self:
+        """Makes the module of a checkpoint again, with its parameters, but without optimizer states and chains.
+
+        Nothing in the file is executed, and only classes of ebmlab, torch and imported modules are made.
+
+        Args:
+            checkpoint_path: a file that a trainer saved.
+            map_location: the device.
+            weights_only: the file is always read as plain data.
+            **changes: arguments that replace the checkpoint's.
+
+        Raises:
+            UserError: the file cannot be read, or it does not say how to make the module.
+        """
+        path = Path(checkpoint_path)
+        checkpoint = load_checkpoint(path)
+        learner = cls.from_content(path, checkpoint, changes)
+        fill(learner, checkpoint, path)
+        return learner.to(map_location)
+
+    @classmethod
+    def from_content(cls, path: Path, checkpoint: dict[str, Any], changes: dict[str, Any] | None = None) -> Self:
+        """Makes the module that a checkpoint describes, with new parameters; errors as in `load_from_checkpoint`."""
+        saved, changes = dict(checkpoint.get("hyper_parameters", {})), changes or {}
+        mend = "build it as for its training, and call ebmlab.load(path, learner)"
+        missing = {name: kind for name, kind in saved.pop(MISSING, {}).items() if name not in changes}
+        saved = {name: value for name, value in saved.items() if name != "_instantiator"} | changes
+        if CLASS_PATH not in saved or "energy" in missing:
+            reason = f"its energy is a {missing['energy']}" if "energy" in missing else "it has no settings"
+            raise UserError(f"{path} cannot be rebuilt as a learner ({reason}, which no checkpoint describes): {mend}")
+        try:
+            kind = find(saved.pop(CLASS_PATH))
+            if not isinstance(kind, type) or not issubclass(kind, cls):
+                raise UserError(f"it was trained by {kind.__qualname__}, which is no {cls.__name__}")
+            return kind(**{name: rebuild(value) for name, value in saved.items()})
+        except (TypeError, ValueError, AttributeError, RuntimeError, UserError) as error:
+            raise UserError(f"{path} cannot be rebuilt as a learner ({one_line(error)}): {mend}") from error
+
+
+def fill(learner: pl.LightningModule, checkpoint: dict[str, Any], path: Path) -> None:
+    """Loads the parameters of a checkpoint; raises `UserError` if they do not fit."""
+    try:
+        learner.load_state_dict(checkpoint["state_dict"])
+    except (RuntimeError, AttributeError, TypeError) as error:
+        reason = one_line(error).partition("Error(s) in loading state_dict for ")[2] or one_line(error)
+        raise UserError(
+            f"{path} cannot be rebuilt as a learner ({reason}): its parameters are of another model"
+        ) from error

@@ -1,0 +1,216 @@
+"""Log Z of a trained energy, computed once and kept beside its checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+import warnings
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Binary, Finite
+from ebmlab.energies import Base, Bernoulli, Bipartite, Energy, bridge, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation import ais, exact_log_z, reverse_ais
+from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.files import whole
+from ebmlab.samplers import BlockGibbs, Sampler
+
+SUMMABLE = 16  # bits over which log Z is summed exactly
+SEED = 0
+ENOUGH = 100  # events whose mean makes a base law
+
+
+@dataclass(frozen=True)
+class LogZ:
+    """Log Z, its error, and whether to trust it.
+
+    Attributes:
+        value: log Z.
+        std_error: its standard error; 0 if it was summed exactly, NaN if it is not to be trusted.
+        gap: backward log Z minus the forward one, in nats; 0 if it was summed exactly.
+        doubts: why it is not to be trusted; empty if it is.
+        method: how it was computed.
+
+    Example:
+        >>> str(LogZ(12.5, 0.03, 0.01, (), "AIS"))
+        'log Z = 12.50 +- 0.03 (AIS)'
+    """
+
+    value: float
+    std_error: float
+    gap: float
+    doubts: tuple[str, ...]
+    method: str
+
+    @property
+    def trusted(self) -> bool:
+        """Whether there is nothing to doubt."""
+        return not self.doubts
+
+    def __str__(self) -> str:
+        error = f"+- {self.std_error:.2g}" if self.trusted else f"not to be trusted: {'; '.join(self.doubts)}"
+        return f"log Z = {self.value:.2f} {error} ({self.method})"
+
+
+@dataclass(frozen=True)
+class LogLikelihood:
+    """Log-likelihoods of events; all share the error of log Z.
+
+    Attributes:
+        values: log p of each event, `(N,)`, in the caller's kind of array.
+        log_z: log Z and its error.
+
+    Example:
+        >>> found = LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, 0.0, (), "AIS"))
+        >>> found.mean, found.std_error, found.trusted
+        (-4.0, 0.1, True)
+    """
+
+    values: Any
+    log_z: LogZ
+
+    @property
+    def mean(self) -> float:
+        """The mean over the events."""
+        return float(self.values.mean())
+
+    @property
+    def std_error(self) -> float:
+        """Standard error of log Z, by which all values are off together; NaN if they are not to be trusted."""
+        return self.log_z.std_error
+
+    @property
+    def trusted(self) -> bool:
+        """Whether log Z is."""
+        return self.log_z.trusted
+
+
+def log_z(
+    energy: Energy, samplers: list[Sampler], x: Tensor, path: Path | None, chains: int, temperatures: int, fresh: bool
+) -> LogZ:
+    """Log Z of an energy, from the file beside its checkpoint if it is there.
+
+    Args:
+        energy: E.
+        samplers: the first exact one that serves the energy moves the chains, but block Gibbs those of hidden units.
+        x: states like the training data, from which backward chains start.
+        path: the checkpoint; None if there is none.
+        chains: of each direction.
+        temperatures: of each chain.
+        fresh: do not read the file.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> energy = RBM(4, 3)
+        >>> log_z(energy, [], torch.ones(2, 4), None, 100, 100, False).method
+        'exact sum'
+    """
+    kept = None if path is None else Kept(path, chains, temperatures)
+    found = None if kept is None or fresh else kept.read()
+    if found is None:
+        found = _computed(energy, samplers, x, chains, temperatures)
+        if kept is not None:
+            kept.write(found)
+    if found.doubts:
+        warnings.warn(f"do not trust these log-likelihoods: {'; '.join(found.doubts)}", stacklevel=3)
+    return found
+
+
+class Kept:
+    """The file in which log Z of a checkpoint is kept, `CHECKPOINT.log_z.json`, for its owner alone.
+
+    It counts only for a checkpoint with the same checksum and for the same settings.
+
+    Args:
+        checkpoint: the file.
+        chains: see `log_z`.
+        temperatures: see `log_z`.
+
+    Example:
+        >>> Path("a.ckpt").write_bytes(b"parameters")
+        10
+        >>> kept = Kept(Path("a.ckpt"), 100, 1000)
+        >>> kept.write(LogZ(2.0, 0.1, 0.0, (), "AIS"))
+        >>> kept.read().value, Kept(Path("a.ckpt"), 200, 1000).read()
+        (2.0, None)
+    """
+
+    def __init__(self, checkpoint: Path, chains: int, temperatures: int) -> None:
+        self.path = checkpoint.with_name(f"{checkpoint.name}.log_z.json")
+        with checkpoint.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        self.key = {"checkpoint": digest, "num_chains": chains, "num_temperatures": temperatures}
+
+    def read(self) -> LogZ | None:
+        """What is kept; None if there is nothing, or nothing that counts."""
+        try:
+            status = self.path.stat()
+            if status.st_uid != os.getuid() or status.st_mode & 0o077:
+                return None  # others can write it
+            content = json.loads(self.path.read_text())
+            if any(content[name] != value for name, value in self.key.items()):
+                return None
+            values = content["log_z"]
+            values["std_error"] = math.nan if values["std_error"] is None else float(values["std_error"])
+            return LogZ(**values | {"doubts": tuple(values["doubts"]), "value": float(values["value"])})
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            warnings.warn(f"{self.path} is damaged: log Z is computed anew", stacklevel=2)
+            return None
+
+    def write(self, found: LogZ) -> None:
+        """Writes the file completely or not at all; it is no error if the folder cannot be written."""
+        values = asdict(found) | {"std_error": None if math.isnan(found.std_error) else found.std_error}
+        with suppress(OSError), whole(self.path) as path:
+            path.touch(0o600)
+            path.write_text(json.dumps(self.key | {"log_z": values}))
+
+
+def _computed(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, temperatures: int) -> LogZ:
+    domain = energy.domain
+    bits = domain.size * math.log2(domain.num_values) if isinstance(domain, Finite) else math.inf
+    if bits <= SUMMABLE or (isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE):
+        return LogZ(float(exact_log_z(energy)), 0.0, 0.0, (), "exact sum")
+    base = _base(energy, x)
+    sampler = _exact_sampler(energy, samplers, base)
+    devices = [energy.device] if energy.device.type == "cuda" else []
+    shows = sys.stderr.isatty()
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(SEED)
+        forward = ais(energy, sampler, chains, temperatures, base, "adaptive", progress=shows)
+        starts = x[torch.randperm(len(x))[torch.arange(chains) % len(x)]]
+        starts = equilibrated(energy, sampler, starts, max(1, temperatures // 10))
+        assert forward.ladder is not None
+        backward = reverse_ais(energy, sampler, starts, temperatures, base, forward.ladder, shows)
+    both = Bracket(forward, backward)
+    doubts = tuple(both.doubts if math.isfinite(forward.log_z) else ["an energy is not finite"])
+    method = f"AIS, {chains} chains of {type(sampler).__name__}, {temperatures} temperatures"
+    return LogZ(forward.log_z, math.nan if doubts else forward.std_error, both.gap, doubts, method)
+
+
+def _base(energy: Energy, x: Tensor) -> Base:
+    """The law at which annealing starts: independent bits with the mean of x, or the domain's reference law."""
+    if isinstance(energy.domain, Binary) and len(x) >= ENOUGH:
+        return Bernoulli(x.mean(0))
+    return reference(energy.domain)
+
+
+def _exact_sampler(energy: Energy, samplers: list[Sampler], base: Base) -> Sampler:
+    first: list[Sampler] = [BlockGibbs()] if isinstance(energy, Bipartite) else []
+    path = bridge(base.to(energy.device), energy)
+    for sampler in first + [sampler for sampler in samplers if sampler.exact]:
+        with suppress(UserError):
+            sampler.check(energy)
+            sampler.check(path)
+            return sampler.to(energy.device)
+    raise UserError(f"no exact sampler serves {type(energy).__name__}, so that its log Z cannot be estimated")

@@ -1,0 +1,80 @@
+"""Finds a checkpoint, and makes the model in it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from ebmlab.errors import UserError
+from ebmlab.files import load_checkpoint
+from ebmlab.learners import Learner
+from ebmlab.learners.rebuilt import fill
+from ebmlab.preprocessing import Preprocessing
+from ebmlab.trained.model import TrainedModel
+
+PREPROCESSING = "preprocessing"
+
+
+def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") -> TrainedModel:
+    """A trained model that turns raw data into states and back by what its checkpoint says.
+
+    Nothing in the file is executed. A class outside ebmlab and torch must have been imported before.
+
+    Args:
+        path: a checkpoint, or the folder of a run, whose best checkpoint is taken, or its last if none is called best.
+        learner: one that is built as for the training, for checkpoints that do not say how to build it; its parameters
+            are replaced by the checkpoint's.
+        device: where the model computes.
+
+    Raises:
+        UserError: there is no checkpoint, it is damaged, or it does not say how to make the learner.
+
+    Example:
+        >>> import pytorch_lightning as pl
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+        >>> trainer = pl.Trainer(max_steps=1, accelerator="cpu", log_every_n_steps=1, **quiet)
+        >>> data = torch.ones(8, 1, 6)
+        >>> trainer.fit(ContrastiveDivergence(RBM(6, 3), BlockGibbs()), data, data)
+        >>> trainer.save_checkpoint("a.ckpt")
+        >>> load("a.ckpt").features(torch.ones(2, 6)).shape
+        torch.Size([2, 3])
+    """
+    path = checkpoint_in(Path(path))
+    checkpoint = load_checkpoint(path)
+    if learner is None:
+        learner = Learner.from_content(path, checkpoint)
+    fill(learner, checkpoint, path)
+    saved = checkpoint.get(PREPROCESSING)
+    if PREPROCESSING not in checkpoint:
+        warnings.warn(f"{path} does not say how raw data become states: give it states", stacklevel=2)
+    preprocessing = (
+        Preprocessing(learner.energy.domain.event_shape) if saved is None else Preprocessing.from_dict(saved)
+    )
+    return TrainedModel(learner.to(device), preprocessing, path)
+
+
+def checkpoint_in(path: Path) -> Path:
+    """The file itself, or the best or last checkpoint of a run's folder.
+
+    Raises:
+        UserError: there is none.
+
+    Example:
+        >>> (Path("run") / "checkpoints").mkdir(parents=True)
+        >>> for name in ("last", "best"):
+        ...     (Path("run") / "checkpoints" / f"{name}.ckpt").touch()
+        >>> checkpoint_in(Path("run")).name
+        'best.ckpt'
+    """
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise UserError(f"{path}: no such file; give a .ckpt file, or the folder of a run")
+    folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    found = [file for file in folder.glob("[!.]*.ckpt") if file.is_file()]
+    if not found:
+        raise UserError(f"{path}: there is no checkpoint in {folder}; give a .ckpt file, or the folder of a run")
+    return max(found, key=lambda file: (file.stem == "best", file.stem == "last", file.stat().st_mtime_ns))

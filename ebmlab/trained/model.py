@@ -1,0 +1,228 @@
+"""A trained model with the preprocessing of its training data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
+from ebmlab.errors import UserError
+from ebmlab.learners import Learner
+from ebmlab.preprocessing import Preprocessing
+from ebmlab.samplers import DMALA, BlockGibbs, Langevin, Sampler
+from ebmlab.trained.likelihood import LogLikelihood, log_z
+from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_scale
+
+BATCH = 2000  # states in one evaluation
+
+
+class TrainedModel:
+    """What a checkpoint knows, on raw data `(N, *shape)` or `(N, prod(shape))` as the user's files hold them.
+
+    NumPy arrays give NumPy arrays, tensors give tensors. Samples and completions are in the units of the raw data;
+    pixels are in [0, 1], also where files hold levels from 0 to 255.
+
+    Args:
+        learner: the trained learner, which is frozen here.
+        preprocessing: how raw data become states.
+        path: of the checkpoint, beside which log Z is kept; None keeps it nowhere.
+
+    Attributes:
+        learner: holds the energy of the states, `learner.energy`, and the sampler.
+        shape: of one raw event.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> model = TrainedModel(ContrastiveDivergence(RBM(6, 3), BlockGibbs()), Preprocessing((2, 3)))
+        >>> model.energy(model.sample(5)).shape
+        torch.Size([5])
+        >>> mask = torch.tensor([[True, True, True], [False, False, False]])
+        >>> model.complete(torch.ones(4, 2, 3), mask).shape
+        torch.Size([4, 2, 3])
+    """
+
+    def __init__(self, learner: Learner, preprocessing: Preprocessing, path: Path | None = None) -> None:
+        self.learner = learner.eval().requires_grad_(False)
+        self.preprocessing = preprocessing
+        self.path = path
+        self.shape = preprocessing.shape
+        energy = self._energy
+        if torch.Size(preprocessing.event_shape).numel() != torch.Size(energy.domain.event_shape).numel():
+            raise UserError(
+                f"the checkpoint's data have states of shape {preprocessing.event_shape}, but {type(energy).__name__} "
+                f"models {energy.domain}: load it with the learner that it was trained with"
+            )
+
+    def states(self, raw: Numbers) -> Tensor:
+        """Raw data as states of the energy, `(N, *event)`.
+
+        Raises:
+            UserError: raw data have another shape, are not finite, or become no states of the energy's domain.
+        """
+        return self._states(raw)[0]
+
+    @torch.no_grad()
+    def energy(self, raw: Numbers) -> Any:
+        """E of each event, `(N,)`; low energy is likely."""
+        x, back = self._states(raw)
+        return back(self._energies(x))
+
+    def log_likelihood(
+        self, raw: Numbers, num_chains: int = 200, num_temperatures: int = 2000, fresh: bool = False
+    ) -> LogLikelihood:
+        """Log p of each event, with the error of log Z and whether to trust it.
+
+        Densities of real data are those of the standardised states, as in `ais/log_likelihood` of the training.
+
+        Log Z is computed once, exactly where the sum is small, else by annealed importance sampling forward and
+        backward, and kept in a file beside the checkpoint. The backward chains start from the events of this first
+        call, so call it with data of the model's own kind first.
+
+        Args:
+            raw: events.
+            num_chains: chains of each direction.
+            num_temperatures: temperatures of each chain.
+            fresh: compute log Z anew even if it is known.
+        """
+        x, back = self._states(raw)
+        with torch.no_grad():
+            energies = self._energies(x)
+        found = log_z(self._energy, self._samplers(), x, self.path, num_chains, num_temperatures, fresh)
+        return LogLikelihood(back(-energies - found.value), found)
+
+    def grad_log_prob(self, raw: Numbers) -> Any:
+        """The gradient of log p, `(N, *shape)`.
+
+        It is taken in the raw numbers if these are real. On a finite domain it is the gradient in the states, where the
+        energy is extended to real numbers, `(N, *event)`.
+        """
+        x, back = self._states(raw)
+        grad = -torch.cat([self._energy.value_and_grad(part)[1] for part in torch.split(x, BATCH)])
+        given = self.preprocessing
+        grad = grad.view(-1, *given.event_shape)
+        return back(grad if given.binarize or given.num_classes else grad * given.slope(as_tensor(raw)[0]).to(grad))
+
+    @torch.no_grad()
+    def sample(self, n: int, num_steps: int = 1000, denoise: bool = False, batch_size: int = BATCH) -> Tensor:
+        """Events `(n, *shape)`: the last states of new chains of the learner's sampler, which start from noise.
+
+        Args:
+            n: number of chains.
+            num_steps: steps of each.
+            denoise: give E[v | h] of the last states (only with hidden units).
+            batch_size: chains that run at the same time.
+        """
+        if n < 1 or batch_size < 1:
+            raise UserError(f"n is {n} and batch_size {batch_size}; both must be at least 1")
+        sizes = [min(batch_size, n - first) for first in range(0, n, batch_size)]
+        parts = [self.learner.draw(self._energy.random(size), num_steps, denoise) for size in sizes]
+        return self.preprocessing.to_raw(torch.cat(parts))
+
+    @torch.no_grad()
+    def features(self, raw: Numbers) -> Any:
+        """p(h_j = 1 | x), `(N, num_hidden)`: the hidden units' probabilities.
+
+        Raises:
+            UserError: the energy has no hidden units.
+        """
+        energy = self._energy
+        if not isinstance(energy, Bipartite):
+            raise UserError(f"{type(energy).__name__} has no hidden units to take features from: train an RBM or GRBM")
+        x, back = self._states(raw)
+        return back(torch.sigmoid(torch.cat([energy.hidden_given_visible(part) for part in torch.split(x, BATCH)])))
+
+    @torch.no_grad()
+    def complete(
+        self, raw: Numbers, mask: Any, num_samples: int | None = None, num_steps: int = 1000, denoise: bool = False
+    ) -> Any:
+        """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
+
+        The chains start from noise, and move by the learner's sampler, or where it cannot serve a conditional law by
+        block Gibbs, DMALA or adjusted Langevin.
+
+        Args:
+            raw: events; what they hold at free coordinates is ignored and may be NaN.
+            mask: True where a coordinate is given, in the shape of one event.
+            num_samples: completions of each event.
+            num_steps: steps of each chain.
+            denoise: give E[v | h] of the last states at the free coordinates (only with hidden units).
+
+        Returns:
+            `(N, *shape)`, or `(N, num_samples, *shape)` if `num_samples` is given.
+        """
+        k = 1 if num_samples is None else num_samples
+        if k < 1 or num_steps < 1:
+            raise UserError(f"num_samples is {k} and num_steps {num_steps}; both must be at least 1")
+        _, back = as_tensor(raw)
+        completed = []
+        for clamped in tqdm(self.conditionals(raw, mask), "completing", disable=not sys.stderr.isatty(), leave=False):
+            completed.append(self.preprocessing.to_raw(self.draw(clamped, k, num_steps, denoise)))
+        found = torch.stack(completed)
+        return back(found[:, 0] if num_samples is None else found)
+
+    def conditionals(self, raw: Numbers, mask: Any) -> list[Clamped]:
+        """The law of the free coordinates of each event given the others, as an energy of the free states.
+
+        Arguments as in `complete`. Samplers, `ais` and `exact_log_z` take these energies as they take any other.
+        """
+        given, domain = self.preprocessing, self._energy.domain
+        is_given = as_mask(mask, given, domain.shape)
+        numbers = given.shaped(as_tensor(raw)[0])
+        one_hot = is_given.numel() != torch.Size(given.shape).numel()  # the raw data are one-hot vectors
+        free = ~(is_given.unsqueeze(-1) if one_hot else is_given.view(given.shape))
+        x, _ = self._states(numbers.masked_fill(free, 0), check=False)
+        return [Clamped(self._energy, event, is_given) for event in x]
+
+    @torch.no_grad()
+    def draw(self, clamped: Clamped, n: int, num_steps: int, denoise: bool = False) -> Tensor:
+        """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
+        if denoise and not isinstance(clamped, ClampedBipartite):
+            raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
+        sampler = self._first(self._samplers(), clamped)
+        x, _ = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
+        if denoise and isinstance(clamped, ClampedBipartite):
+            x = clamped.mean_visible(torch.sigmoid(clamped.hidden_given_visible(x)))
+        return clamped.merge(x)
+
+    @property
+    def _energy(self) -> Energy:
+        return self.learner.energy
+
+    def _energies(self, x: Tensor) -> Tensor:
+        return torch.cat([self._energy(part) for part in torch.split(x, BATCH)])
+
+    def _states(self, raw: Numbers, check: bool = True) -> tuple[Tensor, Back]:
+        numbers, back = as_tensor(raw)
+        check_scale(numbers, self.preprocessing)
+        energy = self._energy
+        x = self.preprocessing.to_states(numbers).to(energy.device, energy.dtype)
+        x = x.reshape(len(x), *energy.domain.event_shape)
+        if len(x) == 0:
+            raise UserError("raw holds no events")
+        if check:
+            try:
+                energy.domain.validate(x)
+            except UserError as error:
+                raise UserError(f"raw data become no states of {type(energy).__name__}: {error}") from error
+        return x, back
+
+    def _samplers(self) -> list[Sampler]:
+        """The learner's sampler, and what can take its place."""
+        return [self.learner.sampler, BlockGibbs(), DMALA(0.2), Langevin(0.05, adjust_from=0)]
+
+    @staticmethod
+    def _first(samplers: list[Sampler], energy: Energy) -> Sampler:
+        """The first that serves an energy."""
+        for sampler in samplers[:-1]:
+            try:
+                sampler.check(energy)
+            except UserError:
+                continue
+            return sampler
+        return samplers[-1]

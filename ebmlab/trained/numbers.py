@@ -1,0 +1,87 @@
+"""Raw data as tensors, and results in the caller's kind of array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebmlab.errors import UserError
+from ebmlab.preprocessing import LEVELS, Preprocessing
+
+Numbers = Tensor | np.ndarray[Any, Any]
+Back = Callable[[Tensor], Any]
+
+
+def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
+    """A tensor of the numbers, and a function that turns results into a tensor or array, as the numbers were.
+
+    Example:
+        >>> x, back = as_tensor(np.array([1, 2], dtype=np.uint16))
+        >>> x, back(x)
+        (tensor([1, 2]), array([1, 2]))
+    """
+    if isinstance(raw, Tensor):
+        return raw.detach(), lambda result: result
+    try:
+        array = np.asarray(raw)
+    except ValueError as error:
+        raise UserError(f"{what} is no array ({error})") from error
+    if array.dtype.kind not in "biuf":
+        raise UserError(f"{what} holds values of the type {array.dtype}; they must be real numbers")
+    if array.dtype.kind in "iu" and array.dtype != np.uint8:
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+        array = array.astype(np.float32)
+    return torch.from_numpy(np.ascontiguousarray(array)), lambda result: result.cpu().numpy()
+
+
+def check_scale(raw: Tensor, preprocessing: Preprocessing) -> None:
+    """Raises `UserError` for pixels in units other than those of the training data.
+
+    Example:
+        >>> check_scale(torch.tensor([[0.0, 128.0]]), Preprocessing((2,), scale=255.0, unit=True))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: raw holds floating-point numbers up to 128, ...
+    """
+    if raw.numel() == 0 or not preprocessing.unit:
+        return
+    high = float(raw.max())
+    scale = preprocessing.scale
+    whole = raw.is_floating_point() and 1 < high <= scale and bool((raw == raw.round()).all())
+    if whole and preprocessing.float_scale == 1:
+        raise UserError(
+            f"raw holds floating-point numbers up to {high:.6g}, but those of the training data lie in [0, 1]: give "
+            f"levels from 0 to {scale:g} as integers (uint8), or divide them by {scale:g}"
+        )
+    if not raw.is_floating_point() and preprocessing.scale == LEVELS and high == 1:
+        raise UserError(
+            "raw holds the integers 0 and 1, but integers of the training data are levels from 0 to 255: give bits as "
+            "floating-point numbers"
+        )
+
+
+def as_mask(mask: Any, preprocessing: Preprocessing, shape: tuple[int, ...]) -> Tensor:
+    """A mask over one raw event, or over one state, as booleans in the shape of the states' coordinates.
+
+    Args:
+        mask: True where a coordinate is given.
+        preprocessing: whose `shape` is that of a raw event.
+        shape: of the coordinates of a state.
+
+    Example:
+        >>> as_mask([[True, False]], Preprocessing((1, 1, 2)), (2,))
+        tensor([ True, False])
+    """
+    values, _ = as_tensor(mask, "mask")
+    if not ((values == 0) | (values == 1)).all():
+        raise UserError("mask must hold True (given) and False (free) alone")
+    given, wanted = ([n for n in s if n != 1] for s in (values.shape, preprocessing.shape))
+    if given != wanted and tuple(values.shape) != shape:
+        raise UserError(
+            f"mask has shape {tuple(values.shape)}, but must have that of one event, {tuple(preprocessing.shape)}"
+        )
+    return values.bool().reshape(shape)

@@ -1,0 +1,140 @@
+"""The commands that use a trained model on files."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import ebmlab
+from datamodules import Digits
+from ebmlab.app.cli import main
+
+RUN = Path("runs/grbm_digits/a")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trained")
+
+
+@pytest.fixture
+def digits(run: Callable[..., None], trained: Path) -> torch.Tensor:
+    """Raw digits, in digits.npy too; the working directory has a run that is trained on them."""
+    if not (trained / "runs").exists():
+        run("fit", "--trainer.max_epochs=1", "--name=a", "--callbacks.FID=false")
+        shutil.copytree("runs", trained / "runs")
+    else:
+        shutil.copytree(trained / "runs", "runs")
+    raw = Digits().raw("test")[:30]
+    np.save("digits.npy", raw.numpy())
+    return raw
+
+
+def test_scores_are_those_of_the_loaded_model(digits: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("noise.npy", torch.randint(17, (20, 64)).numpy())
+    main(["score", "digits.npy", "noise.npy", f"--ckpt_path={RUN}", "--log_likelihood", "--output=out/s.csv"])
+    model = ebmlab.load(RUN)
+    with Path("out/s.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"] for row in rows] == ["digits.npy"] * 30 + ["noise.npy"] * 20
+    assert [int(row["sample"]) for row in rows] == [*range(30), *range(20)]
+    assert [float(row["energy"]) for row in rows[:30]] == pytest.approx(model.energy(digits).tolist())
+    likelihoods = model.log_likelihood(digits).values.tolist()
+    assert [float(row["log_likelihood"]) for row in rows[:30]] == pytest.approx(likelihoods)
+    out = capsys.readouterr().out
+    assert "mean log-likelihood" in out and "log Z = " in out and "AUROC 1.0000 against digits.npy" in out
+    with Image.open("out/s.png") as picture:
+        assert picture.size[0] > 600
+
+
+def test_completions_keep_what_is_given_and_are_drawn_beside_it(digits: torch.Tensor) -> None:
+    options = ["--first=3", "--num_samples=2", "--num_steps=5"]
+    main(["complete", "digits.npy", "--given=top", f"--ckpt_path={RUN}", *options])
+    found = np.load(RUN / "completions.npy")
+    truth = digits[:3].numpy() / 16
+    assert found.shape == (3, 2, 1, 8, 8)
+    assert np.abs(found[..., :4, :] - truth[:, None, :, :4]).max() < 1e-5
+    assert (np.abs(found[..., 4:, :] - truth[:, None, :, 4:]) > 0.01).any()
+    with Image.open(RUN / "completions.png") as file:
+        picture = np.asarray(file.convert("L")) / 255
+    scale = -(-600 // (4 * 9 + 1))  # whole pixels until it is 600 wide
+    assert picture.shape == (scale * (3 * 9 + 1), scale * (4 * 9 + 1))
+    small = picture[scale // 2 :: scale, scale // 2 :: scale]
+    assert np.abs(small[1:5, 1:9] - truth[0, 0, :4]).max() < 0.01  # given
+    assert np.abs(small[5:9, 1:9] - 0.5).max() < 0.01  # grey where it is not
+    assert np.abs(small[1:9, 10:18] - truth[0, 0]).max() < 0.01  # the truth
+    assert np.abs(small[1:9, 19:27] - found[0, 0, 0]).max() < 0.01  # the first completion
+    mask = np.zeros((8, 8), dtype=bool)
+    mask[:, 2:5] = True
+    np.save("mask.npy", mask)
+    main(["complete", "digits.npy", "--given=mask.npy", f"--ckpt_path={RUN}", "--output=c.pt", *options])
+    found = torch.load("c.pt", weights_only=True).numpy()
+    assert np.abs((found - truth[:, None])[..., mask]).max() < 1e-5
+
+
+def test_features_of_pictures_and_arrays_agree(digits: torch.Tensor) -> None:
+    Path("pictures").mkdir()
+    Path("table.csv").write_text("\n".join(",".join(map(str, row)) for row in digits[:4].flatten(1).tolist()))
+    for i, image in enumerate(digits[:4]):
+        Image.fromarray(image[0].numpy()).save(f"pictures/{i}.png")
+    expected = ebmlab.load(RUN).features(digits[:4]).numpy()
+    for files, output in ((["pictures"], "f.npy"), (["table.csv"], "f.csv"), (["pictures/0.png"], "f.pt")):
+        main(["features", *files, f"--ckpt_path={RUN}/checkpoints/last.ckpt", f"--output={output}"])
+    assert np.array_equal(np.load("f.npy"), expected)
+    assert np.loadtxt("f.csv", delimiter=",") == pytest.approx(expected, abs=1e-6)
+    assert torch.load("f.pt", weights_only=True).numpy() == pytest.approx(expected[:1], abs=1e-6)
+
+
+def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
+    options = [f"--ckpt_path={RUN}", "--num_samples=6", "--batch_size=4", "--trainer.accelerator=cpu"]
+    main(["predict", "--condition=3=1,20=0.25", *options])
+    samples = torch.load(RUN / "samples" / "samples.pt", weights_only=True).flatten(1)
+    assert torch.allclose(samples[:, [3, 20]], torch.tensor([1, 0.25]), atol=1e-5)
+    assert samples.std(0).max() > 0
+    event = digits[0].numpy() / 16
+    event[:, 4:] = np.nan
+    np.save("half.npy", event)
+    main(["predict", "--condition=half.npy", "--output=half", *options])
+    samples = torch.load("half/samples.pt", weights_only=True)
+    assert torch.allclose(samples[..., :4, :], digits[:1, :, :4] / 16, atol=1e-5)
+
+
+REFUSED = {
+    "score nope.npy": "nope.npy: no such file",
+    "score digits.txt": "digits.txt is none of .npy, .npz, .csv, .pt, .png",
+    "score digits.npy --output=s.txt": "--output is s.txt, but must end in .csv",
+    "score wide.npy": "raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
+    "score digits.npy --num_chains=many": "score: argument --num_chains: invalid int value: 'many'",
+    "score": "score: the following arguments are required: FILE",
+    "score empty": "empty holds no pictures",
+    "complete digits.npy --given=middle": "--given is middle, but must be top, bottom, left, right or a .npy file",
+    "complete digits.npy --given=wide.npy": "mask must hold True (given) and False (free) alone",
+    "complete digits.npy --given=top --first=0": "--first is 0, but must be at least 1",
+    "predict --condition=99=1": "--condition: there is no coordinate 99; an event has 64",
+    "predict --condition=a=1": "--condition: a=1 is not NUMBER=VALUE, such as 3=1",
+    "predict --condition=gone.npy": "--condition is gone.npy, but must be NUMBER=VALUE,... or a file that is there",
+    "predict --condition=3=1 --denoise=true": "denoise gives means of all units, so --condition cannot fix some",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_does_not_fit_is_refused_in_one_line(
+    words: str, digits: torch.Tensor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    np.save("wide.npy", torch.randn(3, 70).numpy())
+    Path("digits.txt").touch()
+    Path("empty").mkdir()
+    before = sorted(Path().rglob("*"))
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as error:
+        main([*words.split(), f"--ckpt_path={RUN}"])
+    lines = capfd.readouterr().err.strip().splitlines()
+    assert error.value.code == 2 and lines[-1].startswith(f"error: {REFUSED[words]}")
+    assert sorted(Path().rglob("*")) == before
