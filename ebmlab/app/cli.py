@@ -34,7 +34,7 @@ from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.parser import Parser
-from ebmlab.app.prediction import save_samples
+from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
     claim,
@@ -56,8 +56,6 @@ from ebmlab.data import Data
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
 from ebmlab.learners import Learner
-from ebmlab.plain_data import PlainData
-from ebmlab.preprocessing import Preprocessing
 
 
 class SaveConfig(SaveConfigCallback):
@@ -233,22 +231,13 @@ class CLI(LightningCLI):
         if self.trainer.is_global_zero:
             print(f"\nfinished at step {self.trainer.global_step}", *contents(self.folder), sep="\n")
 
-    def _data(self) -> Data:
-        """The datamodule. A plain datamodule is replaced by the data settings that the checkpoint holds."""
-        if isinstance(self.datamodule, Data):
-            return self.datamodule
-        domain, saved = self.model.energy.domain, self.checkpoint.get("preprocessing")
-        data = PlainData(type(self.datamodule).__name__, {}, domain)
-        data.preprocessing = Preprocessing.from_dict(saved) if saved else Preprocessing(domain.event_shape)
-        return data
-
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
         model.load_state_dict(self.checkpoint["state_dict"])
         config = self.config_init[self.subcommand]
         options = {key: config[key] for key in inspect.signature(save_samples).parameters if key in config}
         model.to(self.trainer.strategy.root_device)
-        for path in save_samples(model, self._data(), self.folder, **options):
+        for path in save_samples(model, data_for(model, datamodule, self.checkpoint), self.folder, **options):
             print(path)
 
 

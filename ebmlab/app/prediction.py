@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.files import whole
 from ebmlab.learners import Learner
+from ebmlab.plain_data import PlainData
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.trained import TrainedModel
 
@@ -78,6 +80,16 @@ def save_samples(
         with whole(files[1]) as path:
             path.write_bytes(png)
     return files
+
+
+def data_for(learner: Learner, datamodule: object, checkpoint: dict[str, Any]) -> Data:
+    """The datamodule. A plain datamodule is replaced by the data settings that the checkpoint holds."""
+    if isinstance(datamodule, Data):
+        return datamodule
+    domain, saved = learner.energy.domain, checkpoint.get("preprocessing")
+    data = PlainData(type(datamodule).__name__, {}, domain)
+    data.preprocessing = Preprocessing.from_dict(saved) if saved else Preprocessing(domain.event_shape)
+    return data
 
 
 def _free(learner: Learner, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:

@@ -139,7 +139,13 @@ class TrainedModel:
 
     @torch.no_grad()
     def complete(
-        self, raw: Numbers, mask: Any, num_samples: int | None = None, num_steps: int = 1000, denoise: bool = False
+        self,
+        raw: Numbers,
+        mask: Any,
+        num_samples: int | None = None,
+        num_steps: int = 1000,
+        denoise: bool = False,
+        sampler: Sampler | None = None,
     ) -> Any:
         """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
 
@@ -152,6 +158,7 @@ class TrainedModel:
             num_samples: completions of each event.
             num_steps: steps of each chain.
             denoise: give E[v | h] of the last states at the free coordinates (only with hidden units).
+            sampler: moves the chains in place of the learner's.
 
         Returns:
             `(N, *shape)`, or `(N, num_samples, *shape)` if `num_samples` is given.
@@ -162,7 +169,7 @@ class TrainedModel:
         _, back = as_tensor(raw)
         completed = []
         for clamped in tqdm(self.conditionals(raw, mask), "completing", disable=not sys.stderr.isatty(), leave=False):
-            completed.append(self.preprocessing.to_raw(self.draw(clamped, k, num_steps, denoise)))
+            completed.append(self.preprocessing.to_raw(self.draw(clamped, k, num_steps, denoise, sampler)))
         found = torch.stack(completed)
         return back(found[:, 0] if num_samples is None else found)
 
@@ -180,11 +187,13 @@ class TrainedModel:
         return [Clamped(self._energy, event, is_given) for event in x]
 
     @torch.no_grad()
-    def draw(self, clamped: Clamped, n: int, num_steps: int, denoise: bool = False) -> Tensor:
+    def draw(
+        self, clamped: Clamped, n: int, num_steps: int, denoise: bool = False, sampler: Sampler | None = None
+    ) -> Tensor:
         """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
-        sampler = self._first(self._samplers(), clamped)
+        sampler = sampler or self._first(self._samplers(), clamped)
         x, _ = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
         if denoise and isinstance(clamped, ClampedBipartite):
             x = clamped.mean_visible(torch.sigmoid(clamped.hidden_given_visible(x)))
