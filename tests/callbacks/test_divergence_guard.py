@@ -203,3 +203,12 @@ def test_large_penalties_are_not_mistaken_for_drifting_energies(setup):
     learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), energy_l2=1e4)
     _, trainer = setup([DivergenceGuard()], learner=learner, max_epochs=1, limit_train_batches=1)
     trainer.fit(learner, datamodule=Digits(binarize=True))
+
+
+def test_examples_of_one_number_are_counted_too(setup):
+    learner, trainer = setup([])
+    guard = DivergenceGuard()
+    guard.on_train_batch_start(trainer, learner, torch.tensor([1.0, math.nan, 2.0]), 0)
+    guard.on_before_backward(trainer, learner, torch.tensor(math.nan))
+    with pytest.raises(UserError, match="1 of the batch's 3 examples hold NaN"):
+        guard.on_before_optimizer_step(trainer, learner, None)

@@ -76,6 +76,13 @@ def test_missing_data_are_one_helpful_line(tmp_path: Path) -> None:
         assert "img_align_celeba" in line and "list_eval_partition.txt" in line and "grbm_digits.yaml" in line
 
 
+@pytest.mark.parametrize("name", ["img_align_celeba", "list_eval_partition.txt"])
+def test_half_of_the_originals_are_not_enough(name: str, celeba_root: Path) -> None:
+    (celeba_root / "celeba" / name).rename(celeba_root / "elsewhere")
+    with pytest.raises(UserError, match="img_align_celeba"):
+        CelebA(root=str(celeba_root)).prepare_data()
+
+
 def test_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("quota\nexceeded")

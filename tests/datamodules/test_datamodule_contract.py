@@ -88,6 +88,12 @@ def test_event_shape_and_hyperparameters_are_known_before_data(make: Make) -> No
     torch.testing.assert_close(next(iter(again.train_dataloader())), next(iter(module.train_dataloader())))
 
 
+def test_settings_are_kept_but_sent_to_no_logger(make: Make) -> None:
+    """The command line logs the whole config; twice would clash."""
+    module = make()
+    assert module.hparams and not module._log_hyperparams
+
+
 def test_splits_are_disjoint_and_labelled(make: Make) -> None:
     module = make()
     module.setup()

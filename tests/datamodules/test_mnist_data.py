@@ -81,6 +81,15 @@ def test_no_network_is_one_helpful_line(
     assert set(no_network) == {10.0} and socket.getdefaulttimeout() == before
 
 
+@pytest.mark.parametrize("file", range(4))
+def test_the_half_that_lacks_a_file_is_downloaded(file: int, mnist_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(MNIST, "_torchvision", lambda self, **options: asked.append(options))
+    (mnist_root / "MNIST" / "raw" / FILES[file]).unlink()
+    MNIST(root=str(mnist_root)).prepare_data()
+    assert asked == [{"train": file < 2, "download": True}]
+
+
 def test_missing_files_are_named_without_download(mnist_root: Path, no_network: list[float | None]) -> None:
     (mnist_root / "MNIST" / "raw" / FILES[3]).unlink()
     module = MNIST(root=str(mnist_root), download=False)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import Bernoulli, Energy
 from ebmlab.errors import UserError
 
 
@@ -103,3 +103,11 @@ def test_weighted_sum_of_data_and_negatives_changes_no_gradient_before_backward(
     assert energy.a.grad is None
     total.value().backward()
     torch.testing.assert_close(energy.a.grad, torch.ones(4, dtype=torch.float64))
+
+
+def test_neighbours_of_independent_bits() -> None:
+    base = Bernoulli(torch.tensor([0.1, 0.5, 0.7]))
+    x = base.domain.enumerate()
+    torch.testing.assert_close(base.flip_differences(x), Energy.flip_differences(base, x))
+    index = torch.tensor([[2, 0]]).expand(len(x), -1)
+    torch.testing.assert_close(base.flip_differences(x, index), Energy.flip_differences(base, x, index))

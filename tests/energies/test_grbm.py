@@ -122,3 +122,8 @@ def test_weighted_sum_has_the_value_and_gradient_of_the_mean(hidden: str) -> Non
 def test_step_unit_is_the_mean_variance() -> None:
     grbm = make_grbm(2)
     torch.testing.assert_close(grbm.step_unit(), torch.tensor([-0.5, 0.4], dtype=torch.float64).exp().mean())
+
+
+def test_first_weights_have_the_variance_of_one_unit_among_all() -> None:
+    torch.manual_seed(0)
+    assert float(GRBM(200, 200).W.detach().std()) == pytest.approx(400**-0.5, rel=0.02)

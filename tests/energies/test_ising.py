@@ -12,6 +12,7 @@ from ebmlab import graphs
 from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.ising import Ising
+from ebmlab.energies.pairwise import _Symmetric
 from ebmlab.errors import UserError
 from ebmlab.samplers import ChromaticGibbs
 
@@ -254,3 +255,18 @@ def test_neighbours_of_learnt_couplings_are_differentiable() -> None:
 def test_learnt_couplings_have_no_colours() -> None:
     with pytest.raises(UserError, match="use Gibbs in place of ChromaticGibbs"):
         ChromaticGibbs().sample(Ising.learnable(4), torch.ones(2, 4), 1)
+
+
+def test_the_symmetric_matrix_is_made_anew_only_when_its_entries_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    plain = _Symmetric._make
+    monkeypatch.setattr(_Symmetric, "_make", staticmethod(lambda matrix: made.append(1) or plain(matrix)))
+    symmetric, matrix = _Symmetric(), torch.tensor([[5.0, 1.0], [7.0, 5.0]])
+    with torch.no_grad():
+        for _ in range(3):
+            assert symmetric(matrix).tolist() == [[0, 1], [1, 0]]
+        assert len(made) == 1
+        matrix[0, 1] = 2.0
+        assert symmetric(matrix).tolist() == [[0, 2], [2, 0]]
+        assert symmetric(matrix.double()).dtype == torch.float64
+        assert len(made) == 3

@@ -133,6 +133,11 @@ def test_systematic_children_are_within_one_of_their_mean() -> None:
     torch.testing.assert_close(children.double().mean(0), 7 * shares, atol=0.04, rtol=0)
 
 
+def test_chains_of_equal_weight_are_left_alone() -> None:
+    chains = Population(torch.zeros(4, 1))
+    assert chains.resample(0.9) is None and chains.family.tolist() == [0, 1, 2, 3]
+
+
 def test_the_next_temperature_meets_the_target() -> None:
     """The target is met for the chains' weights; with equal weights another temperature would be found."""
     energy = CASES["Ising"][0]

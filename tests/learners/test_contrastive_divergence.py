@@ -437,3 +437,14 @@ def test_a_copy_shares_what_makes_its_optimizer() -> None:
     assert torch.equal(twin.energy.W, learner.energy.W) and twin.energy.W is not learner.energy.W
     [optimizer], _ = twin.configure_optimizers()
     assert optimizer.param_groups[0]["params"][0] is next(twin.parameters())
+
+
+def test_denoising_without_hidden_units_in_the_state_takes_their_mean() -> None:
+    rbm, x = RBM(5, 3), torch.ones(4, 5)
+    torch.nn.init.normal_(rbm.W)
+    learner = ContrastiveDivergence(rbm, DMALA(0.3))
+    torch.manual_seed(0)
+    found = learner.draw(x, 3, denoise=True)
+    torch.manual_seed(0)
+    end = learner.draw(x, 3)
+    torch.testing.assert_close(found, torch.sigmoid(torch.sigmoid(end @ rbm.W + rbm.b_h) @ rbm.W.T + rbm.b_v).detach())

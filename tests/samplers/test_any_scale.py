@@ -286,3 +286,7 @@ def test_errors_say_what_would_be_right(make: Callable[[], Any], message: str) -
     with pytest.raises(UserError, match=message) as error:
         make()
     assert "\n" not in str(error.value)
+
+
+def test_a_curvature_is_a_setting_and_in_no_checkpoint() -> None:
+    assert not AnyScale("trace", curvature=W4, diagonal=D4).state_dict()
