@@ -169,13 +169,13 @@ def main() -> None:
         print(f"| {model} | {kernel} | {test} | {n} | {z:.2f} | {bias:.2g} |", flush=True)
 
     rbms = {"DMALA(0.25)": DMALA(0.25), "GWG(20)": GWG(20), "BlockGibbs()": BlockGibbs()}
-    for name, rise in planted_rises(rbms, 400).items():
+    for name, rise in planted_rises(rbms, 120).items():
         row("RBM 784-500", f"{name}, 4 steps", "signed rank", len(rise), signed_rank_z(rise), smallest_bias(rise))
-    pivots = planted_pivots(cycle(), 400, 4)
+    pivots = planted_pivots(cycle(), 200, 4)
     nats = SCALE * math.sqrt(784 / 2 * 500 / 2)
-    z, bias = float(pivots.mean()) * 400**0.5, (REJECT + 1.645) / 400**0.5 * nats
-    row("RBM 784-500", "ACS, a cycle of 4", "pivot", 400, z, bias)
-    for model, network, n in (("RGCN, 18 nodes", RGCN(18), 4000), ("ResNet 28x28, 64 channels", ResNet((28, 28)), 400)):
+    z, bias = float(pivots.mean()) * 200**0.5, (REJECT + 1.645) / 200**0.5 * nats
+    row("RBM 784-500", "ACS, a cycle of 4", "pivot", 200, z, bias)
+    for model, network, n in (("RGCN, 18 nodes", RGCN(18), 500), ("ResNet 28x28, 64 channels", ResNet((28, 28)), 250)):
         energy = Tilted(network, 0.2)
         x = energy.draw(n)
         before = energy(x).detach()
