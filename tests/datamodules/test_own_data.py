@@ -89,7 +89,6 @@ def test_splits_are_disjoint_parts_that_depend_on_their_seed_alone(tmp_path: Pat
     assert test == [-1.0] * 7 and len(train) == 90 and sorted(train + val) == list(range(100))
 
 
-IMAGE = {"shape": [1, 2, 2], "standardize": False}
 CASES: dict[str, tuple[Any, dict[str, Any], type, Any]] = {  # name: raw numbers, options, domain, expected states
     "pixels as bytes": (np.uint8([0, 255, 51, 102]), {"standardize": False}, Real, [0, 1, 0.2, 0.4]),
     "a table of whole numbers": (np.float64([0, 255, 51, 102]), {"standardize": False}, Real, [0, 255, 51, 102]),
