@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Bridge
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Bridge, PerChain
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, conditional_ess, rows
 from ebmlab.samplers import Sampler

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import PerChain
 
 
 class Population:

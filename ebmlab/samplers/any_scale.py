@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.metropolis import MetropolisSampler

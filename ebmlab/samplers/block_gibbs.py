@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Real
-from ebmlab.energies import Bipartite, Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.noise import bernoulli
 from ebmlab.samplers.sampler import Sampler, require_bipartite
 from ebmlab.samplers.state import BipartiteState, Info

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.samplers.relaxed_mala import harden, lift, soften
 from ebmlab.samplers.sampler import Sampler, require_positive
 from ebmlab.samplers.state import Info, State

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import MAX_CONFIGURATIONS, ball, random_block, redraw
 from ebmlab.samplers.sampler import Sampler

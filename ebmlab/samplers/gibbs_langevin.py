@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Real
-from ebmlab.energies import GRBM, Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import GRBM, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 from ebmlab.samplers.metropolis import metropolis

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Real
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule

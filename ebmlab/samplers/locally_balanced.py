@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import change_differences, place, values_at

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import place, random_block, uniform_index, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler

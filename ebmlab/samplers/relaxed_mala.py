@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Gaussian, Proposal
 from ebmlab.samplers.sampler import require_positive

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from ebmlab.domains import Domain, Real
-from ebmlab.energies import Bipartite, Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
 from ebmlab.samplers.state import Info, State

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import PerChain
 from ebmlab.samplers.proposals import Proposal
 
 

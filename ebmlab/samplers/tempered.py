@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Domain
-from ebmlab.energies import Energy
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import Energy, PerChain
 from ebmlab.energies.tempering import Tempering, tempered
 from ebmlab.errors import UserError
 from ebmlab.samplers.metropolis import metropolis

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies import PerChain
 
 
 class Draw(NamedTuple):
