@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Finite, Real
-from ebmlab.energies.bipartite import Bipartite
-from ebmlab.energies.energy import Energy
+from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 
 MAX_TERMS = 2**26  # of a sum
