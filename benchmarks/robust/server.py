@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,8 @@ def start(args: list[str], folder: Path, spoil: Callable[[], None] | None = None
 
         if spoil is not None:
             spoil()
+        warnings.resetwarnings()  # within a test they are errors
+        warnings.simplefilter("ignore", DeprecationWarning)
         sys.argv = ["ebmlab"]
         main(args)
         code = 0

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from benchmarks.robust.configs import mutated
+from benchmarks.robust.endurance import endurance, grows
 from benchmarks.robust.inputs import bad_inputs
 from benchmarks.robust.kills import differs, kills
 from benchmarks.robust.server import Case, judge
@@ -70,3 +71,18 @@ def test_a_killed_run_goes_on_to_the_same_end(name: str, tmp_path: Path, monkeyp
     outcome = kills()[name]()
     print(outcome.last)
     assert outcome.fault is None
+
+
+@pytest.mark.slow
+def test_a_long_run_needs_no_more_memory_at_its_end() -> None:
+    outcome = endurance(steps=4000)
+    print(outcome.last)
+    assert outcome.fault is None and outcome.last.startswith("4,000 steps in ")
+
+
+def test_growing_memory_is_a_fault() -> None:
+    flat = [(step, 100.0, 20) for step in range(100)]
+    assert grows(flat) is None
+    assert grows([(step, 100.0 + 0.1 * step, 20) for step in range(100)]) == "memory grows"
+    assert grows([(step, 100.0, 20 + step // 50) for step in range(100)]) == "open files grow"
+    assert grows(flat[:9]) == "the run was too short to tell"
