@@ -14,6 +14,7 @@ from typing import Any
 
 from lightning_fabric.utilities.rank_zero import _get_rank
 
+from ebmlab.app.trust import LIBRARY
 from ebmlab.errors import UserError
 from ebmlab.files import remove_temporaries
 
@@ -209,8 +210,15 @@ def contents(folder: Path) -> list[str]:
     }
     lines = [f"  {what:<10} {path}" for what, path in places.items() if path.exists()]
     if last.exists():
-        lines.append(f"  sample     python -m ebmlab predict --ckpt_path {last}")
+        config = f"--config {folder / CONFIG} " if _names_own_code(folder / CONFIG) else ""
+        lines.append(f"  sample     python -m ebmlab predict {config}--ckpt_path {last}")
     return lines + [f"  upload     wandb sync {run}" for run in (folder / "wandb").glob("offline-run-*")]
+
+
+def _names_own_code(config: Path) -> bool:
+    """Whether a run's config names classes of the user's, which need the config to be named on the command line."""
+    paths = re.findall(r"^[\s-]*class_path: (\S+)$", config.read_text(), re.M) if config.exists() else []
+    return any(not f"{path}.".startswith(tuple(f"{entry}." for entry in LIBRARY)) for path in paths)
 
 
 def _short(folder: Path) -> Path:

@@ -47,9 +47,14 @@ def small(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", FITS, ids=lambda command: command.rpartition(" --")[2])
-def test_the_command_trains(command: str, user: None) -> None:
+def test_the_command_trains(command: str, user: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the command that it prints at its end draws samples."""
     main(small(command))
-    assert len(list(Path("runs").glob("*/*/checkpoints/last.ckpt"))) == 1
+    [checkpoint] = Path("runs").glob("*/*/checkpoints/last.ckpt")
+    [sample] = re.findall(r"^  sample +python -m ebmlab (.*)$", capsys.readouterr().out, re.M)
+    assert ("--config" in sample) == ("mine." in command)
+    main([*shlex.split(sample), "--num_samples=4", "--num_steps=2"])
+    assert (checkpoint.parents[1] / "samples" / "samples.png").exists()
 
 
 def test_it_goes_on_after_ctrl_c(
