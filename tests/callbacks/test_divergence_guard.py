@@ -8,8 +8,9 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint
 
-from callbacks import DivergenceGuard, SamplerMonitor
+from callbacks import DivergenceGuard, RunState, SamplerMonitor
 from callbacks.divergence_guard import MAX_LOST
+from callbacks.rollback import RolledBack
 from datamodules import Digits
 from ebmlab.energies import GRBM, ResNet
 from ebmlab.errors import UserError
@@ -212,3 +213,42 @@ def test_examples_of_one_number_are_counted_too(setup):
     guard.on_before_backward(trainer, learner, torch.tensor(math.nan))
     with pytest.raises(UserError, match="1 of the batch's 3 examples hold NaN"):
         guard.on_before_optimizer_step(trainer, learner, None)
+
+
+class SpoilOnce(Callback):
+    """Makes a parameter infinite before a step, and does so once in its life."""
+
+    done = False
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if trainer.global_step == 5 and not self.done:
+            pl_module.energy.W.data[0] = math.inf
+            self.done = True
+
+
+def test_a_trainer_in_python_goes_on_from_the_rollback(setup, squares, tmp_path):
+    """Another trainer and learner resume from the checkpoint that the exception names."""
+    spoil, path = SpoilOnce(), None
+    for attempt in range(2):
+        guard = DivergenceGuard(on_divergence="rollback", learning_rate_factor=0.1)
+        saves = ModelCheckpoint(tmp_path / "ck", save_last=True, save_on_train_epoch_end=True)
+        learner, trainer = setup([spoil, guard, RunState(), saves], max_epochs=3, enable_checkpointing=True)
+        if attempt == 0:
+            with pytest.raises(RolledBack) as back:
+                trainer.fit(learner, datamodule=squares)
+            path = back.value.checkpoint
+        else:
+            trainer.fit(learner, datamodule=squares, ckpt_path=path)
+    assert trainer.global_step == 12 and all(p.isfinite().all() for p in learner.parameters())
+    rows = (tmp_path / "run" / "rollbacks.csv").read_text().splitlines()
+    assert len(rows) == 2 and rows[1].startswith("5,4,0.1,3,") and "energy.W is not finite" in rows[1]
+
+
+def test_spoiled_data_are_not_rolled_back(setup, squares, tmp_path):
+    """They would come again."""
+    guard = DivergenceGuard(on_divergence="rollback")
+    saves = ModelCheckpoint(tmp_path / "ck", save_last=True)
+    learner, trainer = setup([Spoil(5, "data"), guard, RunState(), saves], max_epochs=3, enable_checkpointing=True)
+    with pytest.raises(UserError, match="2 of the batch's 16 examples"):
+        trainer.fit(learner, datamodule=squares)
+    assert not (tmp_path / "run" / "rollbacks.csv").exists()
