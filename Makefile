@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-all lint gpu-check robust clean
+.PHONY: demo test test-all lint gpu-check robust mutants clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m ebmlab fit --config configs/grbm_digits.yaml
@@ -20,6 +20,9 @@ gpu-check: $(INSTALLED)
 
 robust: $(INSTALLED)
 	$(BIN)/python -m benchmarks.robust
+
+mutants: $(INSTALLED)
+	$(BIN)/python -m benchmarks.mutants
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

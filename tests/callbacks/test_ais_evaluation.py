@@ -154,6 +154,13 @@ def test_ranks_anneal_different_chains(setup, monkeypatch: pytest.MonkeyPatch) -
     assert first == 3 != second
 
 
+def test_fast_dev_run_takes_few_chains_through_two_temperatures(setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    model, trainer = setup([quick()], learner=learner(), fast_dev_run=True)
+    trainer.test(model, datamodule=Digits(binarize=True), verbose=False)
+    assert [(call["chains"], call["steps"]) for call in asked.calls] == [(16, 2)]
+
+
 def test_densities_of_real_numbers_may_be_above_1(setup, squares, monkeypatch: pytest.MonkeyPatch) -> None:
     Asked(monkeypatch, log_z=-1e4)
     model, trainer = setup([quick(sampler=BlockGibbs())], limit_val_batches=1.0)

@@ -111,3 +111,10 @@ def test_neighbours_of_independent_bits() -> None:
     torch.testing.assert_close(base.flip_differences(x), Energy.flip_differences(base, x))
     index = torch.tensor([[2, 0]]).expand(len(x), -1)
     torch.testing.assert_close(base.flip_differences(x, index), Energy.flip_differences(base, x, index))
+
+
+def test_neighbours_need_a_finite_domain() -> None:
+    energy = Cubic(Real(3))
+    for method in (energy.flip_differences, energy.value_differences):
+        with pytest.raises(UserError, match=r"lives on Real\(3\)"):
+            method(torch.zeros(1, 3, dtype=torch.float64))

@@ -21,6 +21,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
 from ebmlab.evaluation.exact import check_enumerable
 from ebmlab.evaluation.ladder import fixed_ladder
+from ebmlab.evaluation.population import Population
 from ebmlab.learners import ContrastiveDivergence, FromData
 
 EXACT = {
@@ -356,6 +357,13 @@ def test_saved_chains_are_used_only_with_the_same_settings() -> None:
     assert key(s.GWG(1)) == key(s.GWG(1)) != key(s.GWG(7))
     assert key(s.DMALA(0.1)) != key(s.DMALA(0.2))
     assert key(s.GWG(), 20) != key(s.GWG(), 30)
+
+
+def test_a_file_of_other_chains_is_left_alone(tmp_path: Path) -> None:
+    chains = Population(torch.zeros(3, 16))
+    store = saved_chains.SavedChains(tmp_path / "a.pt", make_ising(), s.GWG(), 1, chains)
+    saved_chains.save({"key": "another", "x": torch.ones(3, 16), "passed": 7}, store._path)
+    assert store.load() == 0 and not chains.x.any()
 
 
 def test_wrong_use_is_refused() -> None:

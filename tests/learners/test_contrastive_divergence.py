@@ -21,6 +21,7 @@ from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from datamodules import Digits
 from ebmlab.data import Data
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy
@@ -448,3 +449,14 @@ def test_denoising_without_hidden_units_in_the_state_takes_their_mean() -> None:
     torch.manual_seed(0)
     end = learner.draw(x, 3)
     torch.testing.assert_close(found, torch.sigmoid(torch.sigmoid(end @ rbm.W + rbm.b_h) @ rbm.W.T + rbm.b_v).detach())
+
+
+def test_what_cannot_be_learnt_from_is_refused_before_training() -> None:
+    learner = ContrastiveDivergence(RBM(64, 2), DMALA(0.3), ReplayBuffer(10))
+    with pytest.raises(UserError, match="10"):
+        learner.check_data(Digits(batch_size=100, binarize=True))
+    for domains in ((), [Binary]):
+        data = Digits(batch_size=5, binarize=True)
+        data.domains = domains  # type: ignore[assignment]
+        with pytest.raises(UserError, match="must be a tuple of the domains"):
+            learner.check_data(data)

@@ -295,6 +295,7 @@ def nothing(energy: Energy) -> Any:
         (nothing, "tunes the cycle of ACS, but DMALA has none"),
         (lambda e: ACSTuner().check(ACS(cycle_length=1)), "cycle of 1 step"),
         (lambda e: ACSTuner().tune(ACS(), e, e.domain.random(2), 60), "60 steps are too few .* 90 would do"),
+        (lambda e: ACSTuner().check(ACS(), 60), "60 steps are too few"),
         (lambda e: ACSTuner(rate=1.0), "rate is 1.0"),
         (lambda e: ACSTuner(alpha_floor=90.0), "alpha_floor is 90.0"),
         (lambda e: ACSTuner(learning_rate=2.0), "learning_rate is 2.0"),
