@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebmlab import samplers
 from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
@@ -23,6 +24,7 @@ from ebmlab.errors import UserError, one_line
 from ebmlab.evaluation.outliers import detection
 from ebmlab.files import save, whole
 from ebmlab.plain_data import PlainData
+from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
 from ebmlab.trained.numbers import as_mask
 
@@ -93,10 +95,20 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
     x = torch.cat([read_samples(name, model.shape, options.labels, options.field)[0] for name in options.files])
     x = x[: options.first]
     mask = given_part(options.given, model.shape)
-    found = model.complete(x, mask, options.num_samples, options.num_steps, options.denoise)
+    sampler = None if options.sampler is None else _sampler(options.sampler)
+    found = model.complete(x, mask, options.num_samples, options.num_steps, options.denoise, sampler)
     _write(found, output)
     png = grid(model, x, mask, found)
     return [output] if png is None else [output, _picture(output, png)]
+
+
+def _sampler(name: str) -> Sampler:
+    """A sampler of the library that needs no settings."""
+    usable = ("BlockGibbs", "Gibbs", "GWG", "LocallyBalanced")
+    if name not in usable:
+        raise UserError(f"--sampler is {name}, but must be one that needs no settings: {', '.join(usable)}")
+    made: Sampler = getattr(samplers, name)()
+    return made
 
 
 def given_part(given: str, shape: tuple[int, ...]) -> Tensor:

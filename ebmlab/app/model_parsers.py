@@ -52,6 +52,7 @@ def model_parser(command: str) -> argparse.ArgumentParser:
         add("--given", required=True, help="what is known: top, bottom, left, right, or a .npy file, True where given")
         add("--num_samples", type=int, default=4, help="completions of each sample (default: 4)")
         add("--num_steps", type=int, default=1000, help="steps of each chain (default: 1000)")
+        add("--sampler", metavar="NAME", help="such as Gibbs or GWG, in place of the learner's sampler")
         add("--denoise", action="store_true", help="means of the hidden units' last draw, not samples (RBM, GRBM)")
         add("--first", type=int, default=16, metavar="N", help="complete the first N samples (default: 16)")
     return parser

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ebmlab.trained.likelihood import LogLikelihood, log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_scale
 
 BATCH = 2000  # states in one evaluation
+STUCK = 0.1  # median acceptance of chains from noise, below which most of them have stayed there
 
 
 class TrainedModel:
@@ -194,7 +196,12 @@ class TrainedModel:
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
         sampler = sampler or self._first(self._samplers(), clamped)
-        x, _ = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
+        x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
+        if float(info.acceptance.median()) < STUCK:
+            warnings.warn(
+                f"the chains of {type(sampler).__name__} hardly moved: give another sampler, such as Gibbs",
+                stacklevel=2,
+            )
         if denoise and isinstance(clamped, ClampedBipartite):
             x = clamped.mean_visible(torch.sigmoid(clamped.hidden_given_visible(x)))
         return clamped.merge(x)

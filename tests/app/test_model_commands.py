@@ -117,6 +117,8 @@ REFUSED = {
     "complete digits.npy --given=middle": "--given is middle, but must be top, bottom, left, right or a .npy file",
     "complete digits.npy --given=wide.npy": "mask must hold True (given) and False (free) alone",
     "complete digits.npy --given=top --first=0": "--first is 0, but must be at least 1",
+    "complete digits.npy --given=top --sampler=DMALA": "--sampler is DMALA, but must be one that needs no settings",
+    "complete digits.npy --given=top --sampler=Gibbs": "Gibbs samples ",
     "predict --condition=99=1": "--condition: there is no coordinate 99; an event has 64",
     "predict --condition=a=1": "--condition: a=1 is not NUMBER=VALUE, such as 3=1",
     "predict --condition=gone.npy": "--condition is gone.npy, but must be NUMBER=VALUE,... or a file that is there",

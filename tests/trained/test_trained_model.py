@@ -24,7 +24,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching, ReplayBuffer
 from ebmlab.preprocessing import Preprocessing
-from ebmlab.samplers import DMALA, BlockGibbs, Gibbs, GibbsLangevin, Langevin
+from ebmlab.samplers import DMALA, BlockGibbs, Gibbs, GibbsLangevin, Langevin, RandomWalk
 from ebmlab.trained import TrainedModel, likelihood
 
 PASS = 1e-3  # a right sampler fails a test with this probability
@@ -264,6 +264,16 @@ def test_completions_of_real_data_follow_the_gaussian_conditional() -> None:
     means = model.complete(raw, np.array([True, False, False]), num_steps=1, denoise=True)
     assert means == pytest.approx(np.array([[1.5, 6, 7]]))
     assert model.complete(torch.zeros(2, 3), [1, 0, 0], num_steps=1).shape == (2, 3)
+
+
+def test_chains_that_stay_in_noise_are_noticed() -> None:
+    energy = wild(RBM(40, 30))
+    energy.W.data.mul_(10)
+    model = TrainedModel(ContrastiveDivergence(energy, RandomWalk(num_flips=15), FromData()), Preprocessing((40,)))
+    mask = torch.arange(40) < 3
+    with pytest.warns(UserWarning, match="the chains of RandomWalk hardly moved: give another sampler, such as Gibbs"):
+        model.complete(torch.zeros(2, 40), mask, num_steps=200)
+    model.complete(torch.zeros(2, 40), mask, num_steps=20, sampler=BlockGibbs())
 
 
 def test_samples_are_in_raw_units() -> None:
