@@ -124,8 +124,7 @@ class AnyScale(MetropolisSampler):
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
-        domain = energy.domain
-        assert isinstance(domain, Finite)
+        domain = cast(Finite, energy.domain)
         if isinstance(domain, Categorical) and self.variant != "first":
             raise UserError(
                 f"AnyScale: variant {self.variant} samples Binary, Spin or Ordinal domains, but "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cache
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -185,8 +186,7 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         >>> info.evaluations
         4.0
     """
-    domain = energy.domain
-    assert isinstance(domain, Finite)
+    domain = cast(Finite, energy.domain)
     centre = old = values_at(domain, x, block)
     at = x
     if away is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -69,8 +69,7 @@ class Gibbs(Sampler):
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
-        domain = energy.domain
-        assert isinstance(domain, Finite)
+        domain = cast(Finite, energy.domain)
         size = min(self.block_size, domain.size)
         if domain.num_values**size > MAX_CONFIGURATIONS:
             raise UserError(
@@ -80,13 +79,12 @@ class Gibbs(Sampler):
 
     @torch.no_grad()
     def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> GibbsState:
-        assert isinstance(energy.domain, Finite)
-        return GibbsState(x=x, first=int(torch.randint(self._num_blocks(energy.domain), ())))
+        domain = cast(Finite, energy.domain)
+        return GibbsState(x=x, first=int(torch.randint(self._num_blocks(domain), ())))
 
     @torch.no_grad()
     def step(self, energy: Energy, state: GibbsState) -> tuple[GibbsState, Info]:
-        domain, x = energy.domain, state.x
-        assert isinstance(domain, Finite)
+        domain, x = cast(Finite, energy.domain), state.x
         block = self._block(domain, state)
         width = block.shape[1]
         y, info = redraw(energy, x, block, ball(domain.num_values, width, width, x.device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import torch
 
@@ -47,8 +48,7 @@ class HammingBall(Sampler):
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
-        domain = energy.domain
-        assert isinstance(domain, Finite)
+        domain = cast(Finite, energy.domain)
         width = min(self.block_size, domain.size)
         count = ball_size(domain.num_values, width, self.radius)
         if count > MAX_CONFIGURATIONS:
@@ -60,8 +60,7 @@ class HammingBall(Sampler):
 
     @torch.no_grad()
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
-        domain, x = energy.domain, state.x
-        assert isinstance(domain, Finite)
+        domain, x = cast(Finite, energy.domain), state.x
         block = random_block(domain, x, min(self.block_size, domain.size))
         shifts = ball(domain.num_values, block.shape[1], self.radius, x.device)
         u = shifts[uniform_index(x.new_empty(len(x)), len(shifts))]  # u as a shift from x_block

@@ -58,8 +58,7 @@ class RandomWalk(MetropolisSampler):
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
-        domain = energy.domain
-        assert isinstance(domain, Finite)
+        domain = cast(Finite, energy.domain)
         if self.probability is None and self.num_flips > domain.size:
             raise UserError(f"RandomWalk: num_flips is {self.num_flips}, but {domain} has {domain.size} coordinates")
         if self.window is not None and not isinstance(domain, Ordinal):
