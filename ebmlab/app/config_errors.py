@@ -36,6 +36,8 @@ def parser_message(message: str) -> str:
         option, path = found.group(1) or "class_path", found.group(2)
         if close := _close_class(path):
             return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
+    if found := re.search(r"(\w+): Expected a path but (\S+) either .* Expected a dot import path string", text):
+        return f"{found.group(1)} must be a class path, or class_path with init_args, not {found.group(2)}"
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
         return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"

@@ -247,6 +247,7 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
         ("--trainer.strategy=fsdp", "strategy is fsdp"),
         ("--trainer.strategy=deepspeed_stage_2", "strategy is deepspeed_stage_2"),
         ("--callbacks.pytorch_lightning.callbacks.LearningRateFinder=true", "LearningRateFinder does not work"),
+        ("--model.energy=3", "error: energy must be a class path, or class_path with init_args, not 3"),
         ("--callbacks.StochasticWeightAveraging=true", "StochasticWeightAveraging does not work"),
         ("--model.num_steps=99999999999999999999", "num_steps is 99999999999999999999, which is too large"),
         ("--trainer.check_val_every_n_epoch=0", "check_val_every_n_epoch is 0"),
