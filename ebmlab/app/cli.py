@@ -34,6 +34,7 @@ from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.parser import Parser
+from ebmlab.app.predict_alone import predict_alone, stands_alone
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
@@ -272,6 +273,8 @@ def _run(given: list[str]) -> None:
         sample(given[1:], Parser(parser_mode="omegaconf+"))
     elif given[0] in MODEL_COMMANDS:
         run_model_command(given[0], given[1:])
+    elif given[0] == "predict" and stands_alone(given[1:]):
+        predict_alone(given[1:])
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()

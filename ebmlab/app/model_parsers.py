@@ -22,7 +22,9 @@ OUTPUT = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class Line(argparse.ArgumentParser):
+    """Reports errors in one line."""
+
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
 
@@ -35,7 +37,7 @@ def model_parser(command: str) -> argparse.ArgumentParser:
         >>> options.files, options.log_likelihood
         (['a.npy'], False)
     """
-    parser = _Parser(f"python -m ebmlab {command}", description=ABOUT[command], allow_abbrev=False)
+    parser = Line(f"python -m ebmlab {command}", description=ABOUT[command], allow_abbrev=False)
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help=FILES)
     add("--ckpt_path", required=True, metavar="PATH", help="a checkpoint, or the folder of a run (its best, else last)")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ebmlab.app.cli import main
 
@@ -42,6 +43,11 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert len(commands) == 3
     for command in commands:
         main(shlex.split(command.replace("RUN", "digits.ckpt")))
+    main(
+        ["predict", "--ckpt_path=digits.ckpt", "--num_samples=7", "--num_steps=3", "--denoise=false", "--condition=0=1"]
+    )
+    drawn = torch.load("samples/samples.pt", weights_only=True)
+    assert drawn.shape == (7, 1, 8, 8) and (drawn[:, 0, 0, 0] == 1).all() and Path("samples/samples.png").exists()
     for name in ("scores.csv", "scores.png", "completions.npy", "completions.png", "features.csv"):
         assert Path(name).stat().st_size > 0
 

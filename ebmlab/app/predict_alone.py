@@ -1,0 +1,46 @@
+"""`predict` for checkpoints without a config beside them, such as those of a plain `Trainer`."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+from ebmlab.app.model_parsers import Line
+from ebmlab.app.prediction import data_for, save_samples
+from ebmlab.app.run_folder import CONFIG, run_of
+from ebmlab.files import load_checkpoint
+from ebmlab.trained import load
+from ebmlab.trained.loading import checkpoint_in
+
+
+def stands_alone(args: list[str]) -> bool:
+    """Whether the arguments name a checkpoint that has no config beside it, and no config is given."""
+    words = [part for argument in args for part in argument.split("=", 1)]
+    if {"-c", "--config", "-h", "--help"} & {*words} or "--ckpt_path" not in words[:-1]:
+        return False
+    path = Path(words[words.index("--ckpt_path") + 1])
+    return path.exists() and not (run_of(checkpoint_in(path)) / CONFIG).is_file()
+
+
+def predict_alone(args: list[str]) -> None:
+    """Draws samples of the model that the checkpoint describes; see `save_samples` for the options."""
+    parser = Line("python -m ebmlab predict", allow_abbrev=False)
+    add = parser.add_argument
+    add("--ckpt_path", required=True)
+    for name in ("num_samples", "num_steps", "seed", "batch_size"):
+        add(f"--{name}", type=int)
+    add("--denoise", choices=("true", "false"))
+    add("--output")
+    add("--condition")
+    add("--import", dest="modules", action="append", default=[])
+    options = vars(parser.parse_args(args))
+    for name in options.pop("modules"):
+        importlib.import_module(name)
+    model = load(options.pop("ckpt_path"))
+    assert model.path is not None
+    given = {name: value for name, value in options.items() if value is not None}
+    if "denoise" in given:
+        given["denoise"] = given["denoise"] == "true"
+    data = data_for(model.learner, model, load_checkpoint(model.path))
+    for path in save_samples(model.learner, data, run_of(model.path), **given):
+        print(path)
