@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from datamodules.number_files import SUFFIXES, read_numbers
-from datamodules.own_data import DomainName, Form, OwnData
+from datamodules.own_data import OwnData
+from datamodules.scaling import DomainName, Form, as_images
 from ebmlab.errors import UserError
 from ebmlab.preprocessing import Binarize
 
@@ -19,7 +21,7 @@ from ebmlab.preprocessing import Binarize
 class Arrays(OwnData):
     """Samples in a file: .npy, .npz, .csv (one in each row, with or without names above) or .pt.
 
-    Numbers become states of the domain by one rule (`datamodules.own_data.scaling`): levels of pixels are divided by
+    Numbers become states of the domain by one rule (`datamodules.scaling.scaling`): levels of pixels are divided by
     255, bits stay bits, 0 and 1 become spins if spins are asked for, class numbers become one-hot vectors.
 
     Args:
@@ -28,8 +30,8 @@ class Arrays(OwnData):
         labels: where the labels are: the name or the number of a column of a .csv file, the name of an array in an .npz
             or .pt file, or an .npy file beside the samples. None: there are none.
         field: the name of the samples' array in an .npz or .pt file with several.
-        shape: of one sample, such as [1, 28, 28]. By default that of the file, where (H, W) becomes (1, H, W) with
-            domain real and binary.
+        shape: of one sample, such as [1, 28, 28]. By default that of the file; with domain real and binary, (H, W) and
+            (H, W, 1) become (1, H, W), and (H, W, 3) becomes (3, H, W).
         standardize: give real numbers mean 0 and variance 1: in images each channel, in tables each column.
         binarize: make bits of numbers in [0, 1] or of pixels: true or dynamic, see `TensorDataModule`.
         max_value: what all numbers are divided by, in place of the rule.
@@ -73,10 +75,13 @@ class Arrays(OwnData):
         self.save_hyperparameters(logger=False)
         self.files = {"train": path, "val": val, "test": test}
         self._where = labels, field
+        if isinstance(labels, str) and Path(path).suffix == Path(labels).suffix == ".npy" and (val or test):
+            raise UserError(
+                f"Arrays: {labels} has the labels of one file: put samples and labels together in .npz files"
+            )
         x, names = self._read(path)
-        own = tuple(x.shape[1:]) if shape is None else tuple(shape)
-        if shape is None and len(own) == 2 and domain in ("real", "binary"):
-            own = (1, *own)
+        self._as_found = shape is None
+        own = tuple(as_images(x, domain).shape[1:]) if shape is None else tuple(shape)
         if domain == "categorical" and num_values is None:
             num_values = int(x.max()) + 1
         form = Form(domain, standardize, binarize, max_value, num_values)
@@ -90,14 +95,16 @@ class Arrays(OwnData):
         return None if path is None else len(self._read(path)[0])
 
     def take(self, split: str, index: Tensor) -> tuple[Tensor, Tensor | None]:
-        path = self.files[split] or self.files["train"]
+        path = self.files[split]
         assert path is not None
         x, names = self._read(path)
-        if x[:1].numel() != torch.Size(self.raw_shape).numel():
+        if self._as_found:
+            x = as_images(x, self.form.domain)
+        if x[:1].numel() != math.prod(self.raw_shape):
             raise UserError(
                 f"Arrays: the samples of {path} have shape {tuple(x.shape[1:])}, which cannot be {self.raw_shape}"
             )
-        samples = x[index].view(-1, *self.raw_shape)
+        samples = x[index].reshape(-1, *self.raw_shape)
         if names is None or self.classes is None:
             return samples, None
         if unknown := set(names.tolist()) - set(self.classes.tolist()):
@@ -108,11 +115,16 @@ class Arrays(OwnData):
         path = Path(name).expanduser()
         if not path.is_file():
             raise UserError(f"Arrays: there is no file {path}")
-        if path.suffix not in SUFFIXES:
+        if path.suffix.lower() not in SUFFIXES:
             raise UserError(f"Arrays: {path} is none of {', '.join(SUFFIXES)}")
         return _numbers(path, path.stat().st_mtime_ns, *self._where)
 
 
 @functools.lru_cache(maxsize=4)  # the command line makes a datamodule more than once
 def _numbers(path: Path, changed: int, labels: str | int | None, field: str) -> tuple[Tensor, np.ndarray | None]:
-    return read_numbers(path, labels, field)
+    x, names = read_numbers(path, labels, field)
+    bad = ~torch.isfinite(x).flatten(1).all(1)
+    if bad.any():
+        where = f"the first is number {int(bad.nonzero()[0])}, counted from 0"
+        raise UserError(f"{path}: {int(bad.sum())} of {len(x)} samples hold NaN or infinity, {where}: remove them")
+    return x, names

@@ -10,7 +10,9 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from datamodules.own_data import DomainName, Form, OwnData
+from datamodules.own_data import OwnData
+from datamodules.pictures import pixels_of
+from datamodules.scaling import DomainName, Form, as_images
 from datamodules.stream_loader import StreamLoader
 from datamodules.tensor_loader import TensorLoader
 from ebmlab.data import chosen
@@ -24,7 +26,7 @@ class FromDataset(OwnData):
     """Any `torch.utils.data.Dataset`, such as torchvision's: read into memory, or streamed by workers.
 
     An item of the data set is a sample x, (x, label) or a dictionary with x under `field`. x is a tensor, an array, a
-    picture or a number; what becomes of its numbers is said in `Arrays`.
+    picture, a number or a list of numbers; what becomes of its numbers is said in `Arrays`.
 
     Streamed, the scale and the moments are those of 10,000 training samples. The order of the batches is the same as in
     memory, and a run that is resumed goes on within the epoch; only what the data set itself draws, such as crops, is
@@ -86,6 +88,8 @@ class FromDataset(OwnData):
                         "false, or give the trainer a DataLoader of your own"
                     )
                 self.datasets[split] = list(dataset)
+            if dataset is not None and not hasattr(self.datasets[split], "__len__"):
+                raise UserError(f"FromDataset: {split} has no length: give {type(dataset).__name__} a __len__")
             if dataset is not None and len(self.datasets[split]) == 0:
                 raise UserError(f"FromDataset: {split} is empty; it must have at least one sample")
         if streamed and binarize == "dynamic":
@@ -93,6 +97,7 @@ class FromDataset(OwnData):
         self.field = field
         self.streamed = streamed
         self.num_workers = num_workers
+        self.domain = domain
         shape = tuple(self._sample(self.datasets["train"][0]).shape) or (1,)
         form = Form(domain, standardize, binarize, max_value, num_values)
         super().__init__(shape, form, val_fraction, test_fraction, split_seed, batch_size, seed)
@@ -167,8 +172,8 @@ class FromDataset(OwnData):
 
     def _sample(self, item: Any) -> Tensor:
         """The sample in an item."""
-        if isinstance(item, list | tuple) and item:
-            item = item[0]
+        if isinstance(item, tuple) or (isinstance(item, list) and not all(isinstance(n, int | float) for n in item)):
+            item = item[0] if item else None
         if isinstance(item, dict):
             if self.field not in item:
                 raise UserError(
@@ -176,17 +181,15 @@ class FromDataset(OwnData):
                     "them"
                 )
             item = item[self.field]
-        if isinstance(item, Image.Image):
-            levels = np.array(item)
-            item = levels[None] if levels.ndim == 2 else levels.transpose(2, 0, 1)
         try:
-            x = torch.as_tensor(item)
+            x = pixels_of(item) if isinstance(item, Image.Image) else torch.as_tensor(item)
         except (TypeError, ValueError, RuntimeError) as error:
             raise UserError(
-                f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a picture "
-                "or a number"
+                f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "
+                "picture, a number or a list of numbers"
             ) from error
-        return x.byte() if x.dtype == torch.bool else x.float() if x.dtype == torch.float64 else x
+        x = x.byte() if x.dtype == torch.bool else x.float() if x.dtype == torch.float64 else x
+        return as_images(x[None], self.domain)[0]
 
 
 def _label(item: Any) -> int | None:

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
-from datamodules.own_data import Form, OwnData
-from ebmlab.errors import UserError, one_line
+from datamodules.own_data import OwnData
+from datamodules.pictures import SUFFIXES, read_picture
+from datamodules.scaling import Form
+from ebmlab.domains import Binary, Real
+from ebmlab.errors import UserError
 from ebmlab.preprocessing import LEVELS, Binarize
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 NAMES = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 
 
@@ -42,6 +43,7 @@ class ImageFolder(OwnData):
         seed: of the order of the training batches.
 
     Example:
+        >>> from PIL import Image
         >>> root = Path("pictures")
         >>> root.mkdir()
         >>> for i in range(20):
@@ -50,6 +52,8 @@ class ImageFolder(OwnData):
         >>> next(iter(data.train_dataloader())).shape
         torch.Size([4, 1, 8, 8])
     """
+
+    domains = (Real, Binary)
 
     def __init__(
         self,
@@ -123,30 +127,3 @@ class ImageFolder(OwnData):
         assert place is not None
         parts = [path.relative_to(place).parts for path in self._paths("train")]
         return sorted({p[0] for p in parts}) if all(len(p) > 1 for p in parts) else []
-
-
-def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
-    """Reads a picture as `(channels, height, width)`, uint8: scaled until it covers the size, then cut.
-
-    Raises:
-        UserError: the file is no picture.
-
-    Example:
-        >>> Image.new("RGB", (40, 20)).save("wide.png")
-        >>> read_picture(Path("wide.png"), (3, 10, 10)).shape
-        torch.Size([3, 10, 10])
-    """
-    from torchvision.transforms import functional
-
-    channels, height, width = shape
-    try:
-        with Image.open(path) as file:
-            image = file.convert("L" if channels == 1 else "RGB")
-    except (OSError, ValueError, SyntaxError) as error:
-        raise UserError(f"ImageFolder: {path} is not a readable picture ({one_line(error)})") from error
-    scale = max(height / image.height, width / image.width)
-    if scale != 1:
-        sizes = [max(height, round(image.height * scale)), max(width, round(image.width * scale))]
-        image = functional.resize(image, sizes)
-    pixels: Tensor = functional.pil_to_tensor(functional.center_crop(image, [height, width]))
-    return pixels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,16 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
     """
     readers = {".csv": _table, ".npy": _array}
+    kind = path.suffix.lower()
     try:
-        x, y = readers[path.suffix](path, labels) if path.suffix in readers else _arrays(path, labels, field)
+        x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{path} cannot be read ({one_line(error)})") from error
+        text = one_line(error)
+        if "pickle" in text or "weights_only" in text:
+            text = "it is damaged or holds more than arrays of numbers"
+        raise UserError(f"{path} cannot be read ({text})") from error
     if x.dtype.kind not in "biuf":
         raise UserError(f"{path} holds numbers of the type {x.dtype}; they must be real")
     if x.ndim < 2 or x.size == 0:
@@ -71,7 +76,7 @@ def _array(path: Path, labels: Labels) -> tuple[Any, Any]:
 
 
 def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         with np.load(path) as content:
             arrays: dict[Any, Any] = dict(content)
     else:
@@ -79,7 +84,7 @@ def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
         if isinstance(content, list | tuple):
             content = dict(zip((field, "y" if labels is None else labels), content, strict=False))
         content = content if isinstance(content, dict) else {field: content}
-        arrays = {key: value.numpy() for key, value in content.items() if isinstance(value, Tensor)}
+        arrays = {key: value.detach().numpy() for key, value in content.items() if isinstance(value, Tensor)}
     if len(arrays) == 1 and labels is None:
         field = next(iter(arrays))
     for key in (field, *([] if labels is None else [labels])):
@@ -89,15 +94,49 @@ def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
 
 
 def _table(path: Path, labels: Labels) -> tuple[Any, Any]:
-    with path.open() as file:
-        first = file.readline().strip()
+    with path.open(encoding="utf-8-sig") as file:
+        first, rest = file.readline().strip(), file.readline()
     delimiter = next((sign for sign in ",;\t" if sign in first), None)
     cells = [cell.strip().strip('"') for cell in first.split(delimiter)]
-    named = not all(map(_is_number, cells))
-    column = None if labels is None else _column(path, cells if named else [], len(cells), labels)
-    options: dict[str, Any] = {"delimiter": delimiter, "skiprows": int(named), "comments": None}
-    x = np.loadtxt(path, usecols=[i for i in range(len(cells)) if i != column], ndmin=2, **options)
+    count = len(cells)
+    counted = count > 2 and cells == [str(i) for i in range(count)]  # the names that pandas gives to columns without
+    named = counted or not all(map(_is_number, cells))
+    if not (rest if named else first):
+        raise UserError(f"{path} holds no numbers")
+    if named and not cells[0]:
+        raise UserError(
+            f"{path}: the first column has no name, like the row numbers of pandas: write the file with index=False"
+        )
+    column = None if labels is None else _column(path, cells if named else [], count, labels)
+    options: dict[str, Any] = {"delimiter": delimiter, "skiprows": int(named), "comments": None, "quotechar": '"'}
+    options["encoding"] = "utf-8-sig"
+    columns = [i for i in range(count) if i != column]
+    try:
+        x = np.loadtxt(path, usecols=None if column is None else columns, ndmin=2, **options)
+    except ValueError as error:
+        raise UserError(
+            _wrong_cell(path, delimiter, int(named), columns, cells) or f"{path}: {one_line(error)}"
+        ) from error
     return x, None if column is None else np.loadtxt(path, usecols=column, dtype=str, ndmin=1, **options)
+
+
+def _wrong_cell(path: Path, delimiter: str | None, skipped: int, columns: list[int], names: list[str]) -> str | None:
+    """Says where the first cell is that is no number."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, row in enumerate(csv.reader(file, delimiter=delimiter or " ", skipinitialspace=True), 1):
+            where = f"{path}, line {number}"
+            if number <= skipped or not row:
+                continue
+            if len(row) != len(names):
+                return f"{where}: the number of cells is {len(row)}, but {len(names)} in the first line"
+            for i in columns:
+                cell, column = row[i].strip(), names[i] if skipped else i
+                if not cell:
+                    return f"{where}: the cell of column {column} is empty: fill it, or leave the line out"
+                if not _is_number(cell):
+                    wrong = f"{where}: '{cell[:40]}' in column {column} is no number"
+                    return f"{wrong}: if it is a label, set labels to {column}"
+    return None
 
 
 def _column(path: Path, names: list[str], count: int, labels: str | int) -> int:

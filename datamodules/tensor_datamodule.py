@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from datamodules.tensor_loader import TensorLoader
@@ -103,6 +104,17 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
             return replace(self.scaling, binarize=self.binarize)
         mean, std = self.moments()
         return replace(self.scaling, mean=mean, std=std)
+
+    def adopt(self, saved: Preprocessing) -> None:
+        """Takes the checkpoint's mean and standard deviation; everything else must agree."""
+        own = self.preprocessing
+        if own.shape == saved.shape and not (self.binarize or saved.binarize):
+            self.mean, self.std = saved.mean, saved.std
+        super().adopt(saved)
+        if found := own.difference(saved):
+            rank_zero_info(
+                f"{self.title}: mean and standard deviation are the checkpoint's, not those of these data: {found}"
+            )
 
     @property
     def scaling(self) -> Preprocessing:

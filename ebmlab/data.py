@@ -107,6 +107,23 @@ class Data:
         """How raw data become states. It is a property because a subclass may have to read the training data first."""
         return None
 
+    def adopt(self, saved: Preprocessing) -> None:
+        """Makes raw data become states as in a checkpoint; called when one is loaded with these data.
+
+        Mean and standard deviation were measured on the training data. Like weights they belong to the model, so
+        `TensorDataModule` and `PlainData` take the checkpoint's. All else is a setting. If one differs, it has been
+        changed since training, and neither value would be safe to use unasked: it is refused.
+
+        Raises:
+            UserError: the data would become other states.
+        """
+        mine = self.preprocessing or Preprocessing(saved.shape)
+        if found := mine.difference(saved):
+            raise UserError(
+                f"{self.title} does not turn raw data into the states that the checkpoint's model was trained on: "
+                f"{found}; set the data's options as in training"
+            )
+
     def has(self, split: str) -> bool:
         """Whether the present run has data of the split "train", "val" or "test"."""
         return split in SPLITS
@@ -185,7 +202,7 @@ def one_loader(loader: Any, where: str) -> Iterable[Any]:
     if not isinstance(loaders, list | tuple) or any(isinstance(part, Tensor) for part in loaders):
         return cast(Iterable[Any], loader)
     if len(loaders) != 1:
-        raise UserError(f"{where}: there are {len(loaders)} loaders; ebmlab takes one for each split")
+        raise UserError(f"{where}: the number of loaders is {len(loaders)}; a split must have one, or no method at all")
     return cast(Iterable[Any], loaders[0])
 
 

@@ -27,7 +27,7 @@ Loaders = Mapping[str, Callable[[], Any]]
 class PlainData(Data):
     """Data from loaders whose batches are states, except perhaps for their type and scale.
 
-    The first batch decides how all batches are converted:
+    The first batch decides how all batches are converted, unless a checkpoint is loaded, whose data have decided it:
 
     - Integers and float64 become float32.
     - With an energy on `Real`, pixel levels are divided by 255. Pixel levels are whole numbers from 0 to 255, at least
@@ -75,6 +75,19 @@ class PlainData(Data):
             rank_zero_info(f"{self.title}: the batches hold pixels from 0 to 255, which are divided by 255")
         unit = pixels or (float(x.min()) >= 0 and float(x.max()) <= 1)
         return Preprocessing(shape, scale, scale if x.is_floating_point() else 1.0, unit=unit)
+
+    def adopt(self, saved: Preprocessing) -> None:
+        """Takes the checkpoint's preprocessing whole: loaders have no options, and their batches are raw data.
+
+        Raises:
+            UserError: the first batch does not fit it.
+        """
+        saved.check_units(self._first, self.title)
+        found = self.preprocessing.difference(saved)
+        saved.to_states(self._first)
+        self.preprocessing = saved
+        if found:
+            rank_zero_info(f"{self.title}: the batches become states as in the checkpoint's training: {found}")
 
     def has(self, split: str) -> bool:
         return split in self.loaders
@@ -127,7 +140,7 @@ def data_of(trainer: pl.Trainer) -> Data:
     if kept is not None and kept[0].keys() == given.keys() and all(kept[0][split] is given[split] for split in given):
         return kept[1]
     loaders = {split: source.dataloader for split, source in sources.items() if source.is_defined()}
-    owner = next((given[split] for split in loaders), None)
+    owner = next((given[split] for split in [*loaders, *given]), None)
     energy: Any = trainer.lightning_module.energy
     data = PlainData("the run" if owner is None else type(owner).__name__, loaders, energy.domain)
     setattr(trainer, _KEPT, (given, data))

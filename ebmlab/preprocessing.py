@@ -20,6 +20,11 @@ LEVELS = 255.0
 class Preprocessing:
     """Scales raw numbers and then standardises or binarises them; or turns class numbers into one-hot vectors.
 
+    A checkpoint holds it as `checkpoint["preprocessing"]`, the `to_dict()` of the training data's, whether the command
+    line or a plain `Trainer` wrote it. `Preprocessing.from_dict` makes it again. Then `to_states(raw)` gives raw data,
+    of any type and on any device, the states that training gave them, and needs no data set. If it is None, or is
+    missing, the raw data are the states. New attributes get defaults, with which older checkpoints mean what they did.
+
     Attributes:
         shape: the shape of one raw sample, (C, H, W) for images.
         scale: the number by which integers are divided.
@@ -96,6 +101,52 @@ class Preprocessing:
             return cls(**plain)
         except TypeError as error:
             raise UserError(f"the preprocessing is of another version ({error})") from error
+
+    def difference(self, other: Preprocessing) -> str | None:
+        """What makes this preprocessing give other states than another one, in words; None if nothing does.
+
+        How numbers are scaled to [0, 1] does not count, because pixels in [0, 1] mean the same in all units.
+
+        Example:
+            >>> Preprocessing((4,), binarize=True).difference(Preprocessing((4,)))
+            'binarize is True, not False'
+        """
+        names = ["shape", "binarize", "num_classes"]
+        names += [] if self.unit and other.unit else ["scale", "float_scale"]
+        for name in names:
+            if (mine := getattr(self, name)) != (its := getattr(other, name)):
+                return f"{name} is {mine}, not {its}"
+        if self.binarize or self.num_classes:
+            return None
+        for name, mine, its in (("mean", self.mean, other.mean), ("std", self.std, other.std)):
+            size = max(len(mine), len(its))
+            a, b, std = (torch.tensor(values).expand(size) for values in (mine, its, other.std))
+            if (far := (a - b).abs() > 1e-4 * std).any():
+                return f"{name} is {float(a[far][0]):.4g}, not {float(b[far][0]):.4g}"
+        return None
+
+    def check_units(self, raw: Tensor, where: str) -> None:
+        """Raises `UserError` if raw data are clearly in other units than the data that were trained on.
+
+        Args:
+            raw: `(B, *shape)` or `(B, prod(shape))`.
+            where: the beginning of the error message.
+
+        Example:
+            >>> Preprocessing((2,), unit=True).check_units(torch.tensor([[0.0, 255.0]]), "mine")
+            Traceback (most recent call last):
+            ebmlab.errors.UserError: mine: the values lie between 0 and 255, but those in training were divided by 1 ...
+        """
+        if not self.unit or len(raw) == 0:
+            return
+        scale = self.float_scale if raw.is_floating_point() else self.scale
+        low, high = float(raw.min()), float(raw.max())
+        fractions = scale == LEVELS and (low < 0 or high <= 1) and bool((raw != raw.round()).any())
+        if fractions or low / scale < -0.5 or high / scale > 1.5:
+            raise UserError(
+                f"{where}: the values lie between {low:.4g} and {high:.4g}, but those in training were divided by "
+                f"{scale:g} and then between 0 and 1: give raw data in the same units"
+            )
 
     def _moments_like(self, x: Tensor) -> list[Tensor]:
         shape = (-1, *[1] * (len(self.shape) - 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
+from datamodules import FromDataset
 from ebmlab.data import Data, Images, samples_of
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
@@ -107,6 +109,73 @@ def test_pixels_are_divided_by_255_and_the_checkpoint_says_so(dtype: torch.dtype
     shown = data_of(runner).show(saved.to_states(data.x).flatten(1))
     assert isinstance(shown, Images)
     torch.testing.assert_close(shown.values, (data.x.double() / 255).float())
+
+
+def fitted(folder: Path, x: Tensor) -> tuple[Learner, str]:
+    """A GRBM trained on raw data, and its checkpoint."""
+    torch.manual_seed(0)
+    model = ContrastiveDivergence(GRBM(x[0].numel(), 3), Langevin(0.01), FromData(), num_steps=1)
+    runner = trainer(folder)
+    runner.fit(model, FromDataset(list(x), batch_size=10))
+    runner.save_checkpoint(path := folder / "a.ckpt")
+    return model, str(path)
+
+
+def test_raw_batches_become_states_as_the_checkpoint_says(tmp_path: Path) -> None:
+    """Without that, the plain loader's numbers would be taken for states: another energy, without a word."""
+    x = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)) * 7 + torch.tensor([90.0, 0, -5, 3])
+    model, path = fitted(tmp_path, x)
+    saved = Preprocessing.from_dict(torch.load(path, weights_only=True)["preprocessing"])
+    expected = model.energy(saved.to_states(x)).mean().item()
+    for kind in (torch.float32, torch.float64):
+        loader = DataLoader(TensorDataset(x.to(kind), x), 10)
+        found = trainer(tmp_path).validate(model, loader, ckpt_path=path, verbose=False)[0]["val/energy"]
+        assert found == pytest.approx(expected, rel=1e-4)
+    other = FromDataset(list(x[:30] + 1), val=x, batch_size=10)  # other moments of its own
+    assert trainer(tmp_path).validate(model, other, ckpt_path=path, verbose=False)[0]["val/energy"] == pytest.approx(
+        expected, rel=1e-4
+    )
+    assert other.preprocessing == saved
+    runner = trainer(tmp_path, max_epochs=2)
+    runner.fit(model, FromDataset(list(x), batch_size=10), ckpt_path=path)  # the same data: it goes on
+    assert runner.current_epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"standardize": False}, "mean is 0, not 127"),
+        ({"max_value": 100.0}, "scale is 100.0, not 255.0"),
+        ({"domain": "binary", "binarize": True}, "binarize is True, not False"),
+    ],
+)
+def test_data_with_other_settings_than_the_checkpoints_are_refused(
+    options: dict[str, Any], wrong: str, tmp_path: Path
+) -> None:
+    x = torch.randint(256, (50, 1, 2, 2), generator=torch.Generator().manual_seed(0)).float()
+    _, path = fitted(tmp_path, x)
+    data = FromDataset(list(x), batch_size=10, **options)
+    saved = Preprocessing.from_dict(torch.load(path, weights_only=True)["preprocessing"])
+    saved = replace(saved, mean=(127.0,), std=(9.0,)) if "standardize" in options else saved
+    found = message(lambda: data.adopt(saved))
+    assert (
+        f"FromDataset does not turn raw data into the states that the checkpoint's model was trained on: {wrong}"
+        in (found)
+    )
+
+
+def test_batches_in_other_units_than_the_checkpoints_are_refused(tmp_path: Path) -> None:
+    x = torch.randint(256, (50, 1, 2, 2), generator=torch.Generator().manual_seed(0))
+    for kind, scale in ((torch.uint8, 1), (torch.float32, 255)):
+        model, path = fitted(tmp_path, x.to(kind))
+        states = FromDataset(list(x), batch_size=10).states("train")
+        for wrong in (states, x.float() if scale == 1 else x / 255, -x):
+            found = message(
+                lambda w=wrong: trainer(tmp_path).validate(model, DataLoader(w, 10), ckpt_path=path)  # noqa: B023
+            )
+            assert "give raw data in the same units" in found
+        for right in (x.byte(), x * 0, x / 255 if scale == 1 else x.float()):
+            trainer(tmp_path).validate(model, DataLoader(right, 10), ckpt_path=path, verbose=False)
 
 
 def test_which_numbers_are_pixels() -> None:
@@ -207,7 +276,7 @@ def test_odd_loaders(tmp_path: Path) -> None:
 
     fit(DataLoader(Stream(), 10))
     two = [DataLoader(bits(), 8)] * 2
-    assert "there are 2 loaders; ebmlab takes one" in message(lambda: fit(two))
+    assert "the number of loaders is 2; a split must have one" in message(lambda: fit(two))
     assert "is an iterator, which can be read only once" in message(lambda: fit(iter(DataLoader(bits(), 8))))
     table = DataLoader([{"a": row, "b": row} for row in bits()], 8)
     assert "a dictionary of a, b, and which of them is the samples is not clear" in message(lambda: fit(table))
@@ -244,6 +313,9 @@ def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
     )
     ais = AISEvaluation(num_chains=50, num_temperatures=20)
     loader = DataLoader(bits(), 8)
+    none = Plain()
+    none.val_dataloader = lambda: []  # type: ignore[method-assign]
+    assert "Plain, val split: the number of loaders is 0" in message(lambda: trainer(tmp_path).fit(model, none))
     assert "AISEvaluation needs val data" in message(lambda: trainer(tmp_path, ais).fit(learner(), loader))
     for stage in ("fit", "validate", "test"):
         loaders = [loader] * (2 if stage == "fit" else 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -60,3 +62,21 @@ def test_moments_are_those_of_each_channel_and_never_0() -> None:
     mean, std = moments(x, Preprocessing((2, 3, 1)))
     assert mean == pytest.approx((x[:, 0].mean().item(), 7)) and std[1] == 1
     assert std[0] == pytest.approx(x[:, 0].std(correction=0).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        (PIXELS, None),
+        (replace(PIXELS, float_scale=255.0), None),  # pixels in [0, 1] are the same numbers in all units
+        (replace(PIXELS, std=(0.2500001,)), None),
+        (replace(PIXELS, unit=False, float_scale=255.0), "float_scale is 1.0, not 255.0"),
+        (replace(PIXELS, shape=(4,)), r"shape is (1, 2, 2), not (4,)"),
+        (replace(PIXELS, mean=(0.6,)), "mean is 0.5, not 0.6"),
+        (replace(PIXELS, std=(0.3,)), "std is 0.25, not 0.3"),
+        (replace(PIXELS, mean=(0.5, 0.7), std=(0.25, 0.25)), "mean is 0.5, not 0.7"),
+        (replace(PIXELS, binarize=True), "binarize is False, not True"),
+    ],
+)
+def test_a_difference_is_named(other: Preprocessing, found: str | None) -> None:
+    assert PIXELS.difference(other) == found

@@ -189,7 +189,8 @@ class CLI(LightningCLI):
         path = self._get(self.config, "ckpt_path")
         if path:
             check_weights(self.model, self.checkpoint, path)
-            warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
+            if self.subcommand == "fit":
+                warn_of_old_schedule(self._get(self.config, "model"), self.checkpoint)
 
     def before_fit(self) -> None:
         if not _get_rank():

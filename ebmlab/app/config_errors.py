@@ -36,6 +36,12 @@ def parser_message(message: str) -> str:
         option, path = found.group(1) or "class_path", found.group(2)
         if close := _close_class(path):
             return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
+        if reason := re.search(r"module '[\w.]+' has no attribute '\w+'|No module named '[\w.]+'", text):
+            where = "a module of your own must be in the folder where the command is given"
+            return f"{option}: there is no {path} ({reason.group()}); {where}"
+        if wanted := re.search(r"does not correspond to a subclass of (\w+)", text):
+            data = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
+            return f"{option}: {path} is no {wanted.group(1)}" + data * (wanted.group(1) == "LightningDataModule")
     if found := re.search(r"(\w+): Expected a path but (\S+) either .* Expected a dot import path string", text):
         return f"{found.group(1)} must be a class path, or class_path with init_args, not {found.group(2)}"
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):

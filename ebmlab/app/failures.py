@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 import traceback
@@ -50,6 +51,8 @@ def describe(error: BaseException) -> str:
     """An error in one line: the message of a `UserError` if there is one in the chain of causes."""
     chain = list(_chain(error))
     for cause in chain:
+        if found := _in_worker(str(cause)):
+            return found
         if isinstance(cause, UserError):
             return str(cause)
     if isinstance(error, MisconfigurationException):
@@ -88,11 +91,29 @@ def _is_memory(error: BaseException) -> bool:
     )
 
 
+def _in_worker(text: str) -> str | None:
+    """The error in a DataLoader's worker, which the main process knows as text; None if it happened elsewhere."""
+    if "in DataLoader worker process" not in text or "Original Traceback" not in text:
+        return None
+    frames = list(re.finditer(r'^ *File "([^"]+)", line (\d+).*$', text, re.MULTILINE))
+    lines = text[frames[-1].end() :].splitlines() if frames else []
+    error = " ".join(line for line in lines if not line.startswith(" "))
+    kind = f"{UserError.__module__}.{UserError.__name__}: "
+    if error.strip().startswith(kind):
+        return error.strip().removeprefix(kind)
+    own = [f"{file}, line {line}: " for file, line in map(re.Match.groups, frames) if _is_own(file)]
+    return f"{own[-1] if own else ''}{error.strip()} (--debug shows the traceback)"
+
+
+def _is_own(file: str) -> bool:
+    return not file.startswith((*_PACKAGES, *_OTHERS))
+
+
 def _own_line(chain: list[BaseException]) -> str | None:
     """File and line of the innermost call into the user's own code, and the error there; None if there is none."""
     for error in reversed(chain):
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
-            if not frame.filename.startswith((*_PACKAGES, *_OTHERS)):
+            if _is_own(frame.filename):
                 return f"{frame.filename}, line {frame.lineno}: {type(error).__name__}: {parser_message(str(error))}"
     return None
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from pytorch_lightning import LightningDataModule
-from pytorch_lightning.cli import instantiate_class
+from pytorch_lightning.cli import LightningArgumentParser
 
+from ebmlab.app.failures import describe
 from ebmlab.app.trust import check_class
 from ebmlab.data import Data
 from ebmlab.errors import UserError
@@ -66,17 +67,15 @@ def _event_size(*, _parent_: Any) -> int:
     return math.prod(datamodule.event_shape)
 
 
-def _built(value: Any) -> Any:
-    """What a part of a config stands for, objects within objects included."""
-    if isinstance(value, list):
-        return [_built(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    built = {key: _built(item) for key, item in value.items()}
-    if "class_path" not in built:
-        return built
-    check_class(built["class_path"], object)
-    return instantiate_class((), built)
+def _built(data: dict[str, Any]) -> LightningDataModule:
+    """Builds the datamodule as the command line will, the objects among its arguments included."""
+    parser = LightningArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(LightningDataModule, "data")
+    try:
+        datamodule: LightningDataModule = parser.instantiate(parser.parse_object({"data": data})).data
+    except Exception as error:
+        raise UserError(describe(error)) from error
+    return datamodule
 
 
 OmegaConf.register_resolver("setting", _setting, replace=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from ebmlab.app.config_errors import parser_message
 from ebmlab.app.config_files import ConfigFile, inline
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.named_callbacks import take_flags
+from ebmlab.app.trust import as_config
 from ebmlab.errors import UserError
 
 
@@ -31,6 +33,15 @@ class Parser(LightningArgumentParser):
         others, changes = take_flags([absolute_names(a) for a in (sys.argv[1:] if args is None else args)])
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
+
+    def dump(self, namespace: Namespace, *args: Any, **kwargs: Any) -> str:
+        """As in the base class, but optimizers that are a learner's default are written like those of a config."""
+        namespace = namespace.clone()
+        for key, value in list(namespace.items()):
+            if isinstance(value, functools.partial) and isinstance(value.func, type):
+                namespace[key] = as_config(value)
+        text: str = super().dump(namespace, *args, **kwargs)
+        return text
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if re.search(r"required: \S*(data|model)\b", message):

@@ -83,12 +83,18 @@ def save_samples(
 
 
 def data_for(learner: Learner, datamodule: object, checkpoint: dict[str, Any]) -> Data:
-    """The datamodule. A plain datamodule is replaced by the data settings that the checkpoint holds."""
-    if isinstance(datamodule, Data):
-        return datamodule
+    """The datamodule, which must turn raw data into states as the checkpoint does.
+
+    A plain datamodule is replaced by what the checkpoint knows of its data, so that nothing of it is read.
+    """
     domain, saved = learner.energy.domain, checkpoint.get("preprocessing")
+    preprocessing = Preprocessing.from_dict(saved) if saved else None
+    if isinstance(datamodule, Data):
+        if preprocessing is not None:
+            datamodule.adopt(preprocessing)
+        return datamodule
     data = PlainData(type(datamodule).__name__, {}, domain)
-    data.preprocessing = Preprocessing.from_dict(saved) if saved else Preprocessing(domain.event_shape)
+    data.preprocessing = preprocessing or Preprocessing(domain.event_shape)
     return data
 
 

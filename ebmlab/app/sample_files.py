@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from datamodules.image_folder import SUFFIXES as PICTURES
-from datamodules.image_folder import read_picture
 from datamodules.number_files import SUFFIXES as NUMBERS
 from datamodules.number_files import read_numbers
+from datamodules.pictures import SUFFIXES as PICTURES
+from datamodules.pictures import read_picture
 from ebmlab.errors import UserError
 
 

@@ -69,10 +69,8 @@ def check_makers(model: Namespace) -> None:
     """
     for option, bases in MADE_BY.items():
         maker = (model.get("init_args") or {}).get(option)
-        if isinstance(maker, functools.partial):  # a learner's default, rewritten in the form of a config
-            init_args = Namespace(**maker.keywords)  # type: ignore[no-untyped-call]
-            maker = Namespace(class_path=_dotted(maker.func), init_args=init_args)  # type: ignore[no-untyped-call]
-            model.init_args[option] = maker
+        if isinstance(maker, functools.partial):
+            maker = model.init_args[option] = as_config(maker)
         path = maker.get("class_path") if isinstance(maker, Namespace) else maker
         if path is None:
             continue
@@ -85,6 +83,12 @@ def check_makers(model: Namespace) -> None:
         owner = str(getattr(found, "__module__", "")).partition(".")[0]
         if isinstance(found, type) or not any(a.partition("=")[2].startswith(f"{owner}.") for a in sys.argv):
             raise UserError(f"model.{option} is {path}, but must be a subclass of {_dotted(bases[0])}")
+
+
+def as_config(maker: functools.partial[Any]) -> Namespace:
+    """A learner's default, such as `partial(torch.optim.SGD, lr=0.01)`, in the form of a config."""
+    init_args = Namespace(**maker.keywords)  # type: ignore[no-untyped-call]
+    return Namespace(class_path=_dotted(maker.func), init_args=init_args)  # type: ignore[no-untyped-call]
 
 
 def denied(path: str) -> str:

@@ -22,6 +22,7 @@ from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.plain_data import data_of
+from ebmlab.preprocessing import Preprocessing
 from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import BipartiteState, Sampler, State
 
@@ -206,6 +207,11 @@ class Learner(Rebuilt):
         if data.has("train"):
             preprocessing = data.preprocessing
             checkpoint["preprocessing"] = None if preprocessing is None else preprocessing.to_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Makes the trainer's data become states as they did in training; see `Data.adopt`."""
+        if self._trainer is not None and (saved := checkpoint.get("preprocessing")):
+            data_of(self.trainer).adopt(Preprocessing.from_dict(saved))
 
     @torch.no_grad()
     def trajectory(self, x: Tensor, num_steps: int | None = None, denoise: bool = False) -> Iterator[Tensor]:

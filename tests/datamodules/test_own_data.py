@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from datamodules import Arrays, FromDataset, ImageFolder
-from datamodules.own_data import Form, scaling
+from datamodules.number_files import read_numbers
+from datamodules.pictures import pixels_of, read_picture
+from datamodules.scaling import Form, scaling
 from ebmlab.data import Images, Points
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.errors import UserError
@@ -172,21 +175,113 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     for options, wrong in (
         ({"path": str(tmp_path / "none.npy")}, "there is no file"),
         ({"path": str(words)}, "is none of .npy, .npz, .csv, .pt"),
-        ({"path": str(text)}, "cannot be read (could not convert string 'x' to float64"),
-        ({"path": str(objects)}, "cannot be read (Object arrays cannot be loaded when allow_pickle=False"),
+        ({"path": str(text)}, "t.csv, line 3: 'x' in column b is no number: if it is a label, set labels to b"),
+        ({"path": str(objects)}, "o.npy cannot be read (it is damaged or holds more than arrays of numbers)"),
         ({"path": flat}, "has shape (5,); it must be (N, ...) with N at least 1"),
         ({"path": path, "shape": [2, 2]}, "which cannot be (2, 2)"),
         ({"path": save(tmp_path / "a.csv", x), "labels": "kind"}, "has no column kind; it has c0, c1, c2"),
         ({"path": save(tmp_path / "a.npz", x, np.arange(20)), "field": "z"}, "has no array z; it has y, x"),
         ({"path": path, "labels": "y.npy"}, "there is no file"),
-        ({"path": save(tmp_path / "odd.npy", odd)}, "1 of 16 samples hold NaN or infinity"),
+        (
+            {"path": save(tmp_path / "odd.npy", odd)},
+            "odd.npy: 1 of 20 samples hold NaN or infinity, the first is number 3, counted from 0",
+        ),
         ({"path": path, "val_fraction": 1.0}, "must be above 0 and together below 1"),
         ({"path": path, "binarize": True}, "binarize makes bits, but domain is real: set domain to binary"),
-        ({"path": save(tmp_path / "few.npy", x[:2])}, "2 samples are too few to set some aside"),
+        ({"path": save(tmp_path / "few.npy", x[:2])}, "the number of samples is 2, too few to set some aside"),
         ({"path": path, "batch_size": 17}, "batch_size 17 is more than the 16 training samples"),
-        ({"path": path, "max_value": 0.0, "domain": "real"}, "max_value is 0.0; it must be above 0"),
+        ({"path": path, "max_value": 0.0, "domain": "real"}, "max_value is 0.0 and domain real; it must be above 0"),
     ):
         assert wrong in one_line(lambda options=options: Arrays(**{"batch_size": 4, **options}).setup("fit")), options
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("1,2\n3,4\n", [[1, 2], [3, 4]]),
+        ("\ufeff1;2\n3;4\n", [[1, 2], [3, 4]]),  # Excel begins files with a byte-order mark
+        ("a\tb\n1\t2\n", [[1, 2]]),
+        ("0,1,2\n7,8,9\n", [[7, 8, 9]]),  # the names that pandas gives to columns without
+        ('"1","2"\n\n3 ,4', [[1, 2], [3, 4]]),
+        ("5\n6\n", [[5], [6]]),
+    ],
+)
+def test_tables_as_programs_write_them(text: str, rows: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    assert read_numbers(tmp_path / "a.csv", None, "x")[0].tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "holds no numbers"),
+        ("a,b\n", "holds no numbers"),
+        ("a,b\n1,2\n\n3,\n", "line 4: the cell of column b is empty"),
+        ("1,2\n3,4,5\n", "line 2: the number of cells is 3, but 2 in the first line"),
+        ("1,2\n3\n", "line 2: the number of cells is 1, but 2 in the first line"),
+        ("kind,b\ncat,2\n", "line 2: 'cat' in column kind is no number: if it is a label, set labels to kind"),
+        ("1,2\n3,x\n", "line 2: 'x' in column 1 is no number: if it is a label, set labels to 1"),
+        (",a\n0,1.5\n", "the first column has no name"),
+    ],
+)
+def test_wrong_tables_are_refused_by_line(text: str, wrong: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    found = one_line(lambda: read_numbers(tmp_path / "a.csv", None, "x"))
+    assert wrong in found and "a.csv" in found
+
+
+class Evil:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
+    torch.save(Evil(tmp_path / "run"), tmp_path / "a.pt")
+    assert "holds more than arrays of numbers" in one_line(lambda: read_numbers(tmp_path / "a.pt", None, "x"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_all_files_are_in_the_same_units(tmp_path: Path) -> None:
+    levels = RNG.integers(0, 256, (40, 1, 4, 4))
+    train = save(tmp_path / "train.npy", levels.astype(float))
+    dark = save(tmp_path / "dark.npy", levels * 0.0)
+    units = save(tmp_path / "units.npy", levels / 255)
+    data = Arrays(train, val=dark, test=units, batch_size=4)
+    assert data.states("val").max() < 0
+    assert "test split: the values lie between 0 and 1, but those of the training samples are divided by 255" in (
+        one_line(lambda: data.states("test"))
+    )
+    bits = save(tmp_path / "bits.npy", RNG.integers(0, 2, (40, 4)))
+    reals = save(tmp_path / "reals.npy", RNG.random((40, 4)))
+    wrong = Arrays(bits, "binary", val=reals, batch_size=4)
+    assert "val split: the values lie between" in one_line(lambda: wrong.setup("fit"))
+
+
+def test_images_with_their_channels_last(tmp_path: Path) -> None:
+    pixels = RNG.integers(0, 256, (20, 4, 5, 3)).astype(np.uint8)
+    path = save(tmp_path / "a.npy", pixels)
+    data, streamed = Arrays(path, batch_size=4), FromDataset(list(pixels), batch_size=4)
+    assert data.event_shape == streamed.event_shape == (3, 4, 5) and len(data.moments()[0]) == 3
+    assert torch.equal(data.raw("train"), torch.from_numpy(pixels)[data.part("train")[1]].permute(0, 3, 1, 2))
+    assert torch.equal(data.raw("train"), streamed.raw("train"))
+    assert Arrays(path, shape=[4, 5, 3], batch_size=4).event_shape == (4, 5, 3)
+    assert Arrays(save(tmp_path / "b.npy", pixels[..., :1]), batch_size=4).event_shape == (1, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"domain": "spin", "max_value": 2.0}, "it must be above 0, and is for real numbers"),
+        ({"num_values": 3}, "it must be above 1, and is for ordinal and categorical data"),
+        ({"labels": "y.npy", "test": "b.npy"}, "y.npy has the labels of one file"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options: dict[str, Any], wrong: str, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npy", 2 * RNG.integers(0, 2, (20, 4)) - 1)
+    assert wrong in one_line(lambda: Arrays(path, **options))
 
 
 @pytest.fixture
@@ -222,6 +317,20 @@ def test_pictures_are_cut_scaled_and_labelled(pictures: Path) -> None:
     assert bits.domains == (Binary,) and bits.raw("val").shape == (3, 3, 4, 6)
     kinds = bits.labels("val")
     assert kinds is not None and torch.equal(bits.states("val")[:, 0, 0, 0], 1 - kinds.float())
+
+
+def test_pixels_of_every_kind_of_picture(tmp_path: Path) -> None:
+    deep = np.array([[0, 256, 65535]], np.uint16)
+    Image.fromarray(deep).save(tmp_path / "deep.png")
+    assert read_picture(tmp_path / "deep.png", (1, 1, 3)).tolist() == [[[0, 1, 255]]]
+    upright = Image.fromarray(np.array([[10, 200]], np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side: to be turned by 90 degrees, clockwise
+    upright.save(tmp_path / "turned.png", exif=exif)
+    assert read_picture(tmp_path / "turned.png", (1, 2, 1)).flatten().tolist() == [10, 200]
+    palette = Image.new("RGB", (2, 2), (250, 0, 10)).quantize()
+    assert pixels_of(palette)[:, 0, 0].tolist() == [250, 0, 10]
+    assert pixels_of(Image.fromarray(np.array([[True, False]]))).tolist() == [[[255, 0]]]
 
 
 def test_folders_named_for_splits_are_splits(pictures: Path, tmp_path: Path) -> None:
@@ -265,6 +374,11 @@ class Items(Dataset[Any]):
         return self.make(i)
 
 
+class Numbered(Dataset[Tensor]):
+    def __getitem__(self, i: int) -> Tensor:
+        return torch.ones(2)
+
+
 class Endless(IterableDataset[Tensor]):
     def __iter__(self) -> Any:
         return iter(torch.randn(20, 2))
@@ -277,6 +391,7 @@ class Endless(IterableDataset[Tensor]):
         lambda i: (np.array([i, -i]), i % 3),
         lambda i: [torch.tensor([i, -i]), torch.tensor(i % 3)],
         lambda i: {"x": [i, -i], "kind": "a"},
+        lambda i: [float(i), -float(i)],
     ],
 )
 def test_items_in_every_form_that_holds_a_sample(make: Callable[[int], Any]) -> None:
@@ -284,7 +399,7 @@ def test_items_in_every_form_that_holds_a_sample(make: Callable[[int], Any]) -> 
     data.setup()
     expected = [[i, -i] for i in data.part("train")[1].tolist()]
     assert data.states("train").tolist() == expected
-    labels, labelled = data.labels("train"), isinstance(make(0), list | tuple)
+    labels, labelled = data.labels("train"), isinstance(make(0), list | tuple) and not isinstance(make(0)[0], float)
     assert (labels is not None) == labelled == (data.num_classes is not None)
     if labels is not None:
         assert labels.tolist() == [i % 3 for i, _ in expected] and data.num_classes == 3
@@ -336,6 +451,7 @@ def test_bad_datasets_are_named() -> None:
         data: Any = Items(make)  # type: ignore[arg-type]
         assert wrong in one_line(lambda data=data, o=options: FromDataset(data, batch_size=4, **o).setup("fit")), wrong
     assert "train is empty" in one_line(lambda: FromDataset(Items(lambda i: i, 0)))
+    assert "train has no length: give Numbered a __len__" in one_line(lambda: FromDataset(Numbered()))
     assert "is an IterableDataset" in one_line(lambda: FromDataset(Endless(), streamed=True))
     assert len(FromDataset(Endless(), batch_size=4).raw("train")) == 16
     assert FromDataset(Items(lambda i: float(i)), batch_size=4).raw("val").shape == (2, 1)
