@@ -18,7 +18,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("EBMLAB_CACHE", str(Path(tempfile.gettempdir(), f"ebmlab-robust-cache-{os.getuid()}")))
 
 import torch
 
@@ -71,6 +70,7 @@ def main() -> int:
     names = [name for name in sys.argv[1:] if name in PARTS] or list(PARTS)
     resume = "--resume" in sys.argv
     torch.set_num_threads(1)
+    os.environ.setdefault("EBMLAB_CACHE", str(Path(tempfile.gettempdir(), f"ebmlab-robust-cache-{os.getuid()}")))
     rows, bad = [], 0
     for name in names:
         part = Part(name, resume)

@@ -1,4 +1,4 @@
-"""The suite that tries to break the command line sees what it should see; its kills, each by itself."""
+"""The suite that tries to break the command line sees what it should see; its aimed kills, each by itself."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.robust.__main__ import Part
+from benchmarks.robust.aims import AIMS
 from benchmarks.robust.configs import mutated
 from benchmarks.robust.endurance import endurance, grows
 from benchmarks.robust.inputs import bad_inputs
 from benchmarks.robust.kills import differs, kills
-from benchmarks.robust.server import Case, judge
+from benchmarks.robust.server import Case, Outcome, judge
 from ebmlab.files import save
 
-AIMED = "killed in the middle of last.ckpt"
+FAST = "killed in the middle of last.ckpt"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_a_run_that_differs_is_told_from_one_that_does_not(what: str, tmp_path: 
     assert "differ" in str(differs(tmp_path / "one", tmp_path / "other"))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == AIMED else [pytest.mark.slow]) for n in kills()])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == FAST else [pytest.mark.slow]) for n in AIMS])
 def test_a_killed_run_goes_on_to_the_same_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
     outcome = kills()[name]()
@@ -86,3 +88,14 @@ def test_growing_memory_is_a_fault() -> None:
     assert grows([(step, 100.0 + 0.1 * step, 20) for step in range(100)]) == "memory grows"
     assert grows([(step, 100.0, 20 + step // 50) for step in range(100)]) == "open files grow"
     assert grows(flat[:9]) == "the run was too short to tell"
+
+
+def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    part = Part("inputs", resume=False)
+    part.add(Outcome("good", 0, "", None))
+    part.add(Outcome("bad", 2, "error: no", "traceback"))
+    assert part.row().startswith("| inputs | 2 | {'0': 1, '2': 1} | {'traceback': 1} |")
+    cases = [Case("good", []), Case("bad", []), Case("new", [])]
+    assert [case.name for case in Part("inputs", resume=True).missing(iter(cases))] == ["bad", "new"]
+    assert [case.name for case in Part("inputs", resume=False).missing(iter(cases))] == ["good", "bad", "new"]
