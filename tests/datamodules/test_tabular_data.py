@@ -155,6 +155,20 @@ def test_other_layouts_are_refused_in_one_line(cls: type[TabularData], file: str
     assert "\n" not in str(error.value)
 
 
+def test_two_rows_are_enough(tmp_path: Path) -> None:
+    class Rising(COMPAS):
+        num_rows = 2
+
+        def read(self) -> tuple[np.ndarray, np.ndarray]:
+            return np.arange(self.num_rows, dtype=float)[:, None], np.arange(self.num_rows, dtype=float)
+
+    rows = Rising(root=str(tmp_path)).load()
+    assert (len(rows.train_y), len(rows.test_y)) == (1, 1)
+    Rising.num_rows = 1
+    with pytest.raises(UserError, match="fewer than two usable rows"):
+        Rising(root=str(tmp_path)).load()
+
+
 def test_infinite_targets_are_refused(tmp_path: Path) -> None:
     write_news(tmp_path)
     path = tmp_path / News.folder / "OnlineNewsPopularity.csv"
