@@ -213,7 +213,7 @@ def test_two_nodes_of_torchrun_are_killed_and_go_on_bit_exactly(tmp_path: Path) 
         both = ["--nnodes=2", "--nproc_per_node=1", "--master_addr=127.0.0.1", f"--master_port={port}"]
         fit = ["-m", "ebmlab", "fit", "--config", str(ROOT / "configs" / "grbm_digits.yaml"), f"--name={name}"]
         options = ["--resume=auto", "--trainer.num_nodes=2", "--trainer.devices=1", "--trainer.strategy=ddp"]
-        small = ["--trainer.max_epochs=12", "--model.num_steps=2", "--trainer.accelerator=cpu", "--wandb=disabled"]
+        small = ["--trainer.max_epochs=40", "--model.num_steps=2", "--trainer.accelerator=cpu", "--wandb=disabled"]
         return [
             subprocess.Popen(
                 [sys.executable, "-m", "torch.distributed.run", *both, f"--node_rank={rank}", *fit, *options, *small],
