@@ -228,13 +228,16 @@ def test_two_nodes_of_torchrun_are_killed_and_go_on_bit_exactly(tmp_path: Path) 
         ]
 
     assert ["finished at step" in finish(node) for node in nodes("whole")].count(True) == 1
-    first, second = nodes("killed")
-    kill_after_epoch(first, run / "killed", epoch=3)
+    both, deadline = nodes("killed"), time.monotonic() + 300
+    while not list(run.glob("killed/checkpoints/epoch=[3-9]-*.ckpt")):
+        assert all(node.poll() is None for node in both) and time.monotonic() < deadline
+        time.sleep(0.02)
     for process in Path("/proc").glob("[0-9]*"):  # torchrun starts its workers in sessions of their own
         with suppress(OSError):
             if (process / "cwd").resolve() == tmp_path and process.name != str(os.getpid()):
                 os.kill(int(process.name), signal.SIGKILL)
-    second.communicate()
+    for node in both:
+        node.communicate()
     killed_at = torch.load(run / "killed" / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
     for node in nodes("killed"):
         finish(node)
