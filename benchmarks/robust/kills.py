@@ -38,7 +38,7 @@ METHODS = {  # config and options that make an epoch a fraction of a second
         "ebm_digits",
         [
             *("--model.num_steps=4", "--model.sampler=ebmlab.learners.PersistentACS", *DEEP),
-            *("--model.sampler.cycle_length=4", "--model.sampler.tune_every=1", "--model.sampler.tuning_steps=4"),
+            *("--model.sampler.cycle_length=4", "--model.sampler.tune_every=1", "--model.sampler.tuning_steps=5"),
             *("--callbacks.AISEvaluation.sampler=ebmlab.samplers.GWG", "--callbacks.AISEvaluation.num_chains=20"),
             *("--callbacks.AISEvaluation.every_n_epochs=1", "--callbacks.AISEvaluation.num_temperatures=5"),
         ],
