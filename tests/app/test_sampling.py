@@ -264,14 +264,14 @@ def test_random_targets_depend_on_the_seed_alone(study: Callable[..., Path], tmp
 def test_a_nan_energy_stops_the_study(
     study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "nan_energies.py").write_text(
         "import torch\nfrom ebmlab.domains import Spin\nfrom ebmlab.energies import Energy\n"
         "class Broken(Energy):\n"
         "    def __init__(self):\n        super().__init__()\n        self.domain = Spin(4)\n"
         "    def forward(self, x):\n        return (x.sum(1) - 10).log()\n"
     )
     path = tiny(tmp_path, GIBBS)
-    path.write_text(f"targets: {{b: mine.Broken}}\nsamplers: {GIBBS}\n")
+    path.write_text(f"targets: {{b: nan_energies.Broken}}\nsamplers: {GIBBS}\n")
     with pytest.raises(SystemExit):
         study(path)
     assert "b: A: an energy is NaN" in capfd.readouterr().err and not list(Path("runs").rglob("config.yaml"))
