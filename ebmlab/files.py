@@ -1,4 +1,7 @@
-"""Files that are written completely or not at all, with a checksum that shows later damage."""
+"""Files that are written completely or not at all, with a checksum that shows later damage.
+
+Functions that need torch import it themselves, so that `compare` answers without it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import torch
 
 from ebmlab.errors import UserError, one_line
 
@@ -88,10 +89,13 @@ def save(content: Any, path: Path, sync: bool = False) -> None:
         OSError: the file cannot be written; an older file of that name is left as it was.
 
     Example:
+        >>> import torch
         >>> save({"x": torch.ones(2)}, Path("a.pt"))
         >>> b"sha256" in Path("a.pt").read_bytes()
         True
     """
+    import torch
+
     with whole(path, sync) as temporary, temporary.open("wb") as file:
         hashed: Any = _Hashed(file)
         try:
@@ -112,10 +116,13 @@ def load(path: Path, **options: Any) -> Any:
         OSError: the file cannot be read.
 
     Example:
+        >>> import torch
         >>> save({"x": torch.ones(2)}, Path("a.pt"))
         >>> load(Path("a.pt"))["x"]
         tensor([1., 1.])
     """
+    import torch
+
     _check(path)
     try:
         return torch.load(path, weights_only=True, **options)
@@ -133,6 +140,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         UserError: there is no such file, or it is damaged or not a checkpoint.
 
     Example:
+        >>> import torch
         >>> save({"state_dict": {"W": torch.ones(2)}, "epoch": 3}, Path("a.ckpt"))
         >>> load_checkpoint(Path("a.ckpt"))["epoch"]
         3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NoReturn
 
 from ebmlab.app.finished_run import FinishedRun, read_run
 from ebmlab.errors import UserError, one_line
+from ebmlab.files import whole
 
 _NOT_COMPARED = ("wandb", "wandb_project", "callbacks.Progress")
 Row = tuple[str, list[str]]
@@ -153,12 +153,11 @@ _WRITERS: dict[str, Callable[[Sequence[FinishedRun]], bytes]] = {".csv": _csv, "
 
 
 def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
     try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        path.parent.stat()  # a misspelt folder is not made
+        with whole(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise UserError(f"compare: {path} cannot be written: {one_line(error)}") from error
 
 

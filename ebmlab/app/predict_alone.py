@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ebmlab.app.model_parsers import Line
 from ebmlab.app.prediction import data_for, save_samples
+from ebmlab.app.run_config import options_in
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.files import load_checkpoint
 from ebmlab.trained import load
@@ -15,10 +16,10 @@ from ebmlab.trained.loading import checkpoint_in
 
 def stands_alone(args: list[str]) -> bool:
     """Whether the arguments name a checkpoint that has no config beside it, and no config is given."""
-    words = [part for argument in args for part in argument.split("=", 1)]
-    if {"-c", "--config", "-h", "--help"} & {*words} or "--ckpt_path" not in words[:-1]:
+    options = options_in(args)
+    if {"-c", "--config", "-h", "--help"} & options.keys() or not options.get("--ckpt_path"):
         return False
-    path = Path(words[words.index("--ckpt_path") + 1])
+    path = Path(options["--ckpt_path"])
     return path.exists() and not (run_of(checkpoint_in(path)) / CONFIG).is_file()
 
 

@@ -10,14 +10,24 @@ from ebmlab.files import load_checkpoint
 from ebmlab.trained.loading import checkpoint_in
 
 
+def options_in(args: list[str]) -> dict[str, str]:
+    """The options of a command line, each with its value or the word after it.
+
+    Example:
+        >>> options_in(["predict", "--ckpt_path", "a.ckpt", "--seed=3"])
+        {'--ckpt_path': 'a.ckpt', '--seed': '3'}
+    """
+    pairs = zip(args, [*args[1:], ""], strict=True)
+    return {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
+
+
 def with_run_config(args: list[str]) -> list[str]:
     """Adds the config of the checkpoint's run if the command has `--ckpt_path` but no `--config`.
 
     Raises:
         UserError: the checkpoint is damaged, or its run has no config.
     """
-    pairs = list(zip(args, [*args[1:], ""], strict=True))
-    options = {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
+    options = options_in(args)
     path = Path(options.get("--ckpt_path", ""))
     if "--ckpt_path" in options and path.is_dir():  # of a run
         path = checkpoint_in(path)

@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Base, Energy, bridge
+from ebmlab.energies import Base, Bipartite, Energy, bridge
 from ebmlab.evaluation.annealing import anneal
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
-from ebmlab.samplers import Sampler
+from ebmlab.samplers import Sampler, State, hidden_logits
 
 TEMPERATURES = 1000  # of the way from the base law to the first energy
 
@@ -59,9 +59,10 @@ class Trajectory:
         """Updates the weights for the present parameters, resamples, and moves each chain `num_steps` steps."""
         self._chains.log_w += self._at_x - self._energies()
         self._chains.resample(self._resample)
+        state: State | None = None
         for state, _ in self._sampler.chain(self._energy, self._chains.x, num_steps):
             self._chains.x = state.x
-        self._at_x = self._energies()
+        self._at_x = self._energies(state)
 
     @property
     def log_z(self) -> float:
@@ -85,6 +86,11 @@ class Trajectory:
         chains.family, self._at_x = state["family"].to(chains.family), state["at_x"].to(self._at_x)
 
     @torch.no_grad()
-    def _energies(self) -> Tensor:
-        energies: Tensor = self._energy(self._chains.x)
+    def _energies(self, state: State | None = None) -> Tensor:
+        """E at the chains' states; `state` is that of the sampler there, which may hold the hidden logits already."""
+        state = State(x=self._chains.x) if state is None else state
+        if isinstance(self._energy, Bipartite):
+            energies = self._energy.marginal_energy(state.x, hidden_logits(self._energy, state))
+        else:
+            energies = self._energy(state.x)
         return energies.to(self._chains.log_w)

@@ -16,7 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner, non_negative
 from ebmlab.noise import bernoulli
-from ebmlab.samplers import BipartiteState, Info, Sampler, State
+from ebmlab.samplers import BipartiteState, Info, Sampler, State, hidden_logits
 from ebmlab.samplers.starts import FromNoise, Start
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
@@ -151,8 +151,7 @@ class ContrastiveDivergence(Learner):
         if not isinstance(self.energy, Bipartite):
             return data_energy - contrast.value().detach(), total / num_steps, state.x
         with torch.no_grad():
-            logits = self.hidden_logits(self.energy, state)
-            marginal = self.energy.marginal_energy(state.x, logits).mean()
+            marginal = self.energy.marginal_energy(state.x, hidden_logits(self.energy, state)).mean()
         return marginal, total / num_steps, state.x
 
     def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:

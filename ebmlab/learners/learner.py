@@ -24,7 +24,7 @@ from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.plain_data import data_of
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.ranks import seed_of_rank
-from ebmlab.samplers import BipartiteState, Sampler, State
+from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
 
 Interval = Literal["epoch", "step"]
 
@@ -247,13 +247,7 @@ class Learner(Rebuilt):
             )
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
-        return self.energy.mean_visible(torch.sigmoid(self.hidden_logits(self.energy, state)))
-
-    @staticmethod
-    def hidden_logits(energy: Bipartite, state: State) -> Tensor:
-        """Logits `(B, H)` of p(h | x) at a state; taken from the state if the kernel has computed them."""
-        kept = state.logits if isinstance(state, BipartiteState) else None
-        return energy.hidden_given_visible(state.x) if kept is None else kept
+        return self.energy.mean_visible(torch.sigmoid(hidden_logits(self.energy, state)))
 
 
 def non_negative(name: str, value: float) -> float:

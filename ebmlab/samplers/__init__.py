@@ -19,7 +19,7 @@ from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
-from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, State
+from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, State, hidden_logits
 from ebmlab.samplers.tempered import Tempered
 
 __all__ = [
@@ -50,4 +50,5 @@ __all__ = [
     "Schedule",
     "State",
     "Tempered",
+    "hidden_logits",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ebmlab.energies import PerChain
+from ebmlab.energies import Bipartite, PerChain
 from ebmlab.samplers.proposals import Proposal
 
 
@@ -92,6 +92,19 @@ class BipartiteState(State):
 
     logits: Tensor | None = None
     hidden: Tensor | None = None
+
+
+def hidden_logits(energy: Bipartite, state: State) -> Tensor:
+    """Logits `(B, H)` of p(h | x) at a state; taken from the state if the kernel has computed them.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(4, 3)
+        >>> hidden_logits(rbm, State(x=rbm.random(5))).shape
+        torch.Size([5, 3])
+    """
+    kept = state.logits if isinstance(state, BipartiteState) else None
+    return energy.hidden_given_visible(state.x) if kept is None else kept
 
 
 @dataclass
