@@ -93,9 +93,9 @@ class TrajectoryLikelihood(pl.Callback):
         self._stream, self._loaded, self._seen = None, None, trainer.global_step
         with self._own_numbers(learner):
             sampler, base = self._sampler(learner).to(learner.device), base_law(learner, data)
-            self._trajectory = Trajectory(learner.energy, sampler, base, self.num_chains)
+            saved = None if loaded is None else loaded["chains"]
+            self._trajectory = Trajectory(learner.energy, sampler, base, self.num_chains, saved=saved)
         if loaded is not None:
-            self._trajectory.load_state_dict(loaded["chains"])
             self._stream, self._seen = loaded["stream"].cpu(), loaded["seen"]
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:

@@ -16,8 +16,10 @@ def options_in(args: list[str]) -> dict[str, str]:
     Example:
         >>> options_in(["predict", "--ckpt_path", "a.ckpt", "--seed=3"])
         {'--ckpt_path': 'a.ckpt', '--seed': '3'}
+        >>> options_in([])
+        {}
     """
-    pairs = zip(args, [*args[1:], ""], strict=True)
+    pairs = zip(args, [*args[1:], ""], strict=False)
     return {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
 
 

@@ -31,6 +31,7 @@ class Trajectory:
         base: law of the first states; the chains are annealed from it to the present energy.
         num_chains: number of chains.
         resample: the effective share of the chains below which they are resampled.
+        saved: what `state_dict` returned, from which the chains go on; none are annealed then.
 
     Example:
         >>> from ebmlab.energies import RBM, reference
@@ -45,9 +46,20 @@ class Trajectory:
     """
 
     def __init__(
-        self, energy: Energy, sampler: Sampler, base: Base, num_chains: int = 100, resample: float = 0.5
+        self,
+        energy: Energy,
+        sampler: Sampler,
+        base: Base,
+        num_chains: int = 100,
+        resample: float = 0.5,
+        saved: dict[str, Tensor] | None = None,
     ) -> None:
         self._energy, self._sampler, self._resample = energy, sampler, resample
+        if saved is not None:
+            self._chains = chains = Population(saved["x"].to(energy.device, energy.dtype))
+            chains.log_w, chains.family = saved["log_w"].to(chains.log_w), saved["family"].to(chains.family)
+            self._at_x = saved["at_x"].to(chains.log_w)
+            return
         path = bridge(base.to(energy.device), energy)
         self._chains = Population(path.base.draw(num_chains).to(energy.dtype))
         anneal(path, sampler, self._chains, fixed_ladder("linear", TEMPERATURES), resample=resample)
@@ -78,12 +90,6 @@ class Trajectory:
         """The chains' states, log-weights, families and energies."""
         chains = self._chains
         return {"x": chains.x, "log_w": chains.log_w, "family": chains.family, "at_x": self._at_x}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continues from saved chains."""
-        chains = self._chains
-        chains.x, chains.log_w = state["x"].to(chains.x), state["log_w"].to(chains.log_w)
-        chains.family, self._at_x = state["family"].to(chains.family), state["at_x"].to(self._at_x)
 
     @torch.no_grad()
     def _energies(self, state: State | None = None) -> Tensor:
