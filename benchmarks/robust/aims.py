@@ -59,15 +59,16 @@ def at_rename(pattern: str, when: When, count: int = 3) -> Callable[[], None]:
     return spoil
 
 
-def in_a_row(count: int = 6) -> None:
-    """Kills the process when a part of a row of metrics.csv has been written."""
+def in_a_row(count: int = 4) -> None:
+    """Kills the process when a part of a row has been added to metrics.csv."""
     from ebmlab.app.loggers import MetricsCSV
 
     flush, seen = MetricsCSV.flush, [0]
 
     def spoiled(self: MetricsCSV) -> None:
+        file, size = (self._path.stat().st_ino, self._path.stat().st_size) if self._path.exists() else (0, 0)
         flush(self)
-        seen[0] += 1
+        seen[0] += self._path.stat().st_ino == file and self._path.stat().st_size > size  # added, not written anew
         if seen[0] == count:
             os.truncate(self._path, self._path.stat().st_size - 7)
             _die()
