@@ -91,7 +91,7 @@ def _at_random(name: str, job: Job, random_: random.Random) -> Outcome:
     fault, hit = job.finish("whole"), 0
     for _ in range(KILLS):
         child = start(job.args("killed"), job.folder)
-        time.sleep(random_.uniform(0.3, 0.8) * job.seconds)
+        time.sleep(random_.uniform(0.25, 0.65) * job.seconds)
         hit += kill(child)
     fault = fault or job.finish("killed") or differs(job.run("whole"), job.run("killed"))
     shutil.rmtree(job.folder)

@@ -163,7 +163,7 @@ def test_list_names_every_component_once(run: Run, capsys: pytest.CaptureFixture
     assert any("datamodules.CelebA" in line for line in lines)
 
 
-def test_wandb_gets_the_config_the_commit_and_the_step_axis(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_gets_config_commit_tags_notes_and_the_best_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, object] = {}
     original = wandb.init
 
@@ -173,8 +173,15 @@ def test_wandb_gets_the_config_the_commit_and_the_step_axis(run: Run, monkeypatc
         return seen["run"]
 
     monkeypatch.setattr(wandb, "init", spy)
-    run("fit", "--trainer.max_epochs=1", "--wandb=offline", "--name=w")
+    monkeypatch.setenv("WANDB_TAGS", "first,small")
+    monkeypatch.setenv("WANDB_NOTES", "a trial")
+    monitor = ["--callbacks.ModelCheckpoint.monitor=val/energy", "--trainer.check_val_every_n_epoch=1"]
+    run("fit", "--trainer.max_epochs=3", "--wandb=offline", "--name=w", *monitor)
     assert seen["run"].offline  # type: ignore[attr-defined]
+    assert seen["run"].tags == ("first", "small") and seen["run"].notes == "a trial"  # type: ignore[attr-defined]
+    rows = csv.DictReader(Path("runs/grbm_digits/w/metrics.csv").read_text().splitlines())
+    best = min(float(row["val/energy"]) for row in rows if row["val/energy"])
+    assert dict(seen["run"].summary["val/energy"]) == {"min": pytest.approx(best)}  # type: ignore[attr-defined]
     config = dict(seen["run"].config)  # type: ignore[attr-defined]
     assert config["model"]["init_args"]["num_steps"] == 2
     assert "git_commit" in config
