@@ -62,6 +62,8 @@ class Watch:
         if report.failed:
             self.failed.append(report.nodeid)
 
+    pytest_collectreport = pytest_runtest_logreport  # a file whose import fails
+
     def named(self, codes: set[Any]) -> list[str]:
         """`path function` of those that are ours; what a function defines within itself counts as itself."""
         ours = [c for c in tuple(codes) if c.co_filename.startswith(self.tree)]
@@ -188,8 +190,9 @@ def main() -> None:
 
         def job(mutant: Mutant, tests: list[str]) -> Job:
             def done(code: int, report: dict[str, Any]) -> None:
-                if code not in (0, 3, 4, 5):  # 3 to 5 say that pytest had nothing to run
-                    killed[mutant.key] = (report.get("failed") or [f"exit code {code}"])[0]
+                failed = report.get("failed")
+                if failed or code not in (0, 3, 4, 5):  # 3 to 5 say that pytest had nothing to run
+                    killed[mutant.key] = failed[0] if failed else f"exit code {code}"
                     results.write_text(json.dumps(killed, indent=1))
 
             return Job(tests, done, mutant)

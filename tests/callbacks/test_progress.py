@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -66,6 +67,15 @@ def test_the_bar_is_closed_before_an_error_is_printed(setup, squares, bars, monk
     with pytest.raises(ZeroDivisionError):
         trainer.fit(learner, datamodule=squares)
     assert [bar.open for bar in bars] == [False]
+
+
+def test_the_time_that_is_left(monkeypatch):
+    progress = Progress()
+    progress._begin, progress._first, progress._total = 0.0, 10, 110
+    monkeypatch.setattr(callbacks.progress.time, "monotonic", lambda: 50.0)
+    monkeypatch.setattr(progress, "get_metrics", lambda *_: {})
+    trainer = SimpleNamespace(global_step=30, current_epoch=2, callbacks=[])
+    assert progress._line(trainer, None) == "step 30 of 110, epoch 2, 0:03:20 left"  # 20 steps took 50 seconds
 
 
 def test_without_a_terminal_a_line_now_and_then(setup, squares, clock, capfd):

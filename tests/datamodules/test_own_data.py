@@ -155,10 +155,34 @@ def test_numbers_become_states(case: str, by: str, tmp_path: Path) -> None:
         ([[-0.1, 1.0]], Form("binary", binarize=True), "must lie in [0, 1] or [0, 255]: set max_value"),
         ([[0, 4095]], Form("binary", binarize=True), "must lie in [0, 1] or [0, 255]: set max_value"),
         ([[[[-128.0, 127.0]]]], Form("real"), "pixels must not be negative"),
+        ([[[[-1.0, 2.0]]]], Form("real"), "pixels must not be negative"),
     ],
 )
 def test_numbers_that_are_not_what_is_said_are_refused(x: Any, form: Form, wrong: str) -> None:
     assert wrong in one_line(lambda: scaling(torch.tensor(x), form, "mine"))
+
+
+def test_integers_beside_pixels_that_floats_give_are_levels() -> None:
+    pixels = torch.tensor([[[[0.0, 0.5, 1.0]]]])
+    assert scaling(pixels, Form("real"), "mine").scale == 255 and scaling(pixels, Form("real"), "mine").float_scale == 1
+    assert scaling(pixels, Form("real", max_value=2.0), "mine").scale == 2
+    assert scaling(pixels[0, 0], Form("real"), "mine").scale == 1
+
+
+def test_a_spin_data_set_says_what_becomes_of_bits(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npy", RNG.integers(2, size=(20, 3)))
+    options = {"path": path, "batch_size": 4, "standardize": False}
+    for domain, said in (("spin", "turned from 0 and 1 into -1 and +1"), ("binary", "the values stay what they are")):
+        data = Arrays(**options, domain=domain)  # type: ignore[arg-type]
+        data.setup("fit")
+        assert said in data._said()
+
+
+def test_the_only_array_of_a_file_holds_the_samples_by_any_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=[[1.0, 2.0]])
+    assert read_numbers(tmp_path / "a.npz", None, "x")[0].tolist() == [[1, 2]]
+    with pytest.raises(UserError, match="has no array x; it has images"):
+        read_numbers(tmp_path / "a.npz", "images", "x")
 
 
 def test_bad_files_are_named(tmp_path: Path) -> None:
@@ -202,6 +226,8 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         ("\ufeff1;2\n3;4\n", [[1, 2], [3, 4]]),  # Excel begins files with a byte-order mark
         ("a\tb\n1\t2\n", [[1, 2]]),
         ("0,1,2\n7,8,9\n", [[7, 8, 9]]),  # the names that pandas gives to columns without
+        ("0,1\n7,8\n", [[0, 1], [7, 8]]),  # two bits may be a sample
+        ("1,2,3\n7,8,9\n", [[1, 2, 3], [7, 8, 9]]),
         ('"1","2"\n\n3 ,4', [[1, 2], [3, 4]]),
         ("5\n6\n", [[5], [6]]),
     ],

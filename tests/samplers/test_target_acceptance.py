@@ -152,3 +152,13 @@ def test_flat_and_nan_energies_keep_the_parameter_in_bounds(sampler: Any, parame
 def test_wrong_use(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         call()
+
+
+def test_the_result_is_the_mean_log_of_the_second_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows 0, 1 and 2 of this kernel are all accepted: window t adds t^-0.6 times 1 / rate to the log."""
+    torch.manual_seed(0)
+    energy, sampler = Product(), DMALA(1e-5)
+    tuned, _ = TargetAcceptance(rate=0.5, window=1, gain=0.1).tune(sampler, energy, energy.domain.random(50), 3)
+    steps = 0.1 * torch.tensor([1.0, 2**-0.6, 3**-0.6]) / 0.5
+    logs = sampler.step_size.log() + steps.cumsum(0)
+    torch.testing.assert_close(tuned.step_size.log(), logs[1:].mean(), rtol=0, atol=1e-4)

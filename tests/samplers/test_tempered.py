@@ -346,6 +346,18 @@ def test_the_tuned_ladder_swaps_at_the_target_rate() -> None:
     assert (rates[0] - 0.4).abs().max() > 0.3 and (rates[1] - 0.4).abs().max() < 0.1
 
 
+def test_the_tuner_takes_all_steps_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, step = [0], Tempered.step
+
+    def counted(self: Tempered, energy: Energy, state: Any) -> Any:
+        taken[0] += 1
+        return step(self, energy, state)
+
+    monkeypatch.setattr(Tempered, "step", counted)
+    SwapRate().tune(Tempered(GWG(), [1.0, 0.5]), TwoWells(), torch.ones(4, 12), 7)
+    assert taken == [7]
+
+
 def test_a_flat_energy_keeps_all_temperatures_positive() -> None:
     for sampler in (Tempered(GWG(), [1.0, 0.5]), Tempered(GWG(), num_temperatures=6)):
         tuned, _ = SwapRate().tune(sampler, TwoWells(0.0), torch.ones(4, 12), 60)
