@@ -8,20 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SWAPS = {  # what stands in place of an operator
-    **{"Lt": "LtE GtE", "LtE": "Lt Gt", "Gt": "GtE LtE", "GtE": "Gt Lt", "Eq": "NotEq", "NotEq": "Eq", "Is": "IsNot"},
-    **{
-        "IsNot": "Is",
-        "In": "NotIn",
-        "NotIn": "In",
-        "And": "Or",
-        "Or": "And",
-        "Add": "Sub",
-        "Sub": "Add",
-        "Mult": "Div",
-    },
-    **{"Div": "Mult", "FloorDiv": "Mult", "Pow": "Mult", "Mod": "Mult", "BitAnd": "BitOr", "BitOr": "BitAnd"},
-}
+OPERATORS = (  # an operator, and what stands in its place
+    "Lt LtE GtE; LtE Lt Gt; Gt GtE LtE; GtE Gt Lt; Eq NotEq; NotEq Eq; Is IsNot; IsNot Is; In NotIn; NotIn In; And Or; "
+    "Or And; Add Sub; Sub Add; Mult Div; Div Mult; FloorDiv Mult; Pow Mult; Mod Mult; BitAnd BitOr; BitOr BitAnd"
+)
+SWAPS = {old: new for old, *new in map(str.split, OPERATORS.split(";"))}
 NAMES = {"min": "max", "all": "any", "argmin": "argmax", "floor": "ceil", "sum": "mean", "isfinite": "isnan"}
 NAMES |= {new: old for old, new in NAMES.items()} | {"argsort": "argmax", "logsumexp": "sum"}
 DROPPED = {"abs", "square", "sqrt", "exp", "log", "detach", "clone", "double", "cumsum", "contiguous"}
@@ -40,7 +31,7 @@ def changed(node: ast.AST) -> Iterator[str]:
     """What may stand in place of a node."""
 
     def others(op: ast.AST) -> list[Any]:
-        return [getattr(ast, name)() for name in SWAPS.get(type(op).__name__, "").split()]
+        return [getattr(ast, name)() for name in SWAPS.get(type(op).__name__, ())]
 
     match node:
         case ast.Compare(left=left, ops=[op], comparators=right):
