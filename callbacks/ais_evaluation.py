@@ -32,15 +32,19 @@ from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 
 SHOWN = 64
-LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower")  # NaN for checkpoints if they are not to be trusted
+LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/bits_per_dim")
+"""NaN for checkpoints if they are not to be trusted."""
 
 
 class AISEvaluation(PeriodicEvaluation):
     """Estimates log Z and the mean log-likelihood of the data, in nats.
 
-    Logs `ais/log_likelihood` of the validation split, or of the test split in `test`, `ais/log_z` and its
-    `ais/std_error`, the effective sample size of the weights `ais/ess` (of `num_chains` times `num_replicates`) and
-    `ais/max_weight`, the largest share that one chain has. Shows the chains' last states as `ais/samples`.
+    Logs `ais/log_likelihood` of the validation split, or of the test split in `test`, that of real data as a density
+    of the standardised states; `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of
+    coordinates, that of real data as a density of the raw numbers (one level of a pixel is its unit; a density can
+    exceed 1, so that this number can be negative); `ais/log_z` and its `ais/std_error`, the effective sample size of
+    the weights `ais/ess` (of `num_chains` times `num_replicates`) and `ais/max_weight`, the largest share that one
+    chain has. Shows the chains' last states as `ais/samples`.
 
     If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
     So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
@@ -172,6 +176,7 @@ class AISEvaluation(PeriodicEvaluation):
             backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves)
         both = Bracket(result, backward)
         metrics = _metrics(both, mean_energy)
+        metrics["ais/bits_per_dim"] = _bits_per_dim(metrics["ais/log_likelihood"], data, energy)
         trusted = _judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         self.log_metrics(trainer, pl_module, metrics)
         if not trusted and trainer.state.fn == TrainerFn.FITTING:
@@ -236,6 +241,13 @@ def _metrics(both: Bracket, mean_energy: float) -> dict[str, float]:
     if len(result.replicates) > 1:
         metrics["ais/spread"] = float(torch.tensor(result.replicates).std())
     return metrics
+
+
+def _bits_per_dim(log_likelihood: float, data: Data, energy: Energy) -> float:
+    """Of the raw numbers, given the mean log-likelihood of the states."""
+    raw = data.preprocessing
+    nats = log_likelihood + (0.0 if raw is None else raw.log_jacobian(energy.domain))
+    return -nats / (energy.domain.size * math.log(2))
 
 
 def _judge(metrics: dict[str, float], both: Bracket, energy: Energy, quiet: bool) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from ebmlab.domains import Domain, Real
 from ebmlab.errors import UserError
 from ebmlab.streams import stream
 
@@ -156,6 +157,19 @@ class Preprocessing:
         """The derivative of real states in raw numbers of raw's type; it broadcasts with `(B, *shape)`."""
         _, std = self._moments_like(torch.empty(0, device=raw.device))
         return 1 / (std * (self.float_scale if raw.is_floating_point() else self.scale))
+
+    def log_jacobian(self, domain: Domain) -> float:
+        """Log density of raw data minus that of their states in a domain; 0 if it is finite.
+
+        A pixel's unit of length is one level, so that the density does not depend on how a file holds the pixel.
+
+        Example:
+            >>> round(Preprocessing((1, 2, 2), scale=255.0, std=(0.3,)).log_jacobian(Real(4)), 4)  # -4 log(0.3 * 255)
+            -17.3492
+        """
+        if not isinstance(domain, Real) or self.binarize or self.num_classes:
+            return 0.0
+        return -domain.size / len(self.std) * sum(math.log(std * self.scale) for std in self.std)
 
     def shaped(self, raw: Tensor) -> Tensor:
         """Raw data as `(B, *shape)`, from flat ones and from those that lack an axis of length 1.

@@ -13,9 +13,9 @@ import yaml
 
 from ebmlab.errors import UserError, one_line
 
-LIKELIHOOD = "ais/log_likelihood"
+LIKELIHOOD, BITS = "ais/log_likelihood", "ais/bits_per_dim"
 _HIGHER = ("log_likelihood", "auroc", "aupr")
-_LOWER = ("fid", "mmd", "rmse", "loss", "fpr")
+_LOWER = ("bits_per_dim", "fid", "mmd", "rmse", "loss", "fpr")
 _DETAILS = (
     "train/",
     "sampler/",
@@ -182,10 +182,10 @@ def _scores(rows: list[dict[str, str]], prefix: str, monitored: dict[str, str]) 
 
 
 def _score(row: dict[str, str], name: str, step: int) -> Score:
-    value = _number(row[name])
-    if name != LIKELIHOOD:
+    value, trusted = _number(row[name]), _number(row.get("ais/trusted") or "1") == 1
+    if name not in (LIKELIHOOD, BITS):
         return Score(value, step)
-    error, trusted = _number(row.get("ais/std_error") or "nan"), _number(row.get("ais/trusted") or "1") == 1
+    error = _number(row.get("ais/std_error") or "nan") if name == LIKELIHOOD else math.nan
     return Score(value, step, error if trusted and not math.isnan(error) else None, trusted)
 
 

@@ -64,7 +64,8 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         if options.log_likelihood:
             likelihood = model.log_likelihood(x, options.num_chains, options.num_temperatures)
             columns["log_likelihood"] = likelihood.values.double()
-            line += f", mean log-likelihood {likelihood.mean:.6g}; {likelihood.log_z}"
+            line += f", mean log-likelihood {likelihood.mean:.6g} nats"
+            line += f" ({likelihood.bits_per_dim:.4g} bits per dimension); {likelihood.log_z}"
         if energies:
             inside = next(iter(energies.values()))
             scores = detection(inside, found)

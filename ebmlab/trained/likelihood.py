@@ -66,22 +66,29 @@ class LogLikelihood:
     """Log-likelihoods of events; all share the error of log Z.
 
     Attributes:
-        values: log p of each event, `(N,)`, in the caller's kind of array.
+        values: log p of each event, in nats, `(N,)`, in the caller's kind of array.
         log_z: log Z and its error.
+        size: the number of coordinates of an event.
 
     Example:
-        >>> found = LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, 0.0, (), "AIS"))
-        >>> found.mean, found.std_error, found.trusted
-        (-4.0, 0.1, True)
+        >>> found = LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, 0.0, (), "AIS"), size=4)
+        >>> found.mean, round(found.bits_per_dim, 4), found.std_error, found.trusted
+        (-4.0, 1.4427, 0.1, True)
     """
 
     values: Any
     log_z: LogZ
+    size: int
 
     @property
     def mean(self) -> float:
         """The mean over the events."""
         return float(self.values.mean())
+
+    @property
+    def bits_per_dim(self) -> float:
+        """Minus the mean in bits, divided by the number of coordinates."""
+        return -self.mean / (self.size * math.log(2))
 
     @property
     def std_error(self) -> float:

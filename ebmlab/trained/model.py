@@ -80,7 +80,8 @@ class TrainedModel:
     ) -> LogLikelihood:
         """Log p of each event, with the error of log Z and whether to trust it.
 
-        Densities of real data are those of the standardised states, as in `ais/log_likelihood` of the training.
+        Densities of real data are those of the raw numbers, with one level of a pixel as its unit of length. They
+        differ by a constant from those of the standardised states, which are `ais/log_likelihood` of the training.
 
         Log Z is computed once, exactly where the sum is small, else by annealed importance sampling forward and
         backward, and kept in a file beside the checkpoint. The backward chains start from the events of this first
@@ -96,7 +97,9 @@ class TrainedModel:
         with torch.no_grad():
             energies = self._energies(x)
         found = log_z(self._energy, self._samplers(), x, self.path, num_chains, num_temperatures, fresh)
-        return LogLikelihood(back(-energies - found.value), found)
+        domain = self._energy.domain
+        values = -energies - found.value + self.preprocessing.log_jacobian(domain)
+        return LogLikelihood(back(values), found, domain.size)
 
     def grad_log_prob(self, raw: Numbers) -> Any:
         """The gradient of log p, `(N, *shape)`.

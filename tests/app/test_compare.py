@@ -92,6 +92,15 @@ def test_the_table(make: Callable[..., Path]) -> None:
     }
 
 
+def test_untrusted_bits_per_dimension_are_never_the_best(make: Callable[..., Path]) -> None:
+    metrics = METRICS.replace("ais/log_likelihood", "ais/bits_per_dim").replace("-", "")
+    config = yaml.safe_dump(CONFIG).replace("monitor: score", "monitor: ais/bits_per_dim").replace("max", "min")
+    runs = [str(make(name, metrics, **{"config.yaml": config})) for name in ("a", "b")]
+    table = lines(compare(runs))
+    assert table["ais/bits_per_dim, best"] == ["100 at 30"] * 2
+    assert table["ais/bits_per_dim, last"] == ["50 at 40, not trusted"] * 2
+
+
 def test_classes_and_callbacks_that_differ(make: Callable[..., Path]) -> None:
     """A class is shown without its module; of a callback that one run lacks, only the name."""
     a, b = make("a"), make("b")

@@ -16,7 +16,7 @@ from torch import nn
 
 from callbacks import AISEvaluation
 from datamodules import Digits
-from ebmlab.energies import RBM, Bernoulli
+from ebmlab.energies import GRBM, RBM, Bernoulli
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
@@ -53,12 +53,30 @@ def test_likelihood_of_each_stages_split(setup, tmp_path, sampler) -> None:
         expected = likelihood(model, split)
         assert abs(float(found["ais/log_likelihood"]) - expected) < 4 * float(found["ais/std_error"]) < 1
         assert float(found["ais/log_likelihood_lower"]) == pytest.approx(expected, abs=0.5)
+        assert float(found["ais/bits_per_dim"]) == pytest.approx(-expected / 64 / math.log(2), abs=0.02)
         assert 1 < float(found["ais/ess"]) <= 400
         assert 0 < float(found["ais/max_weight"]) < 0.2
         assert float(found["ais/spread"]) < 1
         assert found["ais/trusted"] == 1 and abs(float(found["ais/gap"])) < 1
     assert len(list(tmp_path.rglob("images/ais-samples*.png"))) == 1
     assert not list(tmp_path.rglob("ais-*.pt"))
+
+
+def test_bits_per_dimension_of_levels(setup) -> None:
+    """The density of levels from 0 to 16, by the change of variables written out."""
+    torch.manual_seed(0)
+    model = ContrastiveDivergence(GRBM(64, 5), BlockGibbs(), FromData())
+    nn.init.normal_(model.energy.b, std=0.5)
+    _, trainer = setup([quick()], learner=model, limit_val_batches=1.0)
+    data = Digits()
+    trainer.validate(model, datamodule=data, verbose=False)
+    states = data.to_states(data.raw("val"))
+    slope = torch.autograd.functional.jacobian(lambda raw: data.to_states(raw / 16).flatten(), torch.rand(1, 1, 8, 8))
+    log_p = -model.energy(states.flatten(1)).detach().double() - exact_log_z(model.energy)
+    nats = log_p.mean() + torch.logdet(slope.view(64, 64).double())
+    found = trainer.callback_metrics
+    assert float(found["ais/bits_per_dim"]) == pytest.approx(float(-nats / 64 / math.log(2)), abs=0.01)
+    assert float(found["ais/log_likelihood"]) == pytest.approx(float(log_p.mean()), abs=0.5)
 
 
 def test_the_averaged_weights_are_evaluated(setup) -> None:

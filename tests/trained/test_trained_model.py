@@ -136,6 +136,33 @@ def test_pixels_are_told_from_levels_and_bits() -> None:
         model.energy(levels // 255)
 
 
+@pytest.mark.parametrize("levels", [False, True])
+def test_densities_of_raw_numbers_integrate_to_one(levels: bool) -> None:
+    """A GRBM of two visible units, by quadrature over the plane of raw numbers."""
+    scale = {"scale": 255.0, "unit": True} if levels else {"float_scale": 1.0}
+    std = (0.31, 0.17) if levels else (31.0, 0.5)
+    form = Preprocessing((2,), mean=(0.4, -0.2), std=std, **scale)
+    model = model_of(wild(GRBM(2, 3)), form)
+    unit = form.scale
+    axes = [unit * torch.linspace(m - 14 * s, m + 14 * s, 401) for m, s in zip(form.mean, std, strict=True)]
+    areas = [float(axis[1] - axis[0]) for axis in axes]
+    raw = torch.cartesian_prod(*axes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ebmlab.trained.model.check_scale", lambda *_: None)  # the plane goes beyond black and white
+        found = model.log_likelihood(raw / unit)  # floating-point pixels are fractions
+    assert float(found.values.double().exp().sum()) * math.prod(areas) == pytest.approx(1, abs=1e-3)
+    assert found.bits_per_dim == pytest.approx(-found.mean / math.log(4))
+    truth = -model.energy(raw[:5] / unit) - float(exact_log_z(model.learner.energy))  # of the states
+    assert torch.allclose(found.values[:5] + math.log(unit**2 * std[0] * std[1]), truth, atol=1e-3)
+
+
+def test_one_standard_deviation_for_each_channel_counts_for_all_its_pixels() -> None:
+    form = Preprocessing((3, 2, 2), scale=255.0, mean=(0.1, 0.2, 0.3), std=(0.2, 0.3, 0.4))
+    jacobian = torch.autograd.functional.jacobian(lambda raw: form.to_states(raw / 255), torch.rand(1, 3, 2, 2))
+    assert form.log_jacobian(Real(12)) == pytest.approx(float(torch.logdet(jacobian.view(12, 12))), abs=1e-3)
+    assert form.log_jacobian(Binary(12)) == 0
+
+
 def test_log_likelihoods_against_enumeration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = ContrastiveDivergence(wild(RBM(8, 5)), BlockGibbs(), FromData())
     data = DataLoader(Binary(8).random(200), batch_size=100)
