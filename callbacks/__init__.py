@@ -7,6 +7,7 @@ Example:
 
 from callbacks.acceleration import Acceleration
 from callbacks.ais_evaluation import AISEvaluation
+from callbacks.centred_gradient import CentredGradient
 from callbacks.coupling_rmse import CouplingRMSE
 from callbacks.data_mean import DataMean
 from callbacks.density2d import Density2D
@@ -30,6 +31,7 @@ __all__ = [
     "FID",
     "AISEvaluation",
     "Acceleration",
+    "CentredGradient",
     "CouplingRMSE",
     "DataMean",
     "Density2D",

@@ -47,6 +47,13 @@ class GRBM(Bipartite):
         self.mu = nn.Parameter(torch.zeros(num_visible))
         self.log_var = nn.Parameter(torch.zeros(num_visible))
 
+    @torch.no_grad()
+    def set_base(self, mean: Tensor) -> None:
+        """Sets mu to `mean` `(V,)`: while W is 0, p(v) is normal with this mean."""
+        if mean.numel() != self.mu.numel():
+            raise UserError(f"GRBM: a mean of {mean.numel()} numbers given, but it has {self.mu.numel()} visible units")
+        self.mu.copy_(mean.to(self.mu).view_as(self.mu))
+
     @property
     def variance(self) -> Tensor:
         """sigma^2, `(V,)`."""

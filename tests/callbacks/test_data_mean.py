@@ -11,7 +11,7 @@ from helpers_trainer import quiet_trainer
 
 from callbacks import DataMean
 from datamodules import Digits
-from ebmlab.energies import RBM, Energy, Ising, ResNet
+from ebmlab.energies import GRBM, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import BlockGibbs, Gibbs, Sampler
@@ -52,10 +52,22 @@ def test_base_of_an_rbm_without_weights_is_bernoulli() -> None:
     torch.testing.assert_close(p @ x, mean)
 
 
+def test_base_of_a_grbm_without_weights_is_normal() -> None:
+    grbm, mean = GRBM(3, 2), torch.tensor([0.5, -1.0, 2.0])
+    with torch.no_grad():
+        grbm.W.zero_()
+    grbm.set_base(mean)
+    x = torch.randn(5, 3)
+    expected = (x - mean).square().sum(1) / 2
+    torch.testing.assert_close(grbm(x) - grbm(mean[None]), expected)
+
+
 def test_errors_say_what_would_be_right(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="4 numbers given, but it has 5 visible units"):
         RBM(5, 3).set_base(torch.zeros(4))
-    with pytest.raises(UserError, match="DataMean: Ising takes no data mean; RBM, ResNet and RGCN do"):
+    with pytest.raises(UserError, match="4 numbers given, but it has 5 visible units"):
+        GRBM(5, 3).set_base(torch.zeros(4))
+    with pytest.raises(UserError, match="DataMean: Ising takes no data mean; RBM, GRBM, ResNet and RGCN do"):
         DataMean().setup(
             type("T", (), {"ckpt_path": None})(),  # type: ignore[arg-type]
             type("M", (), {"energy": Ising.lattice(2, 0.1), "sampler": Gibbs()})(),  # type: ignore[arg-type]

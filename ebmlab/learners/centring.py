@@ -1,0 +1,54 @@
+"""The centred gradient of RBMs (Montavon & Mueller 2012; Melchior, Fischer & Wiskott 2016, Sec. 3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.energies import GRBM, RBM
+
+Offsets = tuple[Tensor, Tensor]
+"""Those of u `(V,)` and of h `(H,)`, where u is v for an RBM and v / sigma^2 for a GRBM."""
+
+
+@torch.no_grad()
+def mean_units(energy: RBM | GRBM, v: Tensor) -> Offsets:
+    """The means over states `(B, V)` of u and of E[h | v].
+
+    Example:
+        >>> u, h = mean_units(RBM(3, 2), torch.ones(5, 3))
+        >>> u.tolist(), h.shape
+        ([1.0, 1.0, 1.0], torch.Size([2]))
+    """
+    u = v.mean(0) * energy.precision if isinstance(energy, GRBM) else v.mean(0)
+    return u, torch.sigmoid(energy.hidden_given_visible(v)).mean(0)
+
+
+@torch.no_grad()
+def centre_gradient(energy: RBM | GRBM, offsets: Offsets) -> None:
+    """Replaces the gradient of a loss in which a constant added to E cancels by the centred one.
+
+    With offsets m and l, the law of E(v, h) = -u'W h - a'u - b'h - ... is also that of
+    -(u - m)'W (h - l) - c'u - d'h - ..., with a = c - W l and b = d - W'm. Gradient descent in W, c and d changes W, a
+    and b as descent in W, a and b along the centred gradient does. A flip of all units from v to 1 - v, m with them,
+    does not change its steps.
+
+    Example:
+        >>> rbm = RBM(3, 2)
+        >>> (rbm(torch.ones(1, 3)) - rbm(torch.zeros(1, 3))).backward()
+        >>> centre_gradient(rbm, (torch.full((3,), 0.5), torch.full((2,), 0.5)))
+        >>> float(rbm.W.grad.abs().max()) < 0.02  # h hardly depends on v: there is no correlation to learn
+        True
+    """
+    a, b = _biases(energy)
+    W = energy.W.grad
+    if W is None or a.grad is None or b.grad is None:
+        return
+    u, h = offsets
+    W -= torch.outer(u, b.grad) + torch.outer(a.grad, h)
+    a.grad -= W @ h
+    b.grad -= u @ W
+
+
+def _biases(energy: RBM | GRBM) -> tuple[nn.Parameter, nn.Parameter]:
+    return (energy.mu, energy.b) if isinstance(energy, GRBM) else (energy.b_v, energy.b_h)
