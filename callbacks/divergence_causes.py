@@ -9,7 +9,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
 from torch import Tensor
 
 from callbacks.image_log import log_image
-from callbacks.requirements import buffer_of
+from callbacks.requirements import buffer_of, energy_of
 from ebmlab.data import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
@@ -20,9 +20,10 @@ from ebmlab.plain_data import data_of
 def show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
     """Draws the replay buffer, if there is one that holds images; returns words that name the file."""
     buffer = buffer_of(pl_module)
-    if buffer is None or buffer.slots is None:
+    slots = None if buffer is None else buffer.cold(energy_of(pl_module).domain)
+    if slots is None:
         return ""
-    shown = data_of(trainer).show(buffer.slots[:64].float())
+    shown = data_of(trainer).show(slots[:64].float())
     if not isinstance(shown, Images):
         return ""
     path = log_image(trainer, "samples/diverged", panels({"replay buffer": tile(shown.values)}))

@@ -11,6 +11,8 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from callbacks.requirements import buffer_of
+from ebmlab.learners import Learner
+from ebmlab.samplers import Tempered
 
 KEY = "run_state"
 BUFFER = "replay_buffer"
@@ -54,6 +56,8 @@ class RunState(pl.Callback):
             share = len(self._buffer) // trainer.world_size
             mine = self._buffer[trainer.global_rank * share :][:share]
             buffer.slots = mine.to(pl_module.device)
+            if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
+                buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
         self._buffer = None
         if loaded is None or not trainer.fit_loop.is_resuming:
             return

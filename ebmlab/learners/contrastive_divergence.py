@@ -147,7 +147,7 @@ class ContrastiveDivergence(Learner):
             if k >= num_steps - used:
                 contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
         assert state is not None and total is not None
-        self.chains.end(state.x)
+        self.chains.end(state.kept)
         if not isinstance(self.energy, Bipartite):
             return data_energy - contrast.value().detach(), total / num_steps, state.x
         with torch.no_grad():

@@ -22,6 +22,8 @@ class ReplayBuffer(Start):
     a buffer of the module, because distributed training would overwrite those of all ranks by those of rank 0.
     `callbacks.RunState` saves the slots of all ranks in the checkpoint.
 
+    A slot holds all replicas of a chain that `Tempered` moves; at first they are equal.
+
     Args:
         size: number of slots on all ranks together; at least one for each chain of a step.
         reinitialize: probability with which a chain starts at a new initial state instead of the state in its slot.
@@ -74,21 +76,34 @@ class ReplayBuffer(Start):
         if self.reinitialize == 0:
             return old
         anew = torch.rand(n, device=data.device) < self.reinitialize
-        return torch.where(anew.view(-1, *[1] * (data.dim() - 1)), self._fresh(data, energy.domain, n), old)
+        new = self._fresh(data, energy.domain, n)
+        if old.dim() > new.dim():
+            new = new.unsqueeze(1)
+        return torch.where(anew.view(-1, *[1] * (old.dim() - 1)), new, old)
 
     @torch.no_grad()
     def end(self, x: Tensor) -> None:
         assert self._slots is not None and self._index is not None
+        if x.dim() > self._slots.dim():
+            self._slots = self._slots.unsqueeze(1).expand(-1, *x.shape[1:]).clone()
         self._slots[self._index] = x.to(self._slots.dtype)
 
     @property
     def slots(self) -> Tensor | None:
-        """This rank's states `(size / ranks, *event)`, int8 on finite domains of up to 128 values; None before use."""
+        """This rank's states `(size / ranks, *event)`, or replicas `(size / ranks, K, *event)`; None before use.
+
+        They are int8 on finite domains of up to 128 values.
+        """
         return self._slots
 
     @slots.setter
-    def slots(self, states: Tensor) -> None:
+    def slots(self, states: Tensor | None) -> None:
         self._slots, self._index = states, None
+
+    def cold(self, domain: Domain) -> Tensor | None:
+        """The slots as states of a domain, `(size / ranks, *event)`: of replicas the first; None before use."""
+        replicas = self._slots is not None and self._slots.dim() > 1 + len(domain.event_shape)
+        return self._slots[:, 0] if self._slots is not None and replicas else self._slots
 
     def _filled(self, x: Tensor, domain: Domain) -> Tensor:
         if self._slots is None:

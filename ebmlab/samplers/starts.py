@@ -43,7 +43,11 @@ class Start(Recorded):
         raise NotImplementedError
 
     def end(self, x: Tensor) -> None:
-        """Receives the last states of the chains that `draw` started, in the same order."""
+        """Receives the last states of the chains that `draw` started, in the same order.
+
+        Args:
+            x: `(B, *event)`, or `(B, K, *event)` with the K replicas of each chain.
+        """
 
 
 class FromData(Start):

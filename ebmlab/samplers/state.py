@@ -38,6 +38,11 @@ class State(PerChain):
     proposal: Proposal | None = None
     known: PerChain | None = None
 
+    @property
+    def kept(self) -> Tensor:
+        """From what later chains go on: x, unless a chain is more than its x."""
+        return self.x
+
 
 @dataclass(kw_only=True)
 class EnergyState(State):

@@ -40,12 +40,19 @@ class TemperedState(State):
     rounds: int = 0
     horizon: int | None = None
 
+    @property
+    def kept(self) -> Tensor:
+        """All replicas, `(B, K, *event)`."""
+        return self.replicas.x.view(len(self.x), -1, *self.x.shape[1:])
+
 
 class Tempered(Sampler):
     """Replica exchange (Hukushima & Nemoto 1996): K replicas of every chain, one at each rung of a temperature ladder.
 
-    Steps leave the joint law of all replicas invariant. `init` is given only the coldest replica and starts all others
-    at the same x. A short run is therefore not exact, even from exact draws: run the chains for a while first.
+    Steps leave the joint law of all replicas invariant. `init` usually gets the coldest replica alone and starts all
+    others at the same x. A short run is therefore not exact, even from exact draws: run the chains for a while first.
+    In training, a `ReplayBuffer` keeps all replicas from one training step to the next (Desjardins et al. 2010); take
+    at least two rounds of swaps in each training step, so that all neighbours swap.
 
     All replicas step together, as one batch of the kernel. Then neighbours on the ladder swap states with probability
     min(1, exp((b_i - b_j) (E(x_i) - E(x_j)))). One round tries the pairs (1, 2), (3, 4), ..., the next (2, 3), (4, 5),
@@ -105,7 +112,11 @@ class Tempered(Sampler):
     def init(
         self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
     ) -> TemperedState:
-        """All replicas of a chain start at its x."""
+        """All replicas of a chain start at its x, or at their own states if x is `(B, K, *event)`."""
+        if x.dim() > 1 + len(energy.domain.event_shape):
+            if x.shape[1] != (rungs := len(self.betas)):
+                raise UserError(f"Tempered: the chains have {x.shape[1]} replicas, but there are {rungs} betas")
+            return self.start(energy, x, horizon)
         return self.start(energy, x.unsqueeze(1).expand(-1, len(self.betas), *x.shape[1:]), horizon)
 
     @torch.no_grad()
