@@ -44,7 +44,7 @@ from ebmlab.samplers import (
     RandomWalk,
     Tempered,
 )
-from ebmlab.samplers.tuners import ACSTuner, JumpDistance, SwapRate, TargetAcceptance
+from ebmlab.samplers.tuners import ACSTuner, JumpDistance, PatternSearch, SwapRate, TargetAcceptance
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 UNIT = ([0.0, 1.0], [-0.01, 1.01])  # the interval with its ends
@@ -156,6 +156,7 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], tuple[list[Any], list[Any]]]] = {
     "JumpDistance rate": (lambda k: JumpDistance(rate=k), INSIDE),
     "JumpDistance decay": (lambda k: JumpDistance(decay=k), ([0.01, 1.0], [0.0, 1.01])),
     "JumpDistance window": (lambda k: JumpDistance(window=k), ONE),
+    "PatternSearch window": (lambda k: PatternSearch(window=k), ONE),
     "SwapRate target": (lambda k: SwapRate(target=k), INSIDE),
     "TargetAcceptance rate": (lambda k: TargetAcceptance(rate=k), INSIDE),
     "TargetAcceptance window": (lambda k: TargetAcceptance(window=k), ONE),

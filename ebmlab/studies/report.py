@@ -10,7 +10,8 @@ from ebmlab.files import whole
 from ebmlab.studies.race import Result
 
 SHOWN = (
-    *("steps", "evaluations_per_step", "step_size", "balance", "seconds", "acceptance", "hops", "jump"),
+    *("tuning_steps", "tuning_seconds", "step_size", "balance"),
+    *("steps", "evaluations_per_step", "seconds", "acceptance", "hops", "jump"),
     *("ess_energy", "ess_distance", "ess_per_second", "ess_per_10k_evaluations", "r_hat"),
 )
 TITLES = {
@@ -39,7 +40,7 @@ def write_tables(results: list[Result], folder: Path) -> str:
         writer.writeheader()
         for r in results:
             writer.writerow({"target": r.target, "sampler": r.sampler, "exact": r.exact, **r.row})
-    own = [c for c in columns if c not in SHOWN and not c.startswith(("ess_", "tuning")) and c not in ("temperature",)]
+    own = [c for c in columns if c not in SHOWN and not c.startswith("ess_") and c not in ("temperature",)]
     shown = [c for c in (*SHOWN, *own) if c in columns]
     text = markdown(
         ["target", "sampler", *(TITLES.get(c, c.replace("_", " ")) for c in shown)],

@@ -189,6 +189,7 @@ class Study:
             begin = time.perf_counter()
             tuned, last = contender.tuner.tune(sampler, energy, x, contender.tune_steps)
             x = x if self.restart else last
+            result.row["tuning_steps"] = contender.tune_steps
             result.row["tuning_seconds"] = time.perf_counter() - begin
             sampler = fabric.broadcast(tuned)
             sampler.to(fabric.device)

@@ -73,6 +73,7 @@ def short_tuning(config: str, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.filterwarnings("ignore:the search for step size and balance ran out")  # 90 steps are too few
 @pytest.mark.parametrize("config", STUDIES)
 def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))

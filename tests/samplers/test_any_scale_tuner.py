@@ -12,7 +12,7 @@ from helpers_finite import Quadratic
 from ebmlab.domains import Ordinal
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
-from ebmlab.samplers.tuners.jump_distance import JumpDistance
+from ebmlab.samplers.tuners.pattern_search import PatternSearch
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -24,7 +24,7 @@ def test_the_tuner_finds_the_curvature(variant: Any) -> None:
     sampler = AnyScale(variant)
     before = copy.deepcopy(dict(sampler.named_buffers()))
     x = domain.random(60)
-    tuned, last = AnyScaleTuner(JumpDistance(window=5)).tune(sampler, energy, x, 480)
+    tuned, last = AnyScaleTuner(PatternSearch(window=5)).tune(sampler, energy, x, 480)
     assert isinstance(tuned, AnyScale) and tuned is not sampler and last.shape == x.shape
     assert all(torch.equal(before[k], v) for k, v in sampler.named_buffers())
     if variant == "first":
@@ -36,7 +36,7 @@ def test_the_tuner_finds_the_curvature(variant: Any) -> None:
     if variant in DIAGONALS:  # the curvature is exact, so that alpha is near 1, as in the paper
         assert tuned.sample(energy, last, 50)[1].acceptance.mean() > 0.8
     with torch.inference_mode():
-        AnyScaleTuner(JumpDistance(window=1)).tune(sampler, energy, x, 12)
+        AnyScaleTuner(PatternSearch(window=2)).tune(sampler, energy, x, 400)
 
 
 def test_an_earlier_curvature_does_not_matter() -> None:
@@ -45,7 +45,7 @@ def test_an_earlier_curvature_does_not_matter() -> None:
     energy, found = Quadratic(Ordinal(2, 8), W, 3.0), []
     for sampler in (AnyScale("trace"), AnyScale("trace", curvature=5 * torch.eye(2), diagonal=torch.ones(2))):
         torch.manual_seed(0)
-        tuned, x = AnyScaleTuner(JumpDistance(window=2)).tune(sampler, energy, energy.domain.random(20), 60)
+        tuned, x = AnyScaleTuner(PatternSearch(window=2)).tune(sampler, energy, energy.domain.random(20), 60)
         found.append([x, *dict(tuned.named_buffers()).values()])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
@@ -59,7 +59,7 @@ def test_curvature_gives_longer_jumps_where_coordinates_are_coupled() -> None:
     jumps = {}
     for variant in ("first", "trace"):
         x = torch.full((50, 20), 10.0)
-        sampler, x = AnyScaleTuner(JumpDistance(window=5)).tune(AnyScale(variant), energy, x, 900)
+        sampler, x = AnyScaleTuner(PatternSearch(window=5)).tune(AnyScale(variant), energy, x, 900)
         path = torch.stack([state.x for state, _ in sampler.chain(energy, x, 30)])
         jumps[variant] = float(path.diff(dim=0).square().sum(2).mean())
     assert jumps["trace"] > 1.2 * jumps["first"]
