@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_LARGE = 2**16  # entries from which numpy's generator is faster, its seeding included
+_LARGE = 2**14  # entries from which numpy's generator is faster, its seeding included
 
 
 def bernoulli(logits: Tensor) -> Tensor:

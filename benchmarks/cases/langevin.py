@@ -35,7 +35,7 @@ class ClosedForm(DoubleWell):
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         well = x.square() - 1
-        return well.square().sum(1), 4 * x * well
+        return well.square() @ well.new_ones(2), 4 * x * well
 
 
 def plain(x: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ class RBM(Bipartite):
 
     def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
         """The weighted sum of E(v, h), see `PairEnergy`."""
-        return -(torch.dot(self.W.flatten(), vh.flatten()) + self.b_v @ v + self.b_h @ h)
+        return -(torch.dot(self.W.flatten(), vh.flatten()) + torch.dot(self.b_v, v) + torch.dot(self.b_h, h))
 
     def weighted_sum(self) -> WeightedSum:
         return WeightedPairs(self)

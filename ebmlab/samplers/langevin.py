@@ -94,7 +94,7 @@ class Langevin(Sampler):
     def step(self, energy: Energy, state: LangevinState) -> tuple[LangevinState, Info]:
         alpha = state.step_size * self.schedule.factor(state.step, state.horizon)
         noise = torch.randn_like(state.x)
-        x = state.x - alpha * state.grad + (2 * alpha * self.temperature).sqrt() * noise
+        x = torch.addcmul(state.x, state.grad, alpha, value=-1).addcmul_(noise, (alpha * (2 * self.temperature)).sqrt())
         at = energy.evaluate(x)
         new = replace(state, x=x, step=state.step + 1, energy=at.energy, grad=at.grad, logits=at.logits, known=at.known)
         probability = x.new_ones(len(x))

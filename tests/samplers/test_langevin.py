@@ -39,8 +39,8 @@ MUTANTS = {  # what to replace in the source of langevin.py, with what, and the 
         "metropolis(log_ratio.mean().expand_as(log_ratio))",
         1.0,
     ),
-    "noise without sqrt(2)": ("(2 * alpha * self.temperature)", "(alpha * self.temperature)", 1.0),
-    "temperature not in the noise": ("(2 * alpha * self.temperature)", "(2 * alpha)", 2.0),
+    "noise without sqrt(2)": ("alpha * (2 * self.temperature)", "alpha * self.temperature", 1.0),
+    "temperature not in the noise": ("alpha * (2 * self.temperature)", "alpha * 2", 2.0),
     "temperature not in the ratio": (
         "(state.energy - at.energy) / self.temperature",
         "(state.energy - at.energy)",
@@ -99,7 +99,7 @@ def test_mutants_are_caught(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("mean", "factor"),
-    [("state.x - alpha * state.grad", "state.x + alpha * state.grad"), ("state.x - alpha", "state.x - 2 * alpha")],
+    [("alpha, value=-1", "alpha, value=1"), ("alpha, value=-1", "alpha, value=-2")],
 )
 def test_wrong_drift_without_metropolis_is_caught(mean: str, factor: str) -> None:
     sampler = mutant(Langevin, mean, factor)(1e-2)
