@@ -73,6 +73,7 @@ class Odometer:
         return chosen.expand(len(energies), -1).reshape(energies.shape[:-1])
 
     def draw_sites(self, logits: Tensor) -> Tensor:
+        logits = logits if logits.dim() == 3 else torch.stack([torch.zeros_like(logits), logits], -1)
         return self.draw(-logits.transpose(0, 1)).T
 
     def random_block(self, domain: Any, x: Tensor, width: int) -> Tensor:

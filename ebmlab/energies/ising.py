@@ -88,6 +88,5 @@ class Ising(Pairwise):
         return differences if index is None else differences.gather(1, index)
 
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
-        """Logits of p(x_i = -1) and p(x_i = +1) given the rest, for the sites of one colour; `(B, k, 2)`."""
-        local = self.local_field(x, sites).T
-        return torch.stack([-local, local]).permute(2, 1, 0)  # values first in memory: each is a block of its own
+        """Log of the odds of x_i = +1 given the rest, for the sites of one colour, `(B, k)`."""
+        return 2 * self.local_field(x, sites)

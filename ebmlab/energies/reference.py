@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ebmlab.domains import Binary, Domain, Finite, Real
+from ebmlab.domains import Binary, Domain, Finite, Real, Spin
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
@@ -69,8 +69,9 @@ class Uniform(Base):
         return x.new_zeros(len(x), self.domain.size if index is None else index.shape[1], self.domain.num_values)
 
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
-        """Logits `(B, k, num_values)` of p(x_i) at the sites."""
-        return x.new_zeros(len(x), len(sites), self.domain.num_values)
+        """Logits of p(x_i) at the sites, `(B, k, num_values)`; log-odds `(B, k)` where there are two values."""
+        two = isinstance(self.domain, Binary | Spin)
+        return x.new_zeros(len(x), len(sites), *(() if two else (self.domain.num_values,)))
 
 
 class Bernoulli(Base):

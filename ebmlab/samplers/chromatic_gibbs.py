@@ -33,14 +33,15 @@ class Coloured(Protocol):
     colours: list[Tensor]
 
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
-        """Logits of p(x_i | all others) for the k sites, `(B, k, num_values)`."""
+        """Logits of p(x_i | all others) for the k sites, `(B, k, num_values)`.
+
+        Where there are two values, `(B, k)`: log of the odds of the second one, 1 or +1.
+        """
 
 
 def draw_sites(logits: Tensor) -> Tensor:
-    """Draws a value for every site and chain, in index form `(k, B)`, from logits `(k, B, K)`."""
-    if logits.shape[-1] == 2:
-        return bernoulli(logits[..., 1] - logits[..., 0])
-    return categorical(logits.log_softmax(-1))
+    """Draws a value for every site and chain, in index form `(k, B)`, from logits `(k, B, K)` or log-odds `(k, B)`."""
+    return bernoulli(logits) if logits.dim() == 2 else categorical(logits.log_softmax(-1))
 
 
 class ChromaticGibbs(Sampler):
@@ -78,7 +79,7 @@ class ChromaticGibbs(Sampler):
         broken = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for sites in graph.colours:
             logits = graph.conditional(x, sites).transpose(0, 1)
-            broken |= logits.amax((0, 2)).isnan()
+            broken |= (logits if logits.dim() == 2 else logits.amax(2)).amax(0).isnan()
             table.index_copy_(0, sites, domain.from_index(draw_sites(logits)).to(x.dtype))  # changes x too
         x = torch.where(broken.view(-1, *[1] * (x.dim() - 1)), state.x, x)
         acceptance = x.new_ones(len(x)).masked_fill(broken, torch.nan)  # as in `Gibbs`: no valid law, so x stays

@@ -45,7 +45,8 @@ class Pairwise(Energy):
         for (i, j), table in self.edges.items():
             field[:, i] += table[:, value[:, j]].T
             field[:, j] += table[value[:, i]]
-        return -field[:, sites].to(x.dtype)
+        logits = -field[:, sites].to(x.dtype)
+        return logits if self.domain.num_values != 2 else logits[..., 1] - logits[..., 0]
 
 
 CYCLE = [(0, 1), (1, 2), (2, 3), (0, 3)]
