@@ -265,7 +265,13 @@ def chart(races: dict[str, Any]) -> Figure:
         place = min(max(value, 1.3 * LIMITS[0]), LIMITS[1] / 1.3)
         side, gap = ("left", 3) if value >= 1 else ("right", -3)
         axes.annotate(
-            f"{value:.2g}" if value < 100 else f"{value:.0f}", (place, at), (gap, 0), textcoords="offset points", ha=side, va="center", fontsize=7
+            f"{value:.2g}" if value < 100 else f"{value:.0f}",
+            (place, at),
+            (gap, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            fontsize=7,
         )
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks([at for at, _ in labels], [title for _, title in labels], fontsize=8)
