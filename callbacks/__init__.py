@@ -13,6 +13,7 @@ from callbacks.data_mean import DataMean
 from callbacks.density2d import Density2D
 from callbacks.divergence_guard import DivergenceGuard
 from callbacks.energy_landscape import EnergyLandscape
+from callbacks.equilibrium_check import EquilibriumCheck
 from callbacks.fid import FID
 from callbacks.graph_grid import GraphGrid
 from callbacks.graph_mmd_evaluation import GraphMMDEvaluation
@@ -37,6 +38,7 @@ __all__ = [
     "Density2D",
     "DivergenceGuard",
     "EnergyLandscape",
+    "EquilibriumCheck",
     "GraphGrid",
     "GraphMMDEvaluation",
     "HammingMMDEvaluation",

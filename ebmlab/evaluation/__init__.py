@@ -13,13 +13,16 @@ from ebmlab.evaluation.frechet import frechet_distance
 from ebmlab.evaluation.graph_mmd import graph_mmd, graph_mmds
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
+from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial_accuracy
 from ebmlab.evaluation.orbits import orbit_counts
 from ebmlab.evaluation.r_hat import split_r_hat
 
 __all__ = [
     "AISResult",
+    "AdversarialAccuracy",
     "LabelClassifier",
     "Ladder",
+    "adversarial_accuracy",
     "ais",
     "coupling_rmse",
     "effective_sample_size",
