@@ -23,9 +23,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from ebmlab.domains import Binary, Real
-from ebmlab.energies import GRBM, RBM, Bernoulli, Bipartite, Energy, reference
+from ebmlab.energies import GRBM, RBM, Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, exact_log_z
+from ebmlab.evaluation import ais, data_law, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, Sampler
 
@@ -170,7 +170,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if not all(p.isfinite().all() for p in energy.parameters()):
             raise UserError(f"EBM: training has diverged; take a learning_rate below {self.learning_rate}")
         self.energy_ = energy.cpu().double().eval().requires_grad_(False)
-        self._base = Bernoulli(x.mean(0)) if binary else reference(energy.domain)
+        self._base = data_law(energy.domain, x.double())
         self._log_z_found: tuple[float, float] | None = None
 
     def _new_energy(self, rows: Tensor) -> Energy:

@@ -12,7 +12,7 @@ from ebmlab import energies, samplers
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu_check.py"
 DOWNLOADS = {"MaskedLanguageModel"}
-LAWS = {"Base", "Bernoulli", "StandardNormal", "Uniform"}
+LAWS = {"Base", "Bernoulli", "Gaussian", "Solved", "StandardNormal", "Uniform"}
 WRAPPERS = {"Bipartite", "Bridge", "BipartiteBridge", "ClampedBipartite", "TemperedEnergy", "TemperedBipartite"}
 
 

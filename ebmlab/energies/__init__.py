@@ -2,11 +2,13 @@
 
 from ebmlab.energies.binary_net_posterior import BinaryNetPosterior
 from ebmlab.energies.bipartite import Bipartite
-from ebmlab.energies.bridge import BipartiteBridge, Bridge, bridge
+from ebmlab.energies.bipartite_bridge import BipartiteBridge, bridge
+from ebmlab.energies.bridge import Bridge
 from ebmlab.energies.clamped import Clamped, ClampedBipartite
 from ebmlab.energies.composed import Mixture, Sum
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.ising import Ising
 from ebmlab.energies.lattice_gaussian import LatticeGaussian
@@ -20,6 +22,7 @@ from ebmlab.energies.rbm import RBM
 from ebmlab.energies.reference import Base, Bernoulli, StandardNormal, Uniform, reference
 from ebmlab.energies.resnet import ResNet
 from ebmlab.energies.rgcn import RGCN
+from ebmlab.energies.solved import Solved
 from ebmlab.energies.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 from ebmlab.tables import Rows, TabularSource
 
@@ -38,6 +41,7 @@ __all__ = [
     "ClampedBipartite",
     "Energy",
     "Evaluation",
+    "Gaussian",
     "Ising",
     "LatticeGaussian",
     "LogisticPosterior",
@@ -50,6 +54,7 @@ __all__ = [
     "ResNet",
     "Rows",
     "Scaled",
+    "Solved",
     "StandardNormal",
     "Sum",
     "TabularSource",

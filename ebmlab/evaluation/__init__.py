@@ -5,6 +5,7 @@ The metrics that gather sets over batches and ranks are in `ebmlab.evaluation.me
 
 from ebmlab.evaluation.ais_result import AISResult
 from ebmlab.evaluation.annealing import ais, reverse_ais
+from ebmlab.evaluation.base_laws import data_law, mean_field
 from ebmlab.evaluation.classifier import LabelClassifier, load_or_train
 from ebmlab.evaluation.coupling import coupling_rmse
 from ebmlab.evaluation.effective_sample_size import effective_sample_size
@@ -25,6 +26,7 @@ __all__ = [
     "adversarial_accuracy",
     "ais",
     "coupling_rmse",
+    "data_law",
     "effective_sample_size",
     "exact_log_z",
     "exact_mean",
@@ -35,6 +37,7 @@ __all__ = [
     "hamming_mmd",
     "load_or_train",
     "log_mmd",
+    "mean_field",
     "orbit_counts",
     "reverse_ais",
     "split_r_hat",

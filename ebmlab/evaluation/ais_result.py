@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ebmlab.energies import Energy, Solved
+from ebmlab.errors import UserError
 from ebmlab.evaluation.ladder import Ladder
 
 
@@ -76,6 +78,24 @@ class AISResult:
     def num_families(self) -> int:
         """The number of first states that have descendants."""
         return len(self._shares())
+
+    def as_base(self, energy: Energy) -> Solved:
+        """The energy with this estimate of its log Z and the chains' states, drawn by their weights.
+
+        Annealing as many chains from it to another energy gives an unbiased estimate of that energy's Z, whose
+        `std_error` leaves out the one of this result.
+
+        Args:
+            energy: the energy that the chains were annealed to.
+
+        Raises:
+            UserError: the chains went backward, or other ranks have some of them.
+        """
+        weights = self.log_weights.flatten().softmax(0)
+        if self.reverse or len(weights) != len(self.samples):
+            raise UserError("as_base needs all forward chains of an estimate in one process")
+        drawn = torch.multinomial(weights, len(weights), replacement=True)
+        return Solved(energy, self.log_z, self.samples[drawn.to(self.samples.device)])
 
     def _shares(self) -> Tensor:
         """The families' shares of the total weight, `(families,)`."""

@@ -48,8 +48,8 @@ def ais(
         sampler: an exact sampler, which leaves the law at each temperature invariant.
         num_chains: chains in one replicate.
         num_temperatures: K; the inverse temperatures are 0 = b_0 < b_1 < ... < b_K = 1.
-        base: law of the chains' initial states, such as Bernoulli(data mean) for images; the domain's reference law
-            when None.
+        base: law of the chains' initial states, the closer to the energy's law the better, such as `data_law` or, with
+            `Solved`, an earlier model; the domain's reference law when None.
         schedule: `linear`; `sigmoid`, which has small steps near both ends: b_k is a logistic function of
             2 k / K - 1 with slope 4, scaled to [0, 1] (Wu et al. 2017, Sec. 4); `adaptive`, which takes the
             temperatures and step sizes from a pilot run (`pilot_ladder`) with at most K temperatures; or the ladder of

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Finite
-from ebmlab.energies import Base, Bernoulli, Bipartite, Energy, bridge, reference
+from ebmlab.domains import Finite
+from ebmlab.energies import Base, Bipartite, Energy, bridge, reference
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, exact_log_z, reverse_ais
+from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.files import whole
 from ebmlab.samplers import BlockGibbs, Sampler
@@ -206,10 +206,8 @@ def _computed(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, t
 
 
 def _base(energy: Energy, x: Tensor) -> Base:
-    """The law at which annealing starts: independent bits with the mean of x, or the domain's reference law."""
-    if isinstance(energy.domain, Binary) and len(x) >= ENOUGH:
-        return Bernoulli(x.mean(0))
-    return reference(energy.domain)
+    """The law at which annealing starts: that of x if these are enough, or the domain's reference law."""
+    return data_law(energy.domain, x) if len(x) >= ENOUGH else reference(energy.domain)
 
 
 def _exact_sampler(energy: Energy, samplers: list[Sampler], base: Base) -> Sampler:
