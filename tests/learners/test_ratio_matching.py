@@ -209,7 +209,7 @@ def test_energy_discrepancy_is_the_contrast_of_potentials(truth: tuple[Ising, Te
 @pytest.mark.parametrize(
     "estimator",
     [e(objective=form) for e in (Exact, UniformSubset, GradientGuided) for form in FORMS]
-    + [GradientGuided(advanced=False, objective=form) for form in FORMS]
+    + [GradientGuided(advanced=True, objective=form) for form in FORMS]
     + [EnergyDiscrepancy(4), EnergyDiscrepancy(4, stabilizer=0.0)],
     ids=lambda e: f"{type(e).__name__}",
 )

@@ -20,6 +20,7 @@ FACTOR = 4.0  # a probe's first change of the step size
 SHIFT = 0.2  # a probe's first change of the balance
 FINEST = 1 / 8  # share of these changes below which the search is over
 MARGIN = 1.5  # standard errors by which a setting must be ahead
+SMALLEST, GREATEST = 1e-6, 1e9  # of the step size where no chain moves at all
 LOWEST = 0.02  # no probe has a smaller balance
 
 Setting = tuple[float, float]
@@ -106,7 +107,8 @@ class PatternSearch(Tuner):
             x, jumps, errors, accepted = _side_by_side(sampler, energy, x, probes, window, observe)
             best = max(range(len(probes)), key=jumps.__getitem__)
             if max(jumps) == 0:
-                here = here[0] * (FACTOR if accepted > 0.5 else 1 / FACTOR), here[1]
+                sigma = here[0] * (FACTOR if accepted > 0.5 else 1 / FACTOR)
+                here = min(max(sigma, SMALLEST), GREATEST), here[1]
             elif jumps[best] - jumps[0] > MARGIN * math.hypot(errors[best], errors[0]):
                 here = probes[best]
             else:
