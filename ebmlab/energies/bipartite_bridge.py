@@ -78,6 +78,7 @@ class BipartiteBridge(Bridge, Bipartite):
     def __init__(self, base: Base, energy: Bipartite, beta: float = 0.0) -> None:
         super().__init__(base, energy, beta)
         self.num_hidden = energy.num_hidden
+        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
 
     @property
     def log_z(self) -> float:
@@ -132,17 +133,28 @@ class BipartiteBridge(Bridge, Bipartite):
         return self._mix(first[0] / first[1], mean / variance) / precision, 1 / precision
 
     def sample_visible(self, h: Tensor) -> Tensor:
-        """With a `Gaussian` base, p(v | h) is a Gaussian with a full covariance."""
+        """With a `Gaussian` base, p(v | h) is a Gaussian with a full covariance.
+
+        In the units of sigma its precision has the same axes at each beta: those of the base's precision there.
+        """
         if not isinstance(self.base, Gaussian):
             return super().sample_visible(h)
         mean, variance = self.energy.visible_given_hidden(h)
-        own = self.base.precision.to(mean)
-        root = torch.linalg.cholesky(self._mix(own, (1 / variance).diag()))  # of the precision
-        pull = self._mix(own @ self.base.mean.to(mean).flatten(), mean / variance).T
-        noise = torch.randn_like(pull)
-        drawn = torch.linalg.solve_triangular(root, pull, upper=False) + noise
-        v: Tensor = torch.linalg.solve_triangular(root.T, drawn, upper=True).T
-        return v
+        std = variance.sqrt()
+        values, axes = self._axes(self.base, std)
+        precision = self._mix(values, torch.ones_like(values))
+        centre = self.base.precision.to(mean) @ self.base.mean.to(mean).flatten()
+        pull = self._mix(centre, mean / variance) * std @ axes
+        drawn = pull / precision + torch.randn_like(pull) / precision.sqrt()
+        return drawn @ axes.T * std
+
+    def _axes(self, base: Gaussian, std: Tensor) -> tuple[Tensor, Tensor]:
+        """Eigenvalues and eigenvectors of the base's precision in units of `std`, kept until these change."""
+        kept = self._kept
+        if kept is None or kept[0].device != std.device or not torch.equal(kept[0], std):
+            matrix = std * base.precision.to(std) * std.unsqueeze(1)
+            self._kept = kept = std, *torch.linalg.eigh(matrix)
+        return kept[1:]
 
     def visible_energy(self, v: Tensor) -> Tensor:
         start = self._solved

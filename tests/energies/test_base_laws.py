@@ -164,8 +164,11 @@ def test_weights_are_unbiased(name: str, number: int) -> None:
 MUTANTS = {
     "hidden units counted twice": ("return self.base.log_z if self._solved else self.base", "return self.base"),
     "the base's hidden units are left out": ("logits if ends.base_logits is None else", "logits if True else"),
-    "the base's precision is not annealed": ("self._mix(own, (1 / variance).diag())", "(1 / variance).diag()"),
-    "the base's mean is not annealed": ("own @ self.base.mean.to(mean).flatten()", "0 * self.base.mean.to(mean)"),
+    "the base's precision is not annealed": ("self._mix(values, torch.ones_like(values))", "torch.ones_like(values)"),
+    "the base's mean is not annealed": (
+        "self.base.precision.to(mean) @ self.base.mean.to(mean).flatten()",
+        "0 * mean[0]",
+    ),
 }
 
 
