@@ -18,7 +18,7 @@ from ebmlab.samplers.tuners.tuner import Tuner
 
 FACTOR = 4.0  # a probe's first change of the step size
 SHIFT = 0.2  # a probe's first change of the balance
-FINEST = 1 / 8  # share of these changes below which the search is over
+FINEST = 1 / 8  # share of these changes below which a pass is over
 MARGIN = 1.5  # standard errors by which a setting must be ahead
 SMALLEST, GREATEST = 1e-6, 1e9  # of the step size where no chain moves at all
 LOWEST = 0.02  # no probe has a smaller balance
@@ -34,9 +34,9 @@ class PatternSearch(Tuner):
     a step size 4^r times larger and smaller, a balance 0.2 r larger and smaller. Here r is 1 at first. A setting wins
     if its jump distance, the mean L1 distance of a step, exceeds that of the present one by more than 1.5 standard
     errors of the difference. Without a winner r halves, and a pass ends when r falls below 1/8. Another begins with
-    r = 1 if this one led away from its start, because chains that are still relaxing jump otherwise than they will.
-    Steps that are left use the setting found. If they run out before, a warning says so. Alg. 3 changes a setting by
-    at most a factor of 1.2 a round, and so it finds a setting only near its start.
+    r = 1 until half of the steps are taken and a pass led nowhere, as chains that are still relaxing jump otherwise
+    than they will. Steps that are left use the setting found. If they run out before, a warning says so. Alg. 3 changes
+    a setting by at most a factor of 1.2 a round, and so it finds a setting only near its start.
 
     Where no chain moves in a round, the step size becomes 4 times smaller if most proposals were rejected, and 4 times
     larger if they were accepted, because they then proposed no change.
@@ -95,7 +95,7 @@ class PatternSearch(Tuner):
         Returns:
             The last x, and whether the search was over before the steps were.
         """
-        longest = max(1, min(self.window, num_steps // 16))
+        longest, half = max(1, min(self.window, num_steps // 16)), num_steps // 2
         here, r, over = (float(sampler.step_size), float(sampler.balance)), 1.0, False
         begin, probes = here, list(dict.fromkeys([here, *others, *_around(here, r)]))
         while not over:
@@ -114,7 +114,7 @@ class PatternSearch(Tuner):
             else:
                 r /= 2
             if r < FINEST:
-                over = _near(begin, here)
+                over = _near(begin, here) and num_steps <= half
                 begin, r = here, 1.0
             probes = [here, *_around(here, r)]
         x, *_ = _try(sampler, energy, x, here, num_steps, observe)
