@@ -57,7 +57,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     rows: list[dict[str, Any]] = []
     energies: dict[str, Tensor] = {}
     for name in options.files:
-        x, names = read_samples(name, model.shape, options.labels, options.field)
+        x, names = _accepted(model, name, options)
         found = model.energy(x).double()
         columns = {"energy": found}
         line = f"{name}: {len(x)} samples, mean energy {found.mean():.6g}"
@@ -84,8 +84,18 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     return [output, _picture(output, figure_png(draw_histograms(energies, "energy")))]
 
 
+def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str]]:
+    """The samples of a file or folder, after a look whether the model takes them; and where each comes from."""
+    x, names = read_samples(name, model.shape, options.labels, options.field)
+    try:
+        model.states(x)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
+    return x, names
+
+
 def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
-    x = torch.cat([read_samples(name, model.shape, options.labels, options.field)[0] for name in options.files])
+    x = torch.cat([_accepted(model, name, options)[0] for name in options.files])
     _write(model.features(x), output)
     return [output]
 

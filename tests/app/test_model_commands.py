@@ -111,7 +111,7 @@ REFUSED = {
     "score nope.npy": "nope.npy: no such file",
     "score digits.txt": "digits.txt is none of .npy, .npz, .csv, .pt, .png",
     "score digits.npy --output=s.txt": "--output is s.txt, but must end in .csv",
-    "score wide.npy": "raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
+    "score wide.npy": "wide.npy: raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
     "score digits.npy --num_chains=many": "score: argument --num_chains: invalid int value: 'many'",
     "score": "score: the following arguments are required: FILE",
     "score empty": "empty holds no pictures",
