@@ -32,11 +32,11 @@ def read(folder: Path) -> list[dict[str, str]]:
 
 
 def cell(values: list[float]) -> str:
-    """The mean, and the range of more than one value that differ."""
+    """The mean, and the range unless it rounds to one number."""
     if not values:
         return "-"
-    spread = f" ({number(min(values))} to {number(max(values))})" if min(values) < max(values) else ""
-    return number(statistics.mean(values)) + spread
+    low, high = number(min(values)), number(max(values))
+    return number(statistics.mean(values)) + (f" ({low} to {high})" if low != high else "")
 
 
 def main() -> None:
