@@ -136,6 +136,10 @@ class PeriodicEvaluation(pl.Callback):
         if self._last_step != trainer.global_step:
             self._run(trainer, pl_module)
 
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Catches up on the last evaluation in a run that was killed during it and has nothing left to train."""
+        self.on_train_end(trainer, pl_module)
+
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.VALIDATING:
             self._run(trainer, pl_module)

@@ -85,6 +85,22 @@ def test_a_resumed_run_does_not_repeat_evaluations_and_keeps_their_metrics(setup
     assert monitor.best_model_score == 8
 
 
+def test_a_run_killed_in_its_last_evaluation_catches_up_on_it(setup, squares, tmp_path):
+    killed, caught_up = Record(every_n_epochs=9, at_start=False), Record(every_n_epochs=9, at_start=False)
+    killed.evaluate = lambda *_: 1 / 0
+    path = tmp_path / "last.ckpt"
+    for callback in (killed, caught_up):
+        keep = ModelCheckpoint(tmp_path, save_last=True, save_on_train_epoch_end=True)
+        settings = {"max_epochs": 2, "limit_val_batches": 1, "enable_checkpointing": True}
+        learner, trainer = setup([callback, keep], **settings)
+        if callback is killed:
+            with pytest.raises(ZeroDivisionError):
+                trainer.fit(learner, datamodule=squares)
+        else:
+            trainer.fit(learner, datamodule=squares, ckpt_path=path)
+            assert callback.ran == [("fit", 8)] and trainer.callback_metrics["test/step"] == 8
+
+
 def test_evaluations_do_not_change_the_random_numbers_of_training(setup, squares):
     everything = [
         SampleGrid(num_samples=4),
