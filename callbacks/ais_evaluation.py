@@ -18,12 +18,13 @@ from callbacks.image_log import log_image
 from callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation, shows_progress
 from callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
-from ebmlab.domains import Binary, Finite, Real
+from ebmlab.domains import Finite
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, Energy, bridge, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, reverse_ais
+from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.learners import Learner
@@ -213,7 +214,7 @@ def _stop_if_told(trainer: pl.Trainer) -> None:
 def base_law(learner: Learner, data: Data) -> Base:
     """The law of the training data on bits, as published, and on real numbers; see `data_law`."""
     domain = learner.energy.domain
-    if not isinstance(domain, Binary | Real):
+    if not has_data_law(domain):
         return reference(domain)
     return data_law(domain, learner.to_event(data.states(split_of(data, "train")))).to(learner.device)
 

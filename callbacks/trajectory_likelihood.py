@@ -92,8 +92,9 @@ class TrajectoryLikelihood(pl.Callback):
         self._data = {s: data.states(s)[: self.num_data].clone() for s in ("train", "val") if data.has(s)}
         self._stream, self._loaded, self._seen = None, None, trainer.global_step
         with self._own_numbers(learner):
-            sampler, base = self._sampler(learner).to(learner.device), base_law(learner, data)
+            sampler = self._sampler(learner).to(learner.device)
             saved = None if loaded is None else loaded["chains"]
+            base = base_law(learner, data) if saved is None else None
             self._trajectory = Trajectory(learner.energy, sampler, base, self.num_chains, saved=saved)
         if loaded is not None:
             self._stream, self._seen = loaded["stream"].cpu(), loaded["seen"]

@@ -12,6 +12,16 @@ from ebmlab.errors import UserError
 LARGEST = 2000  # numbers in a state, up to which their covariance is estimated
 
 
+def has_data_law(domain: Domain) -> bool:
+    """Whether `data_law` looks at the data, which may take long to load.
+
+    Example:
+        >>> has_data_law(Binary(9)), has_data_law(Real(3000))
+        (True, False)
+    """
+    return isinstance(domain, Binary) or (isinstance(domain, Real) and domain.size <= LARGEST)
+
+
 def data_law(domain: Domain, x: Tensor) -> Base:
     """The law that is closest to data among those with a known Z, for a model that was fit to them.
 
@@ -27,9 +37,9 @@ def data_law(domain: Domain, x: Tensor) -> Base:
         >>> data_law(Binary(2), torch.tensor([[0.0, 1.0], [1.0, 1.0]])).logits.sigmoid()
         tensor([0.5000, 0.9900])
     """
-    if isinstance(domain, Binary):
-        return Bernoulli(x.mean(0))
-    return Gaussian.fit(x) if isinstance(domain, Real) and domain.size <= LARGEST else reference(domain)
+    if not has_data_law(domain):
+        return reference(domain)
+    return Bernoulli(x.mean(0)) if isinstance(domain, Binary) else Gaussian.fit(x)
 
 
 @torch.no_grad()

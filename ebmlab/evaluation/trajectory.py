@@ -28,7 +28,7 @@ class Trajectory:
     Args:
         energy: E, whose parameters change; it is referenced, not copied.
         sampler: an exact sampler; it is referenced, not copied.
-        base: law of the first states; the chains are annealed from it to the present energy.
+        base: law of the first states; the chains are annealed from it to the present energy. Not needed with `saved`.
         num_chains: number of chains.
         resample: the effective share of the chains below which they are resampled.
         saved: what `state_dict` returned, from which the chains go on; none are annealed then.
@@ -49,7 +49,7 @@ class Trajectory:
         self,
         energy: Energy,
         sampler: Sampler,
-        base: Base,
+        base: Base | None,
         num_chains: int = 100,
         resample: float = 0.5,
         saved: dict[str, Tensor] | None = None,
@@ -60,6 +60,7 @@ class Trajectory:
             chains.log_w, chains.family = saved["log_w"].to(chains.log_w), saved["family"].to(chains.family)
             self._at_x = saved["at_x"].to(chains.log_w)
             return
+        assert base is not None
         path = bridge(base.to(energy.device), energy)
         self._chains = Population(path.base.draw(num_chains).to(energy.dtype))
         anneal(path, sampler, self._chains, fixed_ladder("linear", TEMPERATURES), resample=resample)

@@ -15,12 +15,13 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
 from callbacks import AISEvaluation
+from callbacks.ais_evaluation import base_law
 from datamodules import Digits
-from ebmlab.energies import GRBM, RBM, Bernoulli
+from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
-from ebmlab.samplers import DMALA, DULA, BlockGibbs
+from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin
 
 
 def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
@@ -242,3 +243,9 @@ def test_double_precision(setup) -> None:
     trainer.test(model, datamodule=Digits(binarize=True), verbose=False)
     assert model.energy.W.dtype == torch.float64
     assert math.isfinite(float(trainer.callback_metrics["ais/log_likelihood"]))
+
+
+def test_large_real_states_are_not_loaded_for_a_base_that_does_not_use_them() -> None:
+    model = ContrastiveDivergence(GRBM(2001, 2), Langevin(0.1, adjust_from=0), FromData())
+    data: Any = None  # any look at it is an error
+    assert isinstance(base_law(model, data), StandardNormal)

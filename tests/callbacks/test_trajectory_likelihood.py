@@ -59,6 +59,7 @@ def test_a_resumed_run_follows_the_same_path(setup, tmp_path: Path, monkeypatch:
 
     whole = fit()
     monkeypatch.setattr(trajectory, "anneal", None)  # the saved chains go on; none are annealed
+    monkeypatch.setattr("callbacks.trajectory_likelihood.base_law", None)
     again = fit(ckpt_path=tmp_path / "step-7.ckpt")
     assert not [name for name in whole if not torch.equal(whole[name], again[name])]
 
