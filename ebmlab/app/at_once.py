@@ -8,7 +8,7 @@ from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
 from ebmlab.errors import UserError
 
-COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", "compare")
+COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", "compare", "dashboard")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
@@ -22,6 +22,7 @@ commands:
   sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
   list      list energies, samplers, learners, callbacks, datamodules and configs, one line each
   compare   the table of several runs:      python -m ebmlab compare RUN RUN --out table.md --out curves.png
+  dashboard a page to look at a run or several:   python -m ebmlab dashboard RUN
   --version print the version
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
@@ -51,6 +52,10 @@ def answer(given: list[str]) -> str | None:
         from ebmlab.app.compare import compare
 
         return compare(given[1:])
+    if first == "dashboard":
+        from ebmlab.app.dashboard import dashboard
+
+        return dashboard(given[1:])
     if first == "list":
         if len(given) > 1 and given[1] not in ("-h", "--help"):
             raise UserError(f"list takes no options, and was given {given[1]}")

@@ -44,7 +44,7 @@ def compare(given: Sequence[str]) -> str:
     contents = [_WRITERS[out.suffix](runs) for out in outs]
     for out, content in zip(outs, contents, strict=True):
         _write(out, content)
-    return "\n".join([_aligned([("", _names(runs)), *rows(runs)]), *(f"wrote {out}" for out in outs)])
+    return "\n".join([_aligned([("", run_names(runs)), *rows(runs)]), *(f"wrote {out}" for out in outs)])
 
 
 def rows(runs: Sequence[FinishedRun]) -> list[Row]:
@@ -88,8 +88,13 @@ def _metrics(runs: Sequence[FinishedRun]) -> list[str]:
     return sorted(names, key=lambda name: (not name.endswith("log_likelihood"), "fid" not in name, names.index(name)))
 
 
-def _names(runs: Sequence[FinishedRun]) -> list[str]:
-    """The shortest names that tell the runs apart: of the folders, with the experiments, or the whole paths."""
+def run_names(runs: Sequence[FinishedRun]) -> list[str]:
+    """The shortest names that tell the runs apart: of the folders, with the experiments, or the whole paths.
+
+    Example:
+        >>> run_names([FinishedRun(Path("runs/rbm/a")), FinishedRun(Path("runs/grbm/a"))])
+        ['rbm/a', 'grbm/a']
+    """
     paths = [run.folder.resolve() for run in runs]
     for parts in (1, 2):
         names = ["/".join(path.parts[-parts:]) for path in paths]
@@ -106,14 +111,14 @@ def _aligned(table: Sequence[Row]) -> str:
 
 
 def _markdown(runs: Sequence[FinishedRun]) -> bytes:
-    lines = [("", _names(runs)), ("---", ["---"] * len(runs)), *rows(runs)]
+    lines = [("", run_names(runs)), ("---", ["---"] * len(runs)), *rows(runs)]
     cells = [[name, *values] for name, values in lines]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in cells).encode()
 
 
 def _csv(runs: Sequence[FinishedRun]) -> bytes:
     """One line for each run, and a column for each number."""
-    names, differing = _names(runs), differences(runs)
+    names, differing = run_names(runs), differences(runs)
     lines: list[dict[str, object]] = []
     for i, run in enumerate(runs):
         line: dict[str, object] = {"run": names[i], **{name: values[i] for name, values in differing}}
@@ -139,7 +144,7 @@ def _png(runs: Sequence[FinishedRun]) -> bytes:
     shown = {
         metric: {
             name: [(score.step, score.value, score.trusted) for score in run.metrics[metric]]
-            for name, run in zip(_names(runs), runs, strict=True)
+            for name, run in zip(run_names(runs), runs, strict=True)
             if metric in run.metrics
         }
         for metric in _metrics(runs)

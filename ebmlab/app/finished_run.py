@@ -60,6 +60,7 @@ class FinishedRun:
         settings: every setting of the resolved config, by its name without `init_args`; `callbacks.NAME.option`.
         metrics: the scores of each metric, in the order of the steps; those of `test` and `validate` begin with these
             words. Without any, the loss or the energy gap of training.
+        logged: the values of everything that was logged in training, in the order of the steps.
         modes: "max" or "min" for the metrics of training of which it is known which values are better.
         seconds: the time that the run took, if it is known.
         steps: the last step.
@@ -74,6 +75,7 @@ class FinishedRun:
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, list[Score]] = field(default_factory=dict)
+    logged: dict[str, list[Score]] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     seconds: float | None = None
     steps: int = 0
@@ -116,7 +118,8 @@ def read_run(folder: Path) -> FinishedRun:
         raise UserError(f"{folder / 'config.yaml'} is damaged: {one_line(error)}") from error
     run = FinishedRun(folder, settings)
     rows = _rows(folder / "metrics.csv")
-    run.steps = 1 + max((int(row["step"]) for row in rows), default=-1)
+    run.logged = _scores(rows, "", None)
+    run.steps = max((score.step for scores in run.logged.values() for score in scores), default=0)
     monitored = {
         value: settings.get(f"{name.removesuffix('.monitor')}.mode", "min")
         for name, value in settings.items()
@@ -135,6 +138,7 @@ def read_run(folder: Path) -> FinishedRun:
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRAINING = ("train/loss", "train/energy_gap")  # shown if nothing else was logged
 _EVALUATIONS = ("validate", "test")
+_AFTER = ("ais/", "fid/", "mmd/", "ood/", "equilibrium/", "coupling/")  # under the steps taken; Lightning counts from 0
 _WORDS = {"None": "null", "True": "true", "False": "false"}
 
 
@@ -168,17 +172,20 @@ def _rows(path: Path) -> list[dict[str, str]]:
     return sorted(rows, key=lambda row: int(row["step"]))
 
 
-def _scores(rows: list[dict[str, str]], prefix: str, monitored: dict[str, str]) -> dict[str, list[Score]]:
-    """The scores of the metrics that say how good the model is."""
+def _scores(rows: list[dict[str, str]], prefix: str, monitored: dict[str, str] | None) -> dict[str, list[Score]]:
+    """The scores of the metrics that say how good the model is; of all metrics if `monitored` is None."""
     scores: dict[str, list[Score]] = {}
     for row in rows:
         for name, text in row.items():
-            shown = name in monitored or name.endswith("log_likelihood") or not str(name).startswith(_DETAILS)
-            if name in ("step", "epoch", None) or not text or not shown:
+            if name in ("step", "epoch", None) or not text or not (monitored is None or _is_shown(name, monitored)):
                 continue
-            step = int(row["step"]) + (not prefix)  # Lightning counts the steps of training from 0
+            step = int(row["step"]) + (not prefix and not name.startswith(_AFTER))
             scores.setdefault(prefix + name, []).append(_score(row, name, step))
     return scores
+
+
+def _is_shown(name: str, monitored: dict[str, str]) -> bool:
+    return name in monitored or name.endswith("log_likelihood") or not name.startswith(_DETAILS)
 
 
 def _score(row: dict[str, str], name: str, step: int) -> Score:

@@ -81,11 +81,11 @@ def test_the_table(make: Callable[..., Path]) -> None:
         "model.sampler.step_size": ["0.1", "0.2"],
         "steps": ["40", "40"],
         "seconds": ["12", "-"],
-        "ais/log_likelihood, best": ["-100 +- 0.25 at 30", "none trusted"],
-        "ais/log_likelihood, last": ["-50 at 40, not trusted", "-50 at 40, not trusted"],
+        "ais/log_likelihood, best": ["-100 +- 0.25 at 29", "none trusted"],
+        "ais/log_likelihood, last": ["-50 at 39, not trusted", "-50 at 39, not trusted"],
         "test ais/log_likelihood, last": ["-101 +- 0.1 at 40", "-"],
-        "fid/classifier, best": ["7 at 30", "7 at 30"],
-        "fid/classifier, last": ["8 at 40", "8 at 40"],
+        "fid/classifier, best": ["7 at 29", "7 at 29"],
+        "fid/classifier, last": ["8 at 39", "8 at 39"],
         "score, best": ["3 at 30", "3 at 30"],
         "score, last": ["2 at 40", "2 at 40"],
         "val/energy, last": ["1.5 at 40", "1.5 at 40"],
@@ -97,8 +97,8 @@ def test_untrusted_bits_per_dimension_are_never_the_best(make: Callable[..., Pat
     config = yaml.safe_dump(CONFIG).replace("monitor: score", "monitor: ais/bits_per_dim").replace("max", "min")
     runs = [str(make(name, metrics, **{"config.yaml": config})) for name in ("a", "b")]
     table = lines(compare(runs))
-    assert table["ais/bits_per_dim, best"] == ["100 at 30"] * 2
-    assert table["ais/bits_per_dim, last"] == ["50 at 40, not trusted"] * 2
+    assert table["ais/bits_per_dim, best"] == ["100 at 29"] * 2
+    assert table["ais/bits_per_dim, last"] == ["50 at 39, not trusted"] * 2
 
 
 def test_classes_and_callbacks_that_differ(make: Callable[..., Path]) -> None:
@@ -121,7 +121,7 @@ def test_files(make: Callable[..., Path]) -> None:
         rows = list(csv.DictReader(file))
     assert [row["model.sampler.step_size"] for row in rows] == ["0.1", "0.2"]
     assert float(rows[0]["ais/log_likelihood best"]) == -100 and rows[0]["ais/log_likelihood best error"] == "0.25"
-    assert rows[0]["ais/log_likelihood last trusted"] == "False" and rows[1]["fid/classifier best step"] == "30"
+    assert rows[0]["ais/log_likelihood last trusted"] == "False" and rows[1]["fid/classifier best step"] == "29"
     text = Path("t.md").read_text().splitlines()
     assert text[0] == "|  | a | b |" and "| seconds | - | - |" in text
     with Image.open("t.png") as picture:

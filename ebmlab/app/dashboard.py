@@ -1,0 +1,84 @@
+"""`python -m ebmlab dashboard RUN [RUN ...]`: one HTML file that shows a run, from the files in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ebmlab.app.dashboard_page import page
+from ebmlab.app.finished_run import read_run
+from ebmlab.app.model_parsers import Line
+from ebmlab.errors import UserError, one_line
+from ebmlab.files import whole
+
+
+def dashboard(given: Sequence[str]) -> str:
+    """Writes the page, and says where it is.
+
+    Args:
+        given: the words after `dashboard`.
+
+    Raises:
+        UserError: a folder is not that of a run, Plotly is missing, a file cannot be written, or the options are wrong.
+
+    Example:
+        >>> dashboard([])
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: dashboard: the following arguments are required: RUN
+    """
+    options = dashboard_parser().parse_args(given)
+    folders = [Path(run) for run in options.runs]
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise UserError("dashboard: a run is named twice")
+    output = Path(options.output or (folders[0] if len(folders) == 1 else Path()) / "dashboard.html")
+    if output.suffix not in (".html", ".htm"):
+        raise UserError(f"dashboard: --output is {output}, but must end in .html")
+    runs = [read_run(folder) for folder in folders]
+    _write(output, page(runs, plotly()))
+    return f"wrote {output}: open it in a browser"
+
+
+def plotly() -> str:
+    """Plotly's JavaScript, which the page holds so that it needs no network.
+
+    Raises:
+        UserError: Plotly is not installed.
+
+    Example:
+        >>> "Plotly" in plotly()
+        True
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise UserError("dashboard needs Plotly: pip install 'ebmlab[dashboard]'") from error
+    script: str = get_plotlyjs()
+    return script
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.stat()  # a misspelt folder is not made
+        with whole(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"dashboard: {path} cannot be written: {one_line(error)}") from error
+
+
+def dashboard_parser() -> Line:
+    """The parser of the command's options.
+
+    Example:
+        >>> dashboard_parser().parse_args(["runs/a", "--output", "a.html"]).output
+        'a.html'
+    """
+    parser = Line(
+        prog="python -m ebmlab dashboard",
+        description="One HTML file that shows a run, without an account or a network: curves, pictures by step, the "
+        "best values and the config. Of several runs the curves are drawn over each other, and settings compared.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run, such as runs/rbm_mnist/NAME")
+    where = "the page (default: dashboard.html in the run's folder, or in this one for several runs)"
+    parser.add_argument("--output", metavar="FILE.html", help=where)
+    return parser
