@@ -21,6 +21,7 @@ from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
 from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, State, hidden_logits
 from ebmlab.samplers.tempered import Tempered
+from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
 
 __all__ = [
     "ACS",
@@ -50,5 +51,6 @@ __all__ = [
     "Schedule",
     "State",
     "Tempered",
+    "TrajectoryTempered",
     "hidden_logits",
 ]

@@ -406,3 +406,22 @@ def test_many_neighbours_of_an_rbm_keep_their_own_temperatures() -> None:
     rbm = RBM(6, 3)
     x, _ = Tempered(Gibbs(), num_temperatures=8).sample(rbm, rbm.domain.random(400), 2)
     assert x.shape == (400, 6)
+
+
+def test_the_ladder_grows_and_shrinks_until_it_reaches_the_hottest_beta() -> None:
+    torch.manual_seed(0)
+    energy, x = TwoWells(), torch.ones(100, 12)
+    tuner = SwapRate(0.4, hottest=0.1)
+    lengths = []
+    for first in ([1.0, 0.5], [1.0, *torch.linspace(0.9, 0.001, 12).tolist()]):
+        tuned, x = tuner.tune(Tempered(GWG(), first), energy, x, 400)
+        assert isinstance(tuned, Tempered) and tuned.betas[-1] <= 0.12 and tuned.betas[-2] > 0.08
+        assert (tuned.betas.diff() < 0).all()
+        lengths.append(len(tuned.betas))
+        state = tuned.init(energy, x)
+        for _ in range(100):
+            state, _ = tuned.step(energy, state)
+        assert (state.swap_rates - 0.4).abs().max() < 0.2
+    assert lengths[0] > 2 and lengths[1] < 13 and abs(lengths[0] - lengths[1]) <= 1
+    with pytest.raises(UserError, match="hottest 1"):
+        SwapRate(hottest=1.0)

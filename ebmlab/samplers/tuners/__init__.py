@@ -5,7 +5,17 @@ from ebmlab.samplers.tuners.any_scale_search import AnyScaleTuner
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
 from ebmlab.samplers.tuners.swap_rate import SwapRate
+from ebmlab.samplers.tuners.swap_stages import SwapStages
 from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
 from ebmlab.samplers.tuners.tuner import Tuner
 
-__all__ = ["ACSTuner", "AnyScaleTuner", "JumpDistance", "PatternSearch", "SwapRate", "TargetAcceptance", "Tuner"]
+__all__ = [
+    "ACSTuner",
+    "AnyScaleTuner",
+    "JumpDistance",
+    "PatternSearch",
+    "SwapRate",
+    "SwapStages",
+    "TargetAcceptance",
+    "Tuner",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from ebmlab.samplers.tuners.tuner import Tuner
 
 # The smallest gap keeps betas different in float32; the largest sum of all gaps keeps the last beta above 0.
 NARROWEST, WIDEST = 1e-4, 20.0
+LONGEST = 200  # pairs
 
 
 class SwapRate(Tuner):
@@ -23,8 +24,12 @@ class SwapRate(Tuner):
     The gaps are log b_k - log b_(k+1). A Robbins-Monro search on the logarithm of each gap widens it if the pair swaps
     too often. The first rung stays at 1. With K rungs no gap exceeds 20 / (K - 1).
 
+    With `hottest` the ladder's length adapts as well: a rung is added, at the last replicas, as long as the last beta
+    is above `hottest`, and removed if the one before is below it.
+
     Args:
         target: the target acceptance of swaps.
+        hottest: the beta that the last rung shall reach; None keeps the number of rungs.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -36,10 +41,11 @@ class SwapRate(Tuner):
         1.0
     """
 
-    def __init__(self, target: float = 0.234) -> None:
-        if not 0 < target < 1:
-            raise UserError(f"SwapRate: target is {target}, but must be between 0 and 1")
+    def __init__(self, target: float = 0.234, hottest: float | None = None) -> None:
+        if not 0 < target < 1 or not (hottest is None or 0 < hottest < 1):
+            raise UserError(f"SwapRate: target is {target} and hottest {hottest}, but must be between 0 and 1")
         self.target = target
+        self.hottest = hottest
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         if not isinstance(sampler, Tempered):
@@ -48,16 +54,23 @@ class SwapRate(Tuner):
             raise UserError("SwapRate: Tempered has one temperature; swaps need at least two")
 
     def _tune(self, sampler: Tempered, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
-        pairs = len(sampler.betas) - 1
         gaps = -sampler.betas.log().diff()
         state = sampler.init(energy, x, num_steps)
-        every = sampler.swap_every * min(2, pairs)  # after these steps every pair has tried to swap
+        rounds = since = 0
         for k in range(1, num_steps + 1):
             state, _ = sampler.step(energy, state)
-            if k % every == 0:
-                gain = (k // every) ** -0.6
-                gaps = (gaps * (gain * (state.swap_rates - self.target)).exp()).clamp(NARROWEST, WIDEST / pairs)
-                sampler.betas[1:] = (-gaps.cumsum(0)).exp()
-                state = replace(state, swap_rates=torch.zeros_like(gaps), rounds=0)
-                state = sampler.refresh(energy, state, state.replicas.x)
+            pairs = len(gaps)
+            if k - since < sampler.swap_every * min(2, pairs):  # steps in which every pair tries to swap once
+                continue
+            rounds, since = rounds + 1, k
+            gaps = (gaps * (rounds**-0.6 * (state.swap_rates - self.target)).exp()).clamp(NARROWEST, WIDEST / pairs)
+            replicas = state.kept
+            if self.hottest is not None:
+                reach = -math.log(self.hottest)
+                if float(gaps.sum()) < reach and pairs < LONGEST:
+                    gaps, replicas = torch.cat([gaps, gaps[-1:]]), torch.cat([replicas, replicas[:, -1:]], 1)
+                elif pairs > 1 and float(gaps[:-1].sum()) > reach:
+                    gaps, replicas = gaps[:-1], replicas[:, :-1]
+            sampler.betas = torch.cat([sampler.betas[:1], (-gaps.cumsum(0)).exp()])
+            state = sampler.start(energy, replicas, num_steps)
         return sampler, state.x

@@ -1,0 +1,160 @@
+"""Replica exchange between the stages of one training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.domains import Domain
+from ebmlab.energies import Energy, PerChain
+from ebmlab.errors import UserError
+from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import Info, State
+
+
+@dataclass(kw_only=True)
+class TrajectoryState(State):
+    """The chains and their replicas at earlier stages; x holds the replicas of the sampled energy.
+
+    Attributes:
+        replicas: the kernel's state at the energy, then at each stage.
+        swap_rates: mean acceptance of swaps between neighbours over chains and `rounds`, `(stages,)`.
+        rounds: number of rounds of swaps in these means.
+        horizon: steps planned, if they were given.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs, TrajectoryTempered
+        >>> late, early = Ising.lattice(3, 0.4), Ising.lattice(3, 0.2)
+        >>> TrajectoryTempered(Gibbs(), [early]).init(late, late.domain.random(5)).kept.shape
+        torch.Size([5, 2, 9])
+    """
+
+    replicas: list[State]
+    swap_rates: Tensor
+    rounds: int = 0
+    horizon: int | None = None
+
+    @property
+    def kept(self) -> Tensor:
+        """All replicas, `(B, 1 + stages, *event)`."""
+        return torch.stack([replica.x for replica in self.replicas], 1)
+
+
+class TrajectoryTempered(Sampler):
+    """Parallel trajectory tempering (Bereux et al. 2025): replica exchange with earlier stages of the same training.
+
+    Every chain has a replica at the sampled energy and one at each earlier stage. All replicas step; then neighbours
+    swap their states with probability min(1, exp(E_k(x_k) + E_l(x_l) - E_k(x_l) - E_l(x_k))). Trained models often have
+    modes that no path of temperatures connects without a jump, while the path of their training connects them. Early
+    stages mix fast. `SwapStages` chooses among the checkpoints of a training those that swap often enough.
+
+    Steps leave the joint law of all replicas invariant. As with `Tempered`, `init` starts all replicas at the same x,
+    and the first steps are therefore not exact.
+
+    Args:
+        kernel: the sampler that moves each replica.
+        stages: energies of earlier checkpoints, the latest first, such as `ebmlab.studies.trained_energy(checkpoint)`.
+        swap_every: steps from one round of swaps to the next.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs, TrajectoryTempered
+        >>> late, early = Ising.lattice(3, 0.4), Ising.lattice(3, 0.2)
+        >>> x, info = TrajectoryTempered(Gibbs(), [early]).sample(late, late.domain.random(5), num_steps=10)
+        >>> x.shape
+        torch.Size([5, 9])
+    """
+
+    domains = (Domain,)
+
+    def __init__(self, kernel: Sampler, stages: Sequence[Energy], swap_every: int = 1) -> None:
+        super().__init__()
+        if swap_every < 1:
+            raise UserError(f"TrajectoryTempered: swap_every is {swap_every}, but must be at least 1")
+        self.kernel = kernel
+        self.stages = nn.ModuleList(stages)
+        self.swap_every = swap_every
+
+    @property
+    def exact(self) -> bool:
+        """True only without stages: after `init` their replicas do not follow their own laws yet."""
+        return self.kernel.exact and not len(self.stages)
+
+    @property
+    def converges(self) -> bool:
+        return self.kernel.exact
+
+    def check(self, energy: Energy) -> None:
+        for k, stage in enumerate(self.stages):
+            if str(stage.domain) != str(energy.domain):
+                raise UserError(
+                    f"TrajectoryTempered: stage {k} lives on {stage.domain}, but {type(energy).__name__} on "
+                    f"{energy.domain}: take stages of the same training"
+                )
+        for each in self.path(energy):
+            self.kernel.check(each)
+
+    def path(self, energy: Energy) -> list[Energy]:
+        """The energy, then its earlier stages."""
+        return [energy, *self.stages]
+
+    @torch.no_grad()
+    def init(
+        self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    ) -> TrajectoryState:
+        """All replicas of a chain start at its x, or at their own states if x is `(B, 1 + stages, *event)`."""
+        path = self.path(energy)
+        if x.dim() == 1 + len(energy.domain.event_shape):
+            x = x.unsqueeze(1).expand(-1, len(path), *x.shape[1:])
+        elif x.shape[1] != len(path):
+            raise UserError(f"TrajectoryTempered: the chains have {x.shape[1]} replicas, but {len(path)} are needed")
+        replicas = [self.kernel.init(each, x[:, k].contiguous(), horizon) for k, each in enumerate(path)]
+        return TrajectoryState(
+            x=replicas[0].x, replicas=replicas, swap_rates=x.new_zeros(len(path) - 1), horizon=horizon
+        )
+
+    @torch.no_grad()
+    def step(self, energy: Energy, state: TrajectoryState) -> tuple[TrajectoryState, Info]:
+        path = self.path(energy)
+        moved = [self.kernel.step(each, replica) for each, replica in zip(path, state.replicas, strict=True)]
+        new = replace(state, replicas=[replica for replica, _ in moved], step=state.step + 1)
+        evaluations = sum(info.evaluations for _, info in moved)
+        if new.step % self.swap_every == 0 and len(path) > 1:
+            new = self._swap(path, new)
+            evaluations += 3 * (len(path) - 1)  # both energies at the other's state, the kernel's `init` at the new
+        new = replace(new, x=new.replicas[0].x)
+        return new, Info(moved[0][1].acceptance, energy.domain.hops(new.x, state.x), evaluations)
+
+    def _swap(self, path: list[Energy], state: TrajectoryState) -> TrajectoryState:
+        """One round of swaps, between every second pair of neighbours."""
+        pairs, replicas, rates = len(path) - 1, list(state.replicas), state.swap_rates.clone()
+        turn = state.rounds // min(2, pairs) + 1  # each pair tries to swap every second round
+        for k in range(state.rounds % min(2, pairs), pairs, 2):
+            one, other = path[k], path[k + 1]
+            x, y = replicas[k].x, replicas[k + 1].x
+            accepted, probability = metropolis(swap_log_ratio(one, other, x, y))
+            rates[k] += (probability.nan_to_num(0.0).mean() - rates[k]) / turn  # a swap with NaN was rejected
+            accepted = accepted.view(-1, *[1] * (x.dim() - 1))
+            for at, new in ((k, torch.where(accepted, y, x)), (k + 1, torch.where(accepted, x, y))):
+                started = self.kernel.init(path[at], new, state.horizon)
+                replicas[at] = replace(started, step=replicas[at].step)
+        return replace(state, replicas=replicas, swap_rates=rates, rounds=state.rounds + 1)
+
+
+def swap_log_ratio(one: Energy, other: Energy, x: Tensor, y: Tensor) -> Tensor:
+    """The logarithm of p_1(y) p_2(x) / (p_1(x) p_2(y)), `(B,)`, of chains at x of the first and y of the second law.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> one, other = Ising.lattice(2, 0.5), Ising.lattice(2, 0.25)
+        >>> up, mixed = torch.ones(1, 4), torch.tensor([[1.0, 1.0, -1.0, -1.0]])
+        >>> swap_log_ratio(one, other, mixed, up)
+        tensor([1.])
+    """
+    log_ratio: Tensor = one(x) + other(y) - one(y) - other(x)
+    return log_ratio

@@ -1,0 +1,71 @@
+"""The stages of a training between which replicas swap often enough."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.trajectory_tempered import TrajectoryTempered, swap_log_ratio
+from ebmlab.samplers.tuners.tuner import Tuner
+
+
+class SwapStages(Tuner):
+    """Drops the stages of `TrajectoryTempered` that are not needed (Bereux et al. 2025, Sec. 4.2).
+
+    It runs all stages, and then goes from the sampled energy back to the earliest stage. The next stage to keep is the
+    earliest one with which the last kept one still swaps at the target rate, by the states of all chains at the end.
+    The earliest stage is always kept. Where even neighbours swap less often, both stay, and a warning says so.
+
+    Args:
+        target: the smallest acceptance of swaps between stages that are kept.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import Gibbs
+        >>> path = [Ising.lattice(3, 0.05 * k) for k in range(8, 0, -1)]
+        >>> sampler, x = TrajectoryTempered(Gibbs(), path[1:]), path[0].domain.random(200)
+        >>> tuned, x = SwapStages().tune(sampler, path[0], x, num_steps=100)
+        >>> len(tuned.stages) < 7
+        True
+    """
+
+    def __init__(self, target: float = 0.25) -> None:
+        if not 0 < target < 1:
+            raise UserError(f"SwapStages: target is {target}, but must be between 0 and 1")
+        self.target = target
+
+    def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
+        if not isinstance(sampler, TrajectoryTempered) or not len(sampler.stages):
+            raise UserError(
+                f"SwapStages chooses among the stages of TrajectoryTempered; {type(sampler).__name__} has none"
+            )
+
+    def _tune(self, sampler: TrajectoryTempered, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
+        path, state = sampler.path(energy), sampler.init(energy, x, num_steps)
+        for _ in range(num_steps):
+            state, _ = sampler.step(energy, state)
+        at = [replica.x for replica in state.replicas]
+
+        def rate(k: int, m: int) -> float:
+            return float(swap_log_ratio(path[k], path[m], at[k], at[m]).clamp(max=0).exp().mean())
+
+        kept = [0]
+        for k in range(1, len(path)):
+            if k == len(path) - 1 or rate(kept[-1], k + 1) < self.target:
+                kept.append(k)
+        rates = [rate(k, m) for k, m in itertools.pairwise(kept)]
+        if min(rates) < self.target:
+            worst = int(torch.tensor(rates).argmin())
+            warnings.warn(
+                f"SwapStages: stages {kept[worst] - 1} and {kept[worst + 1] - 1} (-1 is the sampled energy) swap at a "
+                f"rate of {rates[worst]:.2g}, below {self.target:g}: give it more checkpoints from between the two",
+                stacklevel=2,
+            )
+        sampler.stages = nn.ModuleList(path[k] for k in kept[1:])
+        return sampler, at[0]
