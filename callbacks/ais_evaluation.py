@@ -19,6 +19,7 @@ from callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluat
 from callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
 from ebmlab.domains import Finite
+from ebmlab.drawing.annealing import draw_annealing
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, Energy, bridge, reference
@@ -45,7 +46,8 @@ class AISEvaluation(PeriodicEvaluation):
     coordinates, that of real data as a density of the raw numbers (one level of a pixel is its unit; a density can
     exceed 1, so that this number can be negative); `ais/log_z` and its `ais/std_error`, the effective sample size of
     the weights `ais/ess` (of `num_chains` times `num_replicates`) and `ais/max_weight`, the largest share that one
-    chain has. Shows the chains' last states as `ais/samples`.
+    chain has. Shows the chains' last states as `ais/samples`, and as `ais/weights` the histogram of the log-weights of
+    both directions and the effective number of chains along the path.
 
     If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
     So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
@@ -69,6 +71,8 @@ class AISEvaluation(PeriodicEvaluation):
         seed: of the chains.
         resample: the share of effective chains under which they are resampled; 0 for never.
         moves: steps of each chain at each temperature.
+        equilibrate: the sampler that moves data at the full model before they go backward, such as `Tempered` for
+            modes that `sampler` does not leave; None takes `sampler`.
 
     Example:
         >>> from datamodules import Digits
@@ -97,6 +101,7 @@ class AISEvaluation(PeriodicEvaluation):
         seed: int = 0,
         resample: float = 0.0,
         moves: int = 1,
+        equilibrate: Sampler | None = None,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
         check_schedule(schedule)
@@ -119,6 +124,12 @@ class AISEvaluation(PeriodicEvaluation):
             )
         self.resample = resample
         self.moves = moves
+        if equilibrate is not None and not equilibrate.converges:
+            raise UserError(
+                f"AISEvaluation: equilibrate is {type(equilibrate).__name__}, whose chains do not follow the model's "
+                "law however long they are: take an exact sampler, or Tempered around one"
+            )
+        self.equilibrate = equilibrate
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
@@ -132,6 +143,8 @@ class AISEvaluation(PeriodicEvaluation):
         try:
             sampler.check(learner.energy)
             sampler.check(bridge(reference(learner.energy.domain), learner.energy))
+            if self.equilibrate is not None:
+                self.equilibrate.check(learner.energy)
         except UserError as error:
             raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
 
@@ -172,7 +185,8 @@ class AISEvaluation(PeriodicEvaluation):
         backward = None
         if self.reverse:
             x = learner.to_event(states[torch.randperm(len(states))[:chains]]).to(learner.device, energy.dtype)
-            x = equilibrated(energy, sampler, x, max(1, steps // 10), stop)
+            mover = sampler if self.equilibrate is None else self.equilibrate.to(learner.device)
+            x = equilibrated(energy, mover, x, max(1, steps // 10), stop)
             ladder = self.schedule if result.ladder is None else result.ladder
             backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves)
         both = Bracket(result, backward)
@@ -183,6 +197,7 @@ class AISEvaluation(PeriodicEvaluation):
         if not trusted and trainer.state.fn == TrainerFn.FITTING:
             self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
             self._publish(trainer, self._metrics)
+        log_image(trainer, "ais/weights", draw_annealing(result, backward))
         shown = data.show(result.samples[:SHOWN])
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"

@@ -28,6 +28,7 @@ from ebmlab.samplers import (
     RelaxedMALA,
     Sampler,
     Tempered,
+    TrajectoryTempered,
 )
 
 ALL = tuple(DOMAINS)
@@ -96,6 +97,7 @@ CASES: dict[str, Case] = {
     "RelaxedMALA": Case(lambda d: RelaxedMALA(0.3), TWO),
     "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, exact=False),
     "Tempered": Case(lambda d: Tempered(DMALA(0.8), betas=[1.0])),
+    "TrajectoryTempered": Case(lambda d: TrajectoryTempered(DMALA(0.8), [])),
 }
 # Samplers of energies with more structure than `Target`. Their own test files prove their exactness.
 STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {

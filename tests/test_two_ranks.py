@@ -44,15 +44,17 @@ def on_two_ranks(work: Callable[[int], Any], folder: Path) -> list[Any]:
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
-def anneal(rank: int) -> dict[str, Tensor]:
+def anneal(rank: int) -> dict[str, Any]:
     result = ais(make_rbm(), BlockGibbs(), num_chains=4001, num_temperatures=10)
-    return {"weights": result.log_weights, "samples": result.samples}
+    assert result.path is not None
+    return {"weights": result.log_weights, "samples": result.samples, "path": result.path, "ess": result.ess}
 
 
 def test_ais_over_two_ranks_is_ais(tmp_path: Path) -> None:
     """All ranks get the weights of all 4,001 chains; the weights are all different and unbiased."""
     first, second = on_two_ranks(anneal, tmp_path)
-    assert torch.equal(first["weights"], second["weights"])
+    assert torch.equal(first["weights"], second["weights"]) and torch.equal(first["path"], second["path"])
+    assert float(first["path"][-1, 1]) == pytest.approx(first["ess"])
     assert len(first["samples"]) == 2001 and len(second["samples"]) == 2000
     weights = (first["weights"].flatten() - exact_log_z(make_rbm())).exp()
     assert len(weights) == 4001 and len(weights.unique()) > 3900

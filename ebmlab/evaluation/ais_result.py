@@ -32,6 +32,9 @@ class AISResult:
         families: `(replicates, chains)`, integers: the number of the first state that a chain descends from. None if
             no chain was resampled, so that every chain is a family.
         ladder: the inverse temperatures that the chains passed through.
+        path: the effective number of chains along the ladder, `(points, 2)`: the inverse temperature that the weights
+            are for, and the effective number of all chains there, since they were last resampled. A sudden fall shows
+            where the law changes faster than the ladder allows, as at a phase transition.
 
     Example:
         >>> result = AISResult(torch.tensor([[2.0, 2.0], [2.0, 2.0]], dtype=torch.float64), samples=torch.zeros(4, 3))
@@ -44,6 +47,7 @@ class AISResult:
     reverse: bool = False
     families: Tensor | None = None
     ladder: Ladder | None = None
+    path: Tensor | None = None
 
     @property
     def log_z(self) -> float:

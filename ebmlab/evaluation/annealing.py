@@ -21,6 +21,8 @@ from ebmlab.evaluation.saved_chains import SavedChains
 from ebmlab.ranks import rank_and_world
 from ebmlab.samplers import Sampler
 
+POINTS = 200  # of the ladder, at which the effective number of chains is noted
+
 
 def ais(
     energy: Energy,
@@ -90,7 +92,7 @@ def ais(
     shape = num_replicates, num_chains
     log_w = (_gather(chains.log_w, total) + path.log_z).view(shape)
     families = _gather(chains.family, total).view(shape) if resample else None
-    return AISResult(log_w, chains.x, families=families, ladder=ladder)
+    return AISResult(log_w, chains.x, families=families, ladder=ladder, path=_path(chains, ladder))
 
 
 def reverse_ais(
@@ -142,9 +144,9 @@ def reverse_ais(
     ladder = _ladder(path, sampler, schedule, num_temperatures, len(x), moves)
     path.beta = 1.0
     chains = Population(x[rank::world])
-    anneal(path, sampler, chains, ladder.turned(), progress, check=check, moves=moves)
+    anneal(path, sampler, chains, turned := ladder.turned(), progress, check=check, moves=moves)
     log_w = (_gather(chains.log_w, len(x)) - path.log_z).view(1, -1)
-    return AISResult(log_w, chains.x, reverse=True, ladder=ladder)
+    return AISResult(log_w, chains.x, reverse=True, ladder=ladder, path=_path(chains, turned))
 
 
 def _ladder(
@@ -187,12 +189,15 @@ def anneal(
         sampler = copy.deepcopy(sampler)
         own = sampler.step_size.clone()  # type: ignore[operator]
     known = None  # what the path has computed at x; None if the sampler does not keep it
+    noted = set(_noted(last))
     bar = tqdm(range(begin, last), "AIS", last, initial=begin, disable=None if progress else True, delay=2, leave=False)
     for k in bar:
         if check is not None:
             check()
         path.beta, new = ladder.betas[k], ladder.betas[k + 1]
         chains.log_w += path.increment(chains.x, new, known).to(chains.log_w)
+        if k in noted:
+            chains.note()
         known = rows(known, chains.resample(resample))
         path.beta = new
         if ladder.scales is not None:
@@ -203,6 +208,30 @@ def anneal(
         chains.x, known = state.x, state.known
         store.save(k + 1)
     store.delete()
+
+
+def _noted(last: int) -> list[int]:
+    """After which of the ladder's increments the sums of the weights are noted."""
+    points = min(POINTS, last)
+    return [last * (i + 1) // points - 1 for i in range(points)]
+
+
+def _path(chains: Population, ladder: Ladder) -> Tensor:
+    """`AISResult.path`, from the sums of all ranks' chains."""
+    sums = _gather_ranks(chains.sums)
+    ess = (2 * sums[:, :, 0].logsumexp(0) - sums[:, :, 1].logsumexp(0)).exp().cpu()
+    at = torch.tensor([ladder.betas[k + 1] for k in _noted(len(ladder.betas) - 1)], dtype=ess.dtype)
+    return torch.stack([at, ess], 1)
+
+
+def _gather_ranks(mine: Tensor) -> Tensor:
+    """A tensor that has the same shape on all ranks, from all of them, `(world, *shape)`."""
+    _, world = rank_and_world()
+    if world == 1:
+        return mine.unsqueeze(0)
+    parts = [torch.empty_like(mine) for _ in range(world)]
+    torch.distributed.all_gather(parts, mine)
+    return torch.stack(parts)
 
 
 def _check(sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int, moves: int) -> None:
@@ -231,7 +260,5 @@ def _gather(mine: Tensor, total: int) -> Tensor:
     if world == 1:
         return mine
     most = -(-total // world)
-    padded = torch.cat([mine, mine.new_zeros(most - len(mine))])
-    parts = [torch.empty_like(padded) for _ in range(world)]
-    torch.distributed.all_gather(parts, padded)
+    parts = _gather_ranks(torch.cat([mine, mine.new_zeros(most - len(mine))]))
     return torch.cat([part[: total // world + (r < total % world)] for r, part in enumerate(parts)])

@@ -26,6 +26,7 @@ class Population:
         x: states `(chains, *event)`.
         log_w: log-weights `(chains,)`, float64.
         family: `(chains,)`, integers: the number of the first state that each chain descends from.
+        sums: the logarithms of the sums of the weights and of their squares where `note` was called, `(points, 2)`.
 
     Example:
         >>> chains = Population(torch.zeros(4, 3))
@@ -40,7 +41,13 @@ class Population:
         self.x = x
         self.log_w = torch.zeros(len(x), dtype=torch.float64, device="cpu" if x.device.type == "mps" else x.device)
         self.family = torch.arange(first, first + len(x), device=x.device)
+        self.sums = self.log_w.new_zeros(0, 2)
         self._islands = [len(x)] if islands is None else islands
+
+    def note(self) -> None:
+        """Appends the sums of the present weights, from which the effective number of chains follows."""
+        now = torch.stack([self.log_w.logsumexp(0), (2 * self.log_w).logsumexp(0)])
+        self.sums = torch.cat([self.sums, now.unsqueeze(0)])
 
     def resample(self, threshold: float) -> Tensor | None:
         """Resamples every island whose effective share of chains is below the threshold; 0 never resamples.

@@ -19,7 +19,7 @@ PLAIN = bool | int | float | str | None
 
 
 class SavedChains:
-    """A file with the chains of one call of `ais`: their states, log-weights, families and random numbers.
+    """A file with the chains of one call of `ais`: their states, log-weights, families, sums and random numbers.
 
     A fingerprint of the arguments is appended to the file's name, so that calls with other arguments use other files.
 
@@ -53,7 +53,7 @@ class SavedChains:
             return 0
         try:
             kept = load(self._path, map_location=chains.x.device)
-            if kept["key"] != self._key or kept["x"].shape != chains.x.shape:
+            if kept["key"] != self._key or kept["x"].shape != chains.x.shape or "sums" not in kept:
                 return 0
         except (Damaged, OSError, KeyError, TypeError, AttributeError) as error:
             warnings.warn(f"{self._path} is damaged ({one_line(error)}): the annealing begins again", stacklevel=2)
@@ -62,17 +62,19 @@ class SavedChains:
         if chains.x.device.type == "cuda":
             torch.cuda.set_rng_state(kept["cuda"].cpu(), chains.x.device)
         chains.x, chains.log_w, chains.family = kept["x"], kept["log_w"].to(chains.log_w), kept["family"]
+        chains.sums = kept["sums"].to(chains.log_w)
         return int(kept["passed"])
 
     def save(self, passed: int) -> None:
         """Writes the file if more than a minute has passed since it was last written."""
         if self._path is None or time.monotonic() - self._saved_at < EVERY:
             return
-        x, log_w, family = self._chains.x, self._chains.log_w, self._chains.family
-        kept = {"key": self._key, "passed": passed, "x": x, "log_w": log_w, "family": family}
+        chains = self._chains
+        kept = {"key": self._key, "passed": passed, "x": chains.x, "log_w": chains.log_w, "family": chains.family}
+        kept["sums"] = chains.sums
         kept["rng"] = torch.get_rng_state()
-        if x.device.type == "cuda":
-            kept["cuda"] = torch.cuda.get_rng_state(x.device)
+        if chains.x.device.type == "cuda":
+            kept["cuda"] = torch.cuda.get_rng_state(chains.x.device)
         save(kept, self._path)
         self._saved_at = time.monotonic()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
-from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin
+from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin, Tempered
 
 
 def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
@@ -249,3 +250,14 @@ def test_large_real_states_are_not_loaded_for_a_base_that_does_not_use_them() ->
     model = ContrastiveDivergence(GRBM(2001, 2), Langevin(0.1, adjust_from=0), FromData())
     data: Any = None  # any look at it is an error
     assert isinstance(base_law(model, data), StandardNormal)
+
+
+def test_the_picture_of_the_weights_and_data_moved_by_tempering(setup, tmp_path) -> None:
+    callback = quick(reverse=True, equilibrate=Tempered(BlockGibbs(), num_temperatures=3))
+    model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)
+    trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+    found = trainer.callback_metrics
+    assert float(found["ais/log_likelihood_lower"]) == pytest.approx(likelihood(model, "val"), abs=0.5)
+    assert list((Path(trainer.default_root_dir) / "images").glob("ais-weights_step*.png"))
+    with pytest.raises(UserError, match="equilibrate is DULA, whose chains do not follow"):
+        quick(equilibrate=DULA(0.1))

@@ -339,6 +339,7 @@ def test_an_interrupted_call_is_continued(tmp_path: Path, monkeypatch: pytest.Mo
     again = ais(energy, sampler, 20, 30, saved=file)
     assert torch.equal(again.log_weights, whole.log_weights)
     assert torch.equal(again.samples, whole.samples)
+    assert again.path is not None and whole.path is not None and torch.equal(again.path, whole.path)
     assert not list(tmp_path.iterdir())
     with pytest.raises(Stop):
         ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), 20, 30, saved=file)
@@ -388,3 +389,18 @@ def test_nan_is_not_masked() -> None:
     rbm = make_rbm()
     rbm.b_h[0] = float("nan")
     assert math.isnan(ais(rbm, s.BlockGibbs(), 10, 5).log_z)
+
+
+def test_the_effective_chains_along_the_path() -> None:
+    """They begin at all chains, end at those of the result, and fall where resampling has not yet lifted them."""
+    torch.manual_seed(0)
+    energy = make_ising()
+    result = ais(energy, s.Gibbs(), 100, 30)
+    assert result.path is not None and result.ladder is not None
+    beta, ess = result.path.T
+    assert beta.tolist() == result.ladder.betas[1:]
+    assert ess[0] > 95 and float(ess[-1]) == pytest.approx(result.ess) and (ess.diff() < 1).all()
+    kept = ais(energy, s.Gibbs(), 100, 3000, resample=0.9)
+    assert kept.path is not None and len(kept.path) == 200 and kept.path[-1, 0] == 1 and kept.path[:, 1].min() > 70
+    back = reverse_ais(energy, s.Gibbs(), exact_samples(energy, 50), 30)
+    assert back.path is not None and float(back.path[-1, 1]) == pytest.approx(back.ess) and back.path[-1, 0] == 0

@@ -1,0 +1,58 @@
+"""What annealed chains say of log Z one by one, and how many of them are effective along the path."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ebmlab.evaluation.ais_result import AISResult
+
+FORWARD, BACKWARD = "#1f77b4", "#d62728"
+
+
+def draw_annealing(forward: AISResult, backward: AISResult | None = None) -> Figure:
+    """Draws a histogram of the chains' log-weights, and the effective number of chains along the path.
+
+    The log-weight of one forward chain is on average below log Z, that of a backward chain above. Where the two sets
+    overlap, the estimates can be believed; a gap between them is what no error bar shows.
+
+    Args:
+        forward: of `ais`.
+        backward: of `reverse_ais`.
+
+    Example:
+        >>> import torch
+        >>> result = AISResult(torch.randn(1, 50, dtype=torch.float64), torch.zeros(50, 3))
+        >>> [axes.get_xlabel() for axes in draw_annealing(result).axes]
+        ['log Z by one chain (nats)', 'inverse temperature']
+    """
+    figure = Figure(figsize=(10.0, 3.6), layout="constrained")
+    weights, path = figure.subplots(1, 2)
+    _weights(weights, forward, "forward", FORWARD)
+    _path(path, forward, "forward", FORWARD)
+    if backward is not None:
+        _weights(weights, backward, "backward", BACKWARD)
+        _path(path, backward, "backward", BACKWARD)
+    weights.set(xlabel="log Z by one chain (nats)", ylabel="chains", title="log-weights, and the estimates")
+    path.set(xlabel="inverse temperature", ylabel="effective chains", title="effective chains along the path")
+    path.set_yscale("log")
+    for axes in (weights, path):
+        axes.grid(alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def _weights(axes: Axes, result: AISResult, name: str, colour: str) -> None:
+    log_w = result.log_weights.flatten().cpu()
+    log_w = log_w[log_w.isfinite()]
+    if not len(log_w):
+        return
+    axes.hist((-log_w if result.reverse else log_w).numpy(), bins=40, color=colour, alpha=0.5)
+    axes.axvline(result.log_z, color=colour, label=f"{name}: {result.log_z:.5g}, {result.ess:.3g} of {log_w.numel()}")
+
+
+def _path(axes: Axes, result: AISResult, name: str, colour: str) -> None:
+    if result.path is not None:
+        beta, ess = result.path.T.cpu().numpy()
+        axes.plot(beta, ess, color=colour, label=name, linewidth=1.2)
