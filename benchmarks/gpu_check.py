@@ -32,9 +32,9 @@ import yaml
 from scipy.stats import chi2_contingency, chisquare, ks_2samp
 from torch import Tensor
 
-from datamodules.roots import data_root
 from ebmlab import samplers as s
 from ebmlab.app.config_files import read_config
+from ebmlab.datamodules.roots import data_root
 from ebmlab.domains import Real
 from ebmlab.energies import (
     GRBM,

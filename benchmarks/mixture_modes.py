@@ -9,7 +9,7 @@ import argparse
 
 import torch
 
-from datamodules import GaussianMixture
+from ebmlab.datamodules import GaussianMixture
 from ebmlab.learners import ContrastiveDivergence
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from datamodules import GrayCode2D
+from ebmlab.datamodules import GrayCode2D
 from ebmlab.energies import MLP, Energy
 from ebmlab.learners import Exact, GradientGuided
 

@@ -19,8 +19,8 @@ import pytorch_lightning as pl
 import torch
 from kept import Result, cell, fit, run_missing
 
-from callbacks import DataMean
-from datamodules import MNIST
+from ebmlab.callbacks import DataMean
+from ebmlab.datamodules import MNIST
 from ebmlab.energies import RBM, Bernoulli
 from ebmlab.evaluation import ais
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer

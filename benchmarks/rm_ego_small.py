@@ -20,8 +20,8 @@ import torch
 from kept import Result, cell, fit, run_missing
 from torch import Tensor
 
-from callbacks import DataMean
-from datamodules import EgoSmall
+from ebmlab.callbacks import DataMean
+from ebmlab.datamodules import EgoSmall
 from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.energies import RGCN
 from ebmlab.evaluation import graph_mmds

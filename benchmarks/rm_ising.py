@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 from kept import Result, cell, fit, run_missing
 
-from datamodules import IsingSamples
+from ebmlab.datamodules import IsingSamples
 from ebmlab.energies import Ising
 from ebmlab.evaluation import coupling_rmse
 from ebmlab.learners import (

@@ -23,8 +23,8 @@ import pytorch_lightning as pl
 import torch
 from kept import Result, cell, fit, run_missing
 
-from callbacks import EnergyLandscape
-from datamodules import GrayCode2D
+from ebmlab.callbacks import EnergyLandscape
+from ebmlab.datamodules import GrayCode2D
 from ebmlab.drawing.plane import highest_colour
 from ebmlab.energies import MLP
 from ebmlab.evaluation import hamming_mmd

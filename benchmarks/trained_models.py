@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 import ebmlab
-from datamodules import MNIST
+from ebmlab.datamodules import MNIST
 from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import tile

@@ -81,7 +81,7 @@ def write_caltech(root: Path) -> None:
 
 def allow_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the datamodules expect the stand-ins' numbers of images in place of the published ones."""
-    monkeypatch.setattr("datamodules.static_mnist.SIZES", SMALL)
-    monkeypatch.setattr("datamodules.caltech_silhouettes.SIZES", SMALL)
+    monkeypatch.setattr("ebmlab.datamodules.static_mnist.SIZES", SMALL)
+    monkeypatch.setattr("ebmlab.datamodules.caltech_silhouettes.SIZES", SMALL)
     for split, n in SMALL.items():
-        monkeypatch.setattr(f"datamodules.omniglot.NUM_{split.upper()}", n)
+        monkeypatch.setattr(f"ebmlab.datamodules.omniglot.NUM_{split.upper()}", n)

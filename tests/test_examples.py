@@ -11,19 +11,17 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("ebmlab", "callbacks", "datamodules")
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for package in PACKAGES
-    for path in (ROOT / package).rglob("*.py")
+    for path in (ROOT / "ebmlab").rglob("*.py")
     if path.name != "__main__.py"
 )
 EXTRAS = {  # optional packages that examples need
     "ebmlab.energies.masked_language_model": "transformers",
     "ebmlab.drawing.graph_panels": "networkx",
-    "datamodules.ego_small": "networkx",
-    "callbacks.graph_grid": "networkx",
-    "callbacks.graph_mmd_evaluation": "networkx",
+    "ebmlab.datamodules.ego_small": "networkx",
+    "ebmlab.callbacks.graph_grid": "networkx",
+    "ebmlab.callbacks.graph_mmd_evaluation": "networkx",
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from callbacks import (
+from ebmlab.callbacks import (
     FID,
     AISEvaluation,
     EnergyLandscape,
@@ -18,7 +18,7 @@ from callbacks import (
     SampleGrid,
     TrajectoryLikelihood,
 )
-from datamodules import Digits, EgoSmall, GaussianMixture, GrayCode2D, IsingSamples
+from ebmlab.datamodules import Digits, EgoSmall, GaussianMixture, GrayCode2D, IsingSamples
 from ebmlab.energies import GRBM, MLP, RBM, RGCN, Bernoulli, Ising, QuarticMixture, ResNet
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, hamming_mmd

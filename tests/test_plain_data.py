@@ -14,9 +14,9 @@ from helpers_trainer import quiet_trainer
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
-from datamodules import FromDataset
+from ebmlab.callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
 from ebmlab.data import Data, Images, samples_of
+from ebmlab.datamodules import FromDataset
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError

@@ -16,7 +16,7 @@ from benchmarks import packages
 from benchmarks.cases.targets import HIDDEN, VISIBLE, bits, rbm
 from benchmarks.floors import floor
 from benchmarks.harness import Contestant, Race, race
-from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.energies import Energy
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, Sampler

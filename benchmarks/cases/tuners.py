@@ -8,7 +8,7 @@ from benchmarks import published
 from benchmarks.cases.targets import HIDDEN, VISIBLE, bits, rbm, sampling
 from benchmarks.floors import floor
 from benchmarks.harness import Contestant, Race, race
-from datamodules import GrayCode2D
+from ebmlab.datamodules import GrayCode2D
 from ebmlab.samplers import ACS, AnyScale, Sampler
 from ebmlab.samplers.tuners import ACSTuner, AnyScaleTuner, Tuner
 

@@ -35,7 +35,14 @@ from benchmarks.mutants.changes import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 KEPT, EQUIVALENT = ROOT / ".mutants", Path(__file__).with_name("equivalent.yaml")
-LAYERS = ("ebmlab/samplers", "ebmlab/energies", "ebmlab/learners", "ebmlab/evaluation", "callbacks", "datamodules")
+LAYERS = (
+    "ebmlab/samplers",
+    "ebmlab/energies",
+    "ebmlab/learners",
+    "ebmlab/evaluation",
+    "ebmlab/callbacks",
+    "ebmlab/datamodules",
+)
 IMPORTED_ONCE = "pytorch_lightning.cli torchvision torchmetrics.image.fid sklearn.utils.estimator_checks transformers"
 BUDGETS, LIMIT, WALL = (4.0, 40.0), 200, 900  # seconds: of tests for a mutant, of its CPU time, of its whole time
 

@@ -17,7 +17,6 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.rank_zero import _get_rank
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
-from callbacks.rollback import RolledBack
 from ebmlab.app.at_once import answer
 from ebmlab.app.checkpoints import (
     WholeCheckpoints,
@@ -33,7 +32,7 @@ from ebmlab.app.loggers import MetricsCSV, make_loggers
 from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
-from ebmlab.app.parser import Parser
+from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.predict_alone import predict_alone, stands_alone
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import with_run_config
@@ -53,6 +52,7 @@ from ebmlab.app.sample_command import sample
 from ebmlab.app.signals import end_children, hand_over_children, leave_to_us, stoppable
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
+from ebmlab.callbacks.rollback import RolledBack
 from ebmlab.data import Data
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
@@ -86,7 +86,7 @@ class CLI(LightningCLI):
             save_config_callback=SaveConfig,
             save_config_kwargs={"overwrite": True},
             parser_class=Parser,
-            parser_kwargs={"parser_mode": "omegaconf+"} | {command: dict(defaults) for command in self.subcommands()},
+            parser_kwargs={"parser_mode": MODE} | {command: dict(defaults) for command in self.subcommands()},
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -271,7 +271,7 @@ def _run(given: list[str]) -> None:
         given = given[:-1]
     if given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
-        sample(given[1:], Parser(parser_mode="omegaconf+"))
+        sample(given[1:], Parser(parser_mode=MODE))
     elif given[0] in MODEL_COMMANDS:
         run_model_command(given[0], given[1:])
     elif given[0] == "predict" and stands_alone(given[1:]):

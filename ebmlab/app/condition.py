@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from datamodules.number_files import SUFFIXES, read_numbers
+from ebmlab.datamodules.number_files import SUFFIXES, read_numbers
 from ebmlab.errors import UserError
 
 

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 
+from ebmlab.app.class_paths import short_name
 from ebmlab.app.listing import FAMILIES
 from ebmlab.app.trust import denied
 
@@ -77,4 +78,4 @@ def _close_class(path: str) -> str | None:
     modules = [module] if module in (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler") else FAMILIES
     known = {n: m for m in modules for n in dir(importlib.import_module(m)) if n[0].isupper()}
     close = difflib.get_close_matches(name, known, n=1)
-    return f"{known[close[0]]}.{close[0]}" if close and close[0] != name else None
+    return short_name(f"{known[close[0]]}.{close[0]}") if close and close[0] != name else None

@@ -14,6 +14,7 @@ import yaml
 from jsonargparse import ActionConfigFile, Namespace, get_loader
 from pytorch_lightning.cli import LightningArgumentParser
 
+from ebmlab.app.class_paths import full_names
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks
@@ -99,7 +100,7 @@ def load_config(text: str, source: str) -> dict[str, Any]:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _check_keys(root, source)
-        config = get_loader("yaml")(absolute_names(text))
+        config = get_loader("yaml")(full_names(absolute_names(text)))
     except RecursionError as error:
         raise UserError(f"{source} is not valid: a part of it contains itself, or it is nested too deeply") from error
     except yaml.YAMLError as error:

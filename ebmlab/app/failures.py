@@ -19,8 +19,7 @@ from ebmlab.app.config_errors import parser_message
 from ebmlab.app.signals import Stopped
 from ebmlab.errors import UserError, one_line
 
-_OURS = Path(__file__).parents[2]
-_PACKAGES = tuple(str(_OURS / name) for name in ("ebmlab", "callbacks", "datamodules"))
+_OURS = str(Path(__file__).parents[1])
 _OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<")
 
 
@@ -106,7 +105,7 @@ def _in_worker(text: str) -> str | None:
 
 
 def _is_own(file: str) -> bool:
-    return not file.startswith((*_PACKAGES, *_OTHERS))
+    return not file.startswith((_OURS, *_OTHERS))
 
 
 def _own_line(chain: list[BaseException]) -> str | None:
@@ -120,6 +119,6 @@ def _own_line(chain: list[BaseException]) -> str | None:
 
 def _last_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGES)] or frames
+    ours = [frame for frame in frames if frame.filename.startswith(_OURS)] or frames
     frame = ours[-1]
     return f"{Path(frame.filename).name}, line {frame.lineno}"

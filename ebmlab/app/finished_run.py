@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from ebmlab.app.class_paths import full_names
 from ebmlab.errors import UserError, one_line
 
 LIKELIHOOD, BITS = "ais/log_likelihood", "ais/bits_per_dim"
@@ -112,7 +113,7 @@ def read_run(folder: Path) -> FinishedRun:
             hint = f"; it holds runs, such as {inside[0]}" if inside else ""
             raise UserError(f"{folder} is not the folder of a run, for it has no {name}{hint}")
     try:
-        config = yaml.load((folder / "config.yaml").read_text(), Loader=_LOADER)
+        config = yaml.load(full_names((folder / "config.yaml").read_text()), Loader=_LOADER)
         settings = dict(_flat(config, ""))
     except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
         raise UserError(f"{folder / 'config.yaml'} is damaged: {one_line(error)}") from error

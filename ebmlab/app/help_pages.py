@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from ebmlab.app.class_paths import short_name
 from ebmlab.app.listing import components
 
 _WIDTH = 119
@@ -98,7 +99,7 @@ def page(command: str) -> str | None:
     """
     if command in ("validate", "test"):
         split = "validation" if command == "validate" else "test"
-        return _EVALUATE.format(command=command, split=split, common=_COMMON, callbacks=_names("callbacks"))
+        return _EVALUATE.format(command=command, split=split, common=_COMMON, callbacks=_names("ebmlab.callbacks"))
     if command == "predict":
         return _PREDICT.format(common=_COMMON)
     if command != "fit":
@@ -110,8 +111,8 @@ def page(command: str) -> str | None:
         samplers=_names("ebmlab.samplers", "Sampler"),
         chains=_names("ebmlab.learners", "Start"),
         estimators=_names("ebmlab.learners", "Estimator"),
-        data=_names("datamodules"),
-        callbacks=_names("callbacks"),
+        data=_names("ebmlab.datamodules"),
+        callbacks=_names("ebmlab.callbacks"),
     )
 
 
@@ -119,5 +120,5 @@ def _names(module: str, base: str | None = None) -> str:
     """The classes of a family, or those of them that derive from `base`, as indented lines."""
     found = components(module).items()
     names = [n for n, source in found if base is None or base in {a.node.name for a in source.lineage}]
-    text, indent = f"{module}: {', '.join(names)}", " " * 28
+    text, indent = f"{short_name(module)}: {', '.join(names)}", " " * 28
     return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent).lstrip()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from ebmlab.app.class_paths import short_name
 from ebmlab.app.sources import ROOT, Source, public
 
 FAMILIES = (
     *("ebmlab.energies", "ebmlab.samplers", "ebmlab.samplers.tuners", "ebmlab.learners", "ebmlab.studies"),
-    *("datamodules", "callbacks"),
+    *("ebmlab.datamodules", "ebmlab.callbacks"),
 )
 
 
@@ -17,7 +18,7 @@ def list_components() -> str:
     """Every component of the library, with its class path, domains and first line, and every config."""
     sections = []
     for module in FAMILIES:
-        lines = [_line(f"{module}.{name}", source) for name, source in components(module).items()]
+        lines = [_line(short_name(f"{module}.{name}"), source) for name, source in components(module).items()]
         sections.append("\n".join([module.rpartition(".")[2], *lines]))
     configs = _configs()
     if configs:

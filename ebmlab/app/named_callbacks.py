@@ -12,8 +12,9 @@ import pytorch_lightning.callbacks
 import yaml
 from jsonargparse import get_loader
 
-import callbacks
+from ebmlab import callbacks
 from ebmlab.app.checks import check_callbacks
+from ebmlab.app.class_paths import full_names
 from ebmlab.app.merging import merge
 from ebmlab.errors import UserError
 
@@ -79,9 +80,9 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
         UserError: there is no such callback.
 
     Example:
-        >>> grid = {"class_path": "callbacks.SampleGrid", "init_args": {"every_n_epochs": 5}}
+        >>> grid = {"class_path": "ebmlab.callbacks.SampleGrid", "init_args": {"every_n_epochs": 5}}
         >>> change_callbacks([grid], {"SampleGrid": None, "FID": {"num_samples": 100}})
-        [{'class_path': 'callbacks.FID', 'init_args': {'num_samples': 100}}]
+        [{'class_path': 'ebmlab.callbacks.FID', 'init_args': {'num_samples': 100}}]
     """
     if not isinstance(changes, dict):
         raise UserError("callbacks: must be names with options, such as `FID: {num_samples: 1000}` or `FID: false`")
@@ -89,6 +90,7 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
     for entry in entries:
         named[_next_name(entry["class_path"].rpartition(".")[2], named)] = entry
     for name, change in changes.items():
+        name = full_names(name)
         if not isinstance(change, dict | None):
             raise UserError(f"callbacks.{name} is {change!r}, but must be true, false or options by name")
         short = name.rpartition(".")[2]
@@ -131,9 +133,11 @@ def _next_name(kind: str, named: dict[str, Any]) -> str:
 
 
 def _class_path(name: str, named: dict[str, Any]) -> str:
-    """The class path of a new callback: the given path, or its name in `callbacks` or in Lightning."""
+    """The class path of a new callback: the given path, or its name in `ebmlab.callbacks` or in Lightning."""
     for candidate in (name, re.sub(r"_\d+$", "", name)):
-        for path in (candidate,) if "." in candidate else (f"callbacks.{candidate}", f"{_LIGHTNING}.{candidate}"):
+        for path in (
+            (candidate,) if "." in candidate else (f"{callbacks.__name__}.{candidate}", f"{_LIGHTNING}.{candidate}")
+        ):
             if isinstance(_found(path), type):
                 return path
     raise UserError(f"callbacks.{name}: {_unknown(name, named)}")

@@ -8,15 +8,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from jsonargparse import ActionConfigFile, Namespace
+import yaml
+from jsonargparse import ActionConfigFile, Namespace, get_loader, set_loader
 from pytorch_lightning.cli import LightningArgumentParser
 
+from ebmlab.app.class_paths import full_names
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.config_files import ConfigFile, inline
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.named_callbacks import take_flags
 from ebmlab.app.trust import as_config
 from ebmlab.errors import UserError
+
+MODE = "omegaconf+"
+set_loader(
+    MODE, lambda text: get_loader("yaml")(full_names(text)), (yaml.YAMLError,)
+)  # reads files that a config names
 
 
 class Parser(LightningArgumentParser):
@@ -30,7 +37,7 @@ class Parser(LightningArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
         """As in the base class; flags for callbacks by name become one more config, after all others."""
-        others, changes = take_flags([absolute_names(a) for a in (sys.argv[1:] if args is None else args)])
+        others, changes = take_flags([full_names(absolute_names(a)) for a in (sys.argv[1:] if args is None else args)])
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
 

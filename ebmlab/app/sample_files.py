@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from datamodules.number_files import SUFFIXES as NUMBERS
-from datamodules.number_files import read_numbers
-from datamodules.pictures import SUFFIXES as PICTURES
-from datamodules.pictures import read_picture
+from ebmlab.datamodules.number_files import SUFFIXES as NUMBERS
+from ebmlab.datamodules.number_files import read_numbers
+from ebmlab.datamodules.pictures import SUFFIXES as PICTURES
+from ebmlab.datamodules.pictures import read_picture
 from ebmlab.errors import UserError
 
 

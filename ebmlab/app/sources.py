@@ -8,7 +8,6 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OURS = ("ebmlab", "callbacks", "datamodules")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +76,11 @@ def find(path: str) -> Source | str:
     """A class of the library by its dotted name, through imports; the name itself if it is none.
 
     Example:
-        >>> find("torch.nn.Module"), find("callbacks.FID").path
-        ('torch.nn.Module', 'callbacks.fid.FID')
+        >>> find("torch.nn.Module"), find("ebmlab.callbacks.FID").path
+        ('torch.nn.Module', 'ebmlab.callbacks.fid.FID')
     """
     module, _, name = path.rpartition(".")
-    if module.partition(".")[0] not in OURS or _file(module) is None:
+    if module.partition(".")[0] != "ebmlab" or _file(module) is None:
         return path
     for node in _body(module):
         if isinstance(node, ast.ClassDef) and node.name == name:

@@ -14,11 +14,13 @@ import torch
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning.cli import ReduceLROnPlateau
 
+from ebmlab.app.class_paths import full_names
+from ebmlab.app.named_callbacks import FLAG
 from ebmlab.errors import UserError
 
 _PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
 LIBRARY = (
-    *("ebmlab", "callbacks", "datamodules", "torch.nn", "torch.optim", "pytorch_lightning.cli.ReduceLROnPlateau"),
+    *("ebmlab", "torch.nn", "torch.optim", "pytorch_lightning.cli.ReduceLROnPlateau"),
     *(f"{lightning}.{part}" for lightning in ("pytorch_lightning", "lightning.pytorch") for part in _PARTS),
     *(f"lightning_fabric.{part}" for part in ("accelerators", "plugins", "strategies")),
 )
@@ -26,7 +28,7 @@ MADE_BY = {
     "optimizer": (torch.optim.Optimizer,),
     "lr_scheduler": (torch.optim.lr_scheduler.LRScheduler, ReduceLROnPlateau),
 }
-_DOTTED = re.compile(r"\b([A-Za-z_]\w*)(?=\.[A-Za-z_])")
+_DOTTED = re.compile(r"(?<![\w.-])([A-Za-z_]\w*)(?=\.[A-Za-z_])")
 _granted: set[str] = set()
 
 
@@ -45,6 +47,7 @@ def trust_named(args: Sequence[str]) -> None:
         if name in ("-c", "--config"):
             with suppress(OSError, ValueError):  # the parser reports these
                 texts += _with_bases(Path(given or value))
+    texts = [full_names(text.removeprefix(f"{FLAG}.")) for text in texts]  # the flag names a class, not a module
     named = {match for text in texts for match in _DOTTED.findall(text)} - sys.stdlib_module_names
     named -= {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
     denied = ["*", "ebmlab.app", *(_granted - named)]

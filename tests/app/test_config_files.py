@@ -244,7 +244,7 @@ def test_flag_that_cannot_be(flags: list[str], message: str) -> None:
 
 
 def test_a_callback_is_found_by_any_import_path_of_its_class() -> None:
-    entries = [{"class_path": "callbacks.SampleGrid"}]
+    entries = [{"class_path": "ebmlab.callbacks.SampleGrid"}]
     (changed,) = change_callbacks(entries, {"callbacks.sample_grid.SampleGrid": {"num_samples": 4}})
-    assert changed == {"class_path": "callbacks.SampleGrid", "init_args": {"num_samples": 4}}
+    assert changed == {"class_path": "ebmlab.callbacks.SampleGrid", "init_args": {"num_samples": 4}}
     assert load_config("callbacks: {A: true, B: false, C: {}}", "x") == {"callbacks": {"A": {}, "B": None, "C": {}}}

@@ -15,7 +15,7 @@ Fails = Callable[..., str]
 
 NAN_DATA = """
 import torch
-from datamodules import Digits
+from ebmlab.datamodules import Digits
 
 class Broken(Digits):
     def load(self, split):

@@ -42,7 +42,7 @@ def full(*args: Any, **kwargs: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "callbacks.image_log.whole"]
+    "where", ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "ebmlab.callbacks.image_log.whole"]
 )
 def test_a_full_disk(where: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a checkpoint, a row of metrics (and again on finalising) or a picture is written."""

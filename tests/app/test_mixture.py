@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from datamodules import GaussianMixture
+from ebmlab.datamodules import GaussianMixture
 from ebmlab.learners import ContrastiveDivergence
 
 LANGEVIN = [

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 import ebmlab
-from datamodules import Digits
 from ebmlab.app.cli import main
+from ebmlab.datamodules import Digits
 
 RUN = Path("runs/grbm_digits/a")
 

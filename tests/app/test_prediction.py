@@ -12,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
 from ebmlab.app.prediction import save_samples
 from ebmlab.data import Data
+from ebmlab.datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
 from ebmlab.drawing import samples as pictures
 from ebmlab.energies import GRBM, MLP, RBM, RGCN, Ising
 from ebmlab.errors import UserError

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SLOW_DATA = """
 import time
 from pathlib import Path
-from datamodules import Digits
+from ebmlab.datamodules import Digits
 
 class Slow(Digits):
     def prepare_data(self):

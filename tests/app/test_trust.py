@@ -15,7 +15,7 @@ TOUCH = {"command": "touch executed"}
 EVIL = """
 import os, torch
 from pathlib import Path
-from datamodules import Digits
+from ebmlab.datamodules import Digits
 Path("executed").touch()
 
 class Data(Digits):

@@ -12,7 +12,7 @@ from helpers_grbm import FAIL, PASS, ExactGRBM, make_grbm
 from torch import Tensor
 
 from benchmarks import published
-from datamodules import GrayCode2D
+from ebmlab.datamodules import GrayCode2D
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM
 

@@ -10,7 +10,7 @@ import torch
 from helpers_trainer import quiet_trainer
 from torch import Tensor
 
-from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.energies import GRBM
 from ebmlab.learners import ContrastiveDivergence, FromNoise
 from ebmlab.samplers import GibbsLangevin

@@ -6,8 +6,8 @@ import shutil
 import pytest
 import torch
 
-from callbacks import Acceleration
-from datamodules import Digits
+from ebmlab.callbacks import Acceleration
+from ebmlab.datamodules import Digits
 from ebmlab.energies import ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData

@@ -15,9 +15,9 @@ from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks import AISEvaluation
-from callbacks.ais_evaluation import base_law
-from datamodules import Digits
+from ebmlab.callbacks import AISEvaluation
+from ebmlab.callbacks.ais_evaluation import base_law
+from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, exact_log_z
@@ -109,7 +109,7 @@ def test_impossible_and_nan_likelihoods_are_warned_of(setup, monkeypatch: pytest
     def impossible(*args: Any, **_: Any) -> AISResult:
         return AISResult(torch.full((1, 3), -1e4, dtype=torch.float64), torch.zeros(3, 64))
 
-    monkeypatch.setattr("callbacks.ais_evaluation.ais", impossible)
+    monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.ais", impossible)
     model, trainer = setup([quick()], learner=learner(), limit_val_batches=1.0)
     with pytest.warns(UserWarning, match="above 0 is impossible"):
         trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
@@ -126,8 +126,8 @@ def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch
         sign = -1 if reverse else 1
         return AISResult(torch.full((1, 12), sign * next(log_z), dtype=torch.float64), torch.zeros(12, 64), reverse)
 
-    monkeypatch.setattr("callbacks.ais_evaluation.ais", partial(sided, False))
-    monkeypatch.setattr("callbacks.ais_evaluation.reverse_ais", partial(sided, True))
+    monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.ais", partial(sided, False))
+    monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.reverse_ais", partial(sided, True))
     best = ModelCheckpoint(tmp_path / "best", monitor="ais/log_likelihood", mode="max", save_on_train_epoch_end=True)
     callbacks = [evaluation := AISEvaluation(num_chains=12, num_temperatures=5, every_n_epochs=1), best]
     model, trainer = setup(callbacks, learner=learner(), max_epochs=3, limit_train_batches=1, enable_checkpointing=True)
@@ -145,7 +145,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, log_z: float = 0.0) -> None:
         self.calls: list[dict[str, Any]] = []
         self.log_z = log_z
-        monkeypatch.setattr("callbacks.ais_evaluation.ais", self)
+        monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.ais", self)
 
     def __call__(self, energy: Any, sampler: Any, chains: int, steps: int, base: Any, *_: Any, **__: Any) -> AISResult:
         self.calls.append({"chains": chains, "steps": steps, "base": base, "seed": torch.initial_seed()})

@@ -9,8 +9,8 @@ import pytorch_lightning as pl
 import torch
 from helpers_trainer import quiet_trainer
 
-from callbacks import DataMean
-from datamodules import Digits
+from ebmlab.callbacks import DataMean
+from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData

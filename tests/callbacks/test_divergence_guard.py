@@ -8,10 +8,10 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint
 
-from callbacks import DivergenceGuard, RunState, SamplerMonitor
-from callbacks.divergence_guard import MAX_LOST
-from callbacks.rollback import RolledBack
-from datamodules import Digits
+from ebmlab.callbacks import DivergenceGuard, RunState, SamplerMonitor
+from ebmlab.callbacks.divergence_guard import MAX_LOST
+from ebmlab.callbacks.rollback import RolledBack
+from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise, ReplayBuffer

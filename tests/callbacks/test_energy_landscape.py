@@ -8,8 +8,8 @@ import torch
 from matplotlib.figure import Figure
 from torch.utils.data import DataLoader
 
-from callbacks import EnergyLandscape, energy_landscape
-from datamodules import GrayCode2D
+from ebmlab.callbacks import EnergyLandscape, energy_landscape
+from ebmlab.datamodules import GrayCode2D
 from ebmlab.domains import Binary
 from ebmlab.energies import MLP, RBM, Energy
 from ebmlab.errors import UserError

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from callbacks import EquilibriumCheck
-from datamodules import Digits
+from ebmlab.callbacks import EquilibriumCheck
+from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.evaluation import adversarial_accuracy

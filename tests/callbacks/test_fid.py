@@ -7,8 +7,8 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers.logger import DummyLogger
 
-from callbacks import FID, SampleGrid
-from callbacks.requirements import shows_mean
+from ebmlab.callbacks import FID, SampleGrid
+from ebmlab.callbacks.requirements import shows_mean
 from ebmlab.errors import UserError
 from ebmlab.evaluation import frechet_distance, load_or_train
 
@@ -64,7 +64,7 @@ def test_training_improves_it(setup, squares):
 
 
 def test_a_trial_run_trains_no_classifier(setup, squares, monkeypatch):
-    monkeypatch.setattr("callbacks.fid.load_or_train", lambda *args, **options: pytest.fail("it trains"))
+    monkeypatch.setattr("ebmlab.callbacks.fid.load_or_train", lambda *args, **options: pytest.fail("it trains"))
     learner, trainer = setup([FID()], fast_dev_run=True)
     trainer.fit(learner, datamodule=squares)
     assert trainer.callback_metrics["fid/classifier"] > 0

@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from callbacks import GraphGrid, GraphMMDEvaluation
-from callbacks import graph_grid as grid
-from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.callbacks import GraphGrid, GraphMMDEvaluation
+from ebmlab.callbacks import graph_grid as grid
 from ebmlab.data import Graphs
+from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.energies import RBM, RGCN
 from ebmlab.errors import UserError
 from ebmlab.evaluation import graph_mmds

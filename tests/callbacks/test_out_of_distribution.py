@@ -12,9 +12,9 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from callbacks import OutOfDistribution, out_of_distribution
-from datamodules import Digits, GaussianMixture
-from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.callbacks import OutOfDistribution, out_of_distribution
+from ebmlab.datamodules import Digits, GaussianMixture
+from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError

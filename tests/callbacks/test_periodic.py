@@ -7,10 +7,18 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-import callbacks
-from callbacks import FID, DivergenceGuard, ParameterImages, PeriodicEvaluation, RunState, SampleGrid, SamplerMonitor
-from callbacks.isolated import isolated
-from callbacks.periodic import NO_STATE
+from ebmlab import callbacks
+from ebmlab.callbacks import (
+    FID,
+    DivergenceGuard,
+    ParameterImages,
+    PeriodicEvaluation,
+    RunState,
+    SampleGrid,
+    SamplerMonitor,
+)
+from ebmlab.callbacks.isolated import isolated
+from ebmlab.callbacks.periodic import NO_STATE
 from ebmlab.errors import UserError
 
 

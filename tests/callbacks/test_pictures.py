@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 
-from callbacks import Density2D, ParameterImages, SampleGrid, log_image
-from callbacks.density2d import energy_above_minimum
-from datamodules import GaussianMixture
+from ebmlab.callbacks import Density2D, ParameterImages, SampleGrid, log_image
+from ebmlab.callbacks.density2d import energy_above_minimum
+from ebmlab.datamodules import GaussianMixture
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.plane import cell_centres
 from ebmlab.drawing.tiles import tile

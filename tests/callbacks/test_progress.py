@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-import callbacks.progress
-from callbacks import Progress, SampleGrid
+from ebmlab.callbacks import Progress, SampleGrid
+from ebmlab.callbacks import progress as module
 
 
 class Bar:
@@ -34,7 +34,7 @@ class Bar:
 @pytest.fixture
 def bars(monkeypatch):
     monkeypatch.setattr(Bar, "made", [])
-    monkeypatch.setattr(callbacks.progress, "tqdm", Bar)
+    monkeypatch.setattr(module, "tqdm", Bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     return Bar.made
 
@@ -48,7 +48,7 @@ def clock(monkeypatch):
         now[0] += 4.0
         return now[0]
 
-    monkeypatch.setattr(callbacks.progress.time, "monotonic", monotonic)
+    monkeypatch.setattr(module.time, "monotonic", monotonic)
     return now
 
 
@@ -72,7 +72,7 @@ def test_the_bar_is_closed_before_an_error_is_printed(setup, squares, bars, monk
 def test_the_time_that_is_left(monkeypatch):
     progress = Progress()
     progress._begin, progress._first, progress._total = 0.0, 10, 110
-    monkeypatch.setattr(callbacks.progress.time, "monotonic", lambda: 50.0)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 50.0)
     monkeypatch.setattr(progress, "get_metrics", lambda *_: {})
     trainer = SimpleNamespace(global_step=30, current_epoch=2, callbacks=[])
     assert progress._line(trainer, None) == "step 30 of 110, epoch 2, 0:03:20 left"  # 20 steps took 50 seconds

@@ -7,9 +7,9 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from callbacks import CouplingRMSE, EnergyLandscape, HammingMMDEvaluation, coupling_rmse
-from datamodules import GaussianMixture, GrayCode2D, IsingSamples
-from datamodules.tensor_datamodule import TensorDataModule
+from ebmlab.callbacks import CouplingRMSE, EnergyLandscape, HammingMMDEvaluation, coupling_rmse
+from ebmlab.datamodules import GaussianMixture, GrayCode2D, IsingSamples
+from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Categorical
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError

@@ -4,7 +4,7 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 
-from callbacks import RunState
+from ebmlab.callbacks import RunState
 
 
 def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-from callbacks import RunState, TrajectoryLikelihood
-from datamodules import Digits
+from ebmlab.callbacks import RunState, TrajectoryLikelihood
+from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z, trajectory
@@ -59,7 +59,7 @@ def test_a_resumed_run_follows_the_same_path(setup, tmp_path: Path, monkeypatch:
 
     whole = fit()
     monkeypatch.setattr(trajectory, "anneal", None)  # the saved chains go on; none are annealed
-    monkeypatch.setattr("callbacks.trajectory_likelihood.base_law", None)
+    monkeypatch.setattr("ebmlab.callbacks.trajectory_likelihood.base_law", None)
     again = fit(ckpt_path=tmp_path / "step-7.ckpt")
     assert not [name for name in whole if not torch.equal(whole[name], again[name])]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from datamodules import CelebA
+from ebmlab.datamodules import CelebA
 from ebmlab.errors import UserError
 
 
@@ -49,7 +49,7 @@ def test_num_images_takes_the_first_of_each_split(celeba_root: Path) -> None:
 def test_a_second_run_reads_the_cache_only(celeba_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = prepared(celeba_root)
     x, moments = first.raw("train").clone(), first.moments()
-    monkeypatch.setattr("datamodules.celeba_files.faces", None)
+    monkeypatch.setattr("ebmlab.datamodules.celeba_files.faces", None)
     second = prepared(celeba_root)
     assert torch.equal(second.raw("train"), x) and second.moments() == moments
     assert not list((celeba_root / "celeba").glob("*.part"))

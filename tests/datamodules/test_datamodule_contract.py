@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-import datamodules
-from datamodules import TensorDataModule
+from ebmlab import datamodules
 from ebmlab.data import SPLITS, Graphs, Images, Points
+from ebmlab.datamodules import TensorDataModule
 from ebmlab.errors import UserError
 from ebmlab.graphs import triangle
 from ebmlab.preprocessing import Preprocessing
@@ -201,7 +201,7 @@ def test_too_large_a_batch_is_refused(make: Make) -> None:
 
 
 def test_too_large_a_batch_for_several_processes_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datamodules.tensor_datamodule.rank_and_world", lambda: (0, 1000))
+    monkeypatch.setattr("ebmlab.datamodules.tensor_datamodule.rank_and_world", lambda: (0, 1000))
     with pytest.raises(UserError, match="batch_size 4 on each of 1000 processes"):
         make().setup("fit")
 
@@ -217,7 +217,7 @@ def test_two_processes_see_what_one_sees(make: Make, monkeypatch: pytest.MonkeyP
     whole = list(make(batch_size=6).train_dataloader())
     halves = []
     for rank in range(2):
-        monkeypatch.setattr("datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
+        monkeypatch.setattr("ebmlab.datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
         halves.append(list(make(batch_size=3).train_dataloader()))
     assert len(whole) == len(halves[0]) == len(halves[1])
     for both, left, right in zip(whole, *halves, strict=True):

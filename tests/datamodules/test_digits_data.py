@@ -7,7 +7,7 @@ import sys
 import pytest
 from sklearn.datasets import load_digits
 
-from datamodules import Digits
+from ebmlab.datamodules import Digits
 from ebmlab.errors import UserError
 
 

@@ -13,8 +13,8 @@ from helpers_trainer import quiet_trainer
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from callbacks import DataMean
-from datamodules import EMNIST, KMNIST, MNIST, Digits, FashionMNIST, Omniglot, TensorDataModule
+from ebmlab.callbacks import DataMean
+from ebmlab.datamodules import EMNIST, KMNIST, MNIST, Digits, FashionMNIST, Omniglot, TensorDataModule
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
@@ -74,7 +74,7 @@ def test_draws_differ_in_every_epoch_batch_and_on_every_rank(make: Make, monkeyp
     assert len({tuple(x.flatten().tolist()) for x in once}) > 0.9 * n  # no two batches share their noise
     batches = []
     for rank in range(2):
-        monkeypatch.setattr("datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
+        monkeypatch.setattr("ebmlab.datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
         batches.append(in_order(module, 0))
     assert not torch.equal(*batches)
 
@@ -119,7 +119,7 @@ def test_validation_and_test_are_drawn_once_and_for_all(make: Make, monkeypatch:
             z = float((x.flatten(1) - p).sum() / (p * (1 - p)).sum().sqrt())
             assert abs(z) < 4 and not torch.equal(x.flatten(1).double(), (p > 0.5).double())
         with monkeypatch.context() as second_of_two:
-            second_of_two.setattr("datamodules.tensor_loader.rank_and_world", lambda: (1, 2))
+            second_of_two.setattr("ebmlab.datamodules.tensor_loader.rank_and_world", lambda: (1, 2))
             mine = torch.cat(list(getattr(one, loader)()))
         assert torch.equal(mine, x[1 : len(x) - len(x) % 2 : 2])
 

@@ -12,7 +12,7 @@ import networkx as nx
 import pytest
 import torch
 
-from datamodules import EgoSmall
+from ebmlab.datamodules import EgoSmall
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
 from ebmlab.graphs import adjacency

@@ -8,7 +8,7 @@ from urllib.error import URLError
 import pytest
 import torch
 
-from datamodules import EMNIST, KMNIST, MNIST
+from ebmlab.datamodules import EMNIST, KMNIST, MNIST
 from ebmlab.errors import UserError
 
 

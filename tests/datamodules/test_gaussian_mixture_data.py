@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from datamodules import GaussianMixture
+from ebmlab.datamodules import GaussianMixture
 from ebmlab.errors import UserError
 
 KINDS = {

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules import GrayCode2D
-from datamodules.shapes_2d import SHAPES
+from ebmlab.datamodules import GrayCode2D
+from ebmlab.datamodules.shapes_2d import SHAPES
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
 

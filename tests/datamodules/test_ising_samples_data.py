@@ -9,8 +9,8 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from datamodules import IsingSamples
-from datamodules.ising_samples import colours, neighbours
+from ebmlab.datamodules import IsingSamples
+from ebmlab.datamodules.ising_samples import colours, neighbours
 from ebmlab.domains import Spin
 from ebmlab.errors import UserError
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 import torchvision.datasets
 
-from datamodules import MNIST, FashionMNIST
-from datamodules.mnist import FILES
+from ebmlab.datamodules import MNIST, FashionMNIST
+from ebmlab.datamodules.mnist import FILES
 from ebmlab.errors import UserError
 
 PLACES = [os.environ.get("EBMLAB_DATA"), Path(__file__).parents[2] / "data", Path(__file__).parents[3] / "shared/data"]

@@ -14,11 +14,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from datamodules import Arrays, FromDataset, ImageFolder
-from datamodules.number_files import read_numbers
-from datamodules.pictures import pixels_of, read_picture
-from datamodules.scaling import Form, scaling
 from ebmlab.data import Images, Points
+from ebmlab.datamodules import Arrays, FromDataset, ImageFolder
+from ebmlab.datamodules.number_files import read_numbers
+from ebmlab.datamodules.pictures import pixels_of, read_picture
+from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 

@@ -15,9 +15,9 @@ import pytest
 import scipy.io
 import torch
 
-from datamodules import CaltechSilhouettes, Omniglot, StaticMNIST
-from datamodules.published import PublishedFile, PublishedImages, checksum
 from ebmlab.data import SPLITS
+from ebmlab.datamodules import CaltechSilhouettes, Omniglot, StaticMNIST
+from ebmlab.datamodules.published import PublishedFile, PublishedImages, checksum
 from ebmlab.errors import UserError
 
 SETS = [StaticMNIST, Omniglot, CaltechSilhouettes]
@@ -39,7 +39,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
             raise URLError(socket.gaierror("name or service\nnot known"))
         return io.BytesIO(answers[url])
 
-    monkeypatch.setattr("datamodules.published.urlopen", urlopen)
+    monkeypatch.setattr("ebmlab.datamodules.published.urlopen", urlopen)
     return answers
 
 

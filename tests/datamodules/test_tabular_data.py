@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers_data import COMPAS_HEAD, make_compas
 
-from datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
+from ebmlab.datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
 from ebmlab.errors import UserError
 from ebmlab.tables import Rows
 

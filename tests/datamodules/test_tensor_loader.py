@@ -11,8 +11,8 @@ import torch
 from helpers_trainer import quiet_trainer
 from torch import Tensor
 
-from datamodules import TensorDataModule
-from datamodules.tensor_loader import TensorLoader
+from ebmlab.datamodules import TensorDataModule
+from ebmlab.datamodules.tensor_loader import TensorLoader
 
 # Lightning 2.6 flattens its loaders with a class that newer versions of torch will rename.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
@@ -30,7 +30,7 @@ def test_shards_are_disjoint_and_complete_and_have_equal_batches(
     seen: list[list[int]] = []
     sizes = []
     for rank in range(world):
-        monkeypatch.setattr("datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, world))
+        monkeypatch.setattr("ebmlab.datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, world))
         loader = TensorLoader(torch.arange(23), 3, shuffle, drop_last=drop_last)
         batches = list(loader)
         assert len(batches) == len(loader)

@@ -13,8 +13,8 @@ from helpers_grbm import make_grbm
 from scipy.stats import chisquare
 from torch import Tensor
 
-from datamodules import Digits
 from ebmlab import samplers as s
+from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
 from ebmlab.energies.bridge import Ends
 from ebmlab.errors import UserError

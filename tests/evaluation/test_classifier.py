@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from datamodules import Digits
+from ebmlab.datamodules import Digits
 from ebmlab.evaluation import classifier, load_or_train
 
 

@@ -11,8 +11,8 @@ from helpers_grbm import ExactGRBM, make_grbm
 from helpers_trainer import quiet_trainer
 from torch import Tensor, nn
 
-from callbacks import CentredGradient
-from datamodules import Digits
+from ebmlab.callbacks import CentredGradient
+from ebmlab.datamodules import Digits
 from ebmlab.domains import Binary
 from ebmlab.energies import GRBM, RBM, Ising
 from ebmlab.errors import UserError
@@ -126,8 +126,10 @@ def test_offsets_are_sliding_means_of_earlier_batches_and_are_resumed(tmp_path: 
         torch.testing.assert_close(seen[-1], (v.mean(0), torch.sigmoid(energy.hidden_given_visible(v)).mean(0)))
         return seen[-1]
 
-    monkeypatch.setattr("callbacks.centred_gradient.mean_units", watch)
-    monkeypatch.setattr("callbacks.centred_gradient.centre_gradient", lambda energy, offsets: used.append(offsets))
+    monkeypatch.setattr("ebmlab.callbacks.centred_gradient.mean_units", watch)
+    monkeypatch.setattr(
+        "ebmlab.callbacks.centred_gradient.centre_gradient", lambda energy, offsets: used.append(offsets)
+    )
     trainer = fit(tmp_path, 3, CentredGradient(rate=0.1))
     assert len(used) == 2 and len(seen) == 3
     torch.testing.assert_close(used[0], seen[0])

@@ -21,8 +21,8 @@ from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from datamodules import Digits
 from ebmlab.data import Data
+from ebmlab.datamodules import Digits
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy
 from ebmlab.errors import UserError

@@ -12,8 +12,8 @@ from helpers_trainer import quiet_trainer
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from callbacks import DataMean, RunState
-from datamodules import Digits
+from ebmlab.callbacks import DataMean, RunState
+from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer

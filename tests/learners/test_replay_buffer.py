@@ -10,8 +10,8 @@ import pytorch_lightning as pl
 import torch
 from helpers_trainer import quiet_trainer
 
-from callbacks import RunState
-from datamodules.tensor_loader import TensorLoader
+from ebmlab.callbacks import RunState
+from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
 from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.errors import UserError

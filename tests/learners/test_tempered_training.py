@@ -12,8 +12,8 @@ from helpers_grbm import FAIL, PASS, chi_square_p
 from helpers_trainer import quiet_trainer
 from torch import Tensor, nn
 
-from callbacks import RunState
-from datamodules.tensor_loader import TensorLoader
+from ebmlab.callbacks import RunState
+from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
 from ebmlab.energies.tempering import tempered

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import ebmlab
-from datamodules import Arrays, Digits, GrayCode2D
 from ebmlab.data import Data
+from ebmlab.datamodules import Arrays, Digits, GrayCode2D
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts, Sum
 from ebmlab.errors import UserError

@@ -1,0 +1,38 @@
+"""The short class paths `callbacks.X` and `datamodules.X`, in configs and on the command line."""
+
+from __future__ import annotations
+
+import re
+
+from ebmlab.app.sources import Source, find
+
+_SHORT = re.compile(r"(?<![\w./-])(?<!\$\{)(?:callbacks|datamodules)(?:\.[A-Za-z_]\w*)+(?![\w./])")
+
+
+def full_names(text: str) -> str:
+    """Writes `ebmlab.callbacks.X` for `callbacks.X`, and `ebmlab.datamodules.X` for `datamodules.X`, in a text.
+
+    A name is left as it is if ebmlab has no such class: it may be that of a module of the user's own.
+
+    Args:
+        text: a config, or a word of the command line.
+
+    Example:
+        >>> full_names("--data=datamodules.Digits"), full_names("trainer: {callbacks: [callbacks.Mine]}")
+        ('--data=ebmlab.datamodules.Digits', 'trainer: {callbacks: [callbacks.Mine]}')
+    """
+    return _SHORT.sub(lambda found: _full(found.group()), text)
+
+
+def short_name(path: str) -> str:
+    """A class path as users write it: `callbacks.X` for `ebmlab.callbacks.X`; other paths as they are.
+
+    Example:
+        >>> short_name("ebmlab.callbacks.FID"), short_name("ebmlab.energies.RBM")
+        ('callbacks.FID', 'ebmlab.energies.RBM')
+    """
+    return re.sub(r"^ebmlab\.(?=(callbacks|datamodules)\b)", "", path)
+
+
+def _full(path: str) -> str:
+    return f"ebmlab.{path}" if isinstance(find(f"ebmlab.{path}"), Source) else path

@@ -1,0 +1,286 @@
+"""The log-likelihood of the data, by annealed importance sampling."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_warn
+from pytorch_lightning.utilities.exceptions import SIGTERMException
+from torch import Tensor
+
+from ebmlab.callbacks.image_log import log_image
+from ebmlab.callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation, shows_progress
+from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
+from ebmlab.data import Data, Images
+from ebmlab.domains import Finite
+from ebmlab.drawing.annealing import draw_annealing
+from ebmlab.drawing.figures import panels
+from ebmlab.drawing.tiles import tile
+from ebmlab.energies import Base, Energy, bridge, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation import ais, data_law, reverse_ais
+from ebmlab.evaluation.base_laws import has_data_law
+from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.evaluation.ladder import Schedule, check_schedule
+from ebmlab.learners import Learner
+from ebmlab.plain_data import data_of
+from ebmlab.ranks import seed_of_rank
+from ebmlab.samplers import Sampler
+
+SHOWN = 64
+LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/bits_per_dim")
+"""NaN for checkpoints if they are not to be trusted."""
+
+
+class AISEvaluation(PeriodicEvaluation):
+    """Estimates log Z and the mean log-likelihood of the data, in nats.
+
+    Logs `ais/log_likelihood` of the validation split, or of the test split in `test`, that of real data as a density
+    of the standardised states; `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of
+    coordinates, that of real data as a density of the raw numbers (one level of a pixel is its unit; a density can
+    exceed 1, so that this number can be negative); `ais/log_z` and its `ais/std_error`, the effective sample size of
+    the weights `ais/ess` (of `num_chains` times `num_replicates`) and `ais/max_weight`, the largest share that one
+    chain has. Shows the chains' last states as `ais/samples`, and as `ais/weights` the histogram of the log-weights of
+    both directions and the effective number of chains along the path.
+
+    If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
+    So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
+    `ais/log_likelihood_lower`, and `ais/gap`, the backward log Z minus the forward one. `ais/trusted` is 1 where these
+    are within 1 nat and at least 10 chains of each direction are effective (a family of resampled chains counts as one,
+    `ais/families` says how many survive), else 0. An untrusted number comes with a warning that says why and what to
+    change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above 0, which is
+    impossible, is one. The backward estimate is approximate: it cannot reveal a mode that neither data nor chains have
+    visited. An interrupted forward run continues from a file in the run's folder.
+
+    Args:
+        num_chains: chains in one replicate, over all ranks.
+        num_temperatures: steps of each chain in `fit` and `validate`.
+        test_temperatures: steps of each chain in `test`; default as in `fit`.
+        sampler: moves the chains and must be exact; the learner's sampler when None.
+        schedule: `linear`, `sigmoid` or `adaptive`, see `ebmlab.evaluation.ais`.
+        num_replicates: independent repeats; `ais/spread` is the standard deviation of their log Z.
+        reverse: run the chains backward, too. False saves half the time, and no likelihood is trusted.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the chains.
+        resample: the share of effective chains under which they are resampled; 0 for never.
+        moves: steps of each chain at each temperature.
+        equilibrate: the sampler that moves data at the full model before they go backward, such as `Tempered` for
+            modes that `sampler` does not leave; None takes `sampler`.
+
+    Example:
+        >>> from ebmlab.datamodules import Digits
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import ContrastiveDivergence, FromData
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> callback = AISEvaluation(num_chains=100, num_temperatures=20)
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[callback])
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        >>> (metrics,) = trainer.test(learner, Digits(binarize=True), verbose=False)
+        >>> -50 < metrics["ais/log_likelihood"] < -40  # 64 log(1/2) = -44 before training
+        True
+    """
+
+    def __init__(
+        self,
+        num_chains: int = 500,
+        num_temperatures: int = 10_000,
+        test_temperatures: int | None = None,
+        sampler: Sampler | None = None,
+        schedule: Schedule = "linear",
+        num_replicates: int = 1,
+        reverse: bool = True,
+        every_n_epochs: int = 10,
+        at_start: bool = False,
+        seed: int = 0,
+        resample: float = 0.0,
+        moves: int = 1,
+        equilibrate: Sampler | None = None,
+    ) -> None:
+        super().__init__(every_n_epochs, at_start, seed)
+        check_schedule(schedule)
+        if min(num_chains, num_temperatures, 1 if test_temperatures is None else test_temperatures, num_replicates) < 1:
+            raise UserError(
+                f"AISEvaluation: num_chains is {num_chains}, num_temperatures {num_temperatures}, test_temperatures "
+                f"{test_temperatures} and num_replicates {num_replicates}; all must be at least 1"
+            )
+        self.num_chains = num_chains
+        self.num_temperatures = num_temperatures
+        self.test_temperatures = num_temperatures if test_temperatures is None else test_temperatures
+        self.sampler = sampler
+        self.schedule: Schedule = schedule
+        self.num_replicates = num_replicates
+        self.reverse = reverse
+        if not 0 <= resample <= 1 or moves < 1:
+            raise UserError(
+                f"AISEvaluation: resample is {resample} and moves {moves}; need a share of the chains, from 0 to 1, "
+                "and at least 1 step at each temperature"
+            )
+        self.resample = resample
+        self.moves = moves
+        if equilibrate is not None and not equilibrate.converges:
+            raise UserError(
+                f"AISEvaluation: equilibrate is {type(equilibrate).__name__}, whose chains do not follow the model's "
+                "law however long they are: take an exact sampler, or Tempered around one"
+            )
+        self.equilibrate = equilibrate
+
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        learner, data = learner_of(pl_module, self), data_of(trainer)
+        require_split(data, held_out(trainer), self, "give it a validation split, or remove it")
+        sampler = self._sampler(learner)
+        if not sampler.exact:
+            raise UserError(
+                f"AISEvaluation needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
+                "that is, such as DMALA, GWG, or BlockGibbs for RBMs"
+            )
+        try:
+            sampler.check(learner.energy)
+            sampler.check(bridge(reference(learner.energy.domain), learner.energy))
+            if self.equilibrate is not None:
+                self.equilibrate.check(learner.energy)
+        except UserError as error:
+            raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint) and callback.monitor in LIKELIHOODS:
+                _refuse_untrusted(callback)
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        learner, data = learner_of(pl_module, self), data_of(trainer)
+        testing = trainer.state.fn == TrainerFn.TESTING
+        chains, steps = self.num_chains, self.test_temperatures if testing else self.num_temperatures
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            chains, steps = min(chains, FAST_DEV_SAMPLES), min(steps, FAST_DEV_STEPS)
+        energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
+        base = base_law(learner, data)
+        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
+        split = held_out(trainer)
+        name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
+        shows = shows_progress(trainer)
+        states, stop = data.states(split), partial(_stop_if_told, trainer)
+        mean_energy = mean_energy_of(learner, states)
+        result = ais(
+            energy,
+            sampler,
+            chains,
+            steps,
+            base,
+            self.schedule,
+            self.num_replicates,
+            progress=shows,
+            saved=Path(trainer.default_root_dir, name),
+            check=stop,
+            resample=self.resample,
+            moves=self.moves,
+        )
+        backward = None
+        if self.reverse:
+            x = learner.to_event(states[torch.randperm(len(states))[:chains]]).to(learner.device, energy.dtype)
+            mover = sampler if self.equilibrate is None else self.equilibrate.to(learner.device)
+            x = equilibrated(energy, mover, x, max(1, steps // 10), stop)
+            ladder = self.schedule if result.ladder is None else result.ladder
+            backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves)
+        both = Bracket(result, backward)
+        metrics = _metrics(both, mean_energy)
+        metrics["ais/bits_per_dim"] = _bits_per_dim(metrics["ais/log_likelihood"], data, energy)
+        trusted = _judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
+        self.log_metrics(trainer, pl_module, metrics)
+        if not trusted and trainer.state.fn == TrainerFn.FITTING:
+            self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
+            self._publish(trainer, self._metrics)
+        log_image(trainer, "ais/weights", draw_annealing(result, backward))
+        shown = data.show(result.samples[:SHOWN])
+        if isinstance(shown, Images):
+            title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
+            log_image(trainer, "ais/samples", panels({title: tile(shown.values)}))
+
+    def _sampler(self, learner: Learner) -> Sampler:
+        return self.sampler or learner.sampler
+
+
+def _refuse_untrusted(checkpoint: ModelCheckpoint) -> None:
+    """Makes NaN replace no best checkpoint, and be none: Lightning takes the first value, whatever it is."""
+    ask = checkpoint.check_monitor_top_k
+
+    def check(trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        if current is None or not current.isnan():
+            return ask(trainer, current)
+        checkpoint._last_global_step_saved = trainer.global_step  # so that it still saves its last checkpoint
+        return False
+
+    checkpoint.check_monitor_top_k = check  # type: ignore[method-assign]
+
+
+def _stop_if_told(trainer: pl.Trainer) -> None:
+    """Stops AIS on SIGTERM, for which Lightning only sets a flag that it reads between batches."""
+    if trainer.received_sigterm:
+        raise SIGTERMException
+
+
+def base_law(learner: Learner, data: Data) -> Base:
+    """The law of the training data on bits, as published, and on real numbers; see `data_law`."""
+    domain = learner.energy.domain
+    if not has_data_law(domain):
+        return reference(domain)
+    return data_law(domain, learner.to_event(data.states(split_of(data, "train")))).to(learner.device)
+
+
+def mean_energy_of(learner: Learner, x: Tensor, batch_size: int = 1000) -> float:
+    """The mean energy of states `(n, *event)`."""
+    dtype = next(learner.energy.parameters(), x).dtype
+    total = sum(learner(part.to(learner.device, dtype)).double().sum() for part in torch.split(x, batch_size))
+    return float(total) / len(x)
+
+
+def _metrics(both: Bracket, mean_energy: float) -> dict[str, float]:
+    result = both.forward
+    metrics = {
+        "ais/log_likelihood": -mean_energy - result.log_z,
+        "ais/log_z": result.log_z,
+        "ais/std_error": result.std_error,
+        "ais/ess": result.ess,
+        "ais/max_weight": result.max_weight,
+        "ais/families": float(result.num_families),
+    }
+    if both.backward is not None:
+        metrics["ais/log_likelihood_lower"] = -mean_energy - both.backward.log_z
+        metrics["ais/gap"] = both.gap
+    if len(result.replicates) > 1:
+        metrics["ais/spread"] = float(torch.tensor(result.replicates).std())
+    return metrics
+
+
+def _bits_per_dim(log_likelihood: float, data: Data, energy: Energy) -> float:
+    """Of the raw numbers, given the mean log-likelihood of the states."""
+    raw = data.preprocessing
+    nats = log_likelihood + (0.0 if raw is None else raw.log_jacobian(energy.domain))
+    return -nats / (energy.domain.size * math.log(2))
+
+
+def _judge(metrics: dict[str, float], both: Bracket, energy: Energy, quiet: bool) -> bool:
+    """Whether the likelihood is to be trusted. If not, warns and takes the standard error out of the metrics."""
+    likelihood, doubts = metrics["ais/log_likelihood"], both.doubts
+    if math.isnan(likelihood):
+        doubts = ["it is NaN: an energy of the data or of a chain is not finite"]
+    elif likelihood > 0 and isinstance(energy.domain, Finite):
+        doubts.insert(0, "above 0 is impossible for discrete data: log Z is far too small")
+    metrics["ais/trusted"] = float(not doubts)
+    if not doubts:
+        return True
+    del metrics["ais/std_error"]
+    if quiet:
+        return False
+    rank_zero_warn(
+        f"AISEvaluation: do not trust the mean log-likelihood of {likelihood:.4g} nats: {'; '.join(doubts)}. Use "
+        'schedule "adaptive" with resample 0.5, reverse, more temperatures or moves, or another sampler'
+    )
+    return False

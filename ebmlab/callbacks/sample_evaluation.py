@@ -1,0 +1,78 @@
+"""The base class of evaluations that draw samples: how many, and by chains of what length."""
+
+from __future__ import annotations
+
+import pytorch_lightning as pl
+import torch
+
+from ebmlab.callbacks.periodic import PeriodicEvaluation
+from ebmlab.callbacks.requirements import learner_of
+from ebmlab.errors import UserError
+from ebmlab.learners import Learner
+
+
+class SampleEvaluation(PeriodicEvaluation):
+    """A periodic evaluation of samples, which are the last states of new chains from noise.
+
+    Args:
+        num_samples: number of chains, over all ranks.
+        num_steps: steps of each chain; default as in training.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: see `PeriodicEvaluation`.
+        seed: see `PeriodicEvaluation`.
+        batch_size: chains that run at once.
+
+    Attributes:
+        least: the smallest number of samples that can be evaluated.
+
+    Example:
+        >>> class MeanEnergy(SampleEvaluation):
+        ...     def evaluate(self, trainer, pl_module):
+        ...         n, num_steps = self.size(trainer, pl_module)
+        ...         x = torch.cat(list(self.samples(trainer, pl_module, n, num_steps)))
+        ...         self.log_metrics(trainer, pl_module, {"samples/energy": float(pl_module(x).mean())})
+    """
+
+    least = 1
+
+    def __init__(
+        self,
+        num_samples: int,
+        num_steps: int | None,
+        every_n_epochs: int,
+        at_start: bool,
+        seed: int,
+        batch_size: int = 1,
+    ) -> None:
+        super().__init__(every_n_epochs, at_start, seed)
+        steps = 1 if num_steps is None else num_steps
+        for setting, value, least in (
+            ("num_samples", num_samples, self.least),
+            ("num_steps", steps, 1),
+            ("batch_size", batch_size, 1),
+        ):
+            if value < least:
+                raise UserError(f"{type(self).__name__}: {setting} is {value}, but must be at least {least}")
+        self.num_samples = num_samples
+        self.num_steps = num_steps
+        self.batch_size = batch_size
+
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        learner_of(pl_module, self)
+
+    def size(self, trainer: pl.Trainer, learner: Learner) -> tuple[int, int]:
+        """The number of chains and of their steps; both are small under `fast_dev_run`."""
+        num_steps = learner.num_steps if self.num_steps is None else self.num_steps
+        return self.limit(trainer, self.num_samples, num_steps)
+
+
+def metric_device(learner: Learner) -> torch.device:
+    """The learner's device, or the CPU in place of MPS, which has no float64.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import RatioMatching
+        >>> metric_device(RatioMatching(RBM(4, 2)))
+        device(type='cpu')
+    """
+    return torch.device("cpu") if learner.device.type == "mps" else learner.device
