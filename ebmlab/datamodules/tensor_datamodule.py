@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import pytorch_lightning as pl
 import torch
@@ -76,10 +76,10 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
         self._splits: dict[str, tuple[Tensor, Tensor | None]] = {}
 
     @classmethod
-    def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Self:  # type: ignore[override]
+    def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Self:
         """As in Lightning, and for checkpoints that call this class `datamodules.X`, as it was called up to 0.1.0."""
         kwargs = {"_class_path": path_of(cls)} | kwargs
-        return cast(Self, super().load_from_checkpoint(checkpoint_path, *args, **kwargs))
+        return super().load_from_checkpoint(checkpoint_path, *args, **kwargs)
 
     @abstractmethod
     def load(self, split: str) -> tuple[Tensor, Tensor | None]:
