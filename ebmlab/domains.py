@@ -194,7 +194,7 @@ class Spin(Finite):
         return (x > 0).long()
 
     def from_index(self, index: Tensor) -> Tensor:
-        return 2 * index.to(torch.get_default_dtype()) - 1
+        return index.to(torch.get_default_dtype()).mul(2).sub_(1)
 
     def _contains(self, x: Tensor) -> Tensor:
         return x.abs() == 1

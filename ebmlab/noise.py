@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 _LARGE = 2**14  # entries from which numpy's generator is faster, its seeding included
+_LOWEST = torch.tensor(-(2.0**31))
 
 
 def bernoulli(logits: Tensor) -> Tensor:
@@ -25,7 +26,7 @@ def bernoulli(logits: Tensor) -> Tensor:
     seed = int(torch.randint(2**62, ()))
     bits = np.random.SFC64(seed).random_raw((p.numel() + 1) // 2).view(np.int32)[: p.numel()]
     bits &= -256  # float32 holds the top 24 bits exactly, so that p = 0 never gives 1 and p = 1 always does
-    return torch.from_numpy(bits).view_as(p).float().lt_(p.sub_(0.5).mul_(2.0**32))
+    return torch.from_numpy(bits).view_as(p).float().lt_(torch.add(_LOWEST, p, alpha=2.0**32))
 
 
 def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
@@ -59,4 +60,4 @@ def wide(x: Tensor) -> Tensor:
         >>> wide(torch.ones(2, dtype=torch.bfloat16)).dtype, wide(torch.ones(2, dtype=torch.float64)).dtype
         (torch.float32, torch.float64)
     """
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

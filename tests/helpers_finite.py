@@ -177,8 +177,6 @@ def proposal_matches_density(sampler: MetropolisSampler, energy: Energy, n: int 
             law = sampler.proposal(energy, state)
             draw = law.sample()
             torch.testing.assert_close(draw.log_prob, density(law, draw.y), rtol=1e-8, atol=1e-8)
-            if draw.hops is not None:
-                assert torch.equal(draw.hops, exact.domain.hops(draw.y, state.x))
             there = sampler.proposal(energy, sampler.arrive(energy, state, draw.y))
             torch.testing.assert_close(there.log_prob(draw.reverse), density(there, state.x), rtol=1e-8, atol=1e-8)
             one = sampler.init(energy, start.expand(len(exact.states), *start.shape).clone())

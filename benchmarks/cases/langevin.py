@@ -26,7 +26,7 @@ class DoubleWell(Energy):
         self.domain = Real(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x.square() - 1).square().sum(1)
+        return (x.square() - 1).square() @ x.new_ones(2)  # torch takes four times as long to sum rows of two
 
 
 class ClosedForm(DoubleWell):
@@ -34,8 +34,11 @@ class ClosedForm(DoubleWell):
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        well = x.square() - 1
-        return well.square() @ well.new_ones(2), 4 * x * well
+        return self(x), self.gradient(x)
+
+    @torch.no_grad()
+    def gradient(self, x: Tensor) -> Tensor:
+        return 4 * x * (x.square() - 1)
 
 
 def plain(x: Tensor) -> Tensor:
@@ -67,7 +70,7 @@ def langevin(gradient: str) -> Race:
 
     def ours() -> Contestant:
         sampler = Langevin(STEP_SIZE)
-        return Contestant(lambda: sampler.sample(energy, x, STEPS))
+        return Contestant(lambda: sampler.run(energy, x, STEPS))
 
     return Race(
         f"Langevin, 2-D, 10,000 chains x 1,000 steps, gradient by {'hand' if closed else 'autograd'}",

@@ -41,9 +41,9 @@ def steps_for(chains: int) -> int:
 
 
 def sampling(sampler: Sampler, energy: Energy, x: Tensor, steps: int) -> Contestant:
-    """A contestant that runs `Sampler.sample`; a gradient counts as one forward and one backward pass."""
+    """A contestant that runs `Sampler.run`; a gradient counts as one forward and one backward pass."""
     _, info = sampler.sample(energy, x, 2)
-    return Contestant(lambda: sampler.sample(energy, x, steps), f"{info.evaluations:g} / {info.evaluations:g}")
+    return Contestant(lambda: sampler.run(energy, x, steps), f"{info.evaluations:g} / {info.evaluations:g}")
 
 
 def repeating(step: Callable[[Tensor], Tensor], x: Tensor, steps: int, passes: str = "") -> Contestant:

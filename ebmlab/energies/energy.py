@@ -49,7 +49,7 @@ class Energy(Recorded, nn.Module):
         """E(x) `(B,)` and dE/dx `(B, *event)`, both detached. It works under inference mode too."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.inference_mode(False), torch.enable_grad():
-            x = x.detach().clone().requires_grad_()
+            x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
             try:
                 for p in parameters:  # autograd keeps nothing for frozen parameters
                     p.requires_grad_(False)
@@ -59,6 +59,10 @@ class Energy(Recorded, nn.Module):
                 for p in parameters:
                     p.requires_grad_(True)
         return energy.detach(), grad
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """dE/dx `(B, *event)` alone, detached. Energies whose gradient does not need E(x) may override this method."""
+        return self.value_and_grad(x)[1]
 
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
         """`value_and_grad`, together with by-products of computing them.

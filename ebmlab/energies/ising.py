@@ -89,4 +89,4 @@ class Ising(Pairwise):
 
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
         """Log of the odds of x_i = +1 given the rest, for the sites of one colour, `(B, k)`."""
-        return 2 * self.local_field(x, sites)
+        return self.local_field(x, sites).mul_(2)

@@ -36,14 +36,20 @@ class BlockGibbs(Sampler):
     def init(  # type: ignore[override]
         self, energy: Bipartite, x: Tensor, horizon: int | None = None, known: PerChain | None = None
     ) -> BipartiteState:
-        logits, known = energy.hidden_logits(x, known)
-        return BipartiteState(x=x, logits=logits, hidden=bernoulli(logits), known=known)
+        return self._at(energy, x, 0, known)
 
     @torch.no_grad()
     def step(self, energy: Bipartite, state: BipartiteState) -> tuple[BipartiteState, Info]:  # type: ignore[override]
         assert state.hidden is not None
-        new = self.init(energy, energy.sample_visible(state.hidden))
-        new.step = state.step + 1
-        assert new.logits is not None
-        acceptance = new.x.new_ones(len(new.x)).masked_fill_(new.logits.sum(1).isnan(), torch.nan)
-        return new, Info(acceptance, energy.domain.hops(new.x, state.x))
+        new = self._at(energy, energy.sample_visible(state.hidden), state.step + 1)
+        return new, Info(lambda: _valid(new), lambda: energy.domain.hops(new.x, state.x))
+
+    def _at(self, energy: Bipartite, x: Tensor, step: int, known: PerChain | None = None) -> BipartiteState:
+        logits, known = energy.hidden_logits(x, known)
+        return BipartiteState(x=x, step=step, logits=logits, hidden=bernoulli(logits), known=known)
+
+
+def _valid(state: BipartiteState) -> Tensor:
+    """1 for each chain, NaN where the hidden units have no law."""
+    assert state.logits is not None
+    return state.x.new_ones(len(state.x)).masked_fill_(state.logits.sum(1).isnan(), torch.nan)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.sampler import Sampler
@@ -76,11 +77,11 @@ class ChromaticGibbs(Sampler):
         domain = graph.domain
         table = domain.flat(state.x).transpose(0, 1).clone(memory_format=torch.contiguous_format)
         x = table.transpose(0, 1).view(state.x.shape)  # a view of `table`, in which each site is one row of memory
-        broken = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        total = x.new_zeros(len(x))
         for sites in graph.colours:
             logits = graph.conditional(x, sites).transpose(0, 1)
-            broken |= (logits if logits.dim() == 2 else logits.amax(2)).amax(0).isnan()
-            table.index_copy_(0, sites, domain.from_index(draw_sites(logits)).to(x.dtype))  # changes x too
-        x = torch.where(broken.view(-1, *[1] * (x.dim() - 1)), state.x, x)
-        acceptance = x.new_ones(len(x)).masked_fill(broken, torch.nan)  # as in `Gibbs`: no valid law, so x stays
-        return replace(state, x=x, step=state.step + 1), Info(acceptance, domain.hops(x, state.x))
+            total = total + (logits if logits.dim() == 2 else logits.sum(2)).sum(0)  # NaN if any of them is
+            table[sites] = domain.from_index(draw_sites(logits)).to(x.dtype)  # changes x too
+        valid = ~total.isnan()
+        new = replace(state, x=Merge(valid)(x, state.x), step=state.step + 1)  # as in `Gibbs`: no valid law, so x stays
+        return new, Info(lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan), lambda: domain.hops(new.x, state.x))

@@ -46,11 +46,12 @@ class DULA(DiscreteLangevin):
             value, grad = energy.minibatch().value_and_grad(state.x)  # type: ignore[operator]
             state = GradientState(x=state.x, energy=value, grad=grad, step=state.step)
         draw = self.proposal(energy, state).sample()
-        acceptance = draw.y.new_ones(len(draw.y)).masked_fill_(state.energy.isnan(), torch.nan)
         if self.options.stochastic:  # the minibatch is used for one step only, and E(y) is not computed
             new = GradientState(x=draw.y, energy=torch.full_like(state.energy, torch.nan), grad=state.grad)
         else:
             new = self.init(energy, draw.y)
         new.step = state.step + 1
-        hops = energy.domain.hops(draw.y, state.x) if draw.hops is None else draw.hops
-        return new, Info(acceptance, hops)
+        return new, Info(
+            lambda: draw.y.new_ones(len(draw.y)).masked_fill_(state.energy.isnan(), torch.nan),
+            lambda: energy.domain.hops(draw.y, state.x),
+        )

@@ -65,7 +65,7 @@ class IndependentMoves(Proposal):
         >>> import torch
         >>> from ebmlab.domains import Binary
         >>> q = IndependentMoves(Binary(3), torch.zeros(2, 3), torch.zeros(2, 3, 1).log_softmax(1), num_moves=1)
-        >>> q.sample().hops
+        >>> q.sample().y.sum(1)
         tensor([1., 1.])
     """
 
@@ -93,5 +93,4 @@ class IndependentMoves(Proposal):
             self.domain, self.x, i, ((values_at(self.domain, self.x, i) + made) % self.domain.num_values)[:, None]
         )
         reverse = Path(i, torch.where(s == made, -made, s - made) % self.domain.num_values)
-        hops = (first == torch.arange(i.shape[1], device=i.device)).sum(1)
-        return Draw(y, self.log_prob(path), reverse, hops.to(self.x.dtype))
+        return Draw(y, self.log_prob(path), reverse)

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Real
-from ebmlab.energies import Energy, PerChain
+from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule
-from ebmlab.samplers.state import BipartiteState, GradientState, Info
+from ebmlab.samplers.state import BipartiteState, Info
 
 
 @dataclass(kw_only=True)
-class LangevinState(GradientState, BipartiteState):
+class LangevinState(BipartiteState):
     """x with the energy and gradient there, and the data of the step-size schedule.
 
     Attributes:
-        step_size: size of the first step, in absolute units, a scalar tensor.
+        energy: E(x), `(B,)`; None if the next step does not need it and the gradient alone is cheaper.
+        grad: dE/dx, `(B, *event)`.
+        step_size: size of the first step, in absolute units.
         horizon: steps planned, over which a schedule is spread.
 
     Example:
         >>> from ebmlab.energies import GRBM
         >>> from ebmlab.samplers import Langevin
         >>> grbm = GRBM(6, 3)
-        >>> Langevin(0.1).init(grbm, grbm.domain.random(4)).step_size  # mean variance 1
-        tensor(0.1000)
+        >>> round(Langevin(0.1).init(grbm, grbm.domain.random(4)).step_size, 6)  # mean variance 1
+        0.1
     """
 
-    step_size: Tensor
+    energy: Tensor | None
+    grad: Tensor
+    step_size: float
     horizon: int | None
 
 
@@ -79,7 +84,7 @@ class Langevin(Sampler):
         self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
     ) -> LangevinState:
         at = energy.evaluate(x, known)
-        step_size = (self.step_size * energy.step_unit()).detach()
+        step_size = (self.step_size * energy.step_unit()).item()
         return LangevinState(
             x=x,
             energy=at.energy,
@@ -94,14 +99,25 @@ class Langevin(Sampler):
     def step(self, energy: Energy, state: LangevinState) -> tuple[LangevinState, Info]:
         alpha = state.step_size * self.schedule.factor(state.step, state.horizon)
         noise = torch.randn_like(state.x)
-        x = torch.addcmul(state.x, state.grad, alpha, value=-1).addcmul_(noise, (alpha * (2 * self.temperature)).sqrt())
-        at = energy.evaluate(x)
-        new = replace(state, x=x, step=state.step + 1, energy=at.energy, grad=at.grad, logits=at.logits, known=at.known)
-        probability = x.new_ones(len(x))
-        if self.adjust_from is not None and state.step >= self.adjust_from:
-            back = (state.x - x + alpha * at.grad).square().flatten(1).sum(1) / (4 * alpha * self.temperature)
-            forth = noise.square().flatten(1).sum(1) / 2
-            log_ratio = (state.energy - at.energy) / self.temperature - back + forth
-            accepted, probability = metropolis(log_ratio)
-            new = new.where(accepted, state)
-        return new, Info(probability, energy.domain.hops(new.x, state.x))
+        x = torch.add(state.x, state.grad, alpha=-alpha).add_(noise, alpha=math.sqrt(alpha * (2 * self.temperature)))
+        new = self._arrive(energy, state, x)
+        if state.energy is None or new.energy is None or not self._adjusts(state.step):
+            return new, Info(lambda: x.new_ones(len(x)), lambda: energy.domain.hops(x, state.x))
+        back = (state.x - x + alpha * new.grad).square().flatten(1).sum(1) / (4 * alpha * self.temperature)
+        forth = noise.square().flatten(1).sum(1) / 2
+        log_ratio = (state.energy - new.energy) / self.temperature - back + forth
+        accepted, probability = metropolis(log_ratio)
+        after = new.where(accepted, state)
+        return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
+
+    def _adjusts(self, step: int) -> bool:
+        return self.adjust_from is not None and step >= self.adjust_from
+
+    def _arrive(self, energy: Energy, state: LangevinState, x: Tensor) -> LangevinState:
+        """The state at x after a step from `state`; without the energy if only the gradient is of use."""
+        if self._adjusts(state.step + 1) or isinstance(energy, Bipartite):
+            at = energy.evaluate(x)
+            new = replace(state, x=x, step=state.step + 1, energy=at.energy, grad=at.grad)
+            new.logits, new.known = at.logits, at.known
+            return new
+        return replace(state, x=x, step=state.step + 1, energy=None, grad=energy.gradient(x), known=None)

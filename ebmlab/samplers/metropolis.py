@@ -105,5 +105,4 @@ class MetropolisSampler(Sampler):
                 state = replace(state, proposal=here)
         after = new.where(accepted, state)
         after.step = state.step + 1
-        hops = energy.domain.hops(after.x, state.x) if draw.hops is None else torch.where(accepted, draw.hops, 0)
-        return after, Info(probability, hops, self.evaluations)
+        return after, Info(probability, lambda: energy.domain.hops(after.x, state.x), self.evaluations)

@@ -109,7 +109,7 @@ class BlindChanges(Proposal):
             changes = torch.rand_like(x.new_empty(old.shape)) < self.probability
             y = domain.from_index(torch.where(changes, self._other(old), old)).to(x.dtype).view_as(x)
             number = changes.sum(1).to(x.dtype)
-        return Draw(y, self._log_density(y, number), x, number)
+        return Draw(y, self._log_density(y, number), x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return self._log_density(move, self.domain.hops(move, self.x))

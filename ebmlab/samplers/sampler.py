@@ -89,6 +89,22 @@ class Sampler(Recorded, nn.Module):
             total = total + info
         return x, total / max(num_steps, 1)
 
+    def run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """The last x of `sample` alone. Acceptance and hops are not computed, which short steps notice.
+
+        Example:
+            >>> from ebmlab.energies import RBM
+            >>> from ebmlab.samplers import BlockGibbs
+            >>> rbm = RBM(6, 3)
+            >>> BlockGibbs().run(rbm, rbm.domain.random(4), num_steps=10).shape
+            torch.Size([4, 6])
+        """
+        self.check(energy)
+        energy.domain.validate(x)
+        for state, _ in self.chain(energy, x, num_steps):
+            x = state.x
+        return x
+
 
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:
     """Raises `UserError` unless the energy has hidden units.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, PerChain
 from ebmlab.samplers.proposals import Proposal
+
+Later = Tensor | Callable[[], Tensor]
 
 
 @dataclass(kw_only=True)
@@ -112,14 +115,16 @@ def hidden_logits(energy: Bipartite, state: State) -> Tensor:
     return energy.hidden_given_visible(state.x) if kept is None else kept
 
 
-@dataclass
 class Info:
     """The report of one step, or its mean over steps.
 
-    Attributes:
+    Args:
         acceptance: probability with which the proposal was accepted, `(B,)`; 1 without a Metropolis decision.
         hops: how far the chain moved, `(B,)`: coordinates changed on a finite domain, Euclidean distance on Real.
         evaluations: number of evaluations of energy and gradient in the step (block Gibbs: of pairs of conditionals).
+
+    A function in place of a tensor is called when somebody first reads the attribute. A chain whose report nobody reads
+    does not compute it.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -130,9 +135,22 @@ class Info:
         tensor([1., 1., 1., 1., 1.])
     """
 
-    acceptance: Tensor
-    hops: Tensor
-    evaluations: float = 1.0
+    def __init__(self, acceptance: Later, hops: Later, evaluations: float = 1.0) -> None:
+        self._acceptance, self._hops, self.evaluations = acceptance, hops, evaluations
+
+    @property
+    def acceptance(self) -> Tensor:
+        """As in the arguments."""
+        if not isinstance(self._acceptance, Tensor):
+            self._acceptance = self._acceptance()
+        return self._acceptance
+
+    @property
+    def hops(self) -> Tensor:
+        """As in the arguments."""
+        if not isinstance(self._hops, Tensor):
+            self._hops = self._hops()
+        return self._hops
 
     def __add__(self, other: Info) -> Info:
         return Info(self.acceptance + other.acceptance, self.hops + other.hops, self.evaluations + other.evaluations)

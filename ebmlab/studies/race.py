@@ -170,7 +170,8 @@ def _points(num_records: int, num_points: int) -> set[int]:
 
 def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:
     """The `STATISTICS` of each chain, `(B, 3)`, whose autocorrelations measure mixing."""
-    energies = _gather(fabric, state.energy) if hasattr(state, "energy") else energy(x)
+    known = getattr(state, "energy", None)
+    energies = energy(x) if known is None else _gather(fabric, known)
     if energies.isnan().all():  # samplers on minibatches do not know E(x)
         energies = energy(x)
     distance = (x - reference).abs().flatten(1).sum(1)

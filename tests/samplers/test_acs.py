@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, MetropolisSampler
+from ebmlab.samplers import DMALA, Info, MetropolisSampler
 from ebmlab.samplers.acs import ACS, cyclical
 from ebmlab.samplers.tuners.acs_search import ACSTuner
 
@@ -223,7 +222,7 @@ class Wavy(ACS):
         log = float(self.settings(state.step)[0].log())
         curve = -math.prod(log - math.log(a) for a in (0.3, 1.0, 20.0))
         rate = torch.sigmoid(torch.tensor(curve))
-        return after, replace(info, acceptance=rate.expand_as(info.acceptance))
+        return after, Info(rate.expand_as(info.acceptance), info.hops, info.evaluations)
 
 
 @pytest.mark.parametrize(("largest", "expected"), [(False, 0.3), (True, 20.0)])

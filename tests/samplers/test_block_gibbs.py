@@ -17,8 +17,8 @@ MUTANTS = {
     "hidden units from the wrong logits": ("bernoulli(logits)", "bernoulli(-logits)"),
     "mean field in place of draws": ("bernoulli(logits)", "(logits > 0).to(logits)"),
     "h given the v before": (
-        "self.init(energy, energy.sample_visible(state.hidden))",
-        "replace(self.init(energy, state.x), x=energy.sample_visible(state.hidden))",
+        "self._at(energy, energy.sample_visible(state.hidden), state.step + 1)",
+        "replace(self._at(energy, state.x, state.step + 1), x=energy.sample_visible(state.hidden))",
     ),
 }
 

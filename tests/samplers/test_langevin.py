@@ -18,12 +18,12 @@ MUTANTS = {  # what to replace in the source of langevin.py, with what, and the 
     "no reverse proposal": ("- back + forth", "+ 0 * (back + forth)", 1.0),
     "no forward proposal": ("- back + forth", "- back", 1.0),
     "proposal ratio upside down": ("- back + forth", "+ back - forth", 1.0),
-    "reverse drift flipped": ("(state.x - x + alpha * at.grad)", "(state.x - x - alpha * at.grad)", 1.0),
-    "reverse drift from the old gradient": ("alpha * at.grad)", "alpha * state.grad)", 1.0),
+    "reverse drift flipped": ("(state.x - x + alpha * new.grad)", "(state.x - x - alpha * new.grad)", 1.0),
+    "reverse drift from the old gradient": ("alpha * new.grad)", "alpha * state.grad)", 1.0),
     "stale gradient": ("+ 1, energy=at.energy, grad=at.grad", "+ 1, energy=at.energy, grad=state.grad", 1.0),
     "stale energy": ("+ 1, energy=at.energy, grad=at.grad", "+ 1, energy=state.energy, grad=at.grad", 1.0),
     "proposals kept only if better": ("metropolis(log_ratio)", "((log_ratio >= 0), probability)", 1.0),
-    "everything accepted": ("new = new.where(accepted, state)", "pass", 1.0),
+    "everything accepted": ("after = new.where(accepted, state)", "after = new", 1.0),
     "x of the proposal, cache of the old": (
         "new.where(accepted, state)",
         "replace(state.where(accepted, state), x=new.where(accepted, state).x)",
@@ -39,11 +39,11 @@ MUTANTS = {  # what to replace in the source of langevin.py, with what, and the 
         "metropolis(log_ratio.mean().expand_as(log_ratio))",
         1.0,
     ),
-    "noise without sqrt(2)": ("alpha * (2 * self.temperature)", "alpha * self.temperature", 1.0),
-    "temperature not in the noise": ("alpha * (2 * self.temperature)", "alpha * 2", 2.0),
+    "noise without sqrt(2)": ("sqrt(alpha * (2 * self.temperature))", "sqrt(alpha * self.temperature)", 1.0),
+    "temperature not in the noise": ("sqrt(alpha * (2 * self.temperature))", "sqrt(alpha * 2)", 2.0),
     "temperature not in the ratio": (
-        "(state.energy - at.energy) / self.temperature",
-        "(state.energy - at.energy)",
+        "(state.energy - new.energy) / self.temperature",
+        "(state.energy - new.energy)",
         2.0,
     ),
     "temperature not in the reverse density": ("(4 * alpha * self.temperature)", "(4 * alpha)", 2.0),
@@ -173,4 +173,4 @@ def test_where_mixes_chains_and_keeps_what_all_share() -> None:
     for field in ("energy", "grad", "logits"):
         for i, source in enumerate((new, old, new)):
             assert torch.equal(getattr(mixed, field)[i], getattr(source, field)[i])
-    assert torch.equal(mixed.step_size, old.step_size) and mixed.horizon == 9
+    assert mixed.step_size == old.step_size and mixed.horizon == 9

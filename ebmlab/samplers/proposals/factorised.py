@@ -58,13 +58,12 @@ class Flips(Proposal):
 
     def __init__(self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
         self.domain, self.x = domain, x
-        self.logits = drift * self._flip() - stiffness * (0.5 if isinstance(domain, Binary) else 2.0)
+        self.logits = self._flip().mul_(drift).sub_(stiffness * (0.5 if isinstance(domain, Binary) else 2.0))
         self.normaliser = softplus(self.logits).flatten(1).sum(1)
 
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)
-        y = torch.addcmul(self.x, flips, self._flip())
-        return Draw(y, self.log_prob(flips), flips, flips.flatten(1).sum(1))
+        return Draw(self._flipped(flips), self.log_prob(flips), flips)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return (move * self.logits).flatten(1).sum(1) - self.normaliser
@@ -75,6 +74,12 @@ class Flips(Proposal):
     def _flip(self) -> Tensor:
         """The other value of each coordinate minus its value in x: length 1 on Binary, 2 on Spin."""
         return torch.rsub(self.x, 1, alpha=2) if isinstance(self.domain, Binary) else -2 * self.x
+
+    def _flipped(self, flips: Tensor) -> Tensor:
+        """Flips the coordinates of x where `flips` is 1."""
+        if isinstance(self.domain, Binary):
+            return torch.ne(self.x, flips, out=torch.empty_like(self.x))
+        return torch.addcmul(self.x, self.x, flips, value=-2)
 
 
 class Classes(Proposal):

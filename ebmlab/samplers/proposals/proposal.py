@@ -16,19 +16,17 @@ class Draw(NamedTuple):
         y: the proposed state, `(B, *event)`.
         log_prob: log q of the move that was drawn, `(B,)`.
         reverse: the move from y back to x, in the form that `log_prob` of the proposal at y takes.
-        hops: number of coordinates in which y differs from x, `(B,)`, or None if the draw has not counted them.
 
     Example:
         >>> import torch
         >>> draw = Draw(y=torch.ones(2, 3), log_prob=torch.zeros(2), reverse=torch.zeros(2, 3))
-        >>> draw.hops is None
-        True
+        >>> draw.y.shape
+        torch.Size([2, 3])
     """
 
     y: Tensor
     log_prob: Tensor
     reverse: Any
-    hops: Tensor | None = None
 
 
 class Proposal(PerChain):
