@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
+
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ebmlab.errors import UserError
+from ebmlab.recipes import Recorded
+
+
+class Edges(Recorded):
+    """The couplings of a graph: the entries of a symmetric matrix J `(d, d)` that are not 0, row by row.
+
+    Args:
+        size: d, the number of sites.
+        rows: the row of each entry, int64 and ascending; every edge has two entries.
+        columns: its column, ascending within a row.
+        values: the entry, J_ij.
+
+    Example:
+        >>> Edges.of(torch.tensor([[0.0, 0.5], [0.5, 0.0]])).columns
+        tensor([1, 0])
+    """
+
+    def __init__(self, size: int, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+        self.size, self.rows, self.columns, self.values = size, rows, columns, values
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> Edges:
+        """The entries of a matrix `(d, d)`."""
+        rows, columns = matrix.nonzero(as_tuple=True)
+        return cls(len(matrix), rows, columns, matrix[rows, columns])
+
+    @classmethod
+    def joining(cls, size: int, a: Tensor, b: Tensor, coupling: float) -> Edges:
+        """Joins sites a and b `(n,)` by one edge each. Pairs given twice have one edge, and no site joins itself."""
+        a, b = a[a != b], b[a != b]
+        entries = torch.cat([a * size + b, b * size + a]).unique()
+        entries = entries if coupling else entries[:0]
+        return cls(size, entries // size, entries % size, torch.full((len(entries),), float(coupling)))
+
+    def matrix(self) -> Tensor:
+        """J, `(d, d)`."""
+        matrix = self.values.new_zeros(self.size, self.size)
+        matrix[self.rows, self.columns] = self.values
+        return matrix
 
 
 def lattice(side: int, coupling: float, periodic: bool = True) -> Tensor:
@@ -20,16 +62,23 @@ def lattice(side: int, coupling: float, periodic: bool = True) -> Tensor:
         >>> lattice(2, coupling=0.5).tolist()
         [[0.0, 0.5, 0.5, 0.0], [0.5, 0.0, 0.0, 0.5], [0.5, 0.0, 0.0, 0.5], [0.0, 0.5, 0.5, 0.0]]
     """
+    return lattice_edges(side, coupling, periodic).matrix()
+
+
+def lattice_edges(side: int, coupling: float, periodic: bool = True) -> Edges:
+    """The couplings of `lattice`, in memory that grows with the number of sites and not with its square.
+
+    Example:
+        >>> len(lattice_edges(100, coupling=0.5).values)
+        40000
+    """
     if side < 1:
         raise UserError(f"lattice: side is {side}, but must be at least 1")
     sites = torch.arange(side * side).view(side, side)
-    matrix = torch.zeros(side * side, side * side)
-    for axis in (0, 1):
-        neighbours = sites.roll(-1, axis)
-        last = side if periodic else side - 1
-        a, b = sites.narrow(axis, 0, last).flatten(), neighbours.narrow(axis, 0, last).flatten()
-        matrix[a, b] = matrix[b, a] = coupling
-    return matrix.fill_diagonal_(0)  # the one site of a periodic lattice of side 1 is its own neighbour
+    last = side if periodic else side - 1
+    pairs = [(sites.narrow(axis, 0, last), sites.roll(-1, axis).narrow(axis, 0, last)) for axis in (0, 1)]
+    a, b = (torch.cat([ends.flatten() for ends in column]) for column in zip(*pairs, strict=True))
+    return Edges.joining(side * side, a, b, coupling)
 
 
 def barabasi_albert(num_nodes: int, num_edges: int, coupling: float, seed: int = 0) -> Tensor:
@@ -43,46 +92,63 @@ def barabasi_albert(num_nodes: int, num_edges: int, coupling: float, seed: int =
         >>> int(J.triu().sum())
         16
     """
+    return barabasi_albert_edges(num_nodes, num_edges, coupling, seed).matrix()
+
+
+def barabasi_albert_edges(num_nodes: int, num_edges: int, coupling: float, seed: int = 0) -> Edges:
+    """The couplings of `barabasi_albert`, in memory that grows with the number of edges.
+
+    Example:
+        >>> len(barabasi_albert_edges(num_nodes=10, num_edges=2, coupling=1.0).values)
+        32
+    """
     if not 1 <= num_edges < num_nodes:
         raise UserError(
             f"barabasi_albert: num_edges is {num_edges}, but must be from 1 to num_nodes - 1 = {num_nodes - 1}"
         )
     generator = np.random.default_rng(seed)  # the graph belongs to the model: it leaves torch's global generator alone
     ends = [end for leaf in range(1, num_edges + 1) for end in (0, leaf)]  # each node appears as often as its degree
-    matrix = torch.zeros(num_nodes, num_nodes)
-    matrix[0, 1 : num_edges + 1] = matrix[1 : num_edges + 1, 0] = coupling
     for node in range(num_edges + 1, num_nodes):
         chosen: set[int] = set()
         while len(chosen) < num_edges:
             chosen.add(ends[generator.integers(len(ends))])
         for other in sorted(chosen):
-            matrix[node, other] = matrix[other, node] = coupling
             ends += [node, other]
-    return matrix
+    return Edges.joining(num_nodes, torch.tensor(ends[::2]), torch.tensor(ends[1::2]), coupling)
 
 
-def colour(coupling: Tensor) -> list[Tensor]:
+def colour(coupling: Tensor | Edges) -> list[Tensor]:
     """Site numbers, one int64 tensor per colour, such that no two sites of one colour interact.
 
     DSATUR (Brelaz, 1979): sites are coloured greedily, first those whose neighbours have the most different colours
-    already. Every bipartite graph gets two colours.
+    already, and of these the ones with the most neighbours. Every bipartite graph gets two colours.
+
+    Args:
+        coupling: J `(d, d)`, or its entries.
 
     Example:
         >>> [sites.tolist() for sites in colour(lattice(2, coupling=0.5))]
         [[0, 3], [1, 2]]
     """
-    adjacent = (coupling != 0).cpu().numpy()
-    degree = adjacent.sum(1)
-    colours = np.full(len(adjacent), -1)
-    taken = np.zeros((len(adjacent), degree.max() + 1), dtype=bool)  # a neighbour of the site has the colour
-    priority = degree.copy()
-    for _ in range(len(adjacent)):
-        site = np.where(colours < 0, priority, -1).argmax()
-        colours[site] = first = taken[site].argmin()
-        news = adjacent[site] & ~taken[:, first]
-        taken[news, first] = True
-        priority[news] += len(adjacent)  # degrees, all smaller, break ties
-    return [torch.from_numpy(np.flatnonzero(colours == c)) for c in range(colours.max() + 1)]
+    edges = Edges.of(coupling) if isinstance(coupling, Tensor) else coupling
+    size = edges.size
+    degrees = torch.bincount(edges.rows, minlength=size)
+    neighbours = [part.tolist() for part in torch.split(edges.columns.cpu(), degrees.tolist())]
+    taken: list[set[int]] = [set() for _ in range(size)]  # colours of a site's neighbours
+    colours = [-1] * size
+    queue = [(0, -len(near), site) for site, near in enumerate(neighbours)]
+    heapq.heapify(queue)
+    while queue:
+        saturation, _, site = heapq.heappop(queue)
+        if colours[site] >= 0 or -saturation != len(taken[site]):  # coloured, or queued again since
+            continue
+        colours[site] = first = next(c for c in itertools.count() if c not in taken[site])
+        for near in neighbours[site]:
+            if colours[near] < 0 and first not in taken[near]:
+                taken[near].add(first)
+                heapq.heappush(queue, (-len(taken[near]), -len(neighbours[near]), near))
+    found = torch.tensor(colours)
+    return [(found == c).nonzero().squeeze(1) for c in range(int(found.max()) + 1)]
 
 
 def adjacency(x: Tensor, num_nodes: int) -> Tensor:

@@ -94,6 +94,8 @@ class Bipartite(Energy):
 
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given the logits of p(h_j = 1 | v)."""
+        if isinstance(temperature, float) and temperature == 1.0:  # two passes over memory less
+            return self.visible_energy(v) - softplus(logits).sum(1)
         return self.visible_energy(v) / temperature - softplus(logits / temperature).sum(1)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:

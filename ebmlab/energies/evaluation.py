@@ -63,11 +63,14 @@ class Merge:
     def __init__(self, accept: Tensor) -> None:
         self.accept = accept
         self.rejected = (~accept).nonzero().squeeze(1) if accept.device.type == "cpu" else None
+        self._number = -1 if self.rejected is None else self.rejected.numel()
         self._done: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor]] = {}  # holds the pair, so that ids stay theirs
 
     def __call__(self, new: Tensor, old: Tensor) -> Tensor:
-        if new is old:
+        if new is old or self._number == 0:
             return new
+        if self._number == self.accept.numel():
+            return old
         key = id(new), id(old)
         if key not in self._done:
             self._done[key] = new, old, self._merge(new, old)
@@ -76,8 +79,6 @@ class Merge:
     def _merge(self, new: Tensor, old: Tensor) -> Tensor:
         if self.rejected is None or new.dim() == 1:
             return torch.where(self.accept.view(-1, *[1] * (new.dim() - 1)), new, old)
-        if len(self.rejected) in (0, len(new)):
-            return old if len(self.rejected) else new
         return torch.index_copy(new, 0, self.rejected, old.index_select(0, self.rejected))
 
 

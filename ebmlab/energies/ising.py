@@ -18,7 +18,7 @@ class Ising(Pairwise):
     """E(x) = -1/2 x'J x - h'x, x in {-1, +1}^d.
 
     Args:
-        coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once.
+        coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once; or its entries, `graphs.Edges`.
         field: h, a number or `(d,)`.
         learn: makes J and h parameters; the arguments are their initial values.
 
@@ -34,7 +34,7 @@ class Ising(Pairwise):
 
     def __init__(self, coupling: Matrix, field: float | Sequence[float] | Tensor = 0.0, learn: bool = False) -> None:
         super().__init__(coupling, field, learn=learn)
-        self.domain = Spin(len(self.coupling))
+        self.domain = Spin(len(self.field))
 
     @classmethod
     def learnable(cls, num_spins: int) -> Ising:
@@ -55,7 +55,7 @@ class Ising(Pairwise):
             field: h, a number or `(side * side,)`.
             periodic: joins opposite borders.
         """
-        return cls(graphs.lattice(side, coupling, periodic), field)
+        return cls(graphs.lattice_edges(side, coupling, periodic), field)
 
     @classmethod
     def barabasi_albert(
@@ -75,7 +75,7 @@ class Ising(Pairwise):
             field: h, a number or `(num_nodes,)`.
             seed: of the graph; torch's global generator is not used.
         """
-        return cls(graphs.barabasi_albert(num_nodes, num_edges, coupling, seed), field)
+        return cls(graphs.barabasi_albert_edges(num_nodes, num_edges, coupling, seed), field)
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and J x + h `(B, d)`."""

@@ -12,50 +12,72 @@ from torch.nn.utils.parametrize import register_parametrization
 
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
-from ebmlab.graphs import colour
+from ebmlab.graphs import Edges, colour
 
 SPARSE = 0.015  # share of non-zero couplings below which summing over neighbours beats a matrix product (on CPU)
 
-Matrix = Tensor | Sequence[Sequence[float]]
+Matrix = Tensor | Sequence[Sequence[float]] | Edges
 
 
 class Pairwise(Energy):
     """E(x) = -1/2 sum_ij J_ij x_i . x_j - sum_i h_i . x_i, where x_i is a number or a one-hot vector.
 
     Args:
-        coupling: J, `(d, d)`, symmetric with a zero diagonal, so that every edge counts once.
+        coupling: J, `(d, d)`, symmetric with a zero diagonal, so that every edge counts once; or its entries. Few
+            entries are kept as lists of neighbours, in memory that grows with their number.
         field: h, an array that broadcasts to the event shape `(d, *event)`.
         event: shape of one site's state; () for a number.
         learn: makes J and h parameters; J stays symmetric with a zero diagonal.
 
     Attributes:
-        coupling: J, `(d, d)`.
+        coupling: J, `(d, d)`; made when it is asked for if J is kept as lists.
+        sparse: whether it is.
         field: h, in the shape of an event.
     """
 
     coupling: Tensor
     field: Tensor
     sparse: bool
-    _neighbours: Neighbours
+    neighbours: Neighbours
     _colours: list[Tensor] | None
     _lists: list[Neighbours]
 
     def __init__(self, coupling: Matrix, field: Any, event: tuple[int, ...] = (), learn: bool = False) -> None:
         super().__init__()
         name = type(self).__name__
-        coupling = _coupling(name, coupling)
-        field = _field(name, field, (len(coupling), *event), coupling.dtype)
+        edges = _edges(name, coupling)
+        field = _field(name, field, (edges.size, *event), edges.values.dtype)
         self.learn = learn
         if learn:
-            self.coupling, self.field = nn.Parameter(coupling.triu()), nn.Parameter(field)
+            self.coupling, self.field = nn.Parameter(edges.matrix().triu()), nn.Parameter(field)
             register_parametrization(self, "coupling", _Symmetric())
             type(self).__name__ = name  # register_parametrization has changed this object's class, and its name
             self.sparse = False
             return
-        self.register_buffer("coupling", coupling)
         self.register_buffer("field", field)
-        _find_edges(self)
-        self.register_load_state_dict_post_hook(_find_edges)  # type: ignore[no-untyped-call]
+        self._join(edges)
+        self.register_load_state_dict_pre_hook(_join_saved)  # type: ignore[no-untyped-call]
+
+    def _join(self, edges: Edges) -> None:
+        """Takes new couplings, on the device and in the precision of h."""
+        for name in ("coupling", "neighbours"):
+            if name in {**self._buffers, **self._modules}:
+                delattr(self, name)
+        self.sparse = 0 < len(edges.values) < SPARSE * edges.size**2
+        self._colours, self._lists = None, []
+        if self.sparse:
+            degrees = torch.bincount(edges.rows, minlength=edges.size)
+            self.neighbours = Neighbours(edges.columns, edges.values, degrees).to(self.field)
+        else:
+            self.register_buffer("coupling", edges.matrix().to(self.field))
+
+    def _edges(self) -> Edges:
+        return self.neighbours.edges() if self.sparse else Edges.of(self.coupling)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "coupling" and "neighbours" in self._modules:
+            return self._edges().matrix()
+        return super().__getattr__(name)
 
     @property
     def colours(self) -> list[Tensor]:
@@ -65,9 +87,9 @@ class Pairwise(Energy):
                 f"{type(self).__name__}: learnt couplings join all sites, so that no two can be redrawn at once; "
                 "use Gibbs in place of ChromaticGibbs"
             )
-        if self._colours is None or self._colours[0].device != self.coupling.device:
-            self._colours = [sites.to(self.coupling.device) for sites in colour(self.coupling)]
-            self._lists = [self._neighbours.of(sites) for sites in self._colours] if self.sparse else []
+        if self._colours is None or self._colours[0].device != self.field.device:
+            self._colours = [sites.to(self.field.device) for sites in colour(self._edges())]
+            self._lists = [self.neighbours.of(sites) for sites in self._colours] if self.sparse else []
         return self._colours
 
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
@@ -79,22 +101,22 @@ class Pairwise(Energy):
         else:
             pull = self._sums(x, sites).transpose(0, 1)
         field = self.field.to(x.dtype)
-        return pull.contiguous() + field if sites is None else pull + field[sites]
+        return pull.contiguous() + field if sites is None else pull.add_(field[sites])
 
     def _sums(self, x: Tensor, sites: Tensor | None) -> Tensor:
         """J x of all sites or of those given, `(d, B, ...)` or `(k, B, ...)`, as sums over each site's neighbours.
 
         Free of copies where x has its sites first in memory. The neighbours of a colour are looked up alone.
         """
-        neighbours = self._neighbours
+        neighbours = self.neighbours
         if sites is not None:
             lists = (those for own, those in zip(self._colours or [], self._lists, strict=True) if own is sites)
-            neighbours = next(lists, self._neighbours)
+            neighbours = next(lists, self.neighbours)
         table = x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
         weights = neighbours.weights.to(x.dtype)
         sums = embedding_bag(neighbours.sites, table, neighbours.offsets, mode="sum", per_sample_weights=weights)
         sums = sums.view(-1, len(x), *x.shape[2:])
-        return sums[sites] if sites is not None and neighbours is self._neighbours else sums
+        return sums[sites] if sites is not None and neighbours is self.neighbours else sums
 
     def forward(self, x: Tensor) -> Tensor:
         return self._energy(x, self.local_field(x))
@@ -123,14 +145,24 @@ class Neighbours(nn.Module):
 
     def __init__(self, sites: Tensor, weights: Tensor, degrees: Tensor) -> None:
         super().__init__()
-        self.register_buffer("sites", sites, persistent=False)
-        self.register_buffer("weights", weights, persistent=False)
-        self.register_buffer("offsets", degrees.cumsum(0) - degrees, persistent=False)
+        self.register_buffer("sites", sites)
+        self.register_buffer("weights", weights)
+        self.register_buffer("offsets", degrees.cumsum(0) - degrees)
+
+    @property
+    def degrees(self) -> Tensor:
+        """How many neighbours each site has, `(k,)`."""
+        return torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.sites)])]) - self.offsets
+
+    def edges(self) -> Edges:
+        """The lists as entries of a matrix, if these are the lists of all sites."""
+        size = len(self.offsets)
+        rows = torch.arange(size, device=self.sites.device).repeat_interleave(self.degrees)
+        return Edges(size, rows, self.sites, self.weights)
 
     def of(self, chosen: Tensor) -> Neighbours:
         """The lists of the `chosen` sites alone, in their order."""
-        ends = torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.sites)])])
-        degrees = (ends - self.offsets)[chosen]
+        degrees = self.degrees[chosen]
         entries = torch.arange(int(degrees.sum()), device=chosen.device)
         entries += (self.offsets[chosen] - degrees.cumsum(0) + degrees).repeat_interleave(degrees)
         return Neighbours(self.sites[entries], self.weights[entries], degrees)
@@ -160,31 +192,46 @@ class _Symmetric(nn.Module):
         return upper + upper.T
 
 
-def _find_edges(energy: Pairwise, *_: Any) -> None:
-    """Lists every site's neighbours in a new J, and discards the colouring of the old one."""
-    rows, columns = energy.coupling.nonzero(as_tuple=True)
-    size = len(energy.coupling)
-    energy.sparse = 0 < len(rows) < SPARSE * size**2
-    energy._neighbours = Neighbours(columns, energy.coupling[rows, columns], torch.bincount(rows, minlength=size))
-    energy._colours, energy._lists = None, []
+def _join_saved(energy: Pairwise, saved: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Gives an energy the graph of a saved one of its size before its couplings are copied.
+
+    Checkpoints of earlier versions hold the matrix J where lists are kept now.
+    """
+    names = [f"{prefix}neighbours.{name}" for name in ("sites", "weights", "offsets")]
+    matrix = saved.get(f"{prefix}coupling")
+    if matrix is not None and len(matrix) == len(energy.field):
+        energy._join(Edges.of(matrix))
+        if energy.sparse:
+            del saved[f"{prefix}coupling"]
+            saved.update(zip(names, energy.neighbours.state_dict().values(), strict=True))
+    elif all(name in saved for name in names) and len(saved[names[2]]) == len(energy.field):
+        lists = Neighbours(saved[names[0]], saved[names[1]], energy.field.new_zeros(0))
+        lists.offsets = saved[names[2]]
+        energy._join(lists.edges())
 
 
-def _coupling(name: str, coupling: Matrix) -> Tensor:
+def _edges(name: str, coupling: Matrix) -> Edges:
+    """The entries of J, checked."""
+    edges = coupling if isinstance(coupling, Edges) else _entries(name, coupling)
+    if not edges.values.isfinite().all():
+        raise UserError(f"{name}: coupling has entries that are not finite")
+    return edges
+
+
+def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
     try:
-        matrix = torch.as_tensor(coupling).detach().clone()
+        matrix = torch.as_tensor(coupling).detach()
     except (TypeError, ValueError) as error:
         raise UserError(f"{name}: coupling must be a square matrix of numbers ({error})") from error
     matrix = matrix if matrix.is_floating_point() else matrix.to(torch.get_default_dtype())
     if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise UserError(f"{name}: coupling has shape {tuple(matrix.shape)}, but must be a square matrix (d, d)")
-    rows, columns = matrix.nonzero(as_tuple=True)  # often few; NaN is one of them
-    if not matrix[rows, columns].isfinite().all():
-        raise UserError(f"{name}: coupling has entries that are not finite")
-    if (rows == columns).any():
+    edges = Edges.of(matrix)  # often few; NaN is one of them
+    if (edges.rows == edges.columns).any():
         raise UserError(f"{name}: coupling has a non-zero diagonal; no site interacts with itself")
-    if not torch.equal(matrix[rows, columns], matrix[columns, rows]):
+    if not torch.equal(edges.values.nan_to_num(), matrix[edges.columns, edges.rows].nan_to_num()):
         raise UserError(f"{name}: coupling is not symmetric; (J + J') / 2 gives the same energy")
-    return matrix
+    return edges
 
 
 def _field(name: str, field: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

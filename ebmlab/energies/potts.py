@@ -21,7 +21,7 @@ class Potts(Pairwise):
     defines its gradient.
 
     Args:
-        coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once.
+        coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once; or its entries, `graphs.Edges`.
         field: h, `(K,)` for all sites or `(d, K)`; none by default.
         num_classes: K.
 
@@ -37,7 +37,7 @@ class Potts(Pairwise):
         if num_classes < 1:
             raise UserError(f"Potts: num_classes is {num_classes}, but must be at least 1")
         super().__init__(coupling, 0.0 if field is None else field, (num_classes,))
-        self.domain = Categorical(len(self.coupling), num_classes)
+        self.domain = Categorical(len(self.field), num_classes)
 
     @classmethod
     def lattice(cls, side: int, num_classes: int, coupling: float, field: Field = None, periodic: bool = True) -> Potts:
@@ -50,7 +50,7 @@ class Potts(Pairwise):
             field: h, `(K,)` for all sites or `(side * side, K)`; none by default.
             periodic: joins opposite borders.
         """
-        return cls(graphs.lattice(side, coupling, periodic), field, num_classes)
+        return cls(graphs.lattice_edges(side, coupling, periodic), field, num_classes)
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """(J x + h)_i . (x_i - s) for every class s, `(B, k, K)`: exact, since E is linear in each x_i."""

@@ -156,9 +156,13 @@ def test_saves_loads_and_copies_with_its_graph() -> None:
     saved = Ising(ring + ring.T, 0.4)
     energy, x = Ising.lattice(20, 0.3), spins(3, 400).float()
     assert energy.colours and energy.sparse
-    assert set(energy.state_dict()) == {"coupling", "field"}
+    lists = {f"neighbours.{name}" for name in ("sites", "weights", "offsets")}
+    assert set(energy.state_dict()) == {"field", *lists}, "J is no matrix"
     energy.load_state_dict(saved.state_dict())
-    for model in (energy, copy.deepcopy(energy), copy.deepcopy(energy).double()):
+    old = Ising.lattice(20, 0.3)
+    old.load_state_dict({"coupling": ring + ring.T, "field": saved.field})  # a checkpoint of an earlier version
+    for model in (energy, old, copy.deepcopy(energy), copy.deepcopy(energy).double()):
+        assert model.sparse and torch.equal(model.coupling, (ring + ring.T).to(model.field))
         torch.testing.assert_close(model(x), saved(x))
         assert all(not ring[s][:, s].any() for s in model.colours)
 
