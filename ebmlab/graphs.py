@@ -41,7 +41,7 @@ class Edges(Recorded):
     def joining(cls, size: int, a: Tensor, b: Tensor, coupling: float) -> Edges:
         """Joins sites a and b `(n,)` by one edge each. Pairs given twice have one edge, and no site joins itself."""
         a, b = a[a != b], b[a != b]
-        entries = torch.cat([a * size + b, b * size + a]).unique()
+        entries = torch.cat([a * size + b, b * size + a]).unique()  # type: ignore[no-untyped-call]
         entries = entries if coupling else entries[:0]
         return cls(size, entries // size, entries % size, torch.full((len(entries),), float(coupling)))
 

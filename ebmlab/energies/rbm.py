@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.energy import Around
-from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
+from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum, pair_product
 from ebmlab.errors import UserError
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
@@ -93,7 +93,7 @@ class RBM(Bipartite):
 
     def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
         """The weighted sum of E(v, h), see `PairEnergy`."""
-        return -(torch.dot(self.W.flatten(), vh.flatten()) + torch.dot(self.b_v, v) + torch.dot(self.b_h, h))
+        return -(pair_product(self.W, vh) + torch.dot(self.b_v, v) + torch.dot(self.b_h, h))
 
     def weighted_sum(self) -> WeightedSum:
         return WeightedPairs(self)

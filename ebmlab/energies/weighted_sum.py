@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from ebmlab.domains import Binary, Domain
 from ebmlab.energies.accumulated import Accumulated
 
 
@@ -61,6 +62,8 @@ class PairEnergy(Protocol):
         True
     """
 
+    domain: Domain
+
     @property
     def W(self) -> Tensor:  # noqa: N802
         """Weights `(V, H)`."""
@@ -76,7 +79,7 @@ class PairEnergy(Protocol):
             v: weighted sum of v, `(V,)`.
             v_squared: weighted sum of v^2, `(V,)`.
             h: weighted sum of h, `(H,)`.
-            vh: weighted sum of v h', `(V, H)`.
+            vh: weighted sum of v h', `(V, H)`; a backward pass may overwrite it.
         """
 
 
@@ -97,9 +100,8 @@ class WeightedPairs(WeightedSum):
     def __init__(self, energy: PairEnergy) -> None:
         self._pairs = energy
         visible, hidden = energy.W.shape
-        self._v, self._v_squared, self._h, self._vh = map(
-            energy.W.new_zeros, ((visible,), (visible,), (hidden,), (visible, hidden))
-        )
+        self._v, self._v_squared, self._h = map(energy.W.new_zeros, (visible, visible, hidden))
+        self._vh: Tensor | None = None  # no zeros to add the first product to: they take as long as adding it
         self._count = 0.0
 
     @torch.no_grad()
@@ -107,12 +109,45 @@ class WeightedPairs(WeightedSum):
         """Adds pairs of v `(B, V)` and h `(B, H)`; E[h | v] when None."""
         if hidden is None:
             hidden = torch.sigmoid(self._pairs.hidden_given_visible(x))
-        x, h = x.to(self._vh), hidden.to(self._vh) * weight  # mixed precision gives half precision here
-        self._v += x.sum(0) * weight
-        self._v_squared += x.square().sum(0) * weight
+        x, h = x.to(self._v), hidden.to(self._v) * weight  # mixed precision gives half precision here
+        v = x.sum(0) * weight
+        self._v += v
+        self._v_squared += v if isinstance(self._pairs.domain, Binary) else x.square().sum(0) * weight
         self._h += h.sum(0)
-        self._vh.addmm_(x.T, h)
+        if self._vh is None:
+            self._vh = torch.mm(x.T, h, out=h.new_empty(self._pairs.W.shape))  # with `out`, autocast does not round it
+        else:
+            self._vh.addmm_(x.T, h)
         self._count += weight * len(x)
 
     def value(self) -> Tensor:
-        return self._pairs.summed_energy(self._count, self._v, self._v_squared, self._h, self._vh)
+        vh = self._v.new_zeros(self._pairs.W.shape) if self._vh is None else self._vh
+        return self._pairs.summed_energy(self._count, self._v, self._v_squared, self._h, vh)
+
+
+def pair_product(W: Tensor, vh: Tensor) -> Tensor:
+    """The sum of W * vh, whose gradient in W is vh.
+
+    It replaces `(W * vh).sum()`. The backward pass, of which there can be one, scales vh in place and hands it over as
+    the gradient, so that a matrix of the size of W is neither made nor copied.
+
+    Example:
+        >>> W = nn.Parameter(torch.ones(2, 2))
+        >>> pair_product(W, torch.full((2, 2), 3.0)).backward()
+        >>> W.grad.tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
+    """
+    product: Tensor = _PairProduct.apply(W, vh)
+    return product
+
+
+class _PairProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, W: Tensor, vh: Tensor) -> Tensor:
+        ctx.vh = vh
+        return torch.dot(W.flatten(), vh.flatten())
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None]:
+        vh, ctx.vh = ctx.vh, None
+        return vh.mul_(outputs[0]), None

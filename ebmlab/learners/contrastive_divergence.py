@@ -106,7 +106,7 @@ class ContrastiveDivergence(Learner):
         starts = self.chains.draw(self.energy, len(x), x)
         negative_energy, info, y = self._subtract_negatives(contrast, data_energy, starts)
         self.energies = data_energy, negative_energy
-        if self.log_is_due:
+        if info is not None:
             self.log_dict(
                 {
                     "train/energy_data": data_energy,
@@ -130,29 +130,33 @@ class ContrastiveDivergence(Learner):
         contrast.add(x, bernoulli(logits) if self.density == "joint" else torch.sigmoid(logits), weight=1 / len(x))
         return marginal
 
-    def _subtract_negatives(self, contrast: WeightedSum, data_energy: Tensor, x: Tensor) -> tuple[Tensor, Info, Tensor]:
+    def _subtract_negatives(
+        self, contrast: WeightedSum, data_energy: Tensor, x: Tensor
+    ) -> tuple[Tensor, Info | None, Tensor]:
         """Subtracts the mean energy of the chains' states after burn-in.
 
         Returns:
             The mean energy of these states, for bipartite energies the mean marginal energy of the last ones; the mean
-            `Info`; the last states.
+            `Info` if it is logged, else None; the last states.
         """
-        state, total = None, None
+        state, total, logs = None, None, self.log_is_due
         sampler, num_steps = self.sampler, self.num_steps
         if isinstance(sampler, ChangesWithTraining):
             sampler, x, num_steps = sampler.at_iteration(self.energy, x, self.global_step, num_steps)
         used = self.num_steps - self.burn_in
         for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
-            total = info if total is None else total + info
+            if logs:
+                total = info if total is None else total + info
             if k >= num_steps - used:
                 contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
-        assert state is not None and total is not None
+        assert state is not None
+        mean = None if total is None else total / num_steps
         self.chains.end(state.kept)
         if not isinstance(self.energy, Bipartite):
-            return data_energy - contrast.value().detach(), total / num_steps, state.x
+            return data_energy - contrast.value().detach(), mean, state.x
         with torch.no_grad():
             marginal = self.energy.marginal_energy(state.x, hidden_logits(self.energy, state)).mean()
-        return marginal, total / num_steps, state.x
+        return marginal, mean, state.x
 
     def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:
         """The penalties of Grathwohl et al. (2021) on energies and their gradients; x are data, y negatives."""
