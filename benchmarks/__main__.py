@@ -6,7 +6,8 @@
     python -m benchmarks --list
 
 Install the peers by `pip install -e ".[bench]"`; tables say which of them are not installed. They
-go to the screen, `results-N.json` and `results-N.png` for N threads to `--output`.
+go to the screen, `results-N.json` and `results-N.png` for N threads to `--output`. `python -m benchmarks.tables` writes
+them into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def measure(options: argparse.Namespace) -> None:
     if options.here and hasattr(os, "sched_setaffinity"):  # JAX and thrml use all cores that the process may use
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     warnings.filterwarnings("ignore")
-    from benchmarks import cases, harness
+    from benchmarks import cases, harness, tables
 
     assert cases.__doc__  # importing it registers the races
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -63,12 +64,12 @@ def measure(options: argparse.Namespace) -> None:
         print("\n".join(names))
         return
     data = {"machine": harness.machine(), "rounds": options.rounds, "races": {}}
-    print(f"{data['machine']}\n\n{harness.HEAD}", flush=True)
+    print(f"{data['machine']}\n\n{tables.HEAD}", flush=True)
     for name in names:
         contest = harness.RACES[name]()
         results = harness.run_race(contest, options.rounds)
-        print("\n".join(harness.rows(name, contest, results)), flush=True)
         data["races"][name] = harness.as_data(contest, results)
+        print("\n".join(tables.rows(name, data["races"][name])), flush=True)
         harness.write(options.output, data)
 
 

@@ -56,12 +56,14 @@ class Race:
         entries: makes each contestant; `ebmlab` is ours, `floor` is the matrix products and random numbers that no
             implementation can do without, all others are peers.
         unit: `ms` or `s`.
+        updates: spins that a unit of the work redraws, if it redraws spins.
     """
 
     title: str
     units: int
     entries: dict[str, Make]
     unit: str = "ms"
+    updates: int = 0
 
 
 @dataclass
@@ -156,40 +158,6 @@ def ratios(results: Results, name: str, to: str = OURS) -> list[float]:
     return [a / b for a, b in zip(results[name].seconds, results[to].seconds, strict=True)]
 
 
-HEAD = (
-    "| race | contestant | median | range | times ours | range | times the floor | forward / backward | first run |\n"
-)
-HEAD += "|---|---|---|---|---|---|---|---|---|"
-
-
-def rows(name: str, contest: Race, results: Results) -> list[str]:
-    """The race as rows of a Markdown table."""
-    scale, unit = (1e3, "ms") if contest.unit == "ms" else (1.0, "s")
-    lines = []
-    for who, t in results.items():
-        label = f"**{who}**" if who == OURS else who
-        title = f"{contest.title} (`{name}`)" if who == OURS else ""
-        if t.missing:
-            lines.append(f"| {title} | {label} | {t.missing} | | | | | | |")
-            continue
-        low, high = min(t.seconds) * scale, max(t.seconds) * scale
-        cells = [title, label, f"{_short(t.median * scale)} {unit}", f"{_short(low)} to {_short(high)}"]
-        if who == OURS:
-            cells += ["", ""]
-        else:
-            r = ratios(results, who)
-            cells += [f"{statistics.median(r):.2f}", f"{min(r):.2f} to {max(r):.2f}"]
-        floor = statistics.median(ratios(results, who, FLOOR)) if FLOOR in results else None
-        cells += ["" if floor is None or who == FLOOR else f"{floor:.2f}", t.passes, f"+{_short(t.first)} s"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _short(value: float) -> str:
-    """Three significant digits."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def machine() -> dict[str, Any]:
     """The machine, versions and settings on which the times depend."""
     versions = {}
@@ -220,6 +188,8 @@ def as_data(contest: Race, results: Results) -> dict[str, Any]:
     """The race for a JSON file; times in seconds."""
     return {
         "title": contest.title,
+        "unit": contest.unit,
+        "updates": contest.updates,
         "contestants": {
             who: {"missing": t.missing}
             if t.missing

@@ -131,6 +131,7 @@ def checkerboard(side: int) -> Race:
             "JAX": lambda: jax_checkerboard(spins, side, sweeps),
             "floor": lambda: lattice_floor(side * side * CHAINS, sweeps),
         },
+        updates=side * side * CHAINS,
     )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import cases, harness
-from benchmarks.harness import Contestant, Race, chosen, rows, run_race
+from benchmarks.harness import Contestant, Race, chosen, run_race
+from benchmarks.tables import TABLES, put, rows
 
 
 def _missing() -> Contestant:
@@ -57,7 +58,7 @@ def test_times_are_per_unit_and_missing_packages_are_named(order: list[str]) -> 
     assert results["absent"].missing == "not installed: No module named 'elsewhere'"
     assert results["broken"].missing == "failed: first line"
     assert math.isnan(results["absent"].median)
-    table = rows("a-race", _race(order), results)
+    table = rows("a-race", harness.as_data(_race(order), results))
     assert "3.00 | 3.00 to 3.00 | 6.00" in table[1]
     assert any("not installed" in line for line in table)
 
@@ -81,6 +82,18 @@ def test_json_and_chart_are_written(order: list[str], tmp_path: Path) -> None:
     assert contestants["peer"]["median"] == 1.5
     assert "absent" in contestants
     assert written.with_suffix(".png").stat().st_size > 1000
+
+
+def test_tables_replace_those_of_the_page(order: list[str]) -> None:
+    contest = _race(order)
+    races = {"a": harness.as_data(contest, run_race(contest, 3)) | {"updates": 10**9}}
+    texts = {name: make(races) for name, (_, make) in TABLES.items()}
+    assert "| `a` | 500 ms | peer 3.00 |" in texts["short"] and texts["ahead"] == "None."
+    assert "| `a` | ebmlab | 2.000 |" in texts["spins"] and "| A race (`a`) | **ebmlab** |" in texts["all"]
+    page = put("before\n<!-- short -->\nold\n<!-- end of short -->\nafter", "short", "new")
+    assert page == "before\n<!-- short -->\nnew\n<!-- end of short -->\nafter"
+    with pytest.raises(SystemExit, match="end of ahead"):
+        put(page, "ahead", "new")
 
 
 def test_names_choose_races() -> None:

@@ -36,7 +36,6 @@ def test_a_path_is_undone_by_its_reverse(domain: Finite) -> None:
     assert torch.equal(back.y, x) and torch.equal(back.reverse.coordinates, i)
     assert torch.equal(back.reverse.shifts, path.shifts)
     assert (there.reverse.shifts > 0).all(), "a draw back proposes what is there"
-    assert torch.equal(there.hops, domain.hops(there.y, x))
     for row in range(50):  # only the first draw of each coordinate is used
         expected = index[row].clone()
         for k in reversed(range(5)):

@@ -1,0 +1,140 @@
+"""The tables of docs/performance.md, from the results of `python -m benchmarks`.
+
+    python -m benchmarks --threads 2 1       # every race with two threads, then with one
+    python -m benchmarks.tables              # writes the tables into docs/performance.md
+
+A table stands between the lines `<!-- name -->` and `<!-- end of name -->`; all other lines of the page stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+OURS, FLOOR = "ebmlab", "floor"
+HEAD = (
+    "| race | contestant | median | range | times ours | range | times the floor | forward / backward | first run |\n"
+)
+HEAD += "|---|---|---|---|---|---|---|---|---|"
+
+Races = dict[str, Any]
+"""The races of a JSON file, as `harness.as_data` makes them."""
+
+
+def rows(name: str, race: dict[str, Any]) -> list[str]:
+    """A race as rows of a Markdown table, a contestant each."""
+    scale = 1e3 if race["unit"] == "ms" else 1.0
+    lines = []
+    for who, c in race["contestants"].items():
+        label = f"**{who}**" if who == OURS else who
+        title = f"{race['title']} (`{name}`)" if who == OURS else ""
+        if c.get("missing"):
+            lines.append(f"| {title} | {label} | {c['missing']} | | | | | | |")
+            continue
+        low, high = min(c["seconds"]) * scale, max(c["seconds"]) * scale
+        cells = [title, label, f"{short(c['median'] * scale)} {race['unit']}", f"{short(low)} to {short(high)}"]
+        r = ratios(race, who)
+        cells += ["", ""] if who == OURS else [f"{statistics.median(r):.2f}", f"{min(r):.2f} to {max(r):.2f}"]
+        has_floor = who != FLOOR and FLOOR in race["contestants"]
+        cells.append(f"{statistics.median(ratios(race, who, FLOOR)):.2f}" if has_floor else "")
+        lines.append(f"| {' | '.join([*cells, c['passes'], f'+{short(c["first"])} s'])} |")
+    return lines
+
+
+def ratios(race: dict[str, Any], who: str, to: str = OURS) -> list[float]:
+    """The time of one contestant over that of another, round by round."""
+    times = race["contestants"]
+    return [a / b for a, b in zip(times[who]["seconds"], times[to]["seconds"], strict=True)]
+
+
+def short(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def peers(race: dict[str, Any]) -> dict[str, float]:
+    """The median of each peer's time over ours, the fastest peer first."""
+    there = [w for w, c in race["contestants"].items() if w not in (OURS, FLOOR) and not c.get("missing")]
+    return dict(sorted(((who, statistics.median(ratios(race, who))) for who in there), key=lambda pair: pair[1]))
+
+
+def all_races(races: Races) -> str:
+    return "\n".join([HEAD, *(line for name, race in races.items() for line in rows(name, race))])
+
+
+def in_short(races: Races) -> str:
+    """Of each race our time, and every peer's over ours."""
+    lines = ["| race | ebmlab | peers' times over ours |", "|---|---|---|"]
+    for name, race in races.items():
+        scale = 1e3 if race["unit"] == "ms" else 1.0
+        ours = f"{short(race['contestants'][OURS]['median'] * scale)} {race['unit']}"
+        others = ", ".join(f"{who} {f'**{r:.2f}**' if r < 1 else f'{r:.2f}'}" for who, r in peers(race).items())
+        lines.append(f"| `{name}` | {ours} | {others} |")
+    return "\n".join(lines)
+
+
+def ahead(races: Races) -> str:
+    """The peers that are faster than ebmlab."""
+    leads = [(name, who, r) for name, race in races.items() for who, r in peers(race).items() if r < 1]
+    return "\n".join(f"- `{name}`: {who}, {r:.2f} of our time" for name, who, r in leads) or "None."
+
+
+def spins(races: Races) -> str:
+    """How many spins a nanosecond redraws, in the races that redraw spins."""
+    lines = ["| race | contestant | spin updates per nanosecond |", "|---|---|---|"]
+    for name, race in races.items():
+        for who, c in race["contestants"].items():
+            if race["updates"] and not c.get("missing") and who != FLOOR:
+                lines.append(f"| `{name}` | {who} | {race['updates'] / c['median'] / 1e9:.3f} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, tuple[int, Callable[[Races], str]]] = {
+    "short": (2, in_short),
+    "ahead": (2, ahead),
+    "spins": (2, spins),
+    "all": (2, all_races),
+    "one thread": (1, in_short),
+}
+"""Name, number of threads and content of each table."""
+
+
+def put(page: str, name: str, content: str) -> str:
+    """The page with new content between the two lines of a table."""
+    begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    head, _, rest = page.partition(begin)
+    _, found, tail = rest.partition(end)
+    if not found:
+        raise SystemExit(f"the page has no lines {begin.strip()} and {end.strip()}")
+    return f"{head}{begin}{content}{end}{tail}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.tables", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--results", type=Path, default=Path("runs/benchmarks"))
+    parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
+    options = parser.parse_args()
+    page = options.page.read_text()
+    for threads in (2, 1):
+        file = options.results / f"results-{threads}.json"
+        if not file.exists():
+            print(f"{file} does not exist: the tables for {threads} threads stay as they are")
+            continue
+        data = json.loads(file.read_text())
+        for name, (wanted, table) in TABLES.items():
+            if wanted == threads:
+                page = put(page, name, table(data["races"]))
+        packages = ", ".join(f"{package} {version}" for package, version in data["machine"]["packages"].items())
+        about = (
+            f"{data['machine']['processor']}, Python {data['machine']['python']}, {packages}; {data['rounds']} rounds"
+        )
+        page = put(page, f"machine {threads}", about)
+    options.page.write_text(page)
+
+
+if __name__ == "__main__":
+    main()
