@@ -3,7 +3,7 @@
     python -m benchmarks --threads 2 1       # every race with two threads, then with one
     python -m benchmarks.tables              # writes the tables into docs/performance.md
 
-A table stands between the lines `<!-- name -->` and `<!-- end of name -->`; all other lines of the page stay as they are.
+A table stands between the lines `<!-- name -->` and `<!-- end of name -->`; all other lines of the page stay.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def rows(name: str, race: dict[str, Any]) -> list[str]:
         cells += ["", ""] if who == OURS else [f"{statistics.median(r):.2f}", f"{min(r):.2f} to {max(r):.2f}"]
         has_floor = who != FLOOR and FLOOR in race["contestants"]
         cells.append(f"{statistics.median(ratios(race, who, FLOOR)):.2f}" if has_floor else "")
-        lines.append(f"| {' | '.join([*cells, c['passes'], f'+{short(c["first"])} s'])} |")
+        cells += [c["passes"], f"+{short(c['first'])} s"]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 

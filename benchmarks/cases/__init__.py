@@ -1,5 +1,17 @@
 """The races: importing this package registers them all."""
 
-from benchmarks.cases import ais, binary, gibbs, grbm, langevin, ratio_matching, rbm, resnet, running, tuners
+from benchmarks.cases import ais, binary, gibbs, grbm, langevin, processes, ratio_matching, rbm, resnet, running, tuners
 
-__all__ = ["ais", "binary", "gibbs", "grbm", "langevin", "ratio_matching", "rbm", "resnet", "running", "tuners"]
+__all__ = [
+    "ais",
+    "binary",
+    "gibbs",
+    "grbm",
+    "langevin",
+    "processes",
+    "ratio_matching",
+    "rbm",
+    "resnet",
+    "running",
+    "tuners",
+]

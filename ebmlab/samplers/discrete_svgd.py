@@ -65,6 +65,7 @@ class DiscreteSVGD(Sampler):
 
     domains = (Binary, Spin)
     exact = False
+    independent = False
     step_size: Tensor
 
     def __init__(self, step_size: float, temperature: float = 1.0) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Domain, Real
@@ -13,11 +14,18 @@ from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
 from ebmlab.samplers.state import Info, State
 
+CACHED = 2**17  # coordinates of the chains that `run` moves at a time on a CPU
+SMALLEST = 100  # but not fewer chains than this
+
 
 class Sampler(Recorded, nn.Module):
     """A Markov kernel. It holds its own settings (step sizes are buffers), never the energy.
 
     The law of a chain does not depend on the other chains of its batch (`DiscreteSVGD` is the exception).
+
+    Attributes:
+        domains: kinds of domain that the kernel supports.
+        independent: whether chains may run apart from each other; all but those of `DiscreteSVGD` may.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -30,6 +38,7 @@ class Sampler(Recorded, nn.Module):
     """
 
     domains: ClassVar[tuple[type[Domain], ...]] = ()
+    independent: ClassVar[bool] = True
 
     @property
     def exact(self) -> bool:
@@ -92,6 +101,9 @@ class Sampler(Recorded, nn.Module):
     def run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         """The last x of `sample` alone. Acceptance and hops are not computed, which short steps notice.
 
+        On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache. Each has the
+        law that it has in `sample`, from other random numbers if there is more than one block.
+
         Example:
             >>> from ebmlab.energies import RBM
             >>> from ebmlab.samplers import BlockGibbs
@@ -101,6 +113,11 @@ class Sampler(Recorded, nn.Module):
         """
         self.check(energy)
         energy.domain.validate(x)
+        rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
+        blocks = 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
+        return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(max(1, blocks))])
+
+    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         for state, _ in self.chain(energy, x, num_steps):
             x = state.x
         return x

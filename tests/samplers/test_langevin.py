@@ -22,7 +22,7 @@ MUTANTS = {  # what to replace in the source of langevin.py, with what, and the 
     "reverse drift from the old gradient": ("alpha * new.grad)", "alpha * state.grad)", 1.0),
     "stale gradient": ("+ 1, energy=at.energy, grad=at.grad", "+ 1, energy=at.energy, grad=state.grad", 1.0),
     "stale energy": ("+ 1, energy=at.energy, grad=at.grad", "+ 1, energy=state.energy, grad=at.grad", 1.0),
-    "proposals kept only if better": ("metropolis(log_ratio)", "((log_ratio >= 0), probability)", 1.0),
+    "proposals kept only if better": ("metropolis(log_ratio)", "((log_ratio >= 0), log_ratio.exp())", 1.0),
     "everything accepted": ("after = new.where(accepted, state)", "after = new", 1.0),
     "x of the proposal, cache of the old": (
         "new.where(accepted, state)",
@@ -31,7 +31,7 @@ MUTANTS = {  # what to replace in the source of langevin.py, with what, and the 
     ),
     "one uniform for the whole batch": (
         "accepted, probability = metropolis(log_ratio)",
-        "accepted = torch.rand(()) < log_ratio.exp()",
+        "accepted, probability = torch.rand(()) < log_ratio.exp(), log_ratio.exp()",
         1.0,
     ),
     "one ratio for the whole batch": (
@@ -99,7 +99,7 @@ def test_mutants_are_caught(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("mean", "factor"),
-    [("alpha, value=-1", "alpha, value=1"), ("alpha, value=-1", "alpha, value=-2")],
+    [("alpha=-alpha", "alpha=alpha"), ("alpha=-alpha", "alpha=-2 * alpha")],
 )
 def test_wrong_drift_without_metropolis_is_caught(mean: str, factor: str) -> None:
     sampler = mutant(Langevin, mean, factor)(1e-2)

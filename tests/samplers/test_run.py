@@ -1,0 +1,70 @@
+"""`Sampler.run`: the states of `sample`, and in blocks the same law in the same order."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, Exact, Target
+from helpers_grbm import PASS, make_grbm
+from torch import Tensor
+
+from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, DiscreteSVGD, Info, Langevin, Sampler, sampler
+
+CASES = [
+    (DMALA(0.4), RBM(6, 4)),
+    (DULA(0.4), RBM(6, 4)),
+    (GWG(), RBM(6, 4)),
+    (BlockGibbs(), RBM(6, 4)),
+    (ChromaticGibbs(), Ising.lattice(20, 0.3)),
+    (Langevin(0.1), make_grbm(2).float()),
+    (Langevin(0.1, adjust_from=2), make_grbm(2).float()),
+]
+
+
+@pytest.mark.parametrize(("kernel", "energy"), CASES, ids=lambda part: type(part).__name__)
+def test_gives_the_last_states_of_sample(kernel: Sampler, energy: Energy) -> None:
+    torch.manual_seed(0)
+    x = energy.random(5)
+    torch.manual_seed(1)
+    expected, _ = kernel.sample(energy, x, 7)
+    torch.manual_seed(1)
+    assert torch.equal(kernel.run(energy, x, 7), expected) and not torch.equal(expected, x)
+
+
+def test_blocks_of_chains_follow_the_law_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "CACHED", 1)
+    monkeypatch.setattr(sampler, "SMALLEST", 30_000)
+    torch.manual_seed(0)
+    target = Target(DOMAINS["binary"], "cubic")
+    exact = Exact(target)
+    x = exact.sample(100_000)
+    kernel = DMALA(0.8)
+    assert torch.equal(kernel.run(target, x, 0), x)
+    y = kernel.run(target, x, 2)
+    assert exact.p_value(y) > PASS
+    assert all((new != old).any() for new, old in zip(y.chunk(4), x.chunk(4), strict=True))
+
+
+def test_particles_that_repel_each_other_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "CACHED", 1)
+    monkeypatch.setattr(sampler, "SMALLEST", 2)
+    kernel, energy = DiscreteSVGD(0.1), RBM(6, 4)
+    x = energy.random(8)
+    torch.manual_seed(1)
+    expected, _ = kernel.sample(energy, x, 3)
+    torch.manual_seed(1)
+    assert torch.equal(kernel.run(energy, x, 3), expected)
+
+
+def test_a_report_is_made_when_it_is_read() -> None:
+    calls: list[str] = []
+
+    def noted(name: str, value: float) -> Tensor:
+        calls.append(name)
+        return torch.full((2,), value)
+
+    info = Info(lambda: noted("acceptance", 1.0), lambda: noted("hops", 0.0))
+    assert not calls
+    assert info.hops.tolist() == info.hops.tolist() == [0, 0] and calls == ["hops"]
+    assert (info + info).acceptance.tolist() == [2, 2] and calls == ["hops", "acceptance"]
