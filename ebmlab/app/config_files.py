@@ -18,6 +18,7 @@ from ebmlab.app.class_paths import full_names
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks
+from ebmlab.app.own_configs import find_config, own_names
 from ebmlab.errors import UserError
 
 BASE = "base"
@@ -152,7 +153,8 @@ def _meant(change: Any) -> Any:
 def _file_or_text(value: str) -> tuple[Path | None, dict[str, Any]]:
     if value.lstrip().startswith("{") or "\n" in value:
         return None, _on_its_bases(load_config(value, "--config"), None)
-    return Path(value), read_config(Path(value))
+    path = find_config(value)
+    return path, read_config(path)
 
 
 def _on_its_bases(config: dict[str, Any], path: Path | None) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def _on_its_bases(config: dict[str, Any], path: Path | None) -> dict[str, Any]:
         base, source = layers[0].pop(BASE), path or "--config"
         if not isinstance(base, str):
             raise UserError(f"{source}: base is {base!r}, but must be the name of a config file")
-        path = (path.parent if path else Path()) / base
+        path = find_config(base, path.parent if path else None)
         if path.resolve() in seen:
             raise UserError(f"{source}: base {base} leads back to {path}: a config cannot be its own base")
         seen.append(path.resolve())
@@ -178,8 +180,10 @@ def _read(path: Path, asker: str) -> str:
     try:
         return path.read_text()
     except FileNotFoundError as error:
-        close = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.yaml")], 1, 0.75)
-        hint = f"; did you mean {path.parent / close[0]}?" if close else " (`python -m ebmlab list` shows the configs)"
+        near = {p.name: str(p) for p in path.parent.glob("*.yaml")}
+        near = {Path(name).name: name for name in own_names()} | near
+        close = difflib.get_close_matches(path.name, near, 1, 0.75)
+        hint = f"; did you mean {near[close[0]]}?" if close else " (`python -m ebmlab list` shows the configs)"
         raise UserError(f"{asker} {path}: no such file{hint}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{asker} {path} cannot be read as a config: {error}") from error

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from ebmlab.app.class_paths import short_name
-from ebmlab.app.sources import ROOT, Source, public
+from ebmlab.app.own_configs import FOLDER, own_names
+from ebmlab.app.sources import Source, public
 
 FAMILIES = (
     *("ebmlab.energies", "ebmlab.samplers", "ebmlab.samplers.tuners", "ebmlab.learners", "ebmlab.studies"),
@@ -56,10 +57,8 @@ def _line(path: str, source: Source) -> str:
 
 
 def _configs() -> list[str]:
-    folder = next((f for f in (Path("configs"), ROOT / "configs") if f.is_dir()), None)
-    if folder is None:
-        return []
-    return [
-        f"  {folder / path.relative_to(folder)!s:<36} {path.read_text().splitlines()[0].lstrip('# ')}"
-        for path in sorted(folder.rglob("*.yaml"))
-    ]
+    """Those of ebmlab by name, and the files in the user's own folder `configs`."""
+    files = own_names()
+    if not (FOLDER and Path("configs").exists() and FOLDER.samefile("configs")):
+        files |= {str(path): path for path in sorted(Path("configs").rglob("*.yaml"))}
+    return [f"  {name:<36} {(path.read_text().splitlines() or [''])[0].lstrip('# ')}" for name, path in files.items()]

@@ -16,6 +16,7 @@ from pytorch_lightning.cli import ReduceLROnPlateau
 
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.named_callbacks import FLAG
+from ebmlab.app.own_configs import find_config
 from ebmlab.errors import UserError
 
 _PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
@@ -46,7 +47,7 @@ def trust_named(args: Sequence[str]) -> None:
         name, _, given = option.partition("=")
         if name in ("-c", "--config"):
             with suppress(OSError, ValueError):  # the parser reports these
-                texts += _with_bases(Path(given or value))
+                texts += _with_bases(find_config(given or value))
     texts = [full_names(text.removeprefix(f"{FLAG}.")) for text in texts]  # the flag names a class, not a module
     named = {match for text in texts for match in _DOTTED.findall(text)} - sys.stdlib_module_names
     named -= {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
@@ -106,7 +107,9 @@ def _with_bases(path: Path, depth: int = 10) -> list[str]:
     """The texts of a config and of the configs that it is based on."""
     text = path.read_text()
     base = re.search(r"^base:\s*(\S+)", text, re.MULTILINE)
-    return [text, *(_with_bases(path.parent / base.group(1).strip("'\""), depth - 1) if base and depth else [])]
+    if base is None or not depth:
+        return [text]
+    return [text, *_with_bases(find_config(base.group(1).strip("'\""), path.parent), depth - 1)]
 
 
 def _dotted(kind: Any) -> str:
