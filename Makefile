@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-all lint gpu-check robust mutants clean
+.PHONY: demo test test-all docs notebooks lint gpu-check robust mutants clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m ebmlab fit --config configs/grbm_digits.yaml
@@ -14,6 +14,12 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2
+
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+notebooks: $(INSTALLED)
+	$(BIN)/python -m docs.notebooks
 
 gpu-check: $(INSTALLED)
 	$(BIN)/python benchmarks/gpu_check.py

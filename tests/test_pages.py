@@ -1,0 +1,169 @@
+"""The site's pages run as they stand: their cells, in their order, in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from docs.notebooks import cells, commands, main, notebook
+from ebmlab.app import cli
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+TESTED_ELSEWHERE = {  # pages whose blocks have tests of their own
+    "architecture.md": "tests/test_architecture.py",
+    "configs.md": "tests/app/test_config_docs.py",
+    "own_data.md": "tests/app/test_own_data_page.py",
+    "samplers.md": "tests/test_docs.py",
+    "sklearn.md": "tests/test_sklearn.py",
+    "trained_model.md": "tests/trained/test_page.py",
+    "sweeps.md": "",
+    "zoo.md": "",
+}
+BEFORE = {"dashboard.md": [f"fit --config configs/grbm_digits.yaml --name {name}" for name in "ab"]}  # commands
+PARSED = ("howto/papers.md",)  # of the same kind: their commands are only parsed
+MEASURED = ("results.md", "performance.md", "reliability.md")  # hours of computation
+SLOW = ("getting_started.md", "tutorials/deep_ebm.md", "tutorials/graphs.md", "tutorials/grbm.md")
+PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+RUN_HERE = [page for page in PAGES if page not in {*TESTED_ELSEWHERE, *MEASURED, *PARSED}]
+NOT_RUN = ("pip", "make", "wandb", "sbatch", "srun", "torchrun", "tensorboard", "git")
+TINY = {
+    "fit": "--trainer.limit_train_batches=2 --trainer.limit_val_batches=1 --model.num_steps=2 --wandb=disabled "
+    "--trainer.log_every_n_steps=1 --trainer.enable_progress_bar=false --trainer.accelerator=cpu",
+    "test": "--trainer.limit_test_batches=1 --trainer.accelerator=cpu --wandb=disabled",
+    "sample": "--num_steps=50 --num_chains=10 --wandb=disabled --accelerator=cpu",
+    "predict": "--num_steps=2",
+    "complete": "--num_steps=2 --first=4",
+}
+QUIET = {
+    "grbm_digits": "--callbacks.FID=false",
+    "block_gibbs": "--callbacks.FID=false",
+    "my_energy": "--callbacks.AISEvaluation.num_temperatures=20 --callbacks.AISEvaluation.num_chains=10",
+    "ebm_digits": "--callbacks.AISEvaluation=false",
+    "rm_ego_small": "--callbacks.GraphGrid=false --callbacks.GraphMMDEvaluation=false",
+}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:The number of training batches"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
+    pytest.mark.filterwarnings("ignore:AISEvaluation. do not trust"),
+    pytest.mark.filterwarnings("ignore:You're using the WeightAveraging callback, but loading a checkpoint outside"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's empty folder with the configs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ebmlab"])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
+    Path("configs").symlink_to(ROOT / "configs")
+    return tmp_path
+
+
+def tiny(command: str) -> list[str]:
+    """The arguments of a command of ebmlab, and flags that make it quick."""
+    args = shlex.split(command)
+    flags = shlex.split(TINY.get(args[0], ""))
+    if args[0] == "fit" and (found := re.search(r"--config (?:configs/)?(\w+)", command)):
+        epochs = 2 if "max_epochs" in command else 1
+        flags += [f"--trainer.max_epochs={epochs}", *shlex.split(QUIET.get(found[1], ""))]
+    if args[0] == "test" and "grbm" not in command:
+        flags += ["--callbacks.AISEvaluation.test_temperatures=20", "--callbacks.AISEvaluation.num_chains=10"]
+    return [*args, *flags]
+
+
+def run(command: str) -> None:
+    """Runs a line of a page, if it is one that a test can run."""
+    if loop := re.fullmatch(r"for (\w+) in (.*?); do (.*); done", command):
+        for value in loop[2].split():
+            run(loop[3].replace(f"${loop[1]}", value))
+    elif "--trainer.strategy ddp" in command:  # run by the slow tests of tests/app/test_resume.py
+        parse(command)
+    elif match := re.match(r"(?:python -m )?ebmlab (.*)", command):
+        if match[1].startswith("--"):
+            assert match[1] in ("--version", "--help")
+        else:
+            cli.main(tiny(match[1]))
+    elif command.split()[0] not in NOT_RUN:
+        subprocess.run(command, shell=True, check=True, capture_output=True)
+
+
+def parse(command: str) -> None:
+    """Reads the config and the flags of a command."""
+    args = re.sub(r".*-m ebmlab ", "", command)
+    with pytest.raises(SystemExit) as end:
+        cli.main([*shlex.split(args), "--print_config"])
+    assert not end.value.code, command
+
+
+def play(page: str) -> None:
+    """Runs the cells of a page's notebook."""
+    torch.manual_seed(0)
+    names: dict[str, Any] = {"__name__": "page"}
+    modules = set(sys.modules)
+    for command in BEFORE.get(page, []):
+        cli.main(tiny(command))
+    for cell in cells((DOCS / page).read_text()):
+        if cell.kind == "file":
+            Path(cell.name).write_text(cell.source)
+        elif cell.kind == "python":
+            exec(cell.source, names)
+        elif cell.kind == "shell":
+            for command in commands(cell.source):
+                run(command)
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(Path.cwd())):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in RUN_HERE]
+)
+def test_the_page_runs(page: str, folder: Path) -> None:
+    play(page)
+
+
+@pytest.mark.parametrize("page", PARSED)
+def test_commands_are_parsed(page: str, folder: Path) -> None:
+    shell = [cell.source for cell in cells((DOCS / page).read_text()) if cell.kind == "shell"]
+    lines = commands("".join(shell))
+    assert len(lines) > 10
+    for line in lines:
+        parse(line)
+
+
+def test_every_page_has_a_test() -> None:
+    assert all((ROOT / test).exists() for page, test in TESTED_ELSEWHERE.items() if (DOCS / page).exists())
+    assert set(SLOW) <= set(RUN_HERE)
+
+
+def test_the_notebooks_are_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(tmp_path)
+    made = sorted(path.stem for path in tmp_path.glob("*.ipynb"))
+    tutorials = {path.stem for path in DOCS.glob("tutorials/*.md")} - {"index"}
+    assert set(made) == tutorials | {"own_data", "trained_model"} and len(capsys.readouterr().out.split()) == len(made)
+    for path in tmp_path.glob("*.ipynb"):
+        read = json.loads(path.read_text())
+        assert read["nbformat"] == 4 and len({cell["id"] for cell in read["cells"]}) == len(read["cells"])
+        assert {cell["cell_type"] for cell in read["cells"]} == {"markdown", "code"}
+
+
+def test_a_page_becomes_cells() -> None:
+    page = "Text\n\n```yaml\n# a.yaml: b\nx: 1\n```\n\n```\nls \\\n  a  # all\n```\n```text\nprinted\n```\n"
+    kinds = [(cell.kind, cell.name) for cell in cells(page)]
+    assert kinds == [("text", ""), ("file", "a.yaml"), ("shell", ""), ("text", "")]
+    sources = [cell["source"] for cell in notebook(page)["cells"]]
+    assert sources[1] == "%%writefile a.yaml\n# a.yaml: b\nx: 1\n" and sources[2] == "!ls a"
+    assert "printed" in sources[3]
