@@ -10,6 +10,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 
+FEW = 64  # bits up to which a product with W takes less time than looking up one row of W for each neighbour
 CHUNK_BYTES = 64 * 2**20  # of first-layer pre-activations that `flip_differences` holds at a time
 
 
@@ -61,15 +62,25 @@ class MLP(Energy):
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one row of W to the pre-activations of x, or subtracts it.
 
-        The first layer of k neighbours costs O(k hidden) instead of O(k d hidden).
+        The first layer of k neighbours costs O(k hidden) instead of O(k d hidden). Neighbours of few bits are written
+        out all the same: a row of W and its gradient take more passes over memory than a product with d small.
         """
         if index is None:
             index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
-        signs = 1 - 2 * x.gather(1, index.expand(len(x), -1))
         energy, here = around or self.around(x)
+        first = self._written_out if x.shape[1] <= FEW else self._looked_up
         chunk = max(1, CHUNK_BYTES // max(1, here.numel() * here.element_size()))
-        energies = [
-            self.rest(torch.addcmul(here.unsqueeze(1), s.unsqueeze(2), embedding(i, self.W))).squeeze(2)
-            for i, s in zip(torch.split(index, chunk, 1), torch.split(signs, chunk, 1), strict=True)
-        ]
+        energies = [self.rest(first(x, here, i)).squeeze(2) for i in torch.split(index, chunk, 1)]
         return torch.cat(energies, 1) - energy.unsqueeze(1)
+
+    def _looked_up(self, x: Tensor, here: Tensor, index: Tensor) -> Tensor:
+        """The first layer's pre-activations of neighbours, `(B, k, hidden)`, from those of x and the rows of W."""
+        signs = 1 - 2 * x.gather(1, index.expand(len(x), -1))
+        return torch.addcmul(here.unsqueeze(1), signs.unsqueeze(2), embedding(index, self.W))
+
+    def _written_out(self, x: Tensor, here: Tensor, index: Tensor) -> Tensor:
+        """As `_looked_up`, by a product of all neighbours with W."""
+        index = index.expand(len(x), -1)
+        neighbours = x.unsqueeze(1).repeat(1, index.shape[1], 1)
+        neighbours.scatter_(2, index.unsqueeze(2), 1 - x.gather(1, index).unsqueeze(2))
+        return torch.addmm(self.b, neighbours.flatten(0, 1), self.W).view(*index.shape, -1)

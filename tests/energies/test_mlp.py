@@ -10,6 +10,12 @@ from ebmlab.energies import MLP, Energy, mlp
 from ebmlab.errors import UserError
 
 
+@pytest.fixture(autouse=True, params=[0, 64], ids=["rows of W looked up", "neighbours written out"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(mlp, "FEW", request.param)
+    return int(request.param)
+
+
 def make() -> MLP:
     torch.manual_seed(0)
     return MLP(6, hidden=5).double()
@@ -51,6 +57,7 @@ def test_flip_differences_have_the_gradient_of_the_neighbours() -> None:
 
 
 def test_the_first_layer_is_evaluated_once_per_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlp, "FEW", 0)
     energy, product, calls = make(), torch.addmm, []
     monkeypatch.setattr(torch, "addmm", lambda b, x, W: calls.append(x.shape) or product(b, x, W))
     x = torch.zeros(4, 6, dtype=torch.float64)
