@@ -109,15 +109,14 @@ class WeightedPairs(WeightedSum):
         """Adds pairs of v `(B, V)` and h `(B, H)`; E[h | v] when None."""
         if hidden is None:
             hidden = torch.sigmoid(self._pairs.hidden_given_visible(x))
-        x, h = x.to(self._v), hidden.to(self._v) * weight  # mixed precision gives half precision here
+        x, h = x.to(self._v), hidden.to(self._v)  # mixed precision gives half precision here
         v = x.sum(0) * weight
         self._v += v
         self._v_squared += v if isinstance(self._pairs.domain, Binary) else x.square().sum(0) * weight
-        self._h += h.sum(0)
-        if self._vh is None:
-            self._vh = torch.mm(x.T, h, out=h.new_empty(self._pairs.W.shape))  # with `out`, autocast does not round it
-        else:
-            self._vh.addmm_(x.T, h)
+        self._h += h.sum(0) * weight
+        first = self._vh is None
+        self._vh = h.new_empty(self._pairs.W.shape) if self._vh is None else self._vh
+        self._vh.addmm_(x.T, h, beta=0 if first else 1, alpha=weight)  # autocast does not round in-place products
         self._count += weight * len(x)
 
     def value(self) -> Tensor:

@@ -80,7 +80,7 @@ class ChromaticGibbs(Sampler):
         total = x.new_zeros(len(x))
         for sites in graph.colours:
             logits = graph.conditional(x, sites).transpose(0, 1)
-            total = total + (logits if logits.dim() == 2 else logits.sum(2)).sum(0)  # NaN if any of them is
+            total += (logits if logits.dim() == 2 else logits.sum(2)).sum(0)  # NaN if any of them is
             table[sites] = domain.from_index(draw_sites(logits)).to(x.dtype)  # changes x too
         valid = ~total.isnan()
         new = replace(state, x=Merge(valid)(x, state.x), step=state.step + 1)  # as in `Gibbs`: no valid law, so x stays
