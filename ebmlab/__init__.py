@@ -16,7 +16,7 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
     """A trained model, which takes and gives raw data; see `ebmlab.trained.load`.
 
     Args:
-        path: a checkpoint, or the folder of a run.
+        path: a checkpoint, the folder of a run, or `zoo/NAME`, a model that comes with ebmlab.
         learner: one that is built as for the training, if the checkpoint does not say how to build it.
         device: where the model computes.
 

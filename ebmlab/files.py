@@ -68,6 +68,20 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def cache_folder() -> Path:
+    """Where ebmlab keeps what it computes or fetches once: `$EBMLAB_CACHE`, or `ebmlab` in the user's cache folder.
+
+    That is the one under `$XDG_CACHE_HOME` or `~/.cache`.
+
+    Example:
+        >>> isinstance(cache_folder(), Path)
+        True
+    """
+    if folder := os.environ.get("EBMLAB_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+
+
 def remove_temporaries(folder: Path) -> None:
     """Deletes the temporary files that killed processes left in a folder and its subfolders; `whole` makes them.
 

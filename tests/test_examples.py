@@ -62,6 +62,7 @@ def test_examples_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     if module in EXTRAS:
         pytest.importorskip(EXTRAS[module])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
     assert not (report := failures(module)), report
 
 

@@ -18,7 +18,7 @@ LAYERS = {  # each layer with its modules, from the ground up
         f"ebmlab.{name}"
         for name in (
             *("data", "domains", "errors", "files", "first_batch", "graphs", "noise", "plain_data", "preprocessing"),
-            *("ranks", "recipes", "streams", "tables"),
+            *("ranks", "recipes", "streams", "tables", "zoo"),
         )
     },
     "energies": {"ebmlab.energies"},

@@ -6,9 +6,10 @@ from ebmlab import __version__
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
+from ebmlab.app.zoo_parser import zoo_answer
 from ebmlab.errors import UserError
 
-COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", "compare", "dashboard")
+COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", "compare", "dashboard", "zoo")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
@@ -23,6 +24,7 @@ commands:
   list      list energies, samplers, learners, callbacks, datamodules and configs, one line each
   compare   the table of several runs:      python -m ebmlab compare RUN RUN --out table.md --out curves.png
   dashboard a page to look at a run or several:   python -m ebmlab dashboard RUN
+  zoo       small trained models: list, make, pull, push, pack, export:   python -m ebmlab zoo
   --version print the version
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
@@ -56,6 +58,8 @@ def answer(given: list[str]) -> str | None:
         from ebmlab.app.dashboard import dashboard
 
         return dashboard(given[1:])
+    if first == "zoo":
+        return zoo_answer(given[1:])
     if first == "list":
         if len(given) > 1 and given[1] not in ("-h", "--help"):
             raise UserError(f"list takes no options, and was given {given[1]}")

@@ -52,6 +52,7 @@ from ebmlab.app.sample_command import sample
 from ebmlab.app.signals import end_children, hand_over_children, leave_to_us, stoppable
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
+from ebmlab.app.zoo_command import run_zoo
 from ebmlab.callbacks.rollback import RolledBack
 from ebmlab.data import Data
 from ebmlab.errors import UserError
@@ -272,6 +273,8 @@ def _run(given: list[str]) -> None:
     if given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode=MODE))
+    elif given[0] == "zoo":
+        run_zoo(given[1:])
     elif given[0] in MODEL_COMMANDS:
         run_model_command(given[0], given[1:])
     elif given[0] == "predict" and stands_alone(given[1:]):

@@ -57,7 +57,7 @@ def _event_size(*, _parent_: Any) -> int:
         raise UserError("${event_size:} needs a `data:` section")
     data: Any = OmegaConf.to_container(node.data, resolve=True)
     check_class(data["class_path"], LightningDataModule)
-    datamodule = _built(data)
+    datamodule = built(data)
     if not isinstance(datamodule, Data) or datamodule.event_shape is None:
         raise UserError(
             f"${{event_size:}} cannot tell the size of {type(datamodule).__name__}'s events, for it is no "
@@ -67,7 +67,7 @@ def _event_size(*, _parent_: Any) -> int:
     return math.prod(datamodule.event_shape)
 
 
-def _built(data: dict[str, Any]) -> LightningDataModule:
+def built(data: dict[str, Any]) -> LightningDataModule:
     """Builds the datamodule as the command line will, the objects among its arguments included."""
     parser = LightningArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningDataModule, "data")

@@ -12,6 +12,7 @@ from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.files import load_checkpoint
 from ebmlab.trained import load
 from ebmlab.trained.loading import checkpoint_in
+from ebmlab.zoo import checkpoint
 
 
 def stands_alone(args: list[str]) -> bool:
@@ -20,7 +21,7 @@ def stands_alone(args: list[str]) -> bool:
     if {"-c", "--config", "-h", "--help"} & options.keys() or not options.get("--ckpt_path"):
         return False
     path = Path(options["--ckpt_path"])
-    return path.exists() and not (run_of(checkpoint_in(path)) / CONFIG).is_file()
+    return (path.exists() or checkpoint(path) is not None) and not (run_of(checkpoint_in(path)) / CONFIG).is_file()
 
 
 def predict_alone(args: list[str]) -> None:

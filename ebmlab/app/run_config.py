@@ -8,6 +8,7 @@ from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
 from ebmlab.trained.loading import checkpoint_in
+from ebmlab.zoo import checkpoint
 
 
 def options_in(args: list[str]) -> dict[str, str]:
@@ -31,7 +32,7 @@ def with_run_config(args: list[str]) -> list[str]:
     """
     options = options_in(args)
     path = Path(options.get("--ckpt_path", ""))
-    if "--ckpt_path" in options and path.is_dir():  # of a run
+    if "--ckpt_path" in options and (path.is_dir() or checkpoint(path)):  # of a run or the zoo
         path = checkpoint_in(path)
         args = [*args, "--ckpt_path", str(path)]
     if {"-c", "--config"} & options.keys() or not path.suffix:

@@ -17,6 +17,7 @@ from lightning_fabric.utilities.rank_zero import _get_rank
 from ebmlab.app.trust import LIBRARY
 from ebmlab.errors import UserError
 from ebmlab.files import remove_temporaries
+from ebmlab.zoo import name_of
 
 RUNS = Path("runs")
 CONFIG = "config.yaml"
@@ -184,7 +185,9 @@ def in_a_run(checkpoint: Path) -> bool:
 
 
 def run_of(checkpoint: Path) -> Path:
-    """The run folder that a checkpoint belongs to; for a copy, the folder that it is in."""
+    """The run folder that a checkpoint belongs to: for a copy the folder that it is in, for the zoo `runs/zoo/NAME`."""
+    if (name := name_of(checkpoint)) is not None:
+        return RUNS / "zoo" / name
     folder = checkpoint.absolute().parent
     return _short(folder.parent if in_a_run(checkpoint) else folder)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
-from ebmlab.files import Damaged, load, save
+from ebmlab.files import Damaged, cache_folder, load, save
 
 RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}
 LARGE = 16
@@ -90,7 +90,7 @@ def load_or_train(
     """
     images, labels = images.detach().cpu().float().contiguous(), labels.detach().cpu().long()
     digest = _digest(images, labels, num_classes)
-    path = (cache_dir or default_cache()) / f"classifier-{digest}.pt"
+    path = (cache_dir or cache_folder()) / f"classifier-{digest}.pt"
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
         torch.manual_seed(int(RECIPE["seed"]))
         model = LabelClassifier(images.shape[1], num_classes, images.shape[2])
@@ -101,13 +101,6 @@ def load_or_train(
                 )  # clones, since tensors made in Lightning's inference mode have no gradients
             _save(model, path)
     return model.requires_grad_(False).eval(), digest
-
-
-def default_cache() -> Path:
-    """The folder of trained classifiers: `$EBMLAB_CACHE`, or `ebmlab` under `$XDG_CACHE_HOME` or `~/.cache`."""
-    if folder := os.environ.get("EBMLAB_CACHE"):
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
 
 
 def _digest(images: Tensor, labels: Tensor, num_classes: int) -> str:

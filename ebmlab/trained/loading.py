@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+from ebmlab import zoo
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
 from ebmlab.learners import Learner
@@ -21,7 +22,8 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
     Nothing in the file is executed. A class outside ebmlab and torch must have been imported before.
 
     Args:
-        path: a checkpoint, or the folder of a run, whose best checkpoint is taken, or its last if none is called best.
+        path: a checkpoint; or the folder of a run, whose best checkpoint is taken, or its last if none is called best;
+            or `zoo/NAME`, a model of the zoo.
         learner: one that is built as for the training, for checkpoints that do not say how to build it; its parameters
             are replaced by the checkpoint's.
         device: where the model computes.
@@ -57,7 +59,7 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
 
 
 def checkpoint_in(path: Path) -> Path:
-    """The file itself, or the best or last checkpoint of a run's folder.
+    """The file itself, the best or last checkpoint of a run's folder, or the model that `zoo/NAME` stands for.
 
     Raises:
         UserError: there is none.
@@ -71,6 +73,8 @@ def checkpoint_in(path: Path) -> Path:
     """
     if path.is_file():
         return path
+    if (model := zoo.checkpoint(path)) is not None:
+        return model
     if not path.is_dir():
         raise UserError(f"{path}: no such file; give a .ckpt file, or the folder of a run")
     folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path

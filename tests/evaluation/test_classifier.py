@@ -84,9 +84,9 @@ def test_training_leaves_the_global_generator_unchanged_and_works_in_inference_m
 def test_where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.delenv("EBMLAB_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert classifier.default_cache() == tmp_path / "ebmlab"
+    assert classifier.cache_folder() == tmp_path / "ebmlab"
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "other"))
-    assert classifier.default_cache() == tmp_path / "other"
+    assert classifier.cache_folder() == tmp_path / "other"
 
 
 def test_it_learns_the_handwritten_digits_in_a_third_of_its_epochs(tmp_path, monkeypatch):

@@ -1,0 +1,51 @@
+"""`python -m ebmlab zoo`: makes, packs, fetches, sends and exports small trained models."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from ebmlab.app.zoo_make import make
+from ebmlab.app.zoo_parser import zoo_parser
+from ebmlab.errors import UserError, one_line
+from ebmlab.trained import load
+from ebmlab.trained.export import export_energy
+from ebmlab.trained.loading import checkpoint_in
+from ebmlab.zoo import pack, pull, push
+
+
+def run_zoo(args: list[str]) -> None:
+    """Runs what the words after `zoo` say, and prints what it has made.
+
+    Raises:
+        UserError: an option, a file or an address is not valid.
+    """
+    options = zoo_parser().parse_args(args)
+    print({"make": _make, "pack": _pack, "pull": _pull, "push": _push, "export": _export}[options.verb](options))
+
+
+def _make(options: Namespace) -> str:
+    return str(make(options.name, Path(options.folder)))
+
+
+def _pack(options: Namespace) -> str:
+    try:
+        card = Path(options.card).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--card {options.card} cannot be read: {one_line(error)}") from error
+    pack(checkpoint_in(Path(options.checkpoint)), Path(options.folder), options.name, card)
+    return str(options.folder)
+
+
+def _pull(options: Namespace) -> str:
+    path = pull(options.address, options.sha256)
+    return f"zoo/{path.parent.name}: {path}"
+
+
+def _push(options: Namespace) -> str:
+    return f"sha256 {push(options.model, options.target)}"
+
+
+def _export(options: Namespace) -> str:
+    export_energy(load(options.checkpoint).learner.energy, Path(options.file))
+    return str(options.file)

@@ -1,0 +1,118 @@
+"""Trains a model of the zoo by its recipe, measures it on the test data, and writes its card."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from ebmlab import __version__
+from ebmlab.app.class_paths import full_names
+from ebmlab.app.finished_run import FinishedRun, read_run
+from ebmlab.app.interpolation import built
+from ebmlab.app.prediction import save_samples
+from ebmlab.app.run_folder import CONFIG, RUNS
+from ebmlab.data import Data
+from ebmlab.errors import UserError
+from ebmlab.trained import TrainedModel, load
+from ebmlab.zoo import pack
+from ebmlab.zoo.shelf import OURS, PICTURE
+
+RUN, DRAWN, BATCH = "zoo", 64, 2000
+
+
+def make(name: str, folder: Path) -> Path:
+    """Trains a model if its run is not there, and writes `model.ckpt`, its card and its picture into `folder/NAME`.
+
+    Raises:
+        UserError: there is no recipe of that name, or the training fails.
+
+    Example:
+        >>> make("gone", Path("zoo"))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: there is no recipe for gone; there are rbm-digits, grbm-digits, ...
+    """
+    recipes = yaml.safe_load(OURS.with_name("recipes.yaml").read_text())
+    if name not in recipes:
+        raise UserError(f"there is no recipe for {name}; there are {', '.join(recipes)}")
+    recipe = recipes[name]
+    command = ["fit", "--config", recipe["config"], *recipe.get("options", [])]
+    run = RUNS / Path(recipe["config"]).name / RUN
+    if not (run / "seconds.txt").is_file():
+        cpu = ["--name", RUN, "--resume", "auto", "--trainer.accelerator", "cpu"]
+        if subprocess.run([sys.executable, "-m", "ebmlab", *command, *cpu], check=False).returncode:
+            raise UserError(f"the training of {name} failed: give the same command again to continue it")
+    model, data = load(run / "checkpoints" / "last.ckpt"), _data(run)
+    data.setup("test")
+    target = folder / name
+    steps = recipe.get("num_steps")
+    pictures = save_samples(model.learner, data, target, DRAWN, steps, output=str(target))
+    for path in pictures:
+        if path.name != PICTURE:
+            path.unlink()
+    assert model.path is not None
+    card = _card(name, recipe, command, run, model, data, any(path.name == PICTURE for path in pictures))
+    pack(model.path, target, name, card)
+    return target
+
+
+def _data(run: Path) -> Any:
+    config = yaml.safe_load(full_names((run / CONFIG).read_text()))
+    data = built(config["data"])
+    assert isinstance(data, Data)
+    return data
+
+
+def _card(
+    name: str, recipe: dict[str, Any], command: list[str], run: Path, model: TrainedModel, data: Any, drawn: bool
+) -> str:
+    finished = read_run(run)
+    states = data.states("test")
+    test = data.to_raw(states[:BATCH])
+    found = model.log_likelihood(test, recipe["num_chains"], recipe["num_temperatures"])
+    energy = model.learner.energy
+    trust = f"+- {found.std_error:.2g}" if found.trusted else f"not to be trusted: {'; '.join(found.log_z.doubts)}"
+    count = sum(p.numel() for p in energy.parameters())
+    command_line = f"`python -m ebmlab {shlex.join(command)}`"
+    rows = {
+        "energy": f"{type(energy).__name__} on {energy.domain}, {count:,} parameters",
+        "data": recipe["data"],
+        "command": f"{command_line}; `python -m ebmlab zoo make {name}` does this and what follows",
+        "training": f"{finished.steps:,} steps, seed {finished.settings['seed_everything']}, {_seconds(finished)}",
+        "hardware": f"{_processor()}, threads: {torch.get_num_threads()}",
+        "software": f"ebmlab {__version__}, torch {torch.__version__}",
+        "log-likelihood": f"{found.mean:.2f} nats {trust} ({found.bits_per_dim:.3f} bits per dimension): the mean over "
+        f"{len(test)} test samples; {found.log_z}",
+        "FID": _fid(finished),
+        "precision": "float32, exactly the parameters of the training",
+        "licence": "MIT for the parameters, as ebmlab; the data's own as above",
+        "made": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
+    steps = recipe.get("num_steps", model.learner.num_steps)
+    picture = f"\n![{DRAWN} samples by new chains from noise, {steps} steps each]({PICTURE})\n" if drawn else ""
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return f"# zoo/{name}\n\n{recipe['about']}\n\n| | |\n|---|---|\n{table}\n{picture}"
+
+
+def _seconds(run: FinishedRun) -> str:
+    return "time not known" if run.seconds is None else f"{run.seconds:.0f} s (other programs ran beside it)"
+
+
+def _fid(run: FinishedRun) -> str:
+    scores = [(name, run.last(name)) for name in run.metrics if name.startswith("fid")]
+    return "; ".join(f"{name} {score}" for name, score in scores if score) or "not measured"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

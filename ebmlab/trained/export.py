@@ -1,0 +1,52 @@
+"""An energy as a program that runs without ebmlab."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from pathlib import Path
+
+import torch
+
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError, one_line
+from ebmlab.files import whole
+
+
+def export_energy(energy: Energy, path: Path) -> None:
+    """Writes E(x) of states `(n, *event)` as a program, for any number n of states.
+
+    Args:
+        energy: E; its parameters become constants of the program.
+        path: ends in .pt2, which `torch.export.load` reads, or in .onnx.
+
+    Raises:
+        UserError: the ending is another, a package is missing, or the energy cannot be exported.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> energy = RBM(6, 3)
+        >>> export_energy(energy, Path("rbm.pt2"))
+        >>> x = energy.random(5)
+        >>> torch.equal(torch.export.load("rbm.pt2").module()(x), energy(x))
+        True
+    """
+    if path.suffix not in (".pt2", ".onnx"):
+        raise UserError(f"{path} must end in .pt2 or .onnx")
+    needed = ("onnx", "onnxscript") if path.suffix == ".onnx" else ()
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+        raise UserError(f"{path} needs the packages {' and '.join(missing)}: pip install 'ebmlab[onnx]'")
+    x, number = energy.random(3), torch.export.Dim("n", min=1)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), whole(path) as temporary:
+            warnings.simplefilter("ignore")
+            program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
+            if path.suffix == ".pt2":
+                with temporary.open("wb") as file:
+                    torch.export.save(program, file)
+            else:
+                logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+                torch.onnx.export(program, (), temporary, external_data=False, verbose=False)
+    except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        raise UserError(f"{type(energy).__name__} cannot be exported: {one_line(error)}") from error

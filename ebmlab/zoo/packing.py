@@ -1,0 +1,44 @@
+"""A checkpoint without what only training needs, with its card and its sha256."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ebmlab.errors import UserError
+from ebmlab.files import load_checkpoint, save, whole
+from ebmlab.zoo.shelf import CARD, CHECKPOINT, FILES, Model, check_name
+
+KEPT = ("state_dict", "hyper_parameters", "preprocessing", "epoch", "global_step", "pytorch-lightning_version")
+
+
+def pack(checkpoint: Path, folder: Path, name: str, card: str) -> Model:
+    """Writes a model into a folder: parameters and how to make it again, but no optimizer, chains or random states.
+
+    The parameters stay exactly what they were.
+
+    Args:
+        checkpoint: of a training.
+        folder: gets `model.ckpt`, `README.md` and `manifest.json`; a `samples.png` that lies there belongs to it too.
+        name: by which the model is called.
+        card: what is to be known of it, Markdown.
+
+    Raises:
+        UserError: the name is not valid, or the checkpoint does not say how to make its model.
+
+    Example:
+        >>> from ebmlab.zoo import checkpoint
+        >>> pack(checkpoint("zoo/rbm-digits"), Path("copy"), "copy", "# A copy").name
+        'copy'
+    """
+    check_name(name)
+    content = load_checkpoint(checkpoint)
+    if "_class_path" not in content.get("hyper_parameters", {}):
+        raise UserError(f"{checkpoint} does not say how to make its model: train it by the command line")
+    save({key: content[key] for key in KEPT if key in content}, folder / CHECKPOINT)
+    with whole(folder / CARD) as path:
+        path.write_text(card)
+    present = [file for file in FILES if (folder / file).is_file()]
+    model = Model(name, {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in present})
+    model.write(folder)
+    return model

@@ -1,0 +1,177 @@
+"""The models of the zoo are what their manifests say, and come and go unharmed."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import ebmlab
+from ebmlab.errors import UserError
+from ebmlab.files import load_checkpoint
+from ebmlab.trained.export import export_energy
+from ebmlab.zoo import checkpoint, names, pack, pull, push
+from ebmlab.zoo.shelf import CARD, CHECKPOINT, MANIFEST, OURS
+
+NAMES = sorted(path.name for path in OURS.iterdir() if (path / MANIFEST).is_file())
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def mine() -> Path:
+    pack(OURS / "rbm-digits" / CHECKPOINT, Path("mine"), "mine", "# zoo/mine\n\nA copy.\n")
+    return Path("mine")
+
+
+@pytest.fixture
+def served(mine: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(mine))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_every_recipe_names_a_config_and_every_model_a_recipe() -> None:
+    recipes = yaml.safe_load(OURS.with_name("recipes.yaml").read_text())
+    assert {*NAMES} <= recipes.keys()
+    for recipe in recipes.values():
+        assert (Path(__file__).parents[1] / "configs" / f"{recipe['config']}.yaml").is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_load_score_and_are_small(name: str) -> None:
+    model = ebmlab.load(f"zoo/{name}")
+    raw = model.sample(3, num_steps=2)
+    assert torch.isfinite(model.energy(raw)).all()
+    assert sum(path.stat().st_size for path in (OURS / name).iterdir()) < 2e6
+    card = (OURS / name / CARD).read_text()
+    for row in ("data", "command", "hardware", "seed", "log-likelihood", "FID", "licence"):
+        assert row in card
+    content = load_checkpoint(OURS / name / CHECKPOINT)
+    assert not {"optimizer_states", "run_state", "callbacks"} & content.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exported_energies_are_equal(name: str) -> None:
+    energy = ebmlab.load(f"zoo/{name}").learner.energy
+    x = energy.domain.random(7)
+    export_energy(energy, Path("a.pt2"))
+    assert torch.allclose(torch.export.load("a.pt2").module()(x), energy(x), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exported_to_onnx(name: str) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    energy = ebmlab.load(f"zoo/{name}").learner.energy
+    x = energy.domain.random(7)
+    export_energy(energy, Path("a.onnx"))
+    session = runtime.InferenceSession("a.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert torch.allclose(torch.from_numpy(found), energy(x), rtol=1e-4, atol=1e-3)
+
+
+def test_what_cannot_be_exported_says_so() -> None:
+    energy = ebmlab.load("zoo/rbm-digits").learner.energy
+    with pytest.raises(UserError, match=r"must end in \.pt2 or \.onnx"):
+        export_energy(energy, Path("a.txt"))
+
+
+def test_pull_by_folder_and_http(mine: Path, served: str) -> None:
+    raw = torch.ones(2, 64)
+    ours = ebmlab.load("zoo/rbm-digits").energy(raw)
+    digest = hashlib.sha256((mine / CHECKPOINT).read_bytes()).hexdigest()
+    assert pull(str(mine)).parent.name == "mine" and "mine" in names()
+    assert torch.equal(ebmlab.load("zoo/mine").energy(raw), ours)
+    shutil.rmtree("cache")
+    pull(served, digest)
+    assert torch.equal(ebmlab.load("zoo/mine").energy(raw), ours)
+    assert push("zoo/mine", "shared") == digest and pull("shared").is_file()
+    assert push("zoo/rbm-digits", "again") == hashlib.sha256(Path("again", CHECKPOINT).read_bytes()).hexdigest()
+
+
+def test_what_is_damaged_or_another_is_refused(mine: Path, cache: Path) -> None:
+    with pytest.raises(UserError, match=r"the sha256 of model\.ckpt is"):
+        pull("mine", 64 * "0")
+    manifest = json.loads((mine / MANIFEST).read_text())
+    (mine / CARD).write_text("another")
+    with pytest.raises(UserError, match="is damaged or another file"):
+        pull("mine")
+    assert not (cache / "zoo" / "mine").exists(), "nothing is half written"
+    for change, message in [
+        ({"name": "../up"}, "no name of a model"),
+        ({"name": "rbm-digits"}, "comes with ebmlab"),
+        ({"files": {}}, "no manifest"),
+        ({"files": manifest["files"] | {"../evil.py": 64 * "0"}}, "no manifest"),
+        ({"files": 3}, "no manifest"),
+    ]:
+        (mine / MANIFEST).write_text(json.dumps(manifest | change))
+        with pytest.raises(UserError, match=message):
+            pull("mine")
+    with pytest.raises(UserError, match="cannot be read"):
+        pull("gone")
+    with pytest.raises(UserError, match="cannot be read"):
+        pull("http://127.0.0.1:9")
+    with pytest.raises(UserError, match="there is no such model"):
+        checkpoint("zoo/gone")
+    with pytest.raises(UserError, match="is no model of the zoo"):
+        push("gone", "target")
+
+
+def test_a_pulled_model_that_was_changed_is_refused(mine: Path) -> None:
+    path = pull(str(mine))
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(UserError, match="is damaged or another file"):
+        ebmlab.load("zoo/mine")
+
+
+class FakeHub:
+    """Keeps repositories in folders as the hub does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def create_repo(self, repository: str, exist_ok: bool) -> None:
+        (self.folder / repository).mkdir(parents=True, exist_ok=exist_ok)
+
+    def upload_folder(self, repo_id: str, folder_path: Path, allow_patterns: list[str]) -> None:
+        for name in allow_patterns:
+            shutil.copy(Path(folder_path) / name, self.folder / repo_id / name)
+
+    def hf_hub_download(self, repository: str, file: str) -> str:
+        return str(self.folder / repository / file)
+
+
+def test_hub(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = FakeHub(Path("hub"))
+    fake = SimpleNamespace(HfApi=lambda: hub, hf_hub_download=hub.hf_hub_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
+    push("mine", "hf://me/mine")
+    assert pull("hf://me/mine").is_file()
+    with pytest.raises(UserError, match="cannot be read"):
+        pull("hf://me/gone")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(UserError, match=r"pip install 'ebmlab\[hub\]'"):
+        pull("hf://me/mine")
