@@ -38,7 +38,8 @@ def run_missing(folder: Path, jobs: Iterable[str], run: Callable[[str], Result],
 
 def cell(folder: Path, pattern: str, key: str) -> str:
     """Mean and range of a number over the results that match; a dash where there are none."""
-    found = [json.loads(path.read_text())[key] for path in folder.glob(f"{pattern}.json")]
+    results = [json.loads(path.read_text()) for path in folder.glob(f"{pattern}.json")]
+    found = [result[key] for result in results if key in result]
     if not found:
         return "-"
     spread = f" ({min(found):.3g} to {max(found):.3g})" if len(found) > 1 else ""

@@ -36,6 +36,7 @@ def draw_annealing(forward: AISResult, backward: AISResult | None = None) -> Fig
     weights.set(xlabel="log Z by one chain (nats)", ylabel="chains", title="log-weights, and the estimates")
     path.set(xlabel="inverse temperature", ylabel="effective chains", title="effective chains along the path")
     path.set_yscale("log")
+    path.set_ylim(0.9, 1.1 * forward.log_weights.numel())
     for axes in (weights, path):
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
