@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor
 
-from benchmarks.cases.rbm import Bits, in_trainer, training
+from benchmarks.cases.rbm import QUIET, Bits, in_trainer, pcd, training
+from benchmarks.cases.targets import VISIBLE, rbm
 from benchmarks.harness import Contestant, Race, race
+from ebmlab.callbacks import TrajectoryLikelihood
 from ebmlab.energies import RBM
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import BlockGibbs
 
 UNITS, BATCH, UPDATES = 16, 10, 300
+PCD_UPDATES = 200
 SGD = partial(torch.optim.SGD, lr=0.01)
 
 
@@ -63,6 +70,45 @@ def overhead() -> Race:
         {
             "ebmlab": lambda: less_bare(in_trainer(learner(), data)),
             "Lightning, logging nothing": lambda: less_bare(in_trainer(Silent(learner()), data)),
+        },
+    )
+
+
+class Clock(pl.Callback):
+    """Seconds from the first training batch, after all other callbacks' preparations, to the end of the last."""
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == 0:
+            self.begin = time.perf_counter()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.seconds = time.perf_counter() - self.begin
+
+
+@race("trajectory")
+def trajectory() -> Race:
+    """What following the likelihood adds to a training step of PCD-10, RBM 784-500, batch 100, in the Trainer."""
+    data = Bits(VISIBLE, 100 * PCD_UPDATES, 100)
+
+    def fitting(*callbacks: pl.Callback) -> Contestant:
+        def run() -> float:
+            learner = ContrastiveDivergence(rbm(), BlockGibbs(), **pcd(100, 10))
+            clock = Clock()
+            with tempfile.TemporaryDirectory() as folder:
+                logger = CSVLogger(folder)
+                every = [*(copy.deepcopy(callback) for callback in callbacks), clock]
+                trainer = pl.Trainer(max_epochs=1, logger=logger, limit_val_batches=0, callbacks=every, **QUIET)
+                trainer.fit(learner, datamodule=data)
+            return clock.seconds
+
+        return Contestant(run, own_clock=True)
+
+    return Race(
+        "A step of PCD-10 in the Trainer, RBM 784-500, batch 100",
+        PCD_UPDATES,
+        {
+            "ebmlab": lambda: fitting(),
+            "ebmlab with TrajectoryLikelihood": lambda: fitting(TrajectoryLikelihood()),
         },
     )
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.callbacks.ais_evaluation import base_law, mean_energy_of
 from ebmlab.callbacks.isolated import isolated
 from ebmlab.callbacks.requirements import learner_of
+from ebmlab.domains import Finite
 from ebmlab.errors import UserError
+from ebmlab.evaluation.bracket import MIN_CHAINS
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
 from ebmlab.plain_data import data_of
@@ -24,18 +28,21 @@ class TrajectoryLikelihood(pl.Callback):
 
     Logs at every `log_every_n_steps`-th optimizer step `trajectory/train_log_likelihood` and
     `trajectory/val_log_likelihood`, mean nats of the first `num_data` states of a split that the run has,
-    `trajectory/log_z` and `trajectory/ess`, the effective number of chains since they were last resampled. The number
-    has no error bar: chains that do not reach a new mode miss its mass, and only annealing backward reveals that
-    (`AISEvaluation`).
+    `trajectory/log_z`, `trajectory/ess`, the effective number of chains since they were last resampled, and
+    `trajectory/families`, the number of first states from which they descend. The number has no error bar. Where
+    training is faster than the chains, they miss the mass of new modes, few families survive, and the likelihood is too
+    high: `trajectory/trusted` is 0 with fewer than 10 families, or above 0 nats for discrete data, and a warning says
+    so once. More steps, or slower training, then help; `AISEvaluation` estimates from both sides.
 
     The chains have random numbers of their own, so that training goes on as without them, and are saved in the
     checkpoint. In a distributed run every rank runs the same chains.
 
     Args:
         num_chains: chains.
-        num_steps: steps of each chain each time.
-        every_n_steps: optimizer steps from one update of the weights to the next. Fewer steps give a larger effective
-            sample size and cost more time.
+        num_steps: steps of each chain from one update of the weights to the next, at stops on the straight line between
+            the parameters. There are more if the weights would spread by more than half a nat from stop to stop.
+        every_n_steps: optimizer steps from one update to the next. The line between two updates is shorter than the
+            zigzag of the optimizer.
         num_data: states of each split to score.
         sampler: moves the chains and must be exact; the learner's sampler when None.
         seed: of the chains.
@@ -56,8 +63,8 @@ class TrajectoryLikelihood(pl.Callback):
     def __init__(
         self,
         num_chains: int = 100,
-        num_steps: int = 1,
-        every_n_steps: int = 5,
+        num_steps: int = 20,
+        every_n_steps: int = 50,
         num_data: int = 1000,
         sampler: Sampler | None = None,
         seed: int = 0,
@@ -77,6 +84,7 @@ class TrajectoryLikelihood(pl.Callback):
         self._stream: torch.Tensor | None = None
         self._loaded: dict[str, Any] | None = None
         self._seen = 0
+        self._warned = False
         self._data: dict[str, torch.Tensor] = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -111,12 +119,33 @@ class TrajectoryLikelihood(pl.Callback):
             trajectory.follow(self.num_steps)
             if not logs:
                 return
-            metrics = {"trajectory/log_z": trajectory.log_z, "trajectory/ess": trajectory.ess}
+            metrics = {
+                "trajectory/log_z": trajectory.log_z,
+                "trajectory/ess": trajectory.ess,
+                "trajectory/families": float(trajectory.families),
+            }
             for split, x in self._data.items():
                 metrics[f"trajectory/{split}_log_likelihood"] = -mean_energy_of(learner, x) - trajectory.log_z
+            metrics["trajectory/trusted"] = float(self._judge(metrics, learner))
         trainer.callback_metrics.update({key: torch.tensor(value) for key, value in metrics.items()})
         for logger in trainer.loggers:
             logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=step - 1)
+
+    def _judge(self, metrics: dict[str, float], learner: Learner) -> bool:
+        """Whether the likelihood is to be trusted. The first time that it is not, warns."""
+        most = max((v for k, v in metrics.items() if k.endswith("likelihood")), default=-math.inf)
+        doubt = ""
+        if most > 0 and isinstance(learner.energy.domain, Finite):
+            doubt = f"{most:.4g} nats, and above 0 is impossible for discrete data"
+        elif metrics["trajectory/families"] < min(MIN_CHAINS, self.num_chains):
+            doubt = f"its {self.num_chains} chains descend from {metrics['trajectory/families']:.0f} first states"
+        if doubt and not self._warned:
+            self._warned = True
+            rank_zero_warn(
+                f"TrajectoryLikelihood: do not trust the likelihood from here on: {doubt}. The chains do not keep up "
+                "with training: raise num_steps or num_chains, lower the learning rate, or use AISEvaluation"
+            )
+        return not doubt
 
     def state_dict(self) -> dict[str, Any]:
         if self._trajectory is None:

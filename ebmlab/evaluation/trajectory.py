@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,16 +16,19 @@ from ebmlab.evaluation.population import Population
 from ebmlab.samplers import Sampler, State, hidden_logits
 
 TEMPERATURES = 1000  # of the way from the base law to the first energy
+LENGTH = 0.5  # nats by which the log-weights of different chains spread from one stop to the next
+STOPS = 1000  # at most
 
 
 class Trajectory:
     """Annealed importance sampling along the path of the parameters themselves (Neal 2001, with E_t for E_beta).
 
-    After each change of the parameters a chain's weight is multiplied by exp(E_old(x) - E_new(x)), and an exact sampler
-    moves the chain under the new energy. The mean weight times Z_0 is an unbiased estimate of Z_t if the changes do not
-    depend on these chains. Therefore separate chains are used. The learner's negative samples are unsuitable: they
-    influence the parameters, their initial law is unknown, and those in a replay buffer have taken unequal numbers of
-    steps.
+    From one call of `follow` to the next the chains go along the straight line between the old and the new parameters,
+    with so many stops that the log-weights spread by about half a nat from each to the next (at most 1,000 stops). At a
+    stop a chain's weight is multiplied by exp(E_last(x) - E_here(x)), and an exact sampler moves the chain. The mean
+    weight times Z_0 is an unbiased estimate of Z_t if the changes do not depend on these chains. Therefore separate
+    chains are used. The learner's negative samples are unsuitable: they influence the parameters, their initial law is
+    unknown, and those in a replay buffer have taken unequal numbers of steps.
 
     Args:
         energy: E, whose parameters change; it is referenced, not copied.
@@ -52,30 +57,40 @@ class Trajectory:
         base: Base | None,
         num_chains: int = 100,
         resample: float = 0.5,
-        saved: dict[str, Tensor] | None = None,
+        saved: dict[str, Any] | None = None,
     ) -> None:
         self._energy, self._sampler, self._resample = energy, sampler, resample
+        self._at = copy.deepcopy(energy).requires_grad_(False).eval()  # where the chains are on the path
         if saved is not None:
             self._chains = chains = Population(saved["x"].to(energy.device, energy.dtype))
             chains.log_w, chains.family = saved["log_w"].to(chains.log_w), saved["family"].to(chains.family)
             self._at_x = saved["at_x"].to(chains.log_w)
+            for p, kept in zip(_tensors(self._at), saved.get("at", []), strict=False):
+                p.copy_(kept)
             return
         assert base is not None
         path = bridge(base.to(energy.device), energy)
         self._chains = Population(path.base.draw(num_chains).to(energy.dtype))
         anneal(path, sampler, self._chains, fixed_ladder("linear", TEMPERATURES), resample=resample)
         self._chains.log_w += path.log_z
-        self._at_x = self._energies()
+        self._at_x = self._energies(self._at)
 
     @torch.no_grad()
     def follow(self, num_steps: int = 1) -> None:
-        """Updates the weights for the present parameters, resamples, and moves each chain `num_steps` steps."""
-        self._chains.log_w += self._at_x - self._energies()
-        self._chains.resample(self._resample)
-        state: State | None = None
-        for state, _ in self._sampler.chain(self._energy, self._chains.x, num_steps):
+        """Takes the chains to the present parameters, with at least `num_steps` stops, each followed by one step."""
+        moving, target = _tensors(self._at), _tensors(self._energy)
+        start = [p.clone() for p in moving]
+        spread = float((self._at_x - self._energies(self._energy)).std())
+        wanted = min(STOPS, math.ceil(spread / LENGTH)) if math.isfinite(spread) else 1
+        stops = max(num_steps, wanted)
+        for k in range(1, stops + 1):
+            for p, a, b in zip(moving, start, target, strict=True):
+                p.copy_(b if k == stops else torch.lerp(a, b, k / stops))
+            self._chains.log_w += self._at_x - self._energies(self._at)
+            self._chains.resample(self._resample)
+            state, _ = self._sampler.step(self._at, self._sampler.init(self._at, self._chains.x, 1))
             self._chains.x = state.x
-        self._at_x = self._energies(state)
+            self._at_x = self._energies(self._at, state)
 
     @property
     def log_z(self) -> float:
@@ -83,21 +98,32 @@ class Trajectory:
         return float(self._chains.log_w.logsumexp(0)) - math.log(len(self._chains.log_w))
 
     @property
+    def families(self) -> int:
+        """The number of first states that have descendants; with few, log Z is too small by an unknown amount."""
+        return len(self._chains.family.unique())
+
+    @property
     def ess(self) -> float:
         """Effective number of chains since they were last resampled."""
         return float(1 / self._chains.log_w.softmax(0).square().sum())
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """The chains' states, log-weights, families and energies."""
+    def state_dict(self) -> dict[str, Any]:
+        """The chains' states, log-weights, families and energies, and the parameters that these are for."""
         chains = self._chains
-        return {"x": chains.x, "log_w": chains.log_w, "family": chains.family, "at_x": self._at_x}
+        at = _tensors(self._at)
+        return {"x": chains.x, "log_w": chains.log_w, "family": chains.family, "at_x": self._at_x, "at": at}
 
     @torch.no_grad()
-    def _energies(self, state: State | None = None) -> Tensor:
-        """E at the chains' states; `state` is that of the sampler there, which may hold the hidden logits already."""
+    def _energies(self, energy: Energy, state: State | None = None) -> Tensor:
+        """An energy at the chains' states; the state of its sampler there may hold the hidden logits already."""
         state = State(x=self._chains.x) if state is None else state
-        if isinstance(self._energy, Bipartite):
-            energies = self._energy.marginal_energy(state.x, hidden_logits(self._energy, state))
+        if isinstance(energy, Bipartite):
+            energies = energy.marginal_energy(state.x, hidden_logits(energy, state))
         else:
-            energies = self._energy(state.x)
+            energies = energy(state.x)
         return energies.to(self._chains.log_w)
+
+
+def _tensors(energy: Energy) -> list[Tensor]:
+    """What the energy depends on: its parameters, and its buffers of floating-point numbers."""
+    return [*(p.data for p in energy.parameters()), *(b for b in energy.buffers() if b.is_floating_point())]

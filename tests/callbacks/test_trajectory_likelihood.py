@@ -24,14 +24,14 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trajectory, "TEMPERATURES", 50)
 
 
-def learner(sampler: Any = None) -> ContrastiveDivergence:
+def learner(sampler: Any = None, lr: float = 0.02) -> ContrastiveDivergence:
     torch.manual_seed(0)
-    optimizer = partial(torch.optim.Adam, lr=0.02)
+    optimizer = partial(torch.optim.Adam, lr=lr)
     return ContrastiveDivergence(RBM(64, 6), sampler or BlockGibbs(), FromData(), optimizer=optimizer)
 
 
 def test_it_is_the_exact_likelihood_and_leaves_training_alone(setup) -> None:
-    callback = TrajectoryLikelihood(num_chains=200, every_n_steps=1, num_data=5000)
+    callback = TrajectoryLikelihood(num_chains=200, num_steps=2, every_n_steps=2, num_data=5000)
     weights = []
     for callbacks in ([], [callback]):
         model, trainer = setup(callbacks, learner=learner(), folder=str(len(callbacks)), max_steps=40, max_epochs=-1)
@@ -46,22 +46,36 @@ def test_it_is_the_exact_likelihood_and_leaves_training_alone(setup) -> None:
         found = float(trainer.callback_metrics[f"trajectory/{split}_log_likelihood"])
         assert exact > -44 and found == pytest.approx(exact, abs=0.3)  # above independent fair bits
     assert float(trainer.callback_metrics["trajectory/ess"]) > 50
+    assert float(trainer.callback_metrics["trajectory/trusted"]) == 1
 
 
 def test_a_resumed_run_follows_the_same_path(setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fit(**options: Any) -> dict[str, torch.Tensor]:
         keep = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=7, save_top_k=-1)
         keep.CHECKPOINT_EQUALS_CHAR = "-"
-        callbacks = [RunState(), callback := TrajectoryLikelihood(num_chains=20, every_n_steps=2), keep]
+        callbacks = [RunState(), callback := TrajectoryLikelihood(num_chains=20, num_steps=2, every_n_steps=2), keep]
         model, trainer = setup(callbacks, learner=learner(), max_steps=13, max_epochs=-1, enable_checkpointing=True)
         trainer.fit(model, datamodule=Digits(binarize=True), **options)
-        return callback.state_dict()["chains"] | {"W": model.energy.W.detach().clone()}
+        chains = callback.state_dict()["chains"]
+        return {k: v for k, v in chains.items() if k != "at"} | {"W": model.energy.W.detach(), "at": chains["at"][0]}
 
     whole = fit()
     monkeypatch.setattr(trajectory, "anneal", None)  # the saved chains go on; none are annealed
     monkeypatch.setattr("ebmlab.callbacks.trajectory_likelihood.base_law", None)
     again = fit(ckpt_path=tmp_path / "step-7.ckpt")
     assert not [name for name in whole if not torch.equal(whole[name], again[name])]
+
+
+def test_training_that_outruns_the_chains_is_not_trusted(setup) -> None:
+    """Adam with large steps: the chains of one family are left, and the likelihood would be too high."""
+    callback = TrajectoryLikelihood(num_chains=100, num_steps=1, every_n_steps=10)
+    model, trainer = setup([callback], learner=learner(lr=0.5), max_steps=60, max_epochs=-1)
+    trainer.log_every_n_steps = 10
+    with pytest.warns(UserWarning, match="TrajectoryLikelihood: do not trust the likelihood from here on") as caught:
+        trainer.fit(model, datamodule=Digits(binarize=True))
+    assert sum("do not trust" in str(w.message) for w in caught) == 1
+    assert float(trainer.callback_metrics["trajectory/trusted"]) == 0
+    assert float(trainer.callback_metrics["trajectory/families"]) < 10
 
 
 def test_wrong_use_is_refused(setup) -> None:

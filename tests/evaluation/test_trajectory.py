@@ -58,15 +58,15 @@ class Late(Trajectory):
 
     def follow(self, num_steps: int = 1) -> None:
         self._chains.x, _ = self._sampler.sample(self._energy, self._chains.x, num_steps)
-        self._chains.log_w += self._at_x - self._energies()
-        self._at_x = self._energies()
+        self._chains.log_w += self._at_x - self._energies(self._energy)
+        self._at_x = self._energies(self._energy)
 
 
 class Stale(Trajectory):
     """A mutant: does not update the energy of states that have moved."""
 
     def follow(self, num_steps: int = 1) -> None:
-        before = self._energies()
+        before = self._energies(self._energy)
         super().follow(num_steps)
         self._at_x = before
 
@@ -82,3 +82,20 @@ def test_an_unmoved_energy_keeps_its_log_z() -> None:
     before = followed.log_z
     followed.follow(3)
     assert followed.log_z == pytest.approx(before, abs=1e-6) and followed.ess > 1
+
+
+def test_a_long_way_has_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One update far away is as good as many small ones, because the line to it is cut into short pieces."""
+    torch.manual_seed(0)
+    rbm, sampler = RBM(6, 4), BlockGibbs()
+    followed = Trajectory(rbm, sampler, reference(rbm.domain), num_chains=4000)
+    with torch.no_grad():
+        rbm.W.normal_(0, 2.0)
+        rbm.b_v.normal_(0, 2.0)
+    followed.follow()
+    assert abs(followed.log_z - float(exact_log_z(rbm))) < 0.1 and followed.families > 1000
+    monkeypatch.setattr(trajectory, "LENGTH", 1e9)
+    jumped = Trajectory(RBM(6, 4), sampler, reference(rbm.domain), num_chains=4000)
+    jumped._energy = rbm
+    jumped.follow()
+    assert jumped.families < followed.families
