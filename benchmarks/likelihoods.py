@@ -5,8 +5,9 @@
 Every method has 1,000 evaluations of each of 100 chains in all (the adaptive ones spend half of them on the pilot run,
 the backward ones on reaching equilibrium), and is repeated 20 times. "covered" counts the repeats whose error is within
 1.96 stated standard errors. Backward chains start from data, which for a model that was not trained are exact samples
-of it, moved by the sampler; or, where nobody has data, from the base law, moved by replica exchange. The second table
-is what `AISEvaluation` trusts: forward (adaptive, resampled) and backward from data, 1,000 evaluations each.
+of it, moved by the sampler; or, where nobody has data, from the uniform law, moved by replica exchange. Forward chains
+start from the law of the data's means where states are bits (as in `AISEvaluation`), else from the uniform law. The
+second table is what `AISEvaluation` trusts: forward (adaptive, resampled) and backward from data.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from torch import Tensor
 
 from ebmlab.callbacks import DataMean
 from ebmlab.datamodules import MNIST
-from ebmlab.energies import MLP, RBM, Base, Bernoulli, Energy, Ising, bridge, reference
-from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_samples, reverse_ais
+from ebmlab.energies import MLP, RBM, Base, Energy, Ising, bridge, reference
+from ebmlab.evaluation import AISResult, ais, data_law, exact_log_z, exact_samples, reverse_ais
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
@@ -36,9 +37,9 @@ Model = tuple[Energy, Base, Sampler, Tensor, float]  # with data, and log Z
 
 
 def with_samples(energy: Energy, sampler: Sampler) -> Model:
-    """A model with exact samples in the place of data, and the domain's reference law."""
+    """A model with exact samples in the place of data."""
     x = exact_samples(energy, CHAINS * REPEATS)
-    return energy, reference(energy.domain), sampler, x, float(exact_log_z(energy))
+    return energy, data_law(energy.domain, x), sampler, x, float(exact_log_z(energy))
 
 
 def strongly_coupled(scale: float, bias: float) -> Model:
@@ -64,7 +65,7 @@ def trained(hidden: int, folder: Path) -> Model:
     rbm.load_state_dict(torch.load(file))
     rbm.requires_grad_(False)
     x = data.to_states(data.raw("train")).flatten(1)
-    return rbm, Bernoulli(x.mean(0)), BlockGibbs(), x, float(exact_log_z(rbm))
+    return rbm, data_law(rbm.domain, x), BlockGibbs(), x, float(exact_log_z(rbm))
 
 
 def lattice(coupling: float, side: int = 10) -> Model:
@@ -98,12 +99,13 @@ MODELS: dict[str, Callable[[Path], Model]] = {
 }
 
 
-def forward(model: Model, schedule: str, resample: float = 0.0, evaluations: int = EVALUATIONS) -> list[AISResult]:
-    """Repeats of `ais`, each with a pilot run of its own half of the evaluations if the schedule is adaptive."""
+def forward(model: Model, schedule: str, resample: float = 0.0, uniform: bool = False) -> list[AISResult]:
+    """Repeats of `ais`, after a pilot run of half of the evaluations if the schedule is adaptive."""
     energy, base, sampler, _, _ = model
-    steps, ladder = evaluations, schedule
+    base = reference(energy.domain) if uniform else base
+    steps, ladder = EVALUATIONS, schedule
     if schedule == "adaptive":
-        steps = evaluations // 2
+        steps = EVALUATIONS // 2
         ladder = pilot_ladder(bridge(base, energy), sampler, CHAINS, steps)  # type: ignore[assignment]
     result = ais(energy, sampler, CHAINS, steps, base, ladder, REPEATS, resample=resample)  # type: ignore[arg-type]
     families = [None] * REPEATS if result.families is None else result.families.unsqueeze(1)
@@ -121,12 +123,14 @@ def backward(model: Model, from_data: bool) -> list[AISResult]:
         x = equilibrated(energy, sampler, data[torch.randperm(len(data))[:n]], steps)
     else:
         exchange = Tempered(sampler, num_temperatures=RUNGS)
-        x = equilibrated(energy, exchange, base.draw(n).to(energy.dtype), steps // RUNGS)
+        x = equilibrated(energy, exchange, reference(energy.domain).draw(n).to(energy.dtype), steps // RUNGS)
     result = reverse_ais(energy, sampler, x, steps, base)
     return [AISResult(w.unsqueeze(0), x, reverse=True) for w in result.log_weights.view(REPEATS, CHAINS)]
 
 
 METHODS: dict[str, Callable[[Model], list[AISResult]]] = {
+    "linear, from the uniform law": lambda m: forward(m, "linear", uniform=True),
+    "adaptive, resampled, from the uniform law": lambda m: forward(m, "adaptive", 0.5, uniform=True),
     "linear": lambda m: forward(m, "linear"),
     "sigmoid": lambda m: forward(m, "sigmoid"),
     "adaptive": lambda m: forward(m, "adaptive"),
