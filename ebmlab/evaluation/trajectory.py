@@ -100,7 +100,7 @@ class Trajectory:
     @property
     def families(self) -> int:
         """The number of first states that have descendants; with few, log Z is too small by an unknown amount."""
-        return len(self._chains.family.unique())
+        return len(set(self._chains.family.tolist()))
 
     @property
     def ess(self) -> float:
