@@ -44,10 +44,10 @@ class AISEvaluation(PeriodicEvaluation):
     Logs `ais/log_likelihood` of the validation split, or of the test split in `test`, that of real data as a density
     of the standardised states; `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of
     coordinates, that of real data as a density of the raw numbers (one level of a pixel is its unit; a density can
-    exceed 1, so that this number can be negative); `ais/log_z` and its `ais/std_error`, the effective sample size of
-    the weights `ais/ess` (of `num_chains` times `num_replicates`) and `ais/max_weight`, the largest share that one
-    chain has. Shows the chains' last states as `ais/samples`, and as `ais/weights` the histogram of the log-weights of
-    both directions and the effective number of chains along the path.
+    exceed 1, so that this number can be negative); `ais/log_z`; `ais/std_error`, its standard error and the gap (below)
+    added in squares; the effective sample size of the weights `ais/ess` (of `num_chains` times `num_replicates`), and
+    `ais/max_weight`, the largest share that one chain has. Shows the chains' last states as `ais/samples`, and as
+    `ais/weights` the histogram of the log-weights of both directions and the effective chains along the path.
 
     If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
     So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
@@ -246,7 +246,7 @@ def _metrics(both: Bracket, mean_energy: float) -> dict[str, float]:
     metrics = {
         "ais/log_likelihood": -mean_energy - result.log_z,
         "ais/log_z": result.log_z,
-        "ais/std_error": result.std_error,
+        "ais/std_error": both.std_error,
         "ais/ess": result.ess,
         "ais/max_weight": result.max_weight,
         "ais/families": float(result.num_families),

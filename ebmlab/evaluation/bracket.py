@@ -33,8 +33,8 @@ class Bracket:
         >>> one_way = AISResult(torch.zeros(1, 20, dtype=torch.float64), torch.zeros(20, 3))
         >>> other = AISResult(torch.full((1, 20), -25.5, dtype=torch.float64), torch.zeros(20, 3), reverse=True)
         >>> both = Bracket(one_way, other)
-        >>> both.gap, both.trusted
-        (25.5, False)
+        >>> both.gap, both.trusted, both.std_error
+        (25.5, False, 25.5)
     """
 
     forward: AISResult
@@ -44,6 +44,15 @@ class Bracket:
     def gap(self) -> float:
         """Backward log Z minus the forward one, in nats; NaN without a backward estimate."""
         return math.nan if self.backward is None else self.backward.log_z - self.forward.log_z
+
+    @property
+    def std_error(self) -> float:
+        """The forward estimate's standard error and the gap, added in squares.
+
+        The weights' spread alone leaves out mass that no forward chain has found; the gap is what backward chains say
+        of it (benchmarks/likelihoods.py measures how often either covers the truth).
+        """
+        return self.forward.std_error if self.backward is None else math.hypot(self.forward.std_error, self.gap)
 
     @property
     def trusted(self) -> bool:

@@ -35,7 +35,7 @@ class LogZ:
 
     Attributes:
         value: log Z.
-        std_error: its standard error; 0 if it was summed exactly, NaN if it is not to be trusted.
+        std_error: its standard error, the gap included; 0 if it was summed exactly, NaN if it is not to be trusted.
         gap: backward log Z minus the forward one, in nats; 0 if it was summed exactly.
         doubts: why it is not to be trusted; empty if it is.
         method: how it was computed.
@@ -202,7 +202,7 @@ def _computed(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, t
     both = Bracket(forward, backward)
     doubts = tuple(both.doubts if math.isfinite(forward.log_z) else ["an energy is not finite"])
     method = f"AIS, {chains} chains of {type(sampler).__name__}, {temperatures} temperatures"
-    return LogZ(forward.log_z, math.nan if doubts else forward.std_error, both.gap, doubts, method)
+    return LogZ(forward.log_z, math.nan if doubts else both.std_error, both.gap, doubts, method)
 
 
 def _base(energy: Energy, x: Tensor) -> Base:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 import torch
 
 from ebmlab.energies import RBM, Bernoulli
@@ -30,6 +33,24 @@ def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
     assert not wrong.trusted and wrong.gap > 20 and "nats from log Z forward" in wrong.doubts[0]
     right = both_ways(rbm, Bernoulli(exact_samples(rbm, 2000).mean(0)))  # a base in the right mode
     assert right.trusted and abs(right.forward.log_z - log_z) < 0.2
+    assert right.std_error == pytest.approx(math.hypot(right.forward.std_error, right.gap))
+
+
+def test_the_stated_error_covers_a_small_mode_that_forward_chains_miss() -> None:
+    """The spread of the weights alone is a fifth of the error: no chain starts in a mode of a quarter of the mass."""
+    torch.manual_seed(1)
+    rbm = RBM(200, 14).requires_grad_(False)
+    rbm.W.normal_(0, 2)
+    rbm.b_v.zero_()
+    rbm.b_h.fill_(-60)
+    log_z, base = float(exact_log_z(rbm)), Bernoulli(exact_samples(rbm, 2000).mean(0))
+    alone = covered = 0
+    for _ in range(5):
+        both = both_ways(rbm, base)
+        error = abs(both.forward.log_z - log_z)
+        alone += error < 1.96 * both.forward.std_error
+        covered += both.trusted and error < 1.96 * both.std_error
+    assert alone <= 2 and covered >= 4
 
 
 def result(log_weights: list[float], families: list[int] | None = None, reverse: bool = False) -> AISResult:
