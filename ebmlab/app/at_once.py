@@ -6,10 +6,12 @@ from ebmlab import __version__
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
+from ebmlab.app.sweep_space import sweep_parser
 from ebmlab.app.zoo_parser import zoo_answer
 from ebmlab.errors import UserError
 
-COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", "compare", "dashboard", "zoo")
+RUNS_TOGETHER = ("compare", "dashboard", "sweep")
+COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", *RUNS_TOGETHER, "zoo")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
@@ -24,6 +26,7 @@ commands:
   list      list energies, samplers, learners, callbacks, datamodules and configs, one line each
   compare   the table of several runs:      python -m ebmlab compare RUN RUN --out table.md --out curves.png
   dashboard a page to look at a run or several:   python -m ebmlab dashboard RUN
+  sweep     find good settings by many runs:      python -m ebmlab sweep --config FILE --space FILE --trials 20
   zoo       small trained models: list, make, pull, push, pack, export:   python -m ebmlab zoo
   --version print the version
 
@@ -48,6 +51,8 @@ def answer(given: list[str]) -> str | None:
         return f"ebmlab {__version__}"
     if first in MODEL_COMMANDS and {"-h", "--help"} & {*given}:
         return model_parser(first).format_help().rstrip()
+    if first == "sweep" and {"-h", "--help"} & {*given}:
+        return sweep_parser().format_help().rstrip()
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
     if first == "compare":

@@ -277,6 +277,10 @@ def _run(given: list[str]) -> None:
         run_zoo(given[1:])
     elif given[0] in MODEL_COMMANDS:
         run_model_command(given[0], given[1:])
+    elif given[0] == "sweep":
+        from ebmlab.app.sweep import sweep
+
+        sweep(given[1:])
     elif given[0] == "predict" and stands_alone(given[1:]):
         predict_alone(given[1:])
     else:

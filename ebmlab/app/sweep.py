@@ -1,0 +1,189 @@
+"""`python -m ebmlab sweep`: a study by Optuna of how settings change a model's likelihood or FID."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ebmlab.app.finished_run import Score
+from ebmlab.app.run_folder import RUNS, check_name, config_name
+from ebmlab.app.sweep_space import Space, read_space, sweep_parser
+from ebmlab.app.sweep_trial import FIT, TrialFailed, run_fit
+from ebmlab.drawing.figures import figure_png
+from ebmlab.drawing.sweeps import Trial, draw_sweep
+from ebmlab.errors import UserError, one_line
+from ebmlab.files import whole
+
+COUNTED = "counted"  # an attribute of trials that have ended by themselves, and not by a signal
+HEARTBEAT = 60  # seconds; a trial that is silent for twice as long has died with its process
+ATTEMPTS = 3  # to open the database
+QUIET = ("--wandb=disabled", "--trainer.enable_progress_bar=false")
+
+
+def sweep(given: Sequence[str]) -> None:
+    """Runs trials until the study has as many as asked for, and writes its table and picture after each of them.
+
+    Args:
+        given: the words after `sweep`.
+
+    Raises:
+        UserError: an option, the space or the config is not valid, or Optuna is missing.
+    """
+    options, handed_on = sweep_parser().parse_known_args(given)
+    if options.trials < 1:
+        raise UserError(f"sweep: --trials is {options.trials}, but must be at least 1")
+    space = read_space(Path(options.space))
+    name = options.name or Path(options.space).stem
+    check_name(name)
+    optuna = _optuna()
+    fit = ["--config", options.config, *QUIET, *handed_on]
+    _try_out(space, fit)
+    folder = RUNS / "sweeps" / name
+    study = _study(optuna, options, name, folder, space, handed_on)
+    runs = RUNS / config_name(["--config", options.config])
+
+    def objective(trial: Any) -> float:
+        def hear(score: Score) -> bool:
+            trial.report(score.value, score.step)
+            return bool(trial.should_prune())
+
+        run = runs / f"{name}-{trial.number:04d}"
+        settings = space.options(trial)
+        print(f"trial {trial.number}: {' '.join(settings)}", file=sys.stderr, flush=True)
+        try:
+            log = folder / f"trial-{trial.number:04d}.log"
+            score = run_fit([*fit, *settings, "--name", run.name], run, log, space.objective, hear)
+        except TrialFailed as error:
+            trial.set_user_attr("error", str(error))
+            trial.set_user_attr(COUNTED, True)
+            print(f"trial {trial.number} failed: {error}", file=sys.stderr, flush=True)
+            raise
+        except BaseException:  # a signal: the study can go on, and another trial takes the place of this one
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            raise
+        trial.set_user_attr(COUNTED, True)
+        if score is None:
+            print(f"trial {trial.number} pruned", file=sys.stderr, flush=True)
+            raise optuna.TrialPruned
+        trial.set_user_attr("run", str(run))
+        print(f"trial {trial.number}: {space.objective} {score}", file=sys.stderr, flush=True)
+        return score.value
+
+    while _counted(study) < options.trials:
+        study.optimize(objective, n_trials=1, catch=(TrialFailed,))
+        _write(study, space, folder)
+    _write(study, space, folder)
+    print(_summary(study, space, folder))
+
+
+def _try_out(space: Space, fit: Sequence[str]) -> None:
+    """Raises `UserError` unless `fit` takes the settings, and the config has the callback that logs the objective."""
+    command = [*FIT, *fit, *space.first_options(), "--print_config"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or [f"error: {done.stderr}"]
+        raise UserError(lines[-1].removeprefix("error: "))
+    callbacks = yaml.safe_load(done.stdout)["trainer"]["callbacks"] or []
+    if not any(entry["class_path"].endswith(f".{space.callback}") for entry in callbacks):
+        raise UserError(
+            f"sweep: {space.objective} is logged by the callback {space.callback}, which the config lacks: add "
+            f"--callbacks.{space.callback} true"
+        )
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError("sweep needs Optuna: pip install 'ebmlab[sweep]'") from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, handed_on: Sequence[str]) -> Any:
+    """The study of that name, which is made if there is none yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    url = options.storage or f"sqlite:///{folder.absolute() / 'study.db'}"
+    storage = _storage(optuna, url)
+    study = optuna.create_study(storage=storage, study_name=name, direction=space.direction, load_if_exists=True)
+    seed = None if options.seed is None else options.seed + len(study.trials)
+    study.sampler = optuna.samplers.TPESampler(seed=seed)
+    median = optuna.pruners.MedianPruner(n_startup_trials=4)
+    study.pruner = median if options.pruner == "median" else optuna.pruners.NopPruner()
+    known = dict(study.user_attrs)
+    asked = {"objective": space.objective, "space": space.parameters, "options": list(handed_on)}
+    for key, value in asked.items():
+        if known.get(key, value) != value:
+            raise UserError(f"sweep: the study {name} has another {key}: choose another --name")
+        study.set_user_attr(key, value)
+    return study
+
+
+def _storage(optuna: Any, url: str) -> Any:
+    """The database. Of several processes that make its tables at the same time, one succeeds and the others wait."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    patience = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
+    for attempt in range(ATTEMPTS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats
+                return optuna.storages.RDBStorage(url, engine_kwargs=patience, heartbeat_interval=HEARTBEAT)
+        except (ImportError, ValueError, OSError, SQLAlchemyError, optuna.exceptions.OptunaError) as error:
+            if attempt == ATTEMPTS - 1:
+                raise UserError(f"sweep: {url} cannot be used as the database: {one_line(error)}") from error
+            time.sleep(attempt)
+
+
+def _counted(study: Any) -> int:
+    return sum(COUNTED in trial.user_attrs for trial in study.trials)
+
+
+def _trials(study: Any) -> list[Trial]:
+    return [
+        Trial(
+            trial.number,
+            trial.state.name.lower(),
+            trial.value if trial.value is not None else next(reversed(trial.intermediate_values.values()), None),
+            dict(trial.params),
+        )
+        for trial in study.trials
+        if COUNTED in trial.user_attrs
+    ]
+
+
+def _write(study: Any, space: Space, folder: Path) -> None:
+    """The table of all trials, and the picture."""
+    trials = _trials(study)
+    with whole(folder / "trials.csv") as path, path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["trial", "state", space.objective, *space.parameters])
+        for trial in trials:
+            writer.writerow([trial.number, trial.state, trial.value, *map(trial.settings.get, space.parameters)])
+    if trials:
+        figure = draw_sweep(trials, space.objective, space.direction == "maximize", space.scales)
+        with whole(folder / "study.png") as path:
+            path.write_bytes(figure_png(figure))
+
+
+def _summary(study: Any, space: Space, folder: Path) -> str:
+    trials = _trials(study)
+    states = [trial.state for trial in trials]
+    words = {"complete": "complete", "pruned": "pruned", "fail": "failed"}
+    counts = ", ".join(f"{states.count(state)} {word}" for state, word in words.items())
+    lines = [f"{len(trials)} trials: {counts}"]
+    if "complete" in states:
+        best = study.best_trial
+        lines.append(
+            f"  best       {space.objective} {best.value:.5g} in trial {best.number}: {best.user_attrs['run']}"
+        )
+        lines += [f"             --{name} {value}" for name, value in best.params.items()]
+    return "\n".join([*lines, f"  table      {folder / 'trials.csv'}", f"  picture    {folder / 'study.png'}"])

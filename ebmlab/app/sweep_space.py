@@ -1,0 +1,209 @@
+"""What a sweep looks for and where: the options of the command, and the file that says which settings to try."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from ebmlab.app.model_parsers import Line
+from ebmlab.errors import UserError, one_line
+
+OBJECTIVES: dict[str, Literal["maximize", "minimize"]] = {
+    "ais/log_likelihood": "maximize",
+    "ais/bits_per_dim": "minimize",
+    "fid/": "minimize",
+}
+_KEYS = {"low", "high", "log", "integer"}
+_DISTRIBUTIONS: dict[str, dict[str, bool]] = {
+    "uniform": {},
+    "int_uniform": {"integer": True},
+    "log_uniform_values": {"log": True},
+}
+
+
+class Suggests(Protocol):
+    """What a space asks of an Optuna trial.
+
+    Example:
+        >>> class First:
+        ...     def suggest_float(self, name, low, high, log=False): return low
+        ...     def suggest_int(self, name, low, high, log=False): return low
+        ...     def suggest_categorical(self, name, choices): return choices[0]
+        >>> trial: Suggests = First()
+    """
+
+    suggest_float: Callable[..., float]
+    suggest_int: Callable[..., int]
+    suggest_categorical: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The settings that a sweep tries, and the score by which it judges them.
+
+    Attributes:
+        objective: the name of a likelihood of `AISEvaluation`, or of a FID.
+        parameters: for each option of `fit` a list of choices, or `low` and `high`, with `log` and `integer`.
+
+    Example:
+        >>> Space("fid/classifier", {"model.num_steps": [5, 10]}).direction
+        'minimize'
+    """
+
+    objective: str
+    parameters: dict[str, Any]
+
+    @property
+    def direction(self) -> Literal["maximize", "minimize"]:
+        return next(goal for name, goal in OBJECTIVES.items() if self.objective.startswith(name))
+
+    @property
+    def callback(self) -> str:
+        """The class of the callback that logs the objective."""
+        return "FID" if self.objective.startswith("fid/") else "AISEvaluation"
+
+    @property
+    def scales(self) -> dict[str, str]:
+        """How each setting is drawn: "choices", "log" or "linear"."""
+        return {
+            name: "choices" if isinstance(ways, list) else "log" if ways.get("log") else "linear"
+            for name, ways in self.parameters.items()
+        }
+
+    def options(self, trial: Suggests) -> list[str]:
+        """Options of `fit`, with values that a trial suggests."""
+        found: list[str] = []
+        for name, ways in self.parameters.items():
+            if isinstance(ways, list):
+                value = trial.suggest_categorical(name, ways)
+            else:
+                suggest = trial.suggest_int if ways.get("integer") else trial.suggest_float
+                value = suggest(name, ways["low"], ways["high"], log=ways.get("log", False))
+            found.append(option(name, value))
+        return found
+
+    def first_options(self) -> list[str]:
+        """Options of `fit` with some value of each parameter, to try whether `fit` takes them."""
+        return [option(n, ways[0] if isinstance(ways, list) else ways["low"]) for n, ways in self.parameters.items()]
+
+
+def option(name: str, value: Any) -> str:
+    """An option of the command line.
+
+    Example:
+        >>> option("model.num_steps", 5), option("data.binarize", True), option("model.sampler", "a.B")
+        ('--model.num_steps=5', '--data.binarize=true', '--model.sampler=a.B')
+    """
+    return f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def read_space(path: Path) -> Space:
+    r"""Reads a YAML file with an `objective` and a `space`, or one that `wandb sweep` takes.
+
+    Raises:
+        UserError: it is not valid, or the objective does not say how good a model is.
+
+    Example:
+        >>> _ = Path("space.yaml").write_text("objective: fid/classifier\nspace: {model.num_steps: [5, 10]}")
+        >>> read_space(Path("space.yaml"))
+        Space(objective='fid/classifier', parameters={'model.num_steps': [5, 10]})
+    """
+    from ebmlab.app.config_files import load_config
+
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"sweep: --space {path} cannot be read: {one_line(error)}") from error
+    config = load_config(text, str(path))
+    if "parameters" in config:
+        config = _of_wandb(config, str(path))
+    objective, space = config.pop("objective", None), config.pop("space", None)
+    if config or not isinstance(space, dict) or not space:
+        raise UserError(
+            f"{path} must have an objective and a space, such as `objective: fid/classifier` and "
+            "`space: {model.num_steps: [5, 10, 20]}`, and nothing else"
+        )
+    check_objective(objective, str(path))
+    for name, ways in space.items():
+        _check(f"{path}: {name}", ways)
+    return Space(objective, space)
+
+
+def _of_wandb(config: dict[str, Any], source: str) -> dict[str, Any]:
+    """The objective and the space of a sweep's config at W&B; its command and its method do not matter here."""
+    metric = (config.get("metric") or {}).get("name")
+    if isinstance(metric, str):
+        metric = metric.replace("ais/trusted_", "ais/")  # here a score that is not trusted never counts
+    space: dict[str, Any] = {}
+    for name, ways in config["parameters"].items():
+        kind = ways.get("distribution", "uniform")
+        if "values" in ways or "value" in ways:
+            space[name] = ways.get("values", [ways.get("value")])
+        elif kind in _DISTRIBUTIONS:
+            space[name] = {"low": ways.get("min"), "high": ways.get("max"), **_DISTRIBUTIONS[kind]}
+        else:
+            raise UserError(f"{source}: {name} has the distribution {kind}, but must have {', '.join(_DISTRIBUTIONS)}")
+    return {"objective": metric, "space": space}
+
+
+def check_objective(objective: Any, source: str) -> None:
+    """Raises `UserError` unless the objective is a score that says how good a model is.
+
+    Example:
+        >>> check_objective("train/loss", "a.yaml")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: a.yaml: objective is 'train/loss', but must be ais/log_likelihood, ais/bits_per_dim ...
+    """
+    names = tuple(OBJECTIVES)
+    if not isinstance(objective, str) or not (objective in names[:2] or objective.startswith(names[2])):
+        raise UserError(
+            f"{source}: objective is {objective!r}, but must be ais/log_likelihood, ais/bits_per_dim or a FID such as "
+            "fid/classifier: a contrastive loss or an energy does not say how good a model is"
+        )
+
+
+def _check(where: str, ways: Any) -> None:
+    """Raises `UserError` unless these are choices or a range."""
+    if isinstance(ways, list):
+        if not ways or not all(isinstance(value, str | int | float | None) for value in ways):
+            raise UserError(f"{where}: choices are numbers, texts, true, false or null, at least one")
+        return
+    if not isinstance(ways, dict) or not {"low", "high"} <= ways.keys() <= _KEYS:
+        raise UserError(f"{where} is {ways!r}, but must be a list of choices, or {{low: 0.01, high: 1.0, log: true}}")
+    low, high = ways["low"], ways["high"]
+    kinds = int if ways.get("integer") else int | float
+    numbers = all(isinstance(v, kinds) and not isinstance(v, bool) and math.isfinite(v) for v in (low, high))
+    if not numbers or low >= high or (ways.get("log") and low <= 0):
+        least = " above 0, for its logarithm is taken," if ways.get("log") else ""
+        kind = "whole numbers" if ways.get("integer") else "numbers"
+        raise UserError(f"{where}: low is {low!r} and high {high!r}, but must be {kind},{least} low below high")
+
+
+def sweep_parser() -> Line:
+    """The parser of the command's options; those that it does not know are handed on to `fit`.
+
+    Example:
+        >>> sweep_parser().parse_known_args(["--config", "a.yaml", "--space", "b.yaml", "--data.batch_size=9"])[1]
+        ['--data.batch_size=9']
+    """
+    parser = Line(
+        prog="python -m ebmlab sweep",
+        description="Trains a config again and again, with settings that Optuna chooses for the best likelihood or "
+        "FID. All results are in a database: the same command goes on with a study that was stopped, and may be given "
+        "on several machines at the same time.",
+        epilog="Other options, such as --trainer.max_epochs 3, are handed on to fit.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("-c", "--config", required=True, metavar="FILE", help="the config of the runs")
+    add("--space", required=True, metavar="FILE", help="what to try and how to judge it (docs/sweeps.md)")
+    add("--trials", type=int, default=20, metavar="N", help="runs of the study in all, over all processes (20)")
+    add("--name", help="of the study; by default that of the space's file")
+    add("--storage", metavar="URL", help="database; by default sqlite in runs/sweeps/NAME/study.db")
+    add("--pruner", choices=("median", "none"), default="median", help="ends runs whose scores are below the median")
+    add("--seed", type=int, help="of the choices; several processes need different ones, or none")
+    return parser
