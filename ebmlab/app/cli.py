@@ -28,7 +28,7 @@ from ebmlab.app.checkpoints import (
 from ebmlab.app.checks import check_callbacks, check_config, check_energy
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
-from ebmlab.app.loggers import MetricsCSV, make_loggers
+from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
@@ -92,10 +92,7 @@ class CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--name", type=str | None, help="Name of the run's folder. Default: the time.")
-        parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
-        parser.add_argument(
-            "--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab."
-        )
+        add_logger_options(parser)
         parser.add_argument_group("callbacks by name", CALLBACKS_HELP)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
@@ -160,7 +157,8 @@ class CLI(LightningCLI):
         if trainer.logger is None or trainer.logger is True:
             mode: WandbMode | None = "disabled" if self.subcommand == "predict" else self._get(self.config, "wandb")
             project = self._get(self.config, "wandb_project")
-            kwargs["logger"] = make_loggers(folder, self.experiment, mode, project, evaluates)
+            more = self._get(self.config_init, "wandb_run"), bool(self._get(self.config, "tensorboard"))
+            kwargs["logger"] = make_loggers(folder, self.experiment, mode, project, evaluates, *more)
         elif trainer.logger:
             own = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
             kwargs["logger"] = [MetricsCSV(folder, evaluates), *own]

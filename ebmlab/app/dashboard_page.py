@@ -54,7 +54,7 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
         "Scores": _scores(runs, names),
         "Pictures": _cards("picture", sorted(shown, key=lambda title: "samples" not in title)),
         "Curves": "".join(
-            f"<h3>{escape(group)}</h3>{_cards('plot', members)}" for group, members in _groups(list(curves)).items()
+            f"<h3>{escape(group)}</h3>{_cards('plot', members)}" for group, members in groups_of(list(curves)).items()
         ),
         "FID": _protocols("fid.csv", runs, names),
         "Rollbacks": _protocols("rollbacks.csv", runs, names),
@@ -129,10 +129,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _groups(names: Sequence[str]) -> dict[str, list[str]]:
+def groups_of(names: Sequence[str]) -> dict[str, list[str]]:
     """The metrics by what stands before their first slash: likelihoods first, details of the training last.
 
     Neighbours that have one metric each form a group together.
+
+    Example:
+        >>> groups_of(["train/loss", "train/grad_norm", "val/energy", "fid/classifier"])
+        {'fid, val': ['fid/classifier', 'val/energy'], 'train': ['train/grad_norm', 'train/loss']}
     """
 
     def rank(group: str) -> int:

@@ -8,10 +8,12 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning.loggers import Logger
+from pytorch_lightning.cli import LightningArgumentParser
+from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from ebmlab.app.wandb_run import WandbMode, wandb_run
+from ebmlab.app.wandb_run import WandbMode, WandbOptions, wandb_run
+from ebmlab.errors import UserError
 from ebmlab.files import whole
 
 
@@ -145,14 +147,33 @@ def _seconds(path: Path) -> float:
         return 0.0
 
 
+def add_logger_options(parser: LightningArgumentParser) -> None:
+    """Adds the options that say where a run is logged."""
+    parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
+    parser.add_argument("--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab.")
+    parser.add_class_arguments(WandbOptions, "wandb_run")
+    parser.add_argument("--tensorboard", type=bool, default=False, help="Also write TensorBoard's files.")
+
+
 def make_loggers(
-    folder: Path, experiment: str, wandb: WandbMode | None, project: str | None, evaluates: bool = False
+    folder: Path,
+    experiment: str,
+    wandb: WandbMode | None,
+    project: str | None,
+    evaluates: bool = False,
+    options: WandbOptions | None = None,
+    tensorboard: bool = False,
 ) -> list[Logger]:
-    """The loggers of a run: always `MetricsCSV`, and W&B unless disabled.
+    """The loggers of a run: always `MetricsCSV`, W&B unless disabled, TensorBoard if asked for.
 
     Raises:
-        UserError: W&B online without an API key.
+        UserError: W&B online without an API key, or TensorBoard is not installed.
     """
-    csv_file = MetricsCSV(folder, evaluates)
-    run = wandb_run(folder, experiment, wandb, project, evaluates)
-    return [csv_file] if run is None else [csv_file, run]
+    run = wandb_run(folder, experiment, wandb, project, evaluates, options)
+    loggers: list[Logger] = [MetricsCSV(folder, evaluates), *([] if run is None else [run])]
+    if tensorboard:
+        try:
+            loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
+        except ImportError as error:
+            raise UserError("--tensorboard true needs TensorBoard: pip install 'ebmlab[tensorboard]'") from error
+    return loggers

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import secrets
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,6 +22,42 @@ from ebmlab.files import whole
 
 WandbMode = Literal["offline", "online", "disabled"]
 WANDB_ID = Path("wandb", "id")
+BEST = {"ais/trusted_log_likelihood": "max", "ais/trusted_bits_per_dim": "min", "fid/classifier": "min"}
+BEST |= {name: "min" for name in ("fid/inception", "mmd/hamming", "mmd/exponential", "coupling/rmse")}
+"""Scores of which W&B's summary shows the best value."""
+
+
+@dataclass(frozen=True)
+class WandbOptions:
+    """What W&B is told besides numbers and pictures.
+
+    Args:
+        tags: of the run, besides those of `$WANDB_TAGS`.
+        notes: what the run is for.
+        job_type: default: train, or the command that evaluates.
+        entity: the user or team that the project belongs to.
+        log_model: upload checkpoints when the run ends, or "all" as they are written; online only.
+        watch: also log histograms of gradients, of parameters, or of all.
+        save_code: upload the Python files in and under the working directory.
+
+    Example:
+        >>> WandbOptions(tags=["first"]).log_model
+        False
+    """
+
+    tags: list[str] | None = None
+    notes: str | None = None
+    job_type: str | None = None
+    entity: str | None = None
+    log_model: bool | Literal["all"] = False
+    watch: Literal["gradients", "parameters", "all"] | None = None
+    save_code: bool = False
+
+    def init_settings(self) -> dict[str, Any]:
+        """Those that `wandb.init` takes, without the ones that are not given."""
+        tags = [*filter(None, os.environ.get("WANDB_TAGS", "").split(",")), *(self.tags or [])]
+        found = {"tags": tags or None, "notes": self.notes, "entity": self.entity}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class WandbRun(WandbLogger):
@@ -27,13 +65,16 @@ class WandbRun(WandbLogger):
 
     _dead = False
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, options: WandbOptions | None = None, **settings: Any) -> None:
         super().__init__(**settings)
+        self.options = options or WandbOptions()
         self._wandb_init.pop("anonymous", None)  # Lightning passes it; W&B warns that it has no effect
 
-    def log_metrics(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().log_metrics, *args, **kwargs)
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """As in the base class; likelihoods that are to be trusted are also logged as `ais/trusted_...`."""
+        trusted = ("log_likelihood", "bits_per_dim") if metrics.get("ais/trusted") == 1 else ()
+        metrics = {**metrics, **{f"ais/trusted_{k}": metrics[f"ais/{k}"] for k in trusted if f"ais/{k}" in metrics}}
+        self._try(super().log_metrics, metrics, step)
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """As in the base class."""
@@ -52,14 +93,24 @@ class WandbRun(WandbLogger):
         self._try(super().after_save_checkpoint, *args, **kwargs)
 
     def finalize(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
+        """As in the base class. Before, the tables of likelihoods with their errors and of FIDs are sent."""
+        for key, (columns, rows) in score_tables(Path(self.save_dir or ".")).items():
+            self.log_table(f"tables/{key}", columns=columns, data=rows)
         self._try(super().finalize, *args, **kwargs)
 
-    def summarise_monitored(self, trainer: pl.Trainer) -> None:
-        """Makes W&B show the best value, not the last, of the metric by which checkpoints are chosen."""
-        for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and callback.monitor:
-                self._try(self.experiment.define_metric, callback.monitor, summary=callback.mode)
+    def begin(self, trainer: pl.Trainer) -> None:
+        """Makes W&B show the best value of scores, not the last, and sends what the options ask for.
+
+        The metrics by which checkpoints are chosen count as scores too.
+        """
+        found = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
+        for metric, mode in {**BEST, **{c.monitor: c.mode for c in found if c.monitor}}.items():
+            self._try(self.experiment.define_metric, metric, summary=mode)
+        if self.options.watch:
+            frequency = trainer.log_every_n_steps  # type: ignore[attr-defined]
+            self._try(self.watch, trainer.lightning_module, self.options.watch, frequency, log_graph=False)
+        if self.options.save_code:
+            self._try(self.experiment.log_code, ".")
 
     def _try(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         if self._dead:
@@ -79,7 +130,12 @@ class WandbRun(WandbLogger):
 
 
 def wandb_run(
-    folder: Path, experiment: str, mode: WandbMode | None, project: str | None, evaluates: bool
+    folder: Path,
+    experiment: str,
+    mode: WandbMode | None,
+    project: str | None,
+    evaluates: bool,
+    options: WandbOptions | None = None,
 ) -> WandbRun | None:
     """The W&B logger of a run; None if W&B is disabled. `$WANDB_TAGS` and `$WANDB_NOTES` have their usual effect.
 
@@ -89,9 +145,10 @@ def wandb_run(
         mode: offline, online or disabled; default `$WANDB_MODE`, else offline.
         project: default `$WANDB_PROJECT`, else ebmlab.
         evaluates: the run evaluates a checkpoint and does not train.
+        options: what else W&B is told.
 
     Raises:
-        UserError: online without an API key, or another value of `$WANDB_MODE`.
+        UserError: online without an API key, another value of `$WANDB_MODE`, or checkpoints to be uploaded offline.
     """
     given = mode or os.environ.get("WANDB_MODE") or "offline"
     chosen = {"dryrun": "offline", "run": "online"}.get(given, given)
@@ -101,6 +158,9 @@ def wandb_run(
         return None
     if chosen == "online":
         _require_api_key()
+    options = options or WandbOptions()
+    if options.log_model and chosen == "offline":
+        raise UserError("wandb_run.log_model uploads checkpoints, which needs an account: add --wandb online")
     os.environ.setdefault("WANDB_SILENT", "true")
     names = folder.absolute().parts
     return WandbRun(
@@ -110,6 +170,10 @@ def wandb_run(
         project=project or os.environ.get("WANDB_PROJECT") or "ebmlab",
         group=os.environ.get("WANDB_RUN_GROUP") or experiment,
         offline=chosen == "offline",
+        log_model=options.log_model,
+        job_type=options.job_type or (names[-1] if evaluates else "train"),
+        options=options,
+        **options.init_settings(),
     )
 
 
@@ -120,7 +184,36 @@ def send_config(trainer: pl.Trainer, config: dict[str, Any]) -> None:
             logger.log_hyperparams({**config, "git_commit": git_commit()})
             _keep_wandb_id(Path(trainer.default_root_dir), logger)
         if isinstance(logger, WandbRun):
-            logger.summarise_monitored(trainer)
+            logger.begin(trainer)
+
+
+def score_tables(folder: Path) -> dict[str, tuple[list[str], list[list[float | str | None]]]]:
+    r"""Columns and rows of `likelihoods` and `fid`, from the files in a run's folder; without those it lacks.
+
+    Example:
+        >>> _ = Path("metrics.csv").write_text("step,ais/log_likelihood,ais/std_error,ais/trusted\n10,-90.5,0.2,1.0\n")
+        >>> score_tables(Path("."))
+        {'likelihoods': (['step', 'log_likelihood', 'std_error', 'trusted'], [[10.0, -90.5, 0.2, 1.0]])}
+    """
+    tables = {}
+    for key, file, prefix in (("likelihoods", "metrics.csv", "ais/"), ("fid", "fid.csv", "")):
+        if not (folder / file).is_file():
+            continue
+        with (folder / file).open(newline="") as opened:
+            rows = list(csv.DictReader(opened))
+        columns = [name for name in (rows[0] if rows else []) if name == "step" or name.startswith(prefix)]
+        rows = [row for row in rows if not prefix or row.get("ais/log_likelihood")]
+        if rows:
+            cells = [[_cell(row[name]) for name in columns] for row in rows]
+            tables[key] = ([name.removeprefix(prefix) for name in columns], cells)
+    return tables
+
+
+def _cell(text: str) -> float | str | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text
 
 
 def git_commit() -> str | None:

@@ -12,6 +12,7 @@ from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
 from ebmlab.callbacks.density2d import Density2D
 from ebmlab.callbacks.divergence_guard import DivergenceGuard
+from ebmlab.callbacks.energy_histograms import EnergyHistograms
 from ebmlab.callbacks.energy_landscape import EnergyLandscape
 from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
 from ebmlab.callbacks.fid import FID
@@ -37,6 +38,7 @@ __all__ = [
     "DataMean",
     "Density2D",
     "DivergenceGuard",
+    "EnergyHistograms",
     "EnergyLandscape",
     "EquilibriumCheck",
     "GraphGrid",

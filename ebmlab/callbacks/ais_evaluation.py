@@ -14,7 +14,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
-from ebmlab.callbacks.image_log import log_image
+from ebmlab.callbacks.image_log import log_image, made_by
 from ebmlab.callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
@@ -197,11 +197,12 @@ class AISEvaluation(PeriodicEvaluation):
         if not trusted and trainer.state.fn == TrainerFn.FITTING:
             self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
             self._publish(trainer, self._metrics)
-        log_image(trainer, "ais/weights", draw_annealing(result, backward))
+        caption = made_by(sampler, steps * self.moves)
+        log_image(trainer, "ais/weights", draw_annealing(result, backward), caption)
         shown = data.show(result.samples[:SHOWN])
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
-            log_image(trainer, "ais/samples", panels({title: tile(shown.values)}))
+            log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
 
     def _sampler(self, learner: Learner) -> Sampler:
         return self.sampler or learner.sampler

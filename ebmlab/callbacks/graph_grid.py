@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytorch_lightning as pl
 
-from ebmlab.callbacks.image_log import log_image
+from ebmlab.callbacks.image_log import log_image, made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import adjacency, graph_data, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
@@ -62,4 +62,5 @@ class GraphGrid(SampleEvaluation):
             f"samples after {num_steps} steps": samples,
             "data": data.states(split_of(data, "train"), n, self.seed),
         }
-        log_image(trainer, "samples/graphs", draw_graphs({k: adjacency(data, x.cpu()) for k, x in sides.items()}))
+        figure = draw_graphs({k: adjacency(data, x.cpu()) for k, x in sides.items()})
+        log_image(trainer, "samples/graphs", figure, made_by(learner.sampler, num_steps))

@@ -240,7 +240,7 @@ def test_the_configs_for_wandb_are_spaces_too(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "sweeps").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_command_of_wandbs_agent_runs(
-    path: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command is put together by W&B's own agent; only its program, mode and length differ here."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
@@ -258,10 +258,15 @@ def test_the_command_of_wandbs_agent_runs(
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("EBMLAB_CACHE", str(cache))
     monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
-    main([*words, "--wandb=disabled", "--trainer.fast_dev_run=true", "--trainer.accelerator=cpu", "--name=a"])
-    saved = yaml.safe_load(Path(f"runs/{Path(words[1]).stem}/a/config.yaml").read_text())
-    assert saved["model"]["init_args"]["num_steps"] == chosen["model.num_steps"]
-    assert saved["model"]["init_args"]["sampler"]["init_args"]["step_size"] == chosen["model.sampler.step_size"]
+    words += ["--wandb=disabled", "--trainer.fast_dev_run=true", "--trainer.accelerator=cpu", "--name=a"]
+    main(words)
+    with pytest.raises(SystemExit):
+        main([*words, "--print_config"])
+    model = yaml.safe_load(capsys.readouterr().out.partition("seed_everything")[2].partition("\n")[2])["model"][
+        "init_args"
+    ]
+    assert model["num_steps"] == chosen["model.num_steps"]
+    assert model["sampler"]["init_args"]["step_size"] == chosen["model.sampler.step_size"]
 
 
 def test_the_picture_has_a_panel_for_each_setting() -> None:

@@ -48,7 +48,7 @@ class Hill(Energy):
 def shown(monkeypatch) -> list[Figure]:
     figures: list[Figure] = []
     log_image = energy_landscape.log_image
-    monkeypatch.setattr(energy_landscape, "log_image", lambda t, k, f: (figures.append(f), log_image(t, k, f))[1])
+    monkeypatch.setattr(energy_landscape, "log_image", lambda t, k, f, c: (figures.append(f), log_image(t, k, f, c))[1])
     return figures
 
 

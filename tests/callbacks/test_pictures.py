@@ -13,6 +13,7 @@ from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from ebmlab.callbacks import Density2D, ParameterImages, SampleGrid, log_image
 from ebmlab.callbacks.density2d import energy_above_minimum
 from ebmlab.datamodules import GaussianMixture
+from ebmlab.drawing.captions import texts_in
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.plane import cell_centres
 from ebmlab.drawing.tiles import tile
@@ -77,11 +78,13 @@ def test_tensorboard_gets_the_same_picture(setup, tmp_path):
 
 def test_wandb_gets_the_file_under_the_step_that_other_metrics_use(setup, monkeypatch):
     calls = []
-    monkeypatch.setattr(WandbLogger, "log_image", lambda self, key, images, step: calls.append((key, images, step)))
+    monkeypatch.setattr(WandbLogger, "log_image", lambda self, *given, **more: calls.append((*given, more)))
     _, trainer = setup([])
     trainer.loggers = [WandbLogger(offline=True)]
-    path = log_image(trainer, "a/b", torch.eye(3))
-    assert calls == [("a/b", [str(path)], 0)]
+    path = log_image(trainer, "a/b", torch.eye(3), "Gibbs, 30 steps")
+    caption = "step 0, Gibbs, 30 steps"
+    assert calls == [("a/b", [str(path)], {"step": 0, "caption": [caption]})]
+    assert texts_in(path.read_bytes()) == {"Title": "a/b", "Description": caption}
 
 
 def test_other_ranks_write_nothing(setup, tmp_path, monkeypatch):
