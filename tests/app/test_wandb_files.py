@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,9 @@ class Sent:
         self.modes: dict[str, str] = {}
         self.run: Any = None
         self.artifacts: list[str] = []
+        wandb.finish()  # a background process writes the file, and an exit record at its end
+        while not any(record.HasField("exit") for record in records(folder)):
+            time.sleep(0.1)
         for record in records(folder):
             kind = record.WhichOneof("record_type")
             for item in record.history.item if kind == "history" else ():
@@ -69,6 +73,7 @@ def of(sent: Sent, key: str) -> dict[str, list[Any]]:
     return {k.removeprefix(f"{key}/"): v for k, v in sent.history.items() if k.startswith(f"{key}/")}
 
 
+@pytest.mark.slow
 def test_a_run_says_what_it_shows(run: Callable[..., None]) -> None:
     Path("mine.py").write_text("answer = 42\n")
     run(
@@ -78,7 +83,6 @@ def test_a_run_says_what_it_shows(run: Callable[..., None]) -> None:
         *("--wandb_run.tags=[small,test]", "--wandb_run.notes=why", "--wandb_run.watch=gradients"),
         *("--wandb_run.save_code=true", "--wandb_run.entity=me"),
     )
-    wandb.finish()  # a background process writes the file
     folder = Path("runs/grbm_digits/a")
     sent = Sent(folder)
     assert (list(sent.run.tags), sent.run.notes, sent.run.job_type) == (["small", "test"], "why", "train")
@@ -126,7 +130,6 @@ def test_only_likelihoods_that_are_to_be_trusted_are_trusted(logger: Callable[..
         "fid": (["step", "extractor", "fid"], [[10.0, "inception", 9.5]]),
     }
     found.finalize("success")
-    wandb.finish()
     sent = Sent(tmp_path)
     assert sent.history["ais/log_likelihood"] == [-90.0, -50.0]
     assert sent.history["ais/trusted_log_likelihood"] == [-90.0] and sent.history["ais/trusted_bits_per_dim"] == [0.5]
