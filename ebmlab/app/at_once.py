@@ -10,8 +10,8 @@ from ebmlab.app.sweep_space import sweep_parser
 from ebmlab.app.zoo_parser import zoo_answer
 from ebmlab.errors import UserError
 
-RUNS_TOGETHER = ("compare", "dashboard", "sweep")
-COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, "sample", "list", *RUNS_TOGETHER, "zoo")
+_FILES = ("sample", "list", "compare", "dashboard", "sweep")
+COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, *_FILES, "zoo")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
