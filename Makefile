@@ -1,6 +1,11 @@
 # Everything a fresh machine with Python 3.11, make and pip needs: `make demo` and `make test` set themselves up.
+# Without a GPU: `make demo TORCH="torch torchvision" PIP_ARGS="--index-url ADDRESS"`, where ADDRESS is that of the CPU builds
+# that PyTorch's installation page names, or `make demo TORCH=torch==VERSION+cpu` where pip finds such a wheel. TORCH is what pip
+# installs first, PIP_ARGS are its options. torchvision may be left out: it reads pictures and downloads data. Not for `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+TORCH ?=
+PIP_ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
@@ -39,7 +44,15 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'ebmlab needs Python 3.11 or newer')"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+ifeq ($(TORCH),)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable ".[dev]"
+else
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) $(TORCH)
+	$(BIN)/python -c "import tomllib; need = tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']; \
+	  print(*(line for line in need if not line.startswith('torchvision')), sep='\n')" > $(VENV)/requirements.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+endif
 	touch $@
 
 clean:

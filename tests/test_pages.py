@@ -26,7 +26,7 @@ TESTED_ELSEWHERE = {  # pages whose blocks have tests of their own
     "sklearn.md": "tests/test_sklearn.py",
     "trained_model.md": "tests/trained/test_page.py",
     "sweeps.md": "",
-    "zoo.md": "",
+    "zoo.md": "tests/test_zoo.py",
 }
 BEFORE = {"dashboard.md": [f"fit --config configs/grbm_digits.yaml --name {name}" for name in "ab"]}  # commands
 PARSED = ("howto/papers.md",)  # of the same kind: their commands are only parsed

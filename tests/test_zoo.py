@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
+import re
+import shlex
 import shutil
 import sys
 import threading
@@ -19,6 +21,7 @@ import torch
 import yaml
 
 import ebmlab
+from ebmlab.app.zoo_parser import _VERBS, zoo_parser
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
 from ebmlab.trained.export import export_energy
@@ -51,6 +54,14 @@ def served(mine: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
+
+
+def test_the_python_and_the_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "zoo.md").read_text()
+    exec(re.findall(r"```python\n(.*?)```", page, re.S)[0], {})
+    assert float(capsys.readouterr().out.removeprefix("tensor(").rstrip(")\n")) < 0
+    words = [shlex.split(line, comments=True) for line in re.findall(r"^python -m ebmlab zoo (.*)$", page, re.M)]
+    assert {zoo_parser().parse_args(given).verb for given in words if given} == {*_VERBS} - {"list"}
 
 
 def test_every_recipe_names_a_config_and_every_model_a_recipe() -> None:

@@ -29,7 +29,7 @@ RUN, DRAWN, BATCH = "zoo", 64, 2000
 
 
 def make(name: str, folder: Path) -> Path:
-    """Trains a model if its run is not there, and writes `model.ckpt`, its card and its picture into `folder/NAME`.
+    """Trains a model, or goes on where its run was stopped; writes it with its card and its picture into `folder/NAME`.
 
     Raises:
         UserError: there is no recipe of that name, or the training fails.
@@ -45,10 +45,9 @@ def make(name: str, folder: Path) -> Path:
     recipe = recipes[name]
     command = ["fit", "--config", recipe["config"], *recipe.get("options", [])]
     run = RUNS / Path(recipe["config"]).name / RUN
-    if not (run / "seconds.txt").is_file():
-        cpu = ["--name", RUN, "--resume", "auto", "--trainer.accelerator", "cpu"]
-        if subprocess.run([sys.executable, "-m", "ebmlab", *command, *cpu], check=False).returncode:
-            raise UserError(f"the training of {name} failed: give the same command again to continue it")
+    cpu = ["--name", RUN, "--resume", "auto", "--trainer.accelerator", "cpu", "--wandb", "disabled"]
+    if subprocess.run([sys.executable, "-m", "ebmlab", *command, *cpu], check=False).returncode:
+        raise UserError(f"the training of {name} failed: give the same command again to continue it")
     model, data = load(run / "checkpoints" / "last.ckpt"), _data(run)
     data.setup("test")
     target = folder / name
