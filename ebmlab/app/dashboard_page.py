@@ -52,7 +52,7 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
     curves, shown = _curves(runs), _pictures(runs)
     parts = {
         "Scores": _scores(runs, names),
-        "Pictures": _cards("picture", sorted(shown, key=lambda title: "samples" not in title)),
+        "Pictures": _cards("picture", sorted(shown, key=lambda title: not title.startswith("samples"))),
         "Curves": "".join(
             f"<h3>{escape(group)}</h3>{_cards('plot', members)}" for group, members in groups_of(list(curves)).items()
         ),

@@ -23,7 +23,8 @@ run
   --resume auto             start the run called --name, or continue it
   --ckpt_path FILE|last     continue from a checkpoint, or from the newest one of this config
   --seed_everything N       seed of all random numbers (0)
-  --wandb MODE              offline (default), online or disabled; --wandb_project NAME
+  --wandb MODE              offline (default), online or disabled; --wandb_project NAME; --wandb_run.tags [A,B]
+  --tensorboard true        TensorBoard's files too
 
 model and data
   --model CLASS             {learners}

@@ -22,7 +22,7 @@ from ebmlab.app import sweep_trial
 from ebmlab.app.cli import main
 from ebmlab.app.finished_run import Score
 from ebmlab.app.sweep import sweep
-from ebmlab.app.sweep_space import read_space
+from ebmlab.app.sweep_space import read_space, sweep_parser
 from ebmlab.app.sweep_trial import TrialFailed, run_fit
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError
@@ -267,6 +267,23 @@ def test_the_command_of_wandbs_agent_runs(
     ]
     assert model["num_steps"] == chosen["model.num_steps"]
     assert model["sampler"]["init_args"]["step_size"] == chosen["model.sampler.step_size"]
+
+
+def test_the_space_and_the_options_of_the_page(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "sweeps.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    (tmp_path / "space.yaml").write_text(block)
+    assert read_space(tmp_path / "space.yaml").scales == {
+        "model.sampler.step_size": "log",
+        "model.num_steps": "linear",
+        "data.batch_size": "choices",
+    }
+    lines = re.findall(r"^python -m ebmlab sweep (.*)$", text, re.M)
+    assert len(lines) == 2
+    for line in lines:
+        options, handed_on = sweep_parser().parse_known_args(line.split())
+        assert options.trials == 20 and handed_on in ([], ["--trainer.max_epochs", "20"])
+        assert (ROOT / options.config).is_file()
 
 
 def test_the_picture_has_a_panel_for_each_setting() -> None:
