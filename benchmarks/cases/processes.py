@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -34,9 +35,10 @@ def serve(pipe: Connection, name: str, number: int) -> None:
         os.sched_setaffinity(0, {cores[number % len(cores)]})
     torch.set_num_threads(1)
     mine = contestant(name)
-    while pipe.recv():
-        mine.run()
-        pipe.send(True)
+    with suppress(EOFError):  # the race is over
+        while pipe.recv():
+            mine.run()
+            pipe.send(True)
 
 
 def twice(name: str) -> Contestant:
