@@ -47,8 +47,9 @@ TINY = {
 QUIET = {
     "grbm_digits": "--callbacks.FID=false",
     "block_gibbs": "--callbacks.FID=false",
-    "my_energy": "--callbacks.AISEvaluation.num_temperatures=20 --callbacks.AISEvaluation.num_chains=10",
-    "ebm_digits": "--callbacks.AISEvaluation=false",
+    "my_energy": "--callbacks.SampleGrid=false --callbacks.AISEvaluation.num_temperatures=20 "
+    "--callbacks.AISEvaluation.num_chains=10",
+    "ebm_digits": "--callbacks.AISEvaluation=false --callbacks.SampleGrid=false",
     "rm_ego_small": "--callbacks.GraphGrid=false --callbacks.GraphMMDEvaluation=false",
 }
 
