@@ -103,6 +103,7 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "BlockGibbs": ("RBM", s.BlockGibbs()),
     "DMALA on an RBM": ("RBM", s.DMALA(0.4)),
     "Tempered DMALA": ("Ising", s.Tempered(s.DMALA(1.6), num_temperatures=3)),
+    "TrajectoryTempered DMALA": ("Ising", s.TrajectoryTempered(s.DMALA(1.6), [Ising.lattice(3, 0.1)])),
 }
 
 
