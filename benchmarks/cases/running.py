@@ -108,7 +108,7 @@ def trajectory() -> Race:
         PCD_UPDATES,
         {
             "ebmlab": lambda: fitting(),
-            "ebmlab with TrajectoryLikelihood": lambda: fitting(TrajectoryLikelihood()),
+            "ebmlab with TrajectoryLikelihood": lambda: fitting(TrajectoryLikelihood(num_steps=40, every_n_steps=100)),
         },
     )
 

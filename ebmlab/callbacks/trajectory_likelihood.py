@@ -26,7 +26,7 @@ from ebmlab.samplers import Sampler
 class TrajectoryLikelihood(pl.Callback):
     """Follows log Z through training with weighted chains (`ebmlab.evaluation.trajectory`).
 
-    Logs at every `log_every_n_steps`-th optimizer step `trajectory/train_log_likelihood` and
+    Logs every `every_n_steps` optimizer steps, and at the end of training, `trajectory/train_log_likelihood` and
     `trajectory/val_log_likelihood`, mean nats of the first `num_data` states of a split that the run has,
     `trajectory/log_z`, `trajectory/ess`, the effective number of chains since they were last resampled, and
     `trajectory/families`, the number of first states from which they descend. The number has no error bar. Where
@@ -41,8 +41,8 @@ class TrajectoryLikelihood(pl.Callback):
         num_chains: chains.
         num_steps: steps of each chain from one update of the weights to the next, at stops on the straight line between
             the parameters. There are more if the weights would spread by more than half a nat from stop to stop.
-        every_n_steps: optimizer steps from one update to the next. The line between two updates is shorter than the
-            zigzag of the optimizer.
+        every_n_steps: optimizer steps from one update to the next. The line between two updates is much shorter than
+            the zigzag of the optimizer, which would cost log Z a little at every turn.
         num_data: states of each split to score.
         sampler: moves the chains and must be exact; the learner's sampler when None.
         seed: of the chains.
@@ -63,8 +63,8 @@ class TrajectoryLikelihood(pl.Callback):
     def __init__(
         self,
         num_chains: int = 100,
-        num_steps: int = 20,
-        every_n_steps: int = 50,
+        num_steps: int = 200,
+        every_n_steps: int = 500,
         num_data: int = 1000,
         sampler: Sampler | None = None,
         seed: int = 0,
@@ -108,17 +108,19 @@ class TrajectoryLikelihood(pl.Callback):
             self._stream, self._seen = loaded["stream"].cpu(), loaded["seen"]
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        learner, step, trajectory = learner_of(pl_module, self), trainer.global_step, self._trajectory
-        assert trajectory is not None
-        period: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        logs = period > 0 and step % period == 0
-        if step == self._seen or not (logs or step % self.every_n_steps == 0):  # gradients may accumulate
+        if trainer.global_step % self.every_n_steps == 0:
+            self._log(trainer, learner_of(pl_module, self))
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._log(trainer, learner_of(pl_module, self))
+
+    def _log(self, trainer: pl.Trainer, learner: Learner) -> None:
+        step, trajectory = trainer.global_step, self._trajectory
+        if step == self._seen or trajectory is None:  # gradients may accumulate
             return
         self._seen = step
         with self._own_numbers(learner):
             trajectory.follow(self.num_steps)
-            if not logs:
-                return
             metrics = {
                 "trajectory/log_z": trajectory.log_z,
                 "trajectory/ess": trajectory.ess,
@@ -126,12 +128,13 @@ class TrajectoryLikelihood(pl.Callback):
             }
             for split, x in self._data.items():
                 metrics[f"trajectory/{split}_log_likelihood"] = -mean_energy_of(learner, x) - trajectory.log_z
-            metrics["trajectory/trusted"] = float(self._judge(metrics, learner))
+            quiet = bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
+            metrics["trajectory/trusted"] = float(self._judge(metrics, learner, quiet))
         trainer.callback_metrics.update({key: torch.tensor(value) for key, value in metrics.items()})
         for logger in trainer.loggers:
             logger.log_metrics({**metrics, "epoch": trainer.current_epoch}, step=step - 1)
 
-    def _judge(self, metrics: dict[str, float], learner: Learner) -> bool:
+    def _judge(self, metrics: dict[str, float], learner: Learner, quiet: bool) -> bool:
         """Whether the likelihood is to be trusted. The first time that it is not, warns."""
         most = max((v for k, v in metrics.items() if k.endswith("likelihood")), default=-math.inf)
         doubt = ""
@@ -139,7 +142,7 @@ class TrajectoryLikelihood(pl.Callback):
             doubt = f"{most:.4g} nats, and above 0 is impossible for discrete data"
         elif metrics["trajectory/families"] < min(MIN_CHAINS, self.num_chains):
             doubt = f"its {self.num_chains} chains descend from {metrics['trajectory/families']:.0f} first states"
-        if doubt and not self._warned:
+        if doubt and not self._warned and not quiet:
             self._warned = True
             rank_zero_warn(
                 f"TrajectoryLikelihood: do not trust the likelihood from here on: {doubt}. The chains do not keep up "

@@ -83,4 +83,4 @@ class MLP(Energy):
         index = index.expand(len(x), -1)
         neighbours = x.unsqueeze(1).repeat(1, index.shape[1], 1)
         neighbours.scatter_(2, index.unsqueeze(2), 1 - x.gather(1, index).unsqueeze(2))
-        return torch.addmm(self.b, neighbours.flatten(0, 1), self.W).view(*index.shape, -1)
+        return torch.addmm(self.b, neighbours.flatten(0, 1), self.W).view(*index.shape, self.W.shape[1])

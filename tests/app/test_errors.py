@@ -133,7 +133,8 @@ def test_diverging_run_stops_and_says_why(fails: Fails) -> None:
 
 
 def test_no_command_of_that_name(fails: Fails) -> None:
-    assert "choose fit, validate, test, predict, score, complete, features, sample, list or compare" in fails("trian")
+    commands = "fit, validate, test, predict, score, complete, features, sample, list, compare, dashboard, sweep or zoo"
+    assert f"choose {commands}" in fails("trian")
 
 
 def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) -> None:

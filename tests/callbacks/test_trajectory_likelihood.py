@@ -35,7 +35,6 @@ def test_it_is_the_exact_likelihood_and_leaves_training_alone(setup) -> None:
     weights = []
     for callbacks in ([], [callback]):
         model, trainer = setup(callbacks, learner=learner(), folder=str(len(callbacks)), max_steps=40, max_epochs=-1)
-        trainer.log_every_n_steps = 20
         trainer.fit(model, datamodule=Digits(binarize=True))
         weights.append(model.energy.W)
     assert torch.equal(*weights)
@@ -53,7 +52,7 @@ def test_a_resumed_run_follows_the_same_path(setup, tmp_path: Path, monkeypatch:
     def fit(**options: Any) -> dict[str, torch.Tensor]:
         keep = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=7, save_top_k=-1)
         keep.CHECKPOINT_EQUALS_CHAR = "-"
-        callbacks = [RunState(), callback := TrajectoryLikelihood(num_chains=20, num_steps=2, every_n_steps=2), keep]
+        callbacks = [RunState(), callback := TrajectoryLikelihood(num_steps=2, every_n_steps=2), keep]
         model, trainer = setup(callbacks, learner=learner(), max_steps=13, max_epochs=-1, enable_checkpointing=True)
         trainer.fit(model, datamodule=Digits(binarize=True), **options)
         chains = callback.state_dict()["chains"]
@@ -70,7 +69,6 @@ def test_training_that_outruns_the_chains_is_not_trusted(setup) -> None:
     """Adam with large steps: the chains of one family are left, and the likelihood would be too high."""
     callback = TrajectoryLikelihood(num_chains=100, num_steps=1, every_n_steps=10)
     model, trainer = setup([callback], learner=learner(lr=0.5), max_steps=60, max_epochs=-1)
-    trainer.log_every_n_steps = 10
     with pytest.warns(UserWarning, match="TrajectoryLikelihood: do not trust the likelihood from here on") as caught:
         trainer.fit(model, datamodule=Digits(binarize=True))
     assert sum("do not trust" in str(w.message) for w in caught) == 1

@@ -45,12 +45,12 @@ def test_the_stated_error_covers_a_small_mode_that_forward_chains_miss() -> None
     rbm.b_h.fill_(-60)
     log_z, base = float(exact_log_z(rbm)), Bernoulli(exact_samples(rbm, 2000).mean(0))
     alone = covered = 0
-    for _ in range(5):
+    for _ in range(3):
         both = both_ways(rbm, base)
         error = abs(both.forward.log_z - log_z)
         alone += error < 1.96 * both.forward.std_error
         covered += both.trusted and error < 1.96 * both.std_error
-    assert alone <= 2 and covered >= 4
+    assert alone <= 1 and covered >= 2
 
 
 def result(log_weights: list[float], families: list[int] | None = None, reverse: bool = False) -> AISResult:
