@@ -75,7 +75,7 @@ def lattice(coupling: float, side: int = 10) -> Model:
     within = coupling * (row * row.roll(1, 1)).sum(1)
     step = (coupling * row @ row.T + (within.unsqueeze(0) + within.unsqueeze(1)) / 2).exp()
     log_z = float(torch.linalg.eigvalsh(step).pow(side).sum().log())
-    wide, _ = Tempered(DMALA(0.4), num_temperatures=16).sample(ising, ising.domain.random(CHAINS * REPEATS), 2000)
+    wide, _ = Tempered(DMALA(0.4), num_temperatures=8).sample(ising, ising.domain.random(CHAINS * REPEATS), 500)
     return ising, reference(ising.domain), DMALA(0.4), wide, log_z
 
 
