@@ -31,7 +31,10 @@ TESTED_ELSEWHERE = {  # pages whose blocks have tests of their own
 BEFORE = {"dashboard.md": [f"fit --config configs/grbm_digits.yaml --name {name}" for name in "ab"]}  # commands
 PARSED = ("howto/papers.md",)  # of the same kind: their commands are only parsed
 MEASURED = {"results.md", "performance.md", "reliability.md"}  # hours of computation
-SLOW = ("getting_started.md", "tutorials/deep_ebm.md", "tutorials/graphs.md", "tutorials/grbm.md")
+SLOW = (
+    *("getting_started.md", "howto/many_gpus.md", "howto/resume.md"),
+    *("tutorials/deep_ebm.md", "tutorials/graphs.md", "tutorials/grbm.md", "tutorials/write_a_sampler.md"),
+)
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 MEASURED |= {page for page in PAGES if page.startswith("results/")}
 RUN_HERE = [page for page in PAGES if page not in {*TESTED_ELSEWHERE, *MEASURED, *PARSED}]

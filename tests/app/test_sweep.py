@@ -147,6 +147,7 @@ def test_a_run_without_a_score_that_counts_has_failed(
     assert heard == []
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_a_study_that_goes_on(study: Callable[..., list[dict[str, str]]], tmp_path: Path) -> None:
     """The run is told to end too; it does not count, so that another takes its place."""
     Path("space.yaml").write_text(SPACE.replace("[good, bad]", "[slow]"))
@@ -169,6 +170,7 @@ def test_a_signal_leaves_a_study_that_goes_on(study: Callable[..., list[dict[str
     assert [row["state"] for row in rows] == ["complete"] and rows[0]["trial"] == "1"
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_study(study: Callable[..., list[dict[str, str]]]) -> None:
     Path("space.yaml").write_text(SPACE.replace(", bad", ""))
     program = (
