@@ -1,7 +1,7 @@
 # Everything a fresh machine with Python 3.11, make and pip needs: `make demo` and `make test` set themselves up.
-# Without a GPU: `make demo TORCH="torch torchvision" PIP_ARGS="--index-url ADDRESS"`, where ADDRESS is that of the CPU builds
-# that PyTorch's installation page names, or `make demo TORCH=torch==VERSION+cpu` where pip finds such a wheel. TORCH is what pip
-# installs first, PIP_ARGS are its options. torchvision may be left out: it reads pictures and downloads data. Not for `make test`.
+# Without a GPU: `make demo TORCH=torch==VERSION+cpu`, where pip finds such a wheel, or `make demo TORCH="torch torchvision"` with the
+# options of pip that PyTorch's installation page gives for CPUs as PIP_ARGS. TORCH is what pip installs first, PIP_ARGS are its
+# options. torchvision may be left out: it reads pictures and downloads data. Not for `make test`.
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?=

@@ -126,7 +126,7 @@ class TrajectoryTempered(Sampler):
         evaluations = sum(info.evaluations for _, info in moved)
         if new.step % self.swap_every == 0 and len(path) > 1:
             new = self._swap(path, new)
-            evaluations += 3 * (len(path) - 1)  # both energies at the other's state, the kernel's `init` at the new
+            evaluations += 3 * (len(path) - 1)  # every second pair: four energies, and two of the kernel's `init`
         new = replace(new, x=new.replicas[0].x)
         return new, Info(moved[0][1].acceptance, energy.domain.hops(new.x, state.x), evaluations)
 

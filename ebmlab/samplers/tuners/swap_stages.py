@@ -16,7 +16,7 @@ from ebmlab.samplers.tuners.tuner import Tuner
 
 
 class SwapStages(Tuner):
-    """Drops the stages of `TrajectoryTempered` that are not needed (Bereux et al. 2025, Sec. 4.2).
+    """Drops the stages of `TrajectoryTempered` that are not needed (Bereux et al. 2025).
 
     It runs all stages, and then goes from the sampled energy back to the earliest stage. The next stage to keep is the
     earliest one with which the last kept one still swaps at the target rate, by the states of all chains at the end.
