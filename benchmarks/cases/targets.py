@@ -36,8 +36,8 @@ def bits(n: int, size: int = VISIBLE) -> Tensor:
 
 
 def steps_for(chains: int) -> int:
-    """Number of steps that take about half a second for 100 chains of an RBM; at least 5."""
-    return max(5, min(500, 10_000 // chains))
+    """Steps in a run: enough that the evaluation at its start, which peers have made before, hardly counts."""
+    return max(20, min(500, 40_000 // chains))
 
 
 def sampling(sampler: Sampler, energy: Energy, x: Tensor, steps: int) -> Contestant:

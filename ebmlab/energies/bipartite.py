@@ -104,9 +104,10 @@ class Bipartite(Energy):
             return super().value_and_grad(x)
         with torch.no_grad():
             logits = self.hidden_given_visible(x)
-            field = self.visible_given_hidden(torch.sigmoid(logits))
+            energy = self.marginal_energy(x, logits)
+            field = self.visible_given_hidden(logits.sigmoid_())
             assert isinstance(field, Tensor)
-            return self.marginal_energy(x, logits), -field
+            return energy, field.neg_()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.marginal_energy(x, self.hidden_given_visible(x))

@@ -46,7 +46,7 @@ class Energy(Recorded, nn.Module):
         raise NotImplementedError
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """E(x) `(B,)` and dE/dx `(B, *event)`, both detached. It works under inference mode too."""
+        """E(x) `(B,)` and dE/dx `(B, *event)`, both detached; samplers may overwrite them."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.inference_mode(False), torch.enable_grad():
             x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()

@@ -23,6 +23,10 @@ class PerChain:
         """Takes the rows of this object where `accept` `(B,)` is True, and those of `other` elsewhere."""
         return self._merged(Merge(accept), other)
 
+    def overwritten(self, accept: Tensor, other: Self) -> Self:
+        """`where`, for an object whose tensors nobody else holds: on a CPU, rows of `other` are written into them."""
+        return self._merged(Merge(accept, overwrite=True), other)
+
     def _merged(self, merge: Merge, other: Self) -> Self:
         mixed = object.__new__(type(self))
         parts, theirs = vars(mixed), vars(other)
@@ -50,9 +54,12 @@ def _rows(value: Any, index: Tensor) -> Any:
 class Merge:
     """Merges pairs of tensors `(B, ...)`: rows of the first where `accept` `(B,)` is True, of the second elsewhere.
 
-    A pair that is met again, as x is in a state and in its proposal, is not merged again. On a CPU whole rows are
-    copied, which takes a third of the time of `torch.where`, and nothing if all chains agree. A GPU would have to wait
-    until the CPU knows the rows.
+    A pair that is met again, as x is in a state and in its proposal, is not merged again. On a CPU only rows are
+    copied, and nothing if all chains agree. A GPU would have to wait until the CPU knows the rows: `torch.where` there.
+
+    Args:
+        accept: `(B,)`, bool.
+        overwrite: the first tensor of a pair may be overwritten.
 
     Example:
         >>> Merge(torch.tensor([True, False]))(torch.ones(2, 3), torch.zeros(2, 3))
@@ -60,8 +67,8 @@ class Merge:
                 [0., 0., 0.]])
     """
 
-    def __init__(self, accept: Tensor) -> None:
-        self.accept = accept
+    def __init__(self, accept: Tensor, overwrite: bool = False) -> None:
+        self.accept, self.overwrite = accept, overwrite
         self.rejected = (~accept).nonzero().squeeze(1) if accept.device.type == "cpu" else None
         self._number = -1 if self.rejected is None else self.rejected.numel()
         self._done: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor]] = {}  # holds the pair, so that ids stay theirs
@@ -79,7 +86,11 @@ class Merge:
     def _merge(self, new: Tensor, old: Tensor) -> Tensor:
         if self.rejected is None or new.dim() == 1:
             return torch.where(self.accept.view(-1, *[1] * (new.dim() - 1)), new, old)
-        return torch.index_copy(new, 0, self.rejected, old.index_select(0, self.rejected))
+        kept = old.index_select(0, self.rejected)
+        met = any(new is first for first, _, _ in self._done.values())  # with another `old`: leave what it has become
+        if self.overwrite and new.is_contiguous() and not met:
+            return new.index_copy_(0, self.rejected, kept)
+        return torch.index_copy(new, 0, self.rejected, kept)
 
 
 @dataclass

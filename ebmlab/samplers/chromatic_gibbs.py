@@ -73,15 +73,34 @@ class ChromaticGibbs(Sampler):
 
     @torch.no_grad()
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
-        graph = cast(Coloured, energy)
-        domain = graph.domain
-        table = domain.flat(state.x).transpose(0, 1).clone(memory_format=torch.contiguous_format)
-        x = table.transpose(0, 1).view(state.x.shape)  # a view of `table`, in which each site is one row of memory
-        total = x.new_zeros(len(x))
-        for sites in graph.colours:
-            logits = graph.conditional(x, sites).transpose(0, 1)
-            total += (logits if logits.dim() == 2 else logits.sum(2)).sum(0)  # NaN if any of them is
-            table[sites] = domain.from_index(draw_sites(logits)).to(x.dtype)  # changes x too
-        valid = ~total.isnan()
+        table, x = _sites_first(energy, state.x)
+        valid = ~_sweep(energy, table, x).isnan()
         new = replace(state, x=Merge(valid)(x, state.x), step=state.step + 1)  # as in `Gibbs`: no valid law, so x stays
-        return new, Info(lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan), lambda: domain.hops(new.x, state.x))
+        hops = energy.domain.hops
+        return new, Info(lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan), lambda: hops(new.x, state.x))
+
+    @torch.no_grad()
+    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """All sweeps over one table, which `step` copies each time. If a law is not valid, step by step after all."""
+        table, y = _sites_first(energy, x)
+        total = x.new_zeros(len(x))
+        for _ in range(num_steps):
+            total += _sweep(energy, table, y)
+        return super()._run(energy, x, num_steps) if total.isnan().any() else y
+
+
+def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
+    """A copy of x in which each site is one row of memory, `(d, B, ...)`, and a view of it in the shape of x."""
+    table = cast(Finite, energy.domain).flat(x).transpose(0, 1).clone(memory_format=torch.contiguous_format)
+    return table, table.transpose(0, 1).view(x.shape)
+
+
+def _sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+    """Redraws all sites of `table`, of which x is a view; returns the sum of the logits, `(B,)`: NaN if any is."""
+    graph = cast(Coloured, energy)
+    total = x.new_zeros(len(x))
+    for sites in graph.colours:
+        logits = graph.conditional(x, sites).transpose(0, 1)
+        total += (logits if logits.dim() == 2 else logits.sum(2)).sum(0)
+        table[sites] = graph.domain.from_index(draw_sites(logits)).to(x.dtype)
+    return total

@@ -148,7 +148,7 @@ class GibbsLangevin(Sampler):
             back = self._log_density(state.x, new)
             forth = -noise.square().sum(1) / 2
             accepted, probability = metropolis(state.energy - new.energy + back - forth)
-            new = new.where(accepted, state)
+            new = new.overwritten(accepted, state)
         return new, Info(probability, energy.domain.hops(new.x, state.x))
 
     def _state(self, energy: GRBM, x: Tensor, k: int, law: InnerLaw) -> GibbsLangevinState:

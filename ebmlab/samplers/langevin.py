@@ -107,7 +107,7 @@ class Langevin(Sampler):
         forth = noise.square().flatten(1).sum(1) / 2
         log_ratio = (state.energy - new.energy) / self.temperature - back + forth
         accepted, probability = metropolis(log_ratio)
-        after = new.where(accepted, state)
+        after = new.overwritten(accepted, state)
         return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
 
     def _adjusts(self, step: int) -> bool:

@@ -103,6 +103,6 @@ class MetropolisSampler(Sampler):
             new.proposal = there
             if state.proposal is None:
                 state = replace(state, proposal=here)
-        after = new.where(accepted, state)
+        after = new.overwritten(accepted, state)
         after.step = state.step + 1
         return after, Info(probability, lambda: energy.domain.hops(after.x, state.x), self.evaluations)

@@ -14,7 +14,7 @@ from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
 from ebmlab.samplers.state import Info, State
 
-CACHED = 2**17  # coordinates of the chains that `run` moves at a time on a CPU
+CACHED = 2**19  # coordinates of the chains that `run` moves at a time on a CPU
 SMALLEST = 100  # but not fewer chains than this
 
 

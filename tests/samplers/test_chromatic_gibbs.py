@@ -154,11 +154,14 @@ def test_nan_stays_visible() -> None:
     broken = info.acceptance.isnan()
     assert broken.any() and not broken.all() and torch.equal(last[broken], x[broken])
     energy.domain.validate(last)
+    last = ChromaticGibbs().run(energy, x, 2)
+    assert torch.equal(last[broken], x[broken]) and not torch.equal(last, x)
+    energy.domain.validate(last)
 
 
 MUTANTS = {
     "wrong sign": ("draw_sites(logits)", "draw_sites(-logits)"),
-    "stale fields": ("graph.conditional(x, sites)", "graph.conditional(state.x, sites)"),
+    "stale fields": ("x.new_zeros(len(x))\n    for sites", "(x := x.clone()).new_zeros(len(x))\n    for sites"),
     "all sites of one colour": ("in graph.colours:", "in [torch.cat(graph.colours)]:"),
 }
 

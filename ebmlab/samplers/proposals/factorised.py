@@ -58,7 +58,7 @@ class Flips(Proposal):
 
     def __init__(self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
         self.domain, self.x = domain, x
-        self.logits = self._flip().mul_(drift).sub_(stiffness * (0.5 if isinstance(domain, Binary) else 2.0))
+        self.logits = torch.addcmul(stiffness * (-0.5 if isinstance(domain, Binary) else -2.0), self._flip(), drift)
         self.normaliser = softplus(self.logits).flatten(1).sum(1)
 
     def sample(self) -> Draw:
