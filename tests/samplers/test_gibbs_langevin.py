@@ -29,16 +29,20 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
         "back = self._log_density(state.x, GibbsLangevinState(x=x, mean=state.mean, law=state.law))",
         1.0,
     ),
-    "everything accepted": ("new = new.where(accepted, state)", "pass", 1.0),
-    "stale W h": ("new = new.where(accepted, state)", "new = new.where(accepted, state); new.mean = state.mean", 1.0),
+    "everything accepted": ("new = new.overwritten(accepted, state)", "pass", 1.0),
+    "stale W h": (
+        "new = new.overwritten(accepted, state)",
+        "new = new.overwritten(accepted, state); new.mean = state.mean",
+        1.0,
+    ),
     "stale energy": (
-        "new = new.where(accepted, state)",
-        "new = new.where(accepted, state); new.energy = state.energy",
+        "new = new.overwritten(accepted, state)",
+        "new = new.overwritten(accepted, state); new.energy = state.energy",
         1.0,
     ),
     "h of the proposal, x of the old": (
-        "new = new.where(accepted, state)",
-        "hidden = new.hidden; new = new.where(accepted, state); new.hidden = hidden",
+        "new = new.overwritten(accepted, state)",
+        "hidden = new.hidden; new = new.overwritten(accepted, state); new.hidden = hidden",
         1.0,
     ),
     "one uniform for the whole batch": (

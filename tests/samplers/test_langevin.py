@@ -23,10 +23,10 @@ MUTANTS = {  # what to replace in the source of langevin.py, with what, and the 
     "stale gradient": ("+ 1, energy=at.energy, grad=at.grad", "+ 1, energy=at.energy, grad=state.grad", 1.0),
     "stale energy": ("+ 1, energy=at.energy, grad=at.grad", "+ 1, energy=state.energy, grad=at.grad", 1.0),
     "proposals kept only if better": ("metropolis(log_ratio)", "((log_ratio >= 0), log_ratio.exp())", 1.0),
-    "everything accepted": ("after = new.where(accepted, state)", "after = new", 1.0),
+    "everything accepted": ("after = new.overwritten(accepted, state)", "after = new", 1.0),
     "x of the proposal, cache of the old": (
-        "new.where(accepted, state)",
-        "replace(state.where(accepted, state), x=new.where(accepted, state).x)",
+        "new.overwritten(accepted, state)",
+        "replace(state.where(accepted, state), x=new.overwritten(accepted, state).x)",
         1.0,
     ),
     "one uniform for the whole batch": (
