@@ -42,7 +42,7 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
     ),
     "h of the proposal, x of the old": (
         "new = new.overwritten(accepted, state)",
-        "hidden = new.hidden; new = new.overwritten(accepted, state); new.hidden = hidden",
+        "hidden = new.hidden.clone(); new = new.overwritten(accepted, state); new.hidden = hidden",
         1.0,
     ),
     "one uniform for the whole batch": (
