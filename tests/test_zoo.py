@@ -24,9 +24,11 @@ import ebmlab
 from ebmlab.app.zoo_parser import _VERBS, zoo_parser
 from ebmlab.errors import UserError
 from ebmlab.files import load_checkpoint
+from ebmlab.trained import likelihood
 from ebmlab.trained.export import export_energy
 from ebmlab.zoo import checkpoint, names, pack, pull, push
-from ebmlab.zoo.shelf import CARD, CHECKPOINT, MANIFEST, OURS
+from ebmlab.zoo.packing import seal
+from ebmlab.zoo.shelf import CARD, CHECKPOINT, LOG_Z, MANIFEST, OURS
 
 NAMES = sorted(path.name for path in OURS.iterdir() if (path / MANIFEST).is_file())
 
@@ -58,8 +60,12 @@ def served(mine: Path) -> Iterator[str]:
 
 def test_the_python_and_the_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[1] / "docs" / "zoo.md").read_text()
-    exec(re.findall(r"```python\n(.*?)```", page, re.S)[0], {})
-    assert float(capsys.readouterr().out.removeprefix("tensor(").rstrip(")\n")) < 0
+    space: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(block, space)
+    energy, printed = capsys.readouterr().out.splitlines()
+    assert float(energy.removeprefix("tensor(").rstrip(")")) < 0
+    assert printed.partition(";")[0] in (OURS / "rbm-digits" / CARD).read_text()
     words = [shlex.split(line, comments=True) for line in re.findall(r"^python -m ebmlab zoo (.*)$", page, re.M)]
     assert {zoo_parser().parse_args(given).verb for given in words if given} == {*_VERBS} - {"list"}
 
@@ -82,6 +88,42 @@ def test_models_load_score_and_are_small(name: str) -> None:
         assert row in card
     content = load_checkpoint(OURS / name / CHECKPOINT)
     assert not {"optimizer_states", "run_state", "callbacks"} & content.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_log_z_comes_with_a_model_if_and_only_if_it_is_to_be_trusted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is the number of the card."""
+    card, shipped = (OURS / name / CARD).read_text(), OURS / name / LOG_Z
+    assert shipped.is_file() != ("not to be trusted" in card)
+    if not shipped.is_file():
+        return
+    monkeypatch.setattr(likelihood, "_computed", lambda *_: pytest.fail("log Z was computed again"))
+    model = ebmlab.load(f"zoo/{name}")
+    found = model.log_likelihood(model.sample(3, num_steps=2))  # at most as many chains and temperatures are asked for
+    assert found.trusted and found.std_error > 0 and str(found.log_z) in card
+    content = json.loads(shipped.read_text())
+    monkeypatch.setattr(likelihood, "_computed", lambda *_: likelihood.LogZ(0.5, 0.1, 0.0, (), "more"))
+    more = {"num_chains": content["num_chains"], "num_temperatures": content["num_temperatures"] + 1}
+    assert model.log_likelihood(model.sample(3, num_steps=2), **more).log_z.method == "more"
+
+
+def test_a_forged_log_z_is_refused(cache: Path) -> None:
+    """In the model itself by the manifest, and beside a checkpoint that is not in the zoo it does not count."""
+    pack(OURS / "rbm-digits" / CHECKPOINT, Path("mine"), "mine", "# zoo/mine\n")
+    text = (OURS / "rbm-digits" / LOG_Z).read_text()
+    (Path("mine") / LOG_Z).write_text(text)
+    digest = json.loads(text)["checkpoint"]
+    shutil.copy(OURS / "rbm-digits" / CHECKPOINT, Path("mine"))
+    assert hashlib.sha256((Path("mine") / CHECKPOINT).read_bytes()).hexdigest() == digest
+    assert likelihood.Kept(Path("mine", CHECKPOINT), 1, 1).read() is None
+    seal(Path("mine"), "mine", "# zoo/mine\n")
+    path = pull("mine")
+    assert likelihood.Kept(path, 1, 1).read() is not None
+    path.with_name(LOG_Z).write_text(text.replace("0", "1"))
+    with pytest.raises(UserError, match="is damaged or another file"):
+        ebmlab.load("zoo/mine")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,9 +21,10 @@ from ebmlab.app.prediction import save_samples
 from ebmlab.app.run_folder import CONFIG, RUNS
 from ebmlab.data import Data
 from ebmlab.errors import UserError
-from ebmlab.trained import TrainedModel, load
-from ebmlab.zoo import pack
-from ebmlab.zoo.shelf import OURS, PICTURE
+from ebmlab.trained import LogLikelihood, TrainedModel, load
+from ebmlab.trained.likelihood import Kept
+from ebmlab.zoo.packing import seal, strip
+from ebmlab.zoo.shelf import LOG_Z, OURS, PICTURE
 
 RUN, DRAWN, BATCH = "zoo", 64, 2000
 
@@ -52,14 +53,40 @@ def make(name: str, folder: Path) -> Path:
     data.setup("test")
     target = folder / name
     steps = recipe.get("num_steps")
-    pictures = save_samples(model.learner, data, target, DRAWN, steps, output=str(target))
+    pictures = save_samples(model.learner, data, target, recipe.get("num_samples", DRAWN), steps, output=str(target))
     for path in pictures:
         if path.name != PICTURE:
             path.unlink()
-    assert model.path is not None
-    card = _card(name, recipe, command, run, model, data, any(path.name == PICTURE for path in pictures))
-    pack(model.path, target, name, card)
+    found = measure(strip(run / "checkpoints" / "last.ckpt", target), data, recipe)
+    drawn = any(path.name == PICTURE for path in pictures)
+    seal(target, name, _card(name, recipe, command, run, model, found, drawn))
     return target
+
+
+def measure(checkpoint: Path, data: Data, recipe: dict[str, Any]) -> LogLikelihood:
+    """The likelihood of test data; a log Z that is to be trusted goes into `log_z.json` beside the checkpoint.
+
+    Args:
+        checkpoint: a packed one.
+        data: gives the test data.
+        recipe: `num_chains` and `num_temperatures` of annealed importance sampling.
+
+    Example:
+        >>> import shutil
+        >>> from ebmlab.datamodules import Digits
+        >>> path = Path(shutil.copy(OURS / "rbm-digits" / "model.ckpt", "model.ckpt"))
+        >>> digits = Digits(binarize=True)
+        >>> digits.setup("test")
+        >>> measure(path, digits, {"num_chains": 50, "num_temperatures": 200}).log_z.method
+        'AIS, 50 chains of BlockGibbs, 200 temperatures'
+    """
+    counts = recipe["num_chains"], recipe["num_temperatures"]
+    found = load(checkpoint).log_likelihood(data.to_raw(data.states("test")[:BATCH]), *counts, fresh=True)
+    kept = Kept(checkpoint, *counts).path
+    if found.trusted:
+        checkpoint.with_name(LOG_Z).write_text(kept.read_text() + "\n")
+    kept.unlink()
+    return found
 
 
 def _data(run: Path) -> Any:
@@ -70,14 +97,16 @@ def _data(run: Path) -> Any:
 
 
 def _card(
-    name: str, recipe: dict[str, Any], command: list[str], run: Path, model: TrainedModel, data: Any, drawn: bool
+    name: str,
+    recipe: dict[str, Any],
+    command: list[str],
+    run: Path,
+    model: TrainedModel,
+    found: LogLikelihood,
+    drawn: bool,
 ) -> str:
     finished = read_run(run)
-    states = data.states("test")
-    test = data.to_raw(states[:BATCH])
-    found = model.log_likelihood(test, recipe["num_chains"], recipe["num_temperatures"])
     energy = model.learner.energy
-    trust = f"+- {found.std_error:.2g}" if found.trusted else f"not to be trusted: {'; '.join(found.log_z.doubts)}"
     count = sum(p.numel() for p in energy.parameters())
     command_line = f"`python -m ebmlab {shlex.join(command)}`"
     rows = {
@@ -87,17 +116,33 @@ def _card(
         "training": f"{finished.steps:,} steps, seed {finished.settings['seed_everything']}, {_seconds(finished)}",
         "hardware": f"{_processor()}, threads: {torch.get_num_threads()}",
         "software": f"ebmlab {__version__}, torch {torch.__version__}",
-        "log-likelihood": f"{found.mean:.2f} nats {trust} ({found.bits_per_dim:.3f} bits per dimension): the mean over "
-        f"{len(test)} test samples; {found.log_z}",
+        "log-likelihood": likelihood_row(found),
         "FID": _fid(finished),
         "precision": "float32, exactly the parameters of the training",
         "licence": "MIT for the parameters, as ebmlab; the data's own as above",
         "made": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
     steps = recipe.get("num_steps", model.learner.num_steps)
-    picture = f"\n![{DRAWN} samples by new chains from noise, {steps} steps each]({PICTURE})\n" if drawn else ""
+    number = recipe.get("num_samples", DRAWN)
+    picture = f"\n![{number:,} samples by new chains from noise, {steps} steps each]({PICTURE})\n" if drawn else ""
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     return f"# zoo/{name}\n\n{recipe['about']}\n\n| | |\n|---|---|\n{table}\n{picture}"
+
+
+def likelihood_row(found: LogLikelihood) -> str:
+    """What a card says of the likelihood.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.trained import LogZ
+        >>> likelihood_row(LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, 0.0, (), "AIS"), size=4))
+        '-4.00 nats +- 0.1 (1.443 bits per dimension): the mean over 2 test samples; log Z = 2.00 +- 0.1 (AIS)'
+    """
+    trust = f"+- {found.std_error:.2g}" if found.trusted else "not to be trusted"
+    return (
+        f"{found.mean:.2f} nats {trust} ({found.bits_per_dim:.3f} bits per dimension): the mean over "
+        f"{len(found.values)} test samples; {found.log_z}"
+    )
 
 
 def _seconds(run: FinishedRun) -> str:

@@ -23,6 +23,7 @@ from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.files import whole
 from ebmlab.samplers import BlockGibbs, Sampler
+from ebmlab.zoo.shelf import LOG_Z, name_of
 
 SUMMABLE = 16  # bits over which log Z is summed exactly
 SEED = 0
@@ -135,7 +136,8 @@ def log_z(
 class Kept:
     """The file in which log Z of a checkpoint is kept, `CHECKPOINT.log_z.json`, for its owner alone.
 
-    It counts only for a checkpoint with the same checksum and for the same settings.
+    It counts only for a checkpoint with the same checksum, and if it has as many chains and temperatures as are asked
+    for. A model of the zoo may come with one, `log_z.json`, which the manifest protects.
 
     Args:
         checkpoint: the file.
@@ -153,18 +155,25 @@ class Kept:
 
     def __init__(self, checkpoint: Path, chains: int, temperatures: int) -> None:
         self.path = checkpoint.with_name(f"{checkpoint.name}.log_z.json")
+        self.given = checkpoint.with_name(LOG_Z) if name_of(checkpoint) else None
         with checkpoint.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        self.key = {"checkpoint": digest, "num_chains": chains, "num_temperatures": temperatures}
+        self.key: dict[str, Any] = {"checkpoint": digest, "num_chains": chains, "num_temperatures": temperatures}
 
     def read(self) -> LogZ | None:
-        """What is kept; None if there is nothing, or nothing that counts."""
+        """What is kept, or came with the model; None if there is nothing, or nothing that counts."""
+        found = self._read(self.path, private=True)
+        return found if found is not None or self.given is None else self._read(self.given, private=False)
+
+    def _read(self, path: Path, private: bool) -> LogZ | None:
         try:
-            status = self.path.stat()
-            if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            status = path.stat()
+            if private and (status.st_uid != os.getuid() or status.st_mode & 0o077):
                 return None  # others can write it
-            content = json.loads(self.path.read_text())
-            if any(content[name] != value for name, value in self.key.items()):
+            content = json.loads(path.read_text())
+            if content["checkpoint"] != self.key["checkpoint"]:
+                return None
+            if any(content[name] < self.key[name] for name in ("num_chains", "num_temperatures")):
                 return None
             values = content["log_z"]
             values["std_error"] = math.nan if values["std_error"] is None else float(values["std_error"])
@@ -172,7 +181,7 @@ class Kept:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            warnings.warn(f"{self.path} is damaged: log Z is computed anew", stacklevel=2)
+            warnings.warn(f"{path} is damaged: log Z is computed anew", stacklevel=2)
             return None
 
     def write(self, found: LogZ) -> None:

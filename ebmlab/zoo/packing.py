@@ -19,7 +19,7 @@ def pack(checkpoint: Path, folder: Path, name: str, card: str) -> Model:
 
     Args:
         checkpoint: of a training.
-        folder: gets `model.ckpt`, `README.md` and `manifest.json`; a `samples.png` that lies there belongs to it too.
+        folder: gets `model.ckpt`, `README.md` and `manifest.json`; see `seal` for what else may lie there.
         name: by which the model is called.
         card: what is to be known of it, Markdown.
 
@@ -32,10 +32,39 @@ def pack(checkpoint: Path, folder: Path, name: str, card: str) -> Model:
         'copy'
     """
     check_name(name)
+    strip(checkpoint, folder)
+    return seal(folder, name, card)
+
+
+def strip(checkpoint: Path, folder: Path) -> Path:
+    """Writes `model.ckpt` into a folder: the checkpoint without what only training needs. Returns its path.
+
+    Raises:
+        UserError: the checkpoint does not say how to make its model.
+
+    Example:
+        >>> from ebmlab.zoo import checkpoint
+        >>> strip(checkpoint("zoo/rbm-digits"), Path("mine")).name
+        'model.ckpt'
+    """
     content = load_checkpoint(checkpoint)
     if "_class_path" not in content.get("hyper_parameters", {}):
         raise UserError(f"{checkpoint} does not say how to make its model: train it by the command line")
     save({key: content[key] for key in KEPT if key in content}, folder / CHECKPOINT)
+    return folder / CHECKPOINT
+
+
+def seal(folder: Path, name: str, card: str) -> Model:
+    """Writes the card of a model, and the manifest with the sha256 of all that belongs to it.
+
+    These are `model.ckpt`, the card, and if they lie there `samples.png` and `log_z.json`, what was found for log Z.
+
+    Example:
+        >>> from ebmlab.zoo import checkpoint
+        >>> _ = strip(checkpoint("zoo/rbm-digits"), Path("mine"))
+        >>> sorted(seal(Path("mine"), "mine", "# Mine").files)
+        ['README.md', 'model.ckpt']
+    """
     with whole(folder / CARD) as path:
         path.write_text(card)
     present = [file for file in FILES if (folder / file).is_file()]

@@ -14,8 +14,8 @@ from ebmlab.files import cache_folder, whole
 
 PREFIX = "zoo"
 OURS = Path(__file__).with_name("models")
-MANIFEST, CHECKPOINT, CARD, PICTURE = "manifest.json", "model.ckpt", "README.md", "samples.png"
-FILES = (CHECKPOINT, CARD, PICTURE)
+MANIFEST, CHECKPOINT, CARD, PICTURE, LOG_Z = "manifest.json", "model.ckpt", "README.md", "samples.png", "log_z.json"
+FILES = (CHECKPOINT, CARD, PICTURE, LOG_Z)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
 
 

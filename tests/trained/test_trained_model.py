@@ -191,7 +191,9 @@ def test_log_z_is_kept_for_its_owner_and_its_checkpoint(tmp_path: Path, monkeypa
     computed = likelihood._computed
     monkeypatch.setattr(likelihood, "_computed", lambda *a: calls.append(1) or computed(*a))
     assert ebmlab.load(path).log_likelihood(raw).log_z == first.log_z and not calls
-    ebmlab.load(path).log_likelihood(raw, num_temperatures=7)  # other settings
+    ebmlab.load(path).log_likelihood(raw, num_temperatures=7)  # what is kept has more
+    assert not calls
+    ebmlab.load(path).log_likelihood(raw, num_temperatures=2001)
     assert len(calls) == 1
     for damage in (b"", b"{}", b'{"log_z": 1}', kept.read_bytes()[:-9], b"\xff"):
         kept.write_bytes(damage)
