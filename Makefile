@@ -6,10 +6,13 @@ PYTHON ?= python3
 VENV ?= .venv
 TORCH ?=
 PIP_ARGS ?=
+OLDEST ?= .venv-oldest
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# setuptools says of every such installation that folders called ebmlab may hide the package
+EDITABLE := PYTHONWARNINGS="ignore:Editable installation"
 
-.PHONY: demo test test-all docs notebooks lint gpu-check robust mutants clean
+.PHONY: demo test test-all test-oldest docs notebooks lint gpu-check robust mutants clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m ebmlab fit --config configs/grbm_digits.yaml
@@ -19,6 +22,11 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2
+
+# The fast tests of the library and the commands with the oldest torch, Lightning and others that pyproject.toml allows. Old releases
+# may warn: they call each other and Python by names that have changed since.
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m pytest -W default -m "not slow" -n 2 tests/samplers tests/energies tests/learners tests/evaluation tests/app
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
@@ -45,15 +53,25 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 ifeq ($(TORCH),)
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable ".[dev]"
+	$(EDITABLE) $(BIN)/python -m pip install --quiet $(PIP_ARGS) --editable ".[dev]"
 else
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) $(TORCH)
 	$(BIN)/python -c "import tomllib; need = tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']; \
 	  print(*(line for line in need if not line.startswith('torchvision')), sep='\n')" > $(VENV)/requirements.txt
 	$(BIN)/python -m pip install --quiet --requirement $(VENV)/requirements.txt
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(EDITABLE) $(BIN)/python -m pip install --quiet --no-deps --editable .
 endif
 	touch $@
 
+$(OLDEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(PYTHON) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; extras = p['optional-dependencies']; \
+	  tests = [line for line in extras['dev'] if line.startswith('pytest')]; \
+	  lines = sum((extras[name] for name in ('text', 'graphs', 'dashboard', 'sweep')), p['dependencies'] + tests); \
+	  print(*(line.replace('>=', '==') for line in lines), sep='\n')" > $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python -m pip install --quiet $(PIP_ARGS) --requirement $(OLDEST)/requirements.txt
+	$(EDITABLE) $(OLDEST)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(OLDEST)

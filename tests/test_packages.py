@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
+import re
 import sys
 import tarfile
 import zipfile
@@ -12,38 +10,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers_packages import ROOT, build, call, unpack
 
 from ebmlab import __version__
 
-ROOT = Path(__file__).parents[1]
-SOURCES = ("ebmlab", "configs", "docs", "tests", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "Makefile")
 CONFIGS = {path.relative_to(ROOT).as_posix() for path in (ROOT / "configs").rglob("*.yaml")}
-
-
-def call(folder: Path, *command: object, **environment: str) -> str:
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "EBMLAB_RUN_FOLDER")}
-    done = subprocess.run(
-        list(map(str, command)), cwd=folder, capture_output=True, text=True, env=clean | environment, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an sdist of the checkout, and the wheel that is built from the sdist, both without network."""
-    folder = tmp_path_factory.mktemp("packages")
-    tree = folder / "tree"
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        else:
-            shutil.copy(ROOT / name, tree / name)
-    build = "from setuptools import build_meta; build_meta.build_sdist({!r})"
-    call(tree, sys.executable, "-c", build.format(str(folder)))
-    options = ("--no-build-isolation", "--no-deps", "--no-index", "--quiet", "--wheel-dir", folder)
-    call(folder, sys.executable, "-m", "pip", "wheel", *options, folder / f"ebmlab-{__version__}.tar.gz")
-    return folder
+    """A folder with the sdist and the wheel."""
+    return build(tmp_path_factory.mktemp("packages")).parent
 
 
 def test_sdist_and_wheel_hold_all_configs_and_modules(packages: Path) -> None:
@@ -61,8 +38,7 @@ def test_sdist_and_wheel_hold_all_configs_and_modules(packages: Path) -> None:
 def test_an_installed_wheel_trains_in_an_empty_folder(packages: Path, tmp_path: Path) -> None:
     """The user's folder `callbacks` neither hides ours nor is hidden."""
     wheel, target, work = packages / f"ebmlab-{__version__}-py3-none-any.whl", tmp_path / "site", tmp_path / "work"
-    options = ("--no-deps", "--no-index", "--quiet", "--target", target)
-    call(tmp_path, sys.executable, "-m", "pip", "install", *options, wheel)
+    unpack(wheel, target)
     (work / "callbacks").mkdir(parents=True)
     (work / "callbacks" / "__init__.py").write_text(
         "from pytorch_lightning import Callback\n\n\nclass Mine(Callback):\n"
@@ -90,8 +66,8 @@ def test_files_for_hosts_parse(path: Path) -> None:
 
 def test_hosts_run_what_the_makefile_runs() -> None:
     for path in (ROOT / ".github" / "workflows" / "test.yaml", ROOT / ".gitlab-ci.yml"):
-        assert "make test" in path.read_text()
-    assert "\ntest:" in (ROOT / "Makefile").read_text()
+        assert {"make test", "make test-oldest"} <= {*re.findall(r"make [\w-]+", path.read_text())}
+    assert {"test", "test-oldest"} <= {*re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)}
     for form in ("bug", "idea"):
         body = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yaml").read_text())
         assert {"name", "description", "body"} <= body.keys()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_pages import tiny
 
 from docs.notebooks import cells, commands, main, notebook
 from ebmlab.app import cli
@@ -25,7 +26,7 @@ TESTED_ELSEWHERE = {  # pages whose blocks have tests of their own
     "samplers.md": "tests/test_docs.py",
     "sklearn.md": "tests/test_sklearn.py",
     "trained_model.md": "tests/trained/test_page.py",
-    "sweeps.md": "",
+    "sweeps.md": "tests/app/test_sweep.py",
     "zoo.md": "tests/test_zoo.py",
 }
 BEFORE = {"dashboard.md": [f"fit --config configs/grbm_digits.yaml --name {name}" for name in "ab"]}  # commands
@@ -39,23 +40,6 @@ PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 MEASURED |= {page for page in PAGES if page.startswith("results/")}
 RUN_HERE = [page for page in PAGES if page not in {*TESTED_ELSEWHERE, *MEASURED, *PARSED}]
 NOT_RUN = ("pip", "make", "wandb", "sbatch", "srun", "torchrun", "tensorboard", "git")
-TINY = {
-    "fit": "--trainer.limit_train_batches=2 --trainer.limit_val_batches=1 --model.num_steps=2 --wandb=disabled "
-    "--trainer.log_every_n_steps=1 --trainer.enable_progress_bar=false --trainer.accelerator=cpu",
-    "test": "--trainer.limit_test_batches=1 --trainer.accelerator=cpu --wandb=disabled",
-    "sample": "--num_steps=50 --num_chains=10 --wandb=disabled --accelerator=cpu",
-    "predict": "--num_steps=2",
-    "complete": "--num_steps=2 --first=4",
-}
-QUIET = {
-    "grbm_digits": "--callbacks.FID=false",
-    "block_gibbs": "--callbacks.FID=false",
-    "my_energy": "--callbacks.SampleGrid=false --callbacks.AISEvaluation.num_temperatures=20 "
-    "--callbacks.AISEvaluation.num_chains=10",
-    "ebm_digits": "--callbacks.AISEvaluation=false --callbacks.SampleGrid=false",
-    "rm_ego_small": "--callbacks.GraphGrid=false --callbacks.GraphMMDEvaluation=false",
-}
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
@@ -75,18 +59,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
     Path("configs").symlink_to(ROOT / "configs")
     return tmp_path
-
-
-def tiny(command: str) -> list[str]:
-    """The arguments of a command of ebmlab, and flags that make it quick."""
-    args = shlex.split(command)
-    flags = shlex.split(TINY.get(args[0], ""))
-    if args[0] == "fit" and (found := re.search(r"--config (?:configs/)?(\w+)", command)):
-        epochs = 2 if "max_epochs" in command else 1
-        flags += [f"--trainer.max_epochs={epochs}", *shlex.split(QUIET.get(found[1], ""))]
-    if args[0] == "test" and "grbm" not in command:
-        flags += ["--callbacks.AISEvaluation.test_temperatures=20", "--callbacks.AISEvaluation.num_chains=10"]
-    return [*args, *flags]
 
 
 def run(command: str) -> None:
@@ -152,7 +124,7 @@ def test_commands_are_parsed(page: str, folder: Path) -> None:
 
 
 def test_every_page_has_a_test() -> None:
-    assert all((ROOT / test).exists() for page, test in TESTED_ELSEWHERE.items() if (DOCS / page).exists())
+    assert all((ROOT / test).is_file() and page in PAGES for page, test in TESTED_ELSEWHERE.items())
     assert set(SLOW) <= set(RUN_HERE)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from docs import badges
 from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +69,11 @@ def test_the_two_commands_come_first() -> None:
 
 def test_versions_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (line,) = [line for line in README.splitlines() if line.startswith("Python 3")]
-    python, torch_version = re.findall(r"(\d+\.\d+) or newer", line)
-    assert project["requires-python"] == f">={python}" and f"torch>={torch_version}" in project["dependencies"]
-    assert project["license"] in line
+    (line,) = [line for line in README.splitlines() if line.startswith("![Python 3")]
+    python, torch_version, lightning = re.findall(r"(\d+\.\d+) or newer", line)
+    assert project["requires-python"] == f">={python}" and project["license"] in line
+    assert {f"torch>={torch_version}", f"pytorch-lightning>={lightning}"} <= {*project["dependencies"]}
+
+
+def test_the_badges_are_drawn_from_pyproject() -> None:
+    assert badges.PICTURE.read_text() == badges.svg()

@@ -37,12 +37,10 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert (names["completions"][:, :, :, 4:] == bits[:, None, :, 4:]).mean() > 0.7
     assert names["features"].shape == (len(digits), 64) and names["gradients"].shape == (len(digits), 1, 8, 8)
     assert np.allclose(names["product"](names["x"]).numpy(), 3 * names["model"].energy(digits), rtol=1e-4)
-    np.save("digits.npy", digits)
-    np.save("noise.npy", np.random.default_rng(0).integers(0, 17, digits.shape))
     commands = re.findall(r"^`?python -m ebmlab ((?:score|complete|features) [^`\n]*)", PAGE, re.M)
     assert len(commands) == 3
     for command in commands:
-        main(shlex.split(command.replace("RUN", "digits.ckpt")))
+        main(shlex.split(command))
     main(
         ["predict", "--ckpt_path=digits.ckpt", "--num_samples=7", "--num_steps=3", "--denoise=false", "--condition=0=1"]
     )
