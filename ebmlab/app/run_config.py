@@ -28,14 +28,18 @@ def with_run_config(args: list[str]) -> list[str]:
     """Adds the config of the checkpoint's run if the command has `--ckpt_path` but no `--config`.
 
     Raises:
-        UserError: the checkpoint is damaged, or its run has no config.
+        UserError: the checkpoint is missing or damaged, or its run has no config.
     """
     options = options_in(args)
     path = Path(options.get("--ckpt_path", ""))
     if "--ckpt_path" in options and (path.is_dir() or checkpoint(path)):  # of a run or the zoo
         path = checkpoint_in(path)
         args = [*args, "--ckpt_path", str(path)]
-    if {"-c", "--config"} & options.keys() or not path.suffix:
+    if {"-c", "--config"} & options.keys():
+        return args
+    if not path.suffix:
+        if str(path) not in (".", "last"):
+            checkpoint_in(path)  # raises an error if there is nothing of that name
         return args
     config = run_of(path) / CONFIG
     if not config.is_file():

@@ -97,6 +97,8 @@ def test_corrupt_checkpoint(fails: Fails) -> None:
 
 def test_missing_checkpoint(fails: Fails) -> None:
     assert "no such file" in fails("fit", "--ckpt_path=gone.ckpt")
+    for command in ("predict", "test"):
+        assert "runs/gone: no such file; give a .ckpt file" in fails(command, "--ckpt_path", "runs/gone", bare=True)
     assert "to continue" in fails("fit", "--ckpt_path=last")
 
 
