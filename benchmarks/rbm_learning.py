@@ -3,9 +3,10 @@
     EBMLAB_DATA=... python benchmarks/rbm_learning.py        # trains what is missing, then prints the tables
 
 500 hidden units, Adam 1e-3, 100 chains, 10 steps an iteration (a step of each sampler asks for one gradient, or one
-pair of conditionals); DMALA 0.2, ACS with beta_max 0.9 and cycles of 8, as there. Log Z is estimated in three ways:
+pair of conditionals); DMALA 0.2, ACS with beta_max 0.9 and cycles of 8, as there. Log Z is estimated in four ways:
 annealing forward from the data's mean (adaptive temperatures, resampling, block Gibbs, 100 chains); backward, from
-states that replica exchange with the training's stages has moved; and along the training itself. With `--published`
+states that replica exchange with the training's stages has moved; from the ratios of neighbours in this exchange; and
+along the training itself, by `TrajectoryLikelihood`. With `--published`
 also as the authors' program does, whose chains are moved by the full model at every temperature. CPU seconds are those
 of training. Weights are kept beside the results, so that other estimates need no training.
 """
@@ -26,7 +27,7 @@ from kept import Result, cell, fit, run_missing
 from ebmlab.callbacks import DataMean, TrajectoryLikelihood
 from ebmlab.datamodules import MNIST
 from ebmlab.energies import RBM, Bernoulli, Energy
-from ebmlab.evaluation import ais, reverse_ais
+from ebmlab.evaluation import ExchangeResult, ais, exchange_log_z, reverse_ais
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.files import whole
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
@@ -41,6 +42,7 @@ SAMPLERS = {
 }
 CHAINS = 100
 STAGES = 40  # weights that are kept along one training
+EXCHANGED, EXCHANGES = 25, 1000  # chains from either end of the path, and their steps
 
 
 class Stages(pl.Callback):
@@ -78,8 +80,8 @@ def model(weights: dict[str, torch.Tensor]) -> RBM:
     return energy
 
 
-def estimate(stages: list[RBM], temperatures: int, data: MNIST, base: Bernoulli) -> Bracket:
-    """Forward, and backward from test images that replica exchange with the stages has moved."""
+def estimate(stages: list[RBM], temperatures: int, data: MNIST, base: Bernoulli) -> tuple[Bracket, ExchangeResult]:
+    """Forward, and backward from test images that replica exchange with the stages has moved; and by the exchange."""
     energy, sampler = stages[-1], BlockGibbs()
     forward = ais(energy, sampler, CHAINS, temperatures, base, "adaptive", resample=0.5)
     x = data.to_states(data.raw("test")).flatten(1)
@@ -87,7 +89,8 @@ def estimate(stages: list[RBM], temperatures: int, data: MNIST, base: Bernoulli)
     exchange, x = SwapStages().tune(TrajectoryTempered(sampler, stages[-2::-1]), energy, x, 50)
     x = equilibrated(energy, exchange, x, 400)
     assert forward.ladder is not None
-    return Bracket(forward, reverse_ais(energy, sampler, x, temperatures, base, forward.ladder))
+    both = Bracket(forward, reverse_ais(energy, sampler, x, temperatures, base, forward.ladder))
+    return both, exchange_log_z(energy, exchange, base, x[:EXCHANGED], EXCHANGES)
 
 
 @torch.no_grad()
@@ -115,7 +118,7 @@ def run(name: str, seed: int, iterations: int, steps: int, temperatures: int, pu
     base = Bernoulli(data.to_states(data.raw("train")).flatten(1).mean(0))
     torch.manual_seed(seed)
     test = -float(stages[-1](data.to_states(data.raw("test")).flatten(1)).double().mean())
-    both = estimate(stages, temperatures, data, base)
+    both, exchange = estimate(stages, temperatures, data, base)
     assert both.backward is not None
     result = {
         "likelihood": test - both.forward.log_z,
@@ -123,6 +126,10 @@ def run(name: str, seed: int, iterations: int, steps: int, temperatures: int, pu
         "ess": both.forward.ess,
         "backward": test - both.backward.log_z,
         "backward_ess": both.backward.ess,
+        "exchange": test - exchange.log_z,
+        "exchange_error": exchange.std_error,
+        "exchange_gap": exchange.gap,
+        "swap_rate": float(exchange.swap_rates.min()),
         "along": test - kept["log_z"],
         "along_ess": kept["ess"],
         "seconds": kept["seconds"],
@@ -138,6 +145,10 @@ COLUMNS = {
     "effective chains": "ess",
     "backward": "backward",
     "effective": "backward_ess",
+    "by exchange": "exchange",
+    "standard error (exchange)": "exchange_error",
+    "gap of both starts": "exchange_gap",
+    "smallest swap rate": "swap_rate",
     "along training": "along",
     "effective (along)": "along_ess",
     "as published": "published",

@@ -10,6 +10,7 @@ from ebmlab.evaluation.classifier import LabelClassifier, load_or_train
 from ebmlab.evaluation.coupling import coupling_rmse
 from ebmlab.evaluation.effective_sample_size import effective_sample_size
 from ebmlab.evaluation.exact import exact_log_z, exact_mean, exact_samples
+from ebmlab.evaluation.exchange import ExchangeResult, exchange_log_z
 from ebmlab.evaluation.frechet import frechet_distance
 from ebmlab.evaluation.graph_mmd import graph_mmd, graph_mmds
 from ebmlab.evaluation.ladder import Ladder
@@ -21,6 +22,7 @@ from ebmlab.evaluation.r_hat import split_r_hat
 __all__ = [
     "AISResult",
     "AdversarialAccuracy",
+    "ExchangeResult",
     "LabelClassifier",
     "Ladder",
     "adversarial_accuracy",
@@ -31,6 +33,7 @@ __all__ = [
     "exact_log_z",
     "exact_mean",
     "exact_samples",
+    "exchange_log_z",
     "frechet_distance",
     "graph_mmd",
     "graph_mmds",

@@ -1,0 +1,126 @@
+"""Log Z from replica exchange, against enumeration."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import torch
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.domains import Binary
+from ebmlab.energies import RBM, Base, Bernoulli, Energy, Ising, reference
+from ebmlab.errors import UserError
+from ebmlab.evaluation import ExchangeResult, exact_log_z, exact_samples, exchange_log_z
+from ebmlab.samplers import DMALA, DULA, BlockGibbs, Gibbs, TrajectoryTempered
+
+
+def rbms() -> list[Energy]:
+    torch.manual_seed(3)
+    path = [RBM(6, 4).double() for _ in range(3)]
+    for k, rbm in enumerate(path):
+        rbm.W.data.normal_(0, 1.5 / (k + 1))
+        rbm.b_v.data.normal_(0, 0.5)
+    return [rbm.requires_grad_(False) for rbm in path]
+
+
+class Cubic(Energy):
+    """An energy without hidden units that is not quadratic."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.domain, self.scale = Binary(5), scale
+        self.register_buffer("weights", torch.tensor([1.0, -2.0, 0.5, 1.5, -1.0], dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * (x @ self.weights) ** 3
+
+
+MEAN = torch.tensor([0.2, 0.7, 0.5, 0.4, 0.6, 0.3], dtype=torch.float64)
+CASES: dict[str, tuple[list[Energy], Any, Base]] = {
+    "RBMs": (rbms(), BlockGibbs(), Bernoulli(MEAN)),
+    "RBMs by DMALA": (rbms(), DMALA(0.5), reference(Binary(6))),
+    "cubic": ([Cubic(0.4), Cubic(0.2)], DMALA(1.0), reference(Binary(5))),
+    "Ising without stages": ([Ising.lattice(3, 0.4).double()], Gibbs(), reference(Ising.lattice(3, 0.4).domain)),
+}
+
+
+def run(name: str, seed: int, chains: int = 40, num_steps: int = 60, how: Any = exchange_log_z) -> tuple[Any, float]:
+    """The result, and the error of its log Z."""
+    path, kernel, base = CASES[name]
+    torch.manual_seed(seed)
+    x = exact_samples(path[0], chains)
+    result = how(path[0], TrajectoryTempered(kernel, path[1:]), base.double(), x, num_steps, rungs=3)
+    return result, result.log_z - float(exact_log_z(path[0]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_log_z_is_that_of_enumeration(name: str) -> None:
+    result, error = run(name, 0, chains=150)
+    assert abs(error) < 4 * result.std_error < 0.25
+    assert abs(result.gap) < 4 * result.gap_error
+    assert result.trusted
+    assert len(result.swap_rates) == len(CASES[name][0]) + 2
+
+
+def test_the_stated_error_is_the_error() -> None:
+    results = [run("RBMs", seed, chains=20, num_steps=30) for seed in range(40)]
+    z = torch.tensor([error / result.std_error for result, error in results])
+    assert 0.7 < z.square().mean().sqrt() < 1.4  # 1 with a standard deviation of about 0.12
+    gaps = torch.tensor([result.gap / result.gap_error for result, _ in results])
+    assert 0.7 < gaps.square().mean().sqrt() < 1.4
+
+
+MUTANTS = {
+    "one direction alone": ("- torch.sigmoid(at_upper - d).sum(1)", "- torch.sigmoid(at_lower - d).sum(1)"),
+    "no Z of the base law": ("ladder[-1].log_z + log_z", "log_z"),
+    "energies of the wrong replicas": ("zip(path[1:], replicas[:-1]", "zip(path[1:], replicas[1:]"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_off(old: str, new: str) -> None:
+    wrong = mutant(cast(Any, exchange_log_z), old, new)
+    result, error = run("RBMs", 0, how=wrong)
+    assert not abs(error) < 6 * result.std_error
+
+
+def test_chains_that_do_not_meet_are_not_trusted() -> None:
+    """The data are in the mode of small mass, which nothing leaves."""
+    energy = Ising.lattice(4, coupling=3.0, field=0.05)
+    torch.manual_seed(0)
+    path = TrajectoryTempered(Gibbs(), [])
+    result = exchange_log_z(energy, path, reference(energy.domain), -torch.ones(20, 16), num_steps=40, rungs=1)
+    assert not result.trusted
+    assert "swap at a rate of" in result.doubts[-1]
+
+
+def test_the_gap_tells() -> None:
+    assert ExchangeResult(0.0, 0.1, 0.9, 0.1, torch.ones(2)).trusted
+    assert not ExchangeResult(0.0, 0.1, torch.nan, 0.1, torch.ones(2)).trusted
+
+
+def test_nan_stays_visible() -> None:
+    rbm = RBM(4, 3)
+    rbm.b_h.data.fill_(torch.nan)
+    result = exchange_log_z(rbm, TrajectoryTempered(BlockGibbs(), []), reference(rbm.domain), rbm.random(4), 4)
+    assert result.log_z != result.log_z and result.std_error != result.std_error and not result.trusted
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "steps": ({"num_steps": 1}, "num_steps is 1"),
+    "rungs": ({"rungs": 0}, "rungs 0"),
+    "states": ({"x": torch.zeros(1, 4)}, "x has 1 states"),
+    "values": ({"x": torch.full((4, 4), 0.5)}, "0 or 1"),
+    "kernel": ({"sampler": TrajectoryTempered(DULA(0.1), [])}, "DULA is not"),
+    "stage": ({"sampler": TrajectoryTempered(BlockGibbs(), [RBM(5, 3)])}, "stage 0 lives on"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_input(change: dict[str, Any], message: str) -> None:
+    rbm = RBM(4, 3)
+    given = {"sampler": TrajectoryTempered(BlockGibbs(), []), "base": reference(rbm.domain), "x": torch.zeros(4, 4)}
+    with pytest.raises(UserError, match=message):
+        exchange_log_z(rbm, **{**given, **change})
