@@ -88,6 +88,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
 SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "Gibbs": ("Ising", s.Gibbs()),
     "ChromaticGibbs": ("Ising", s.ChromaticGibbs()),
+    "SwendsenWang": ("Ising", s.SwendsenWang()),
     "HammingBall": ("Ising", s.HammingBall(4, 2)),
     "RandomWalk": ("Ising", s.RandomWalk()),
     "LocallyBalanced": ("Ising", s.LocallyBalanced()),

@@ -26,6 +26,7 @@ from ebmlab.samplers import (
     PathAuxiliary,
     RandomWalk,
     RelaxedMALA,
+    SwendsenWang,
     Sampler,
     Tempered,
     TrajectoryTempered,
@@ -103,6 +104,7 @@ CASES: dict[str, Case] = {
 STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {
     BlockGibbs: lambda: (BlockGibbs(), RBM(4, 3)),
     ChromaticGibbs: lambda: (ChromaticGibbs(), Ising.lattice(4, 0.3)),
+    SwendsenWang: lambda: (SwendsenWang(), Ising.lattice(4, 0.3)),
 }
 PAIRS = [(c, d) for c, case in CASES.items() for d in case.domains]
 EXACT = [(c, d) for c, d in PAIRS if CASES[c].exact]

@@ -71,12 +71,13 @@ class Pairwise(Energy):
         else:
             self.register_buffer("coupling", edges.matrix().to(self.field))
 
-    def _edges(self) -> Edges:
+    def edges(self) -> Edges:
+        """The entries of J that are not 0."""
         return self.neighbours.edges() if self.sparse else Edges.of(self.coupling)
 
     def __getattr__(self, name: str) -> Any:
         if name == "coupling" and "neighbours" in self._modules:
-            return self._edges().matrix()
+            return self.edges().matrix()
         return super().__getattr__(name)
 
     @property
@@ -88,7 +89,7 @@ class Pairwise(Energy):
                 "use Gibbs in place of ChromaticGibbs"
             )
         if self._colours is None or self._colours[0].device != self.field.device:
-            self._colours = [sites.to(self.field.device) for sites in colour(self._edges())]
+            self._colours = [sites.to(self.field.device) for sites in colour(self.edges())]
             self._lists = [self.neighbours.of(sites) for sites in self._colours] if self.sparse else []
         return self._colours
 

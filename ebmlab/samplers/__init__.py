@@ -20,6 +20,7 @@ from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
 from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, State, hidden_logits
+from ebmlab.samplers.swendsen_wang import SwendsenWang
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
 
@@ -50,6 +51,7 @@ __all__ = [
     "Sampler",
     "Schedule",
     "State",
+    "SwendsenWang",
     "Tempered",
     "TrajectoryTempered",
     "hidden_logits",

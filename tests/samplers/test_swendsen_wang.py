@@ -1,0 +1,154 @@
+"""SwendsenWang: its transition matrix by every set of bonds, the law from exact starts, mutants, phases of a lattice."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from helpers_finite import Exact, convergence_distance, invariance_p
+from helpers_grbm import FAIL, PASS, chi_square_p
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.energies import MLP, Energy, Ising, Potts
+from ebmlab.errors import UserError
+from ebmlab.samplers import Gibbs, SwendsenWang
+from ebmlab.samplers.swendsen_wang import clusters
+
+RING = torch.tensor([[0.0, 0.9, 0.0, 0.4], [0.9, 0.0, 0.6, 0.0], [0.0, 0.6, 0.0, 0.8], [0.4, 0.0, 0.8, 0.0]])
+SIGNS = torch.tensor([[0.0, 1.0, 0.0, -1.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [-1.0, 0.0, 1.0, 0.0]])
+TARGETS: dict[str, Energy] = {
+    "Ising": Ising(RING),
+    "Ising in a field": Ising(RING, field=[0.3, -0.5, 0.1, 0.7]),
+    "frustrated Ising": Ising(RING * SIGNS, field=0.2),
+    "Potts": Potts(RING),
+    "Potts in a field": Potts(RING, field=[[0.3, 0.0, -0.5], [0.0, 0.2, 0.9], [0.1, 0.1, 0.0], [-0.4, 0.3, 0.0]]),
+}
+every_target = pytest.mark.parametrize("energy", TARGETS.values(), ids=TARGETS)
+
+
+def parts(size: int, bonds: list[tuple[int, int]]) -> list[list[int]]:
+    """The connected parts of a graph, by merging sets."""
+    found = [{i} for i in range(size)]
+    for a, b in bonds:
+        one, other = (next(part for part in found if i in part) for i in (a, b))
+        if one is not other:
+            found.remove(other)
+            one |= other
+    return [sorted(part) for part in found]
+
+
+def row(energy: Energy, x: Tensor, exact: Exact) -> Tensor:
+    """The law of a step from one state: a sum over all sets of bonds, and over all values of their parts."""
+    d, J = x.shape[0], energy.coupling.tolist()
+    spins = isinstance(energy, Ising)
+    values = [-1, 1] if spins else list(range(x.shape[1]))
+    at = x.tolist() if spins else x.argmax(1).tolist()
+    edges = [(i, j) for i in range(d) for j in range(i + 1, d) if J[i][j] != 0]
+    happy = [(i, j) for i, j in edges if (at[i] * J[i][j] * at[j] > 0 if spins else at[i] == at[j])]
+    chance = {(i, j): 1 - float(torch.tensor(-(2 if spins else 1) * abs(J[i][j])).exp()) for i, j in happy}
+    law = torch.zeros(len(exact.states), dtype=torch.float64)
+    for bonded in itertools.product([True, False], repeat=len(happy)):
+        bonds = [e for e, yes in zip(happy, bonded, strict=True) if yes]
+        weight = 1.0
+        for e, yes in zip(happy, bonded, strict=True):
+            weight *= chance[e] if yes else 1 - chance[e]
+        groups = parts(d, bonds)
+        laws = []
+        for group in groups:
+            if spins:  # the part keeps its pattern, or turns over
+                pull = sum(float(energy.field[i]) * at[i] for i in group)
+                laws.append(torch.tensor([-pull, pull], dtype=torch.float64).softmax(0).tolist())
+            else:
+                laws.append(energy.field[group].double().sum(0).softmax(0).tolist())
+        for choice in itertools.product(range(len(values)), repeat=len(groups)):
+            probability, new = weight, [0] * d
+            for group, own, chosen in zip(groups, laws, choice, strict=True):
+                probability *= own[chosen]
+                for i in group:
+                    new[i] = values[chosen] * (at[i] if spins else 1)
+            state = torch.tensor(new, dtype=x.dtype) if spins else torch.eye(x.shape[1], dtype=x.dtype)[new]
+            law[exact.number(state.unsqueeze(0))] += probability
+    return law
+
+
+@every_target
+def test_the_transition_matrix_leaves_the_law_invariant_and_is_what_chains_do(energy: Energy) -> None:
+    exact = Exact(energy)
+    matrix = torch.stack([row(energy, x, exact) for x in exact.states])
+    assert torch.allclose(matrix.sum(1), torch.ones(len(matrix), dtype=torch.float64))
+    assert torch.allclose(exact.probabilities @ matrix, exact.probabilities, atol=1e-6)
+    torch.manual_seed(0)
+    for k in (0, len(matrix) // 3):
+        x = exact.states[k].expand(100_000, *exact.states.shape[1:]).clone()
+        y, info = SwendsenWang().sample(energy, x, 1)
+        assert chi_square_p(torch.bincount(exact.number(y), minlength=len(matrix)), matrix[k]) > PASS
+        assert torch.equal(info.hops, energy.domain.hops(y, x)) and bool((info.acceptance == 1).all())
+
+
+@every_target
+def test_exact_draws_stay_exact_and_chains_converge(energy: Energy) -> None:
+    assert invariance_p(SwendsenWang(), energy, num_steps=2) > PASS
+    assert convergence_distance(SwendsenWang(), energy, num_steps=30) < 0.04
+
+
+MUTANTS = {
+    "too few bonds": ("-torch.expm1(-rise)", "-torch.expm1(-rise / 2)"),
+    "bonds on edges that are not satisfied": ("coupling.abs() + coupling * x[:, a] * x[:, b]", "2 * coupling.abs()"),
+    "no field": ("x * (2 * bernoulli(logits) - 1)[label]", "x * (2 * bernoulli(0 * logits) - 1)[label]"),
+    "sites on their own": ("[label].view_as(x)", ".view_as(x)"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_caught(old: str, new: str) -> None:
+    assert invariance_p(mutant(SwendsenWang, old, new)(), TARGETS["Ising in a field"]) < FAIL
+
+
+def test_clusters_are_connected_parts() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for size, count in [(1, 0), (7, 3), (40, 30), (200, 210)]:
+        a, b = torch.randint(size, (2, count), generator=generator)
+        expected = torch.empty(size, dtype=torch.int64)
+        for part in parts(size, list(zip(a.tolist(), b.tolist(), strict=True))):
+            expected[part] = part[0]
+        assert torch.equal(clusters(size, a, b), expected)
+    n = 1000  # a path, the worst case of labels that spread from neighbour to neighbour
+    order = torch.randperm(n, generator=generator)
+    assert not clusters(n, order[:-1], order[1:]).any()
+
+
+def test_below_the_critical_temperature_it_turns_over_where_gibbs_does_not() -> None:
+    energy, up = Ising.lattice(8, 0.6), torch.ones(200, 64)
+    torch.manual_seed(0)
+    stuck, _ = Gibbs().sample(energy, up, 10)
+    free, _ = SwendsenWang().sample(energy, up, 10)
+    assert (stuck.mean(1) > 0).all()
+    assert 60 < (free.mean(1) > 0).sum() < 140
+
+
+def test_large_sparse_lattices_and_learnt_couplings() -> None:
+    energy = Ising.lattice(30, 0.3)
+    assert energy.sparse
+    x, _ = SwendsenWang().sample(energy, energy.random(3), 2)
+    energy.domain.validate(x)
+    learnt = Ising.learnable(5)
+    x, info = SwendsenWang().sample(learnt, learnt.random(50), 2)
+    assert 0.2 < info.hops.mean() / 5 < 0.8  # no coupling, no bond
+
+
+def test_nan_stays_visible() -> None:
+    energy = Ising.learnable(4)
+    with torch.no_grad():
+        energy.field[1] = torch.nan
+    x = energy.random(5)
+    last, info = SwendsenWang().sample(energy, x, 2)
+    assert info.acceptance.isnan().all() and torch.equal(last, x)
+
+
+def test_wrong_energies() -> None:
+    with pytest.raises(UserError, match="Spin or Categorical domains, but MLP|needs an Ising or Potts model, but MLP"):
+        SwendsenWang().sample(MLP(4), torch.zeros(2, 4), 1)
+    with pytest.raises(UserError, match="couplings of at least 0"):
+        SwendsenWang().sample(Potts(-RING), Potts(RING).random(2), 1)
