@@ -13,7 +13,7 @@ from ebmlab.energies import GRBM, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite
+from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite, require_positive
 from ebmlab.samplers.schedules import cosine_factors
 from ebmlab.samplers.state import BipartiteState, Info
 
@@ -90,6 +90,9 @@ class GibbsLangevin(Sampler):
         inner_steps: K; their sizes follow a cosine (Eq. 22).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
         temperature: T; the target is the tempered joint law exp(-E(v, h) / T). `Langevin` tempers the marginal law.
+        noise_temperature: that of the noise in v alone, T by default. The authors' program divides gradients by the
+            batch size and leaves the noise: its step of 20 at a batch of 512 is a `step_size` of 20 / 512 with a
+            `noise_temperature` of 512. Its chains follow no law that is known, and cannot be adjusted.
 
     Example:
         >>> from ebmlab.energies import GRBM
@@ -104,17 +107,30 @@ class GibbsLangevin(Sampler):
     step_size: Tensor
 
     def __init__(
-        self, step_size: float, inner_steps: int = 10, adjust_from: int | None = None, temperature: float = 1.0
+        self,
+        step_size: float,
+        inner_steps: int = 10,
+        adjust_from: int | None = None,
+        temperature: float = 1.0,
+        noise_temperature: float | None = None,
     ) -> None:
         super().__init__()
         check_settings("GibbsLangevin", step_size, adjust_from, temperature)
         if inner_steps < 1:
             raise UserError(f"GibbsLangevin: inner_steps is {inner_steps}, but must be at least 1")
+        if noise_temperature is not None:
+            require_positive("GibbsLangevin", noise_temperature=noise_temperature)
+            if adjust_from is not None and noise_temperature != temperature:
+                raise UserError(
+                    f"GibbsLangevin: noise_temperature is {noise_temperature} and temperature {temperature}; steps that "
+                    "are adjusted need the same, so set adjust_from to null or leave noise_temperature out"
+                )
         # Not saved: on resume the config's value is used.
         self.register_buffer("step_size", torch.tensor(step_size), persistent=False)
         self.inner_steps = inner_steps
         self.adjust_from = adjust_from
         self.temperature = temperature
+        self.noise_temperature = temperature if noise_temperature is None else noise_temperature
 
     @property
     def exact(self) -> bool:
@@ -134,7 +150,7 @@ class GibbsLangevin(Sampler):
     ) -> GibbsLangevinState:
         variance = energy.variance
         factors = cosine_factors(self.inner_steps).to(variance)
-        law = inner_law(self.step_size * variance.mean() * factors, variance, self.temperature)
+        law = inner_law(self.step_size * variance.mean() * factors, variance, self.noise_temperature)
         return self._state(energy, x, 0, law)
 
     @torch.no_grad()

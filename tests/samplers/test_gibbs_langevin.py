@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from helpers_mutants import mutant
 from scipy import stats
 from torch import Tensor
 
+from ebmlab.errors import UserError
 from ebmlab.samplers import GibbsLangevin
 from ebmlab.samplers.gibbs_langevin import inner_law
 
@@ -210,3 +212,24 @@ def test_acceptance_is_equation_12() -> None:
         log_ratio += log_q_hidden(old.x, old.hidden) - log_q_hidden(new.x, new.hidden)
         log_ratio += log_q_visible(old.x, new.x, new.hidden) - log_q_visible(new.x, old.x, old.hidden)
     torch.testing.assert_close(info.acceptance, log_ratio.clamp(max=0).exp(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_temperature_of_the_noise_alone_leaves_the_hidden_units_at_their_own() -> None:
+    torch.manual_seed(0)
+    grbm, n = make_grbm(2), 100_000
+    plain, noisy = GibbsLangevin(0.2, 3), GibbsLangevin(0.2, 3, noise_temperature=50.0)
+    start = plain.init(grbm, grbm.random(1).to(grbm.dtype).repeat(n, 1))
+    state = replace(start, law=noisy.init(grbm, start.x[:1]).law)
+    assert torch.allclose(state.law.decay, start.law.decay) and not noisy.exact
+    assert torch.allclose(state.law.std, start.law.std * 50**0.5)
+    new, _ = noisy.step(grbm, state)
+    residue = (new.x - torch.lerp(state.mean, state.x, state.law.decay)) / state.law.std
+    assert abs(float(residue.var()) - 1) < 0.02
+    assert new.logits is not None and new.hidden is not None
+    assert float((new.hidden - torch.sigmoid(new.logits)).mean().abs()) < 0.01
+    same, _ = GibbsLangevin(0.2, 3, adjust_from=0, noise_temperature=1.0).sample(grbm, start.x[:3], 2)
+    assert same.isfinite().all()
+    with pytest.raises(UserError, match="adjusted need the same"):
+        GibbsLangevin(0.2, adjust_from=0, noise_temperature=50.0)
+    with pytest.raises(UserError, match="noise_temperature is 0"):
+        GibbsLangevin(0.2, noise_temperature=0.0)
