@@ -16,6 +16,7 @@ from ebmlab.callbacks import (
     HammingMMDEvaluation,
     OutOfDistribution,
     SampleGrid,
+    ExchangeLikelihood,
     TrajectoryLikelihood,
 )
 from ebmlab.datamodules import Digits, EgoSmall, GaussianMixture, GrayCode2D, IsingSamples
@@ -80,6 +81,9 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], tuple[list[Any], list[Any]]]] = {
     "OutOfDistribution batch_size": (lambda k: OutOfDistribution({"digits": Digits()}, batch_size=k), ONE),
     "SampleGrid num_strips": (lambda k: SampleGrid(num_strips=k), ONE),
     "SampleGrid num_frames": (lambda k: SampleGrid(num_frames=k), TWO),
+    "ExchangeLikelihood every_n_steps": (lambda k: ExchangeLikelihood(every_n_steps=k), ONE),
+    "ExchangeLikelihood rungs": (lambda k: ExchangeLikelihood(rungs=k), ONE),
+    "ExchangeLikelihood num_data": (lambda k: ExchangeLikelihood(num_data=k), ONE),
     "TrajectoryLikelihood num_chains": (lambda k: TrajectoryLikelihood(num_chains=k), ONE),
     "TrajectoryLikelihood num_steps": (lambda k: TrajectoryLikelihood(num_steps=k), ONE),
     "TrajectoryLikelihood every_n_steps": (lambda k: TrajectoryLikelihood(every_n_steps=k), ONE),
