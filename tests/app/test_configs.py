@@ -73,3 +73,8 @@ def test_headers_are_filled_in(path: Path) -> None:
     header = [line for line in path.read_text().splitlines() if line.startswith("#")]
     assert len(header) >= (3 if path.parent == FOLDER else 1)
     assert not any(word in line for line in header for word in ("TODO", "SECS", "HARDWARE", "XXX"))
+
+
+def test_dula_may_train_a_deep_ebm_whose_likelihood_needs_an_exact_sampler(run: Callable[..., None]) -> None:
+    dula = ["--model.sampler=ebmlab.samplers.DULA", "--model.sampler.step_size=0.1", "--model.num_steps=2"]
+    run("fit", "--config", str(FOLDER / "ebm_digits.yaml"), *dula, "--trainer.fast_dev_run=true")
