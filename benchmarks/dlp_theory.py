@@ -1,11 +1,11 @@
-"""Figure 1b and Theorems 5.2 and 6.1 of Zhang et al. (2022), exactly: the bias of DULA on one spin, and of noisy gradients.
+"""Theorems 5.2 (Figure 1b) and 6.1 of Zhang et al. (2022), exactly: DULA's bias on one spin, and noisy gradients.
 
     python benchmarks/dlp_theory.py        # prints both tables; the picture goes to docs/pictures/dlp_theory.png
 
-One spin has U = a x^2 + b x + 2 eps sin(pi x / 2), with a = 1 and b = 0.1. Its gradient on {-1, 1} does not depend on eps
-while the law does: the further U is from quadratic, the more biased is DULA. The noise of Theorem 6.1 is +sigma or -sigma
-with equal probability, added to the gradient of one bit; for a gradient bounded by L the theorem says that the proposal
-changes by at most 2 sigma exp(L - 1 / (2 alpha)) in L1.
+One spin has U = a x^2 + b x + 2 eps sin(pi x / 2), with a = 1 and b = 0.1. Its gradient on {-1, 1} does not depend on
+eps while the law does: the further U is from quadratic, the more biased is DULA. The noise of Theorem 6.1 is +sigma or
+-sigma with equal probability, added to the gradient of one bit. For a gradient bounded by L the theorem says that the
+proposal changes by at most 2 sigma exp(L - 1 / (2 alpha)) in L1.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def bias(epsilon: float) -> float:
 
 
 def change(sigma: float, alpha: float) -> float:
-    """The largest L1 distance between E[q] with noise and q without, over gradients of absolute value up to L - sigma."""
+    """The largest L1 distance between E[q] with noise and q without it, over gradients up to L - sigma in size."""
     x = torch.zeros(401, 1, dtype=torch.float64)
     grad = torch.linspace(-(BOUND - sigma), BOUND - sigma, len(x), dtype=torch.float64).unsqueeze(1)
 

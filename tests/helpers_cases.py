@@ -26,8 +26,8 @@ from ebmlab.samplers import (
     PathAuxiliary,
     RandomWalk,
     RelaxedMALA,
-    SwendsenWang,
     Sampler,
+    SwendsenWang,
     Tempered,
     TrajectoryTempered,
 )

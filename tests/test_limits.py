@@ -13,10 +13,10 @@ from ebmlab.callbacks import (
     FID,
     AISEvaluation,
     EnergyLandscape,
+    ExchangeLikelihood,
     HammingMMDEvaluation,
     OutOfDistribution,
     SampleGrid,
-    ExchangeLikelihood,
     TrajectoryLikelihood,
 )
 from ebmlab.datamodules import Digits, EgoSmall, GaussianMixture, GrayCode2D, IsingSamples

@@ -55,7 +55,9 @@ class ExchangeResult:
                 "may be): take more steps"
             )
         if not worst >= SWAPS:
-            found.append(f"two neighbours swap at a rate of {worst:.2g} (at least {SWAPS:g}): take more stages or rungs")
+            found.append(
+                f"two neighbours swap at a rate of {worst:.2g} (at least {SWAPS:g}): take more stages or rungs"
+            )
         return found
 
 
@@ -172,7 +174,7 @@ def _rises(path: list[Energy], replicas: list[Tensor]) -> Tensor:
 
 
 def _sum_of_ratios(at_lower: Tensor, at_upper: Tensor) -> tuple[float, float]:
-    """log Z of the first law of a path minus that of the last one, and its standard error.
+    """Log Z of the first law of a path minus that of the last one, and its standard error.
 
     Args:
         at_lower: E_l - E_k at the replicas of k, `(pairs, steps, B)`.

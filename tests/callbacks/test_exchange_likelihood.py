@@ -31,7 +31,9 @@ def test_it_is_the_exact_likelihood_and_leaves_training_alone(setup, lr: float, 
     callback = ExchangeLikelihood(num_chains=100, every_n_steps=5, num_data=5000)
     weights = []
     for callbacks in ([], [callback]):
-        model, trainer = setup(callbacks, learner=learner(lr=lr), folder=str(len(callbacks)), max_steps=60, max_epochs=-1)
+        model, trainer = setup(
+            callbacks, learner=learner(lr=lr), folder=str(len(callbacks)), max_steps=60, max_epochs=-1
+        )
         trainer.fit(model, datamodule=Digits(binarize=True))
         weights.append(model.energy.W)
     assert torch.equal(*weights)
@@ -57,7 +59,12 @@ def test_a_resumed_run_follows_the_same_path(setup, tmp_path: Path) -> None:
         state = callback.state_dict()
         assert len(state["stages"]) > 1
         tensors = {f"{k} {name}": t for k, stage in enumerate(state["stages"]) for name, t in stage.items()}
-        return {**tensors, **state["last"], "replicas": state["replicas"], "log_z": trainer.callback_metrics["exchange/log_z"]}
+        return {
+            **tensors,
+            **state["last"],
+            "replicas": state["replicas"],
+            "log_z": trainer.callback_metrics["exchange/log_z"],
+        }
 
     whole = fit()
     again = fit(ckpt_path=tmp_path / "step-7.ckpt")
