@@ -33,7 +33,8 @@ class ExchangeLikelihood(pl.Callback):
     An update moves the replicas along the whole path of stages and on to a base law, and takes log Z from the ratios of
     neighbours (`ebmlab.evaluation.exchange_log_z`). Errors therefore do not add up over training as the weights of
     `TrajectoryLikelihood` do, and chains find new modes by way of the stages. A stage is kept when the model no longer
-    swaps with the last one that was.
+    swaps with the last one that was. In every update half of the replicas at the model begin at training data, the
+    others where they were: their two likelihoods must agree.
 
     Logs at every update, and at the end of training, `exchange/train_log_likelihood` and `exchange/val_log_likelihood`,
     mean nats of the first `num_data` states of a split that the run has, `exchange/log_z`, `exchange/std_error`,
@@ -167,6 +168,9 @@ class ExchangeLikelihood(pl.Callback):
                 self._stages.insert(0, self._last)
                 x = torch.cat([x[:, :1], x], 1)
                 path, log_z = with_rungs(energy, self._tempered(learner), base, self.rungs)
+        x = x if x.dim() > 1 + len(energy.domain.event_shape) else path.init(energy, x).kept
+        data, half = self._data["train"], self.num_chains // 2
+        x[:half, 0] = learner.to_event(data[torch.randint(len(data), (half,))]).to(x)
         result, self._replicas = run_exchange(energy, path, x, self.num_steps, log_z)
         self._last = energy
         return result

@@ -1,4 +1,4 @@
-"""Log Z from replica exchange: ratios of partition functions by Bennett's acceptance ratio, all the way to a base law."""
+"""Log Z from replica exchange: Bennett's acceptance ratio between neighbours, all the way to a base law."""
 
 from __future__ import annotations
 

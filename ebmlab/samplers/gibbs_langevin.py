@@ -122,8 +122,8 @@ class GibbsLangevin(Sampler):
             require_positive("GibbsLangevin", noise_temperature=noise_temperature)
             if adjust_from is not None and noise_temperature != temperature:
                 raise UserError(
-                    f"GibbsLangevin: noise_temperature is {noise_temperature} and temperature {temperature}; steps that "
-                    "are adjusted need the same, so set adjust_from to null or leave noise_temperature out"
+                    f"GibbsLangevin: noise_temperature is {noise_temperature} and temperature {temperature}; adjusted "
+                    "steps need the same, so set adjust_from to null or leave noise_temperature out"
                 )
         # Not saved: on resume the config's value is used.
         self.register_buffer("step_size", torch.tensor(step_size), persistent=False)

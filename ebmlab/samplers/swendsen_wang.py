@@ -18,7 +18,7 @@ from ebmlab.samplers.state import Info, State
 
 
 class SwendsenWang(Sampler):
-    """Redraws whole clusters of sites (Swendsen & Wang 1987, Nonuniversal critical dynamics in Monte Carlo simulations).
+    """Redraws whole clusters of sites (Swendsen & Wang, 1987, Nonuniversal critical dynamics in Monte Carlo).
 
     A step first draws bonds. An edge that is satisfied, x_i J_ij x_j > 0 or x_i = x_j, is bonded with probability
     1 - exp(-w), where w is how much its energy would rise if it were not: 2 |J_ij| for spins and J_ij for classes. Then
@@ -41,8 +41,8 @@ class SwendsenWang(Sampler):
     def check(self, energy: Energy) -> None:
         if not isinstance(energy, Ising | Potts):
             raise UserError(
-                f"SwendsenWang draws bonds between sites and needs an Ising or Potts model, but {type(energy).__name__} "
-                "is neither; Gibbs works on any finite domain"
+                f"SwendsenWang draws bonds between sites: it needs an Ising or Potts model, {type(energy).__name__} is "
+                "neither; Gibbs works on any finite domain"
             )
         if isinstance(energy, Potts) and (energy.edges().values < 0).any():
             raise UserError(
@@ -64,7 +64,11 @@ class SwendsenWang(Sampler):
         if x.dim() == 2:
             y = x * (2 * bernoulli(logits) - 1)[label].view_as(x)
         else:
-            y = model.domain.from_index(categorical(logits.log_softmax(1))[label].view(x.shape[:2])).to(x.dtype)
+            y = (
+                cast(Categorical, model.domain)
+                .from_index(categorical(logits.log_softmax(1))[label].view(x.shape[:2]))
+                .to(x.dtype)
+            )
         valid = ~(rise.sum(1) + logits.view(len(x), -1).sum(1)).isnan()  # as in `Gibbs`: no valid law, so x stays
         new = replace(state, x=Merge(valid)(y, x), step=state.step + 1)
         hops = energy.domain.hops
