@@ -15,7 +15,6 @@ from ebmlab.callbacks.divergence_guard import DivergenceGuard
 from ebmlab.callbacks.energy_histograms import EnergyHistograms
 from ebmlab.callbacks.energy_landscape import EnergyLandscape
 from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
-from ebmlab.callbacks.exchange_likelihood import ExchangeLikelihood
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
 from ebmlab.callbacks.graph_mmd_evaluation import GraphMMDEvaluation
@@ -42,7 +41,6 @@ __all__ = [
     "EnergyHistograms",
     "EnergyLandscape",
     "EquilibriumCheck",
-    "ExchangeLikelihood",
     "GraphGrid",
     "GraphMMDEvaluation",
     "HammingMMDEvaluation",
