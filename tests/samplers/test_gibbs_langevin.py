@@ -229,7 +229,7 @@ def test_a_temperature_of_the_noise_alone_leaves_the_hidden_units_at_their_own()
     assert float((new.hidden - torch.sigmoid(new.logits)).mean().abs()) < 0.01
     same, _ = GibbsLangevin(0.2, 3, adjust_from=0, noise_temperature=1.0).sample(grbm, start.x[:3], 2)
     assert same.isfinite().all()
-    with pytest.raises(UserError, match="adjusted need the same"):
+    with pytest.raises(UserError, match="adjusted steps need the same"):
         GibbsLangevin(0.2, adjust_from=0, noise_temperature=50.0)
     with pytest.raises(UserError, match="noise_temperature is 0"):
         GibbsLangevin(0.2, noise_temperature=0.0)
