@@ -77,4 +77,4 @@ def test_headers_are_filled_in(path: Path) -> None:
 
 def test_dula_may_train_a_deep_ebm_whose_likelihood_needs_an_exact_sampler(run: Callable[..., None]) -> None:
     dula = ["--model.sampler=ebmlab.samplers.DULA", "--model.sampler.step_size=0.1", "--model.num_steps=2"]
-    run("fit", "--config", str(FOLDER / "ebm_digits.yaml"), *dula, "--trainer.fast_dev_run=true")
+    run("fit", "--trainer.fast_dev_run=true", *dula, config="ebm_digits", quick=False)
