@@ -51,7 +51,7 @@ def flat_log_prob(net: ResNet) -> published.LogProb:
 
 @race("resnet-dmala")
 def step() -> Race:
-    x, steps = images(CHAINS), 2
+    x, steps = images(CHAINS), 10
     plain = partial(published.dmala, flat_log_prob(energy()), step_size=STEP_SIZE)
     return Race(
         "DMALA, ResNet-64 on 28 x 28, 100 chains",
