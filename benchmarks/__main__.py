@@ -1,7 +1,8 @@
 """`python -m benchmarks`: ebmlab beside its peers and beside the floor.
 
     python -m benchmarks                          # every race, with as many threads as there are cores
-    python -m benchmarks dmala gwg-100            # races by name, or by the part before the hyphen
+    python -m benchmarks dmala gwg-100            # races by name, or by the part before the hyphen; the results of
+                                                  # others, from earlier runs, stay
     python -m benchmarks --threads 1 2            # one process for each, on that many cores
     python -m benchmarks --list
 
@@ -13,6 +14,7 @@ them into docs/performance.md.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import subprocess
@@ -64,12 +66,15 @@ def measure(options: argparse.Namespace) -> None:
         print("\n".join(names))
         return
     data = {"machine": harness.machine(), "rounds": options.rounds, "races": {}}
+    earlier = options.output / f"results-{threads}.json"
+    kept = json.loads(earlier.read_text())["races"] if options.names and earlier.exists() else {}
     print(f"{data['machine']}\n\n{tables.HEAD}", flush=True)
     for name in names:
         contest = harness.RACES[name]()
         results = harness.run_race(contest, options.rounds)
-        data["races"][name] = harness.as_data(contest, results)
-        print("\n".join(tables.rows(name, data["races"][name])), flush=True)
+        kept[name] = harness.as_data(contest, results)
+        data["races"] = {race: kept[race] for race in harness.RACES if race in kept}
+        print("\n".join(tables.rows(name, kept[name])), flush=True)
         harness.write(options.output, data)
 
 
