@@ -189,7 +189,10 @@ def test_run_that_never_began_leaves_its_name_free(run: Callable[..., None]) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model.sampler=ebmlab.samplers.DULA", "--model.sampler.step_size=0.1"], "needs an exact sampler, and DULA"),
+        (
+            ["--callbacks.AISEvaluation.sampler={class_path: DULA, init_args: {step_size: 0.1}}"],
+            "needs an exact sampler, and DULA",
+        ),
         (["--model.sampler=ebmlab.samplers.BlockGibbs"], "BlockGibbs needs a bipartite energy"),
         (["--data.init_args.binarize=false"], "set the data's binarize to true"),
         (["--data.init_args.binarize=dynamc"], "binarize"),
