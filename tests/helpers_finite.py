@@ -14,7 +14,7 @@ from helpers_grbm import chi_square_p
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import RBM, Energy
 from ebmlab.samplers import MetropolisSampler, Sampler
 from ebmlab.samplers.proposals import Draw, Proposal
 
@@ -224,3 +224,13 @@ def limit_distance(sampler: MetropolisSampler, energy: Energy, num_steps: int = 
         one = one @ transition_matrix(sampler, energy, k)
     law = torch.matrix_power(one, num_steps)[exact.probabilities.argmin()]
     return float((law - exact.probabilities).abs().sum()) / 2
+
+
+def rbms(num_visible: int, num_hidden: int) -> list[Energy]:
+    """Three RBMs as stages of a training, the latest and most strongly coupled one first."""
+    torch.manual_seed(3)
+    path = [RBM(num_visible, num_hidden).double().requires_grad_(False) for _ in range(3)]
+    for k, rbm in enumerate(path):
+        rbm.W.data.normal_(0, 1.5 / (k + 1))
+        rbm.b_v.data.normal_(0, 0.5)
+    return [*path]

@@ -104,10 +104,9 @@ class Bipartite(Energy):
             return super().value_and_grad(x)
         with torch.no_grad():
             logits = self.hidden_given_visible(x)
-            energy = self.marginal_energy(x, logits)
-            field = self.visible_given_hidden(logits.sigmoid_())
+            field = self.visible_given_hidden(torch.sigmoid(logits))
             assert isinstance(field, Tensor)
-            return energy, field.neg_()
+            return self.marginal_energy(x, logits), -field
 
     def forward(self, x: Tensor) -> Tensor:
         return self.marginal_energy(x, self.hidden_given_visible(x))

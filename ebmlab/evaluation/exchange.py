@@ -104,62 +104,23 @@ def exchange_log_z(
     if not sampler.converges:
         raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")
     energy.domain.validate(x)
-    exchange, log_z = with_rungs(energy, sampler, base, rungs)
-    start = torch.cat([x, base.draw(len(x)).to(x)])
-    return run_exchange(energy, exchange, start, num_steps, log_z)[0]
-
-
-def with_rungs(energy: Energy, sampler: TrajectoryTempered, base: Base, rungs: int) -> tuple[TrajectoryTempered, float]:
-    """The path of a sampler continued to a base law, and the log Z of its last energy.
-
-    Example:
-        >>> from ebmlab.energies import Ising, reference
-        >>> from ebmlab.samplers import Gibbs
-        >>> ising = Ising.lattice(3, 0.4)
-        >>> path, log_z = with_rungs(ising, TrajectoryTempered(Gibbs(), []), reference(ising.domain), rungs=4)
-        >>> len(path.stages), round(log_z, 4)  # 9 log 2
-        (4, 6.2383)
-    """
     stages: list[Energy] = list(sampler.stages)  # type: ignore[arg-type]
     earliest = stages[-1] if stages else energy
     ladder = [bridge(base.to(energy.device), earliest, 1 - (k + 1) / rungs) for k in range(rungs)]
-    path = TrajectoryTempered(sampler.kernel, [*stages, *ladder], sampler.swap_every)
-    path.check(energy)
-    return path, ladder[-1].log_z
-
-
-@torch.no_grad()
-def run_exchange(
-    energy: Energy, path: TrajectoryTempered, x: Tensor, num_steps: int, log_z: float
-) -> tuple[ExchangeResult, Tensor]:
-    """The estimate from the second half of `num_steps` steps, and all replicas at the end.
-
-    Args:
-        energy: E.
-        path: a path as of `with_rungs`.
-        x: states of the chains, `(B, *event)`, or of all their replicas, `(B, 1 + stages, *event)`; the gap is that
-            between both halves of the chains.
-        num_steps: at least 2.
-        log_z: of the last energy of the path.
-
-    Example:
-        >>> from ebmlab.energies import Ising, reference
-        >>> from ebmlab.samplers import Gibbs
-        >>> ising = Ising.lattice(3, 0.4)
-        >>> path, log_z = with_rungs(ising, TrajectoryTempered(Gibbs(), []), reference(ising.domain), rungs=4)
-        >>> run_exchange(ising, path, ising.random(6), 10, log_z)[1].shape
-        torch.Size([6, 5, 9])
-    """
-    state, rises = path.init(energy, x), []
+    exchange = TrajectoryTempered(sampler.kernel, [*stages, *ladder], sampler.swap_every)
+    exchange.check(energy)
+    path, state = exchange.path(energy), exchange.init(energy, torch.cat([x, base.draw(len(x)).to(x)]))
+    rises = []
     for step in range(num_steps):
-        state, _ = path.step(energy, state)
+        state, _ = exchange.step(energy, state)
         if step >= num_steps // 2:
-            rises.append(_rises(path.path(energy), [replica.x for replica in state.replicas]))
+            rises.append(_rises(path, [replica.x for replica in state.replicas]))
     at_lower, at_upper = torch.stack(rises, 2)
     total, error = _sum_of_ratios(at_lower, at_upper)
-    halves = zip(at_lower.chunk(2, 2), at_upper.chunk(2, 2), strict=True)
+    halves = zip(at_lower.chunk(2, 2), at_upper.chunk(2, 2), strict=True)  # by where they began
     (first, one), (second, other) = (_sum_of_ratios(*half) for half in halves)
-    return ExchangeResult(log_z + total, error, first - second, math.hypot(one, other), state.swap_rates), state.kept
+    log_z = ladder[-1].log_z + total
+    return ExchangeResult(log_z, error, first - second, math.hypot(one, other), state.swap_rates)
 
 
 def _rises(path: list[Energy], replicas: list[Tensor]) -> Tensor:

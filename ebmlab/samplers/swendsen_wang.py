@@ -18,7 +18,9 @@ from ebmlab.samplers.state import Info, State
 
 
 class SwendsenWang(Sampler):
-    """Redraws whole clusters of sites (Swendsen & Wang, 1987, Nonuniversal critical dynamics in Monte Carlo).
+    """Redraws whole clusters of sites (Swendsen & Wang, 1987).
+
+    The paper is "Nonuniversal critical dynamics in Monte Carlo simulations".
 
     A step first draws bonds. An edge that is satisfied, x_i J_ij x_j > 0 or x_i = x_j, is bonded with probability
     1 - exp(-w), where w is how much its energy would rise if it were not: 2 |J_ij| for spins and J_ij for classes. Then
@@ -55,20 +57,19 @@ class SwendsenWang(Sampler):
         edges = model.edges()
         upper = edges.rows < edges.columns
         a, b, coupling = edges.rows[upper], edges.columns[upper], edges.values[upper].to(x.dtype)
-        rise = coupling.abs() + coupling * x[:, a] * x[:, b] if x.dim() == 2 else coupling * (x[:, a] * x[:, b]).sum(2)
+        field, spins = model.field.to(x.dtype), isinstance(model, Ising)
+        alike = x[:, a] * x[:, b] if spins else (x[:, a] * x[:, b]).sum(2)  # 1 or -1 for spins, 1 or 0 for classes
+        rise = coupling * alike + (coupling.abs() if spins else 0)
         chain, edge = (torch.rand_like(rise) < -torch.expm1(-rise)).nonzero(as_tuple=True)
         size = x.shape[1]
         label = clusters(x.shape[0] * size, chain * size + a[edge], chain * size + b[edge])
-        pull = (2 * model.field.to(x.dtype) * x if x.dim() == 2 else model.field.to(x.dtype).expand_as(x)).flatten(0, 1)
+        pull = (2 * field * x if spins else field.expand_as(x)).flatten(0, 1)
         logits = torch.zeros_like(pull).index_add_(0, label, pull)
-        if x.dim() == 2:
+        if spins:
             y = x * (2 * bernoulli(logits) - 1)[label].view_as(x)
         else:
-            y = (
-                cast(Categorical, model.domain)
-                .from_index(categorical(logits.log_softmax(1))[label].view(x.shape[:2]))
-                .to(x.dtype)
-            )
+            drawn = categorical(logits.log_softmax(1))[label].view(x.shape[:2])
+            y = cast(Categorical, model.domain).from_index(drawn).to(x.dtype)
         valid = ~(rise.sum(1) + logits.view(len(x), -1).sum(1)).isnan()  # as in `Gibbs`: no valid law, so x stays
         new = replace(state, x=Merge(valid)(y, x), step=state.step + 1)
         hops = energy.domain.hops

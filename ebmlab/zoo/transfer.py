@@ -110,7 +110,7 @@ def _reader(address: str) -> Callable[[str], bytes]:
 
 
 def _download(url: str) -> bytes:
-    from urllib.request import urlopen  # a third of the time that `--help` takes
+    from urllib.request import urlopen  # here, so that `--help` loads no web client
 
     with urlopen(url, timeout=TIMEOUT) as answer:
         content: bytes = answer.read(LARGEST + 1)

@@ -96,8 +96,8 @@ def test_exact_draws_stay_exact_and_chains_converge(energy: Energy) -> None:
 MUTANTS = {
     "too few bonds": ("-torch.expm1(-rise)", "-torch.expm1(-rise / 2)"),
     "bonds on edges that are not satisfied": (
-        "coupling.abs() + coupling * x[:, a] * x[:, b]",
-        "coupling.abs() + coupling.abs() * x[:, a].abs()",
+        "coupling * alike + (coupling.abs()",
+        "coupling.abs() * alike.abs() + (coupling.abs()",
     ),
     "no field": ("x * (2 * bernoulli(logits) - 1)[label]", "x * (2 * bernoulli(0 * logits) - 1)[label]"),
     "sites on their own": ("[label].view_as(x)", ".view_as(x)"),

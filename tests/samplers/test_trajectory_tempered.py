@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, Exact, Target
+from helpers_finite import DOMAINS, Exact, Target, rbms
 from helpers_grbm import FAIL, PASS, chi_square_p
 from torch import Tensor
 
 from ebmlab.domains import Spin
-from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.energies import Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_samples
 from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, Gibbs, Sampler, TrajectoryTempered
@@ -23,15 +23,6 @@ def stages_of(name: str) -> list[Energy]:
     """Three energies of one domain: cubic, quadratic, and cubic but flatter."""
     domain = DOMAINS[name]
     return [Target(domain, "cubic"), Target(domain, "quadratic", scale=0.6), Target(domain, "cubic", scale=0.3)]
-
-
-def rbms() -> list[Energy]:
-    torch.manual_seed(3)
-    path = [RBM(4, 3).double() for _ in range(3)]
-    for k, rbm in enumerate(path):
-        rbm.W.data.normal_(0, 1.5 / (k + 1))
-        rbm.b_v.data.normal_(0, 0.5)
-    return path
 
 
 def smallest_p(kernel: Sampler, path: list[Energy], num_steps: int, sampler: type = TrajectoryTempered) -> float:
@@ -59,7 +50,7 @@ CASES: dict[str, tuple[Sampler, list[Energy]]] = {
     "DMALA": (DMALA(0.8), stages_of("binary")),
     "GWG on spins": (GWG(), stages_of("spin")),
     "Gibbs on categories": (Gibbs(), stages_of("categorical")),
-    "block Gibbs": (BlockGibbs(), rbms()),
+    "block Gibbs": (BlockGibbs(), rbms(4, 3)),
 }
 
 
