@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,10 +24,21 @@ def bernoulli(logits: Tensor) -> Tensor:
     p = wide(torch.sigmoid(logits))
     if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
         return torch.rand_like(p).lt_(p).to(logits.dtype)
-    seed = int(torch.randint(2**62, ()))
-    bits = np.random.SFC64(seed).random_raw((p.numel() + 1) // 2).view(np.int32)[: p.numel()]
+    words = torch.randint(2**62, (3,)).numpy().view(np.uint64)
+    generator = np.random.SFC64(_Seed(words))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
+    bits = torch.from_numpy(generator.random_raw((p.numel() + 1) // 2).view(np.int32)[: p.numel()]).view_as(p)
     bits &= -256  # float32 holds the top 24 bits exactly, so that p = 0 never gives 1 and p = 1 always does
-    return torch.from_numpy(bits).view_as(p).float().lt_(torch.add(_LOWEST, p, alpha=2.0**32))
+    return bits.float().lt_(torch.add(_LOWEST, p, alpha=2.0**32))
+
+
+class _Seed(np.random.bit_generator.ISeedSequence):
+    """Seeds a generator with three random words as they are: numpy would hash a seed first, which takes longer."""
+
+    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
+        self.words = words
+
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[np.uint64]:
+        return self.words[:n_words]
 
 
 def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -15,7 +15,8 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.state import GradientState, Info
+from ebmlab.samplers.state import GradientState, Info, State
+from ebmlab.samplers.two_values import langevin_chain, written_out
 
 Variant = Literal["first", "shift", "max", "trace", "diagonal"]
 VARIANTS = ("first", "shift", "max", "trace", "diagonal")
@@ -146,6 +147,12 @@ class AnyScale(MetropolisSampler):
     def step(self, energy: Energy, state: AnyScaleState) -> tuple[Any, Info]:
         noise = None if self.root is None else torch.randn_like(state.x.flatten(1))
         return super().step(energy, replace(state, noise=noise))
+
+    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+        self.check(energy)
+        if not written_out(self, AnyScale, energy, x) or self.curvature is not None:
+            return super().chain(energy, x, num_steps)
+        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))])
 
     def proposal(self, energy: Energy, state: AnyScaleState) -> Proposal:
         """q( . | x, u) at the state."""

@@ -53,6 +53,11 @@ class LangevinOptions(nn.Module):
         self.window = window
         self.stochastic = stochastic
 
+    @property
+    def plain(self) -> bool:
+        """Whether no option is in use on two values, where there are no windows."""
+        return self.precondition is None and not self.stochastic
+
     def check(self, energy: Energy) -> None:
         """Raises `UserError` if the options do not suit the energy."""
         domain = cast(Finite, energy.domain)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+from torch import Tensor
 
 from ebmlab.energies import Energy
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.state import GradientState, Info
+from ebmlab.samplers.state import GradientState, Info, State
+from ebmlab.samplers.two_values import langevin_chain, written_out
 
 
 class DMALA(DiscreteLangevin, MetropolisSampler):
@@ -38,3 +42,9 @@ class DMALA(DiscreteLangevin, MetropolisSampler):
 
     def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
         return super().step(*self.options.guided(energy, state))
+
+    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+        self.check(energy)
+        if not written_out(self, DMALA, energy, x) or not self.options.plain:
+            return super().chain(energy, x, num_steps)
+        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))])

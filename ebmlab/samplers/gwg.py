@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
 import torch
@@ -14,7 +15,8 @@ from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
-from ebmlab.samplers.state import GradientState
+from ebmlab.samplers.state import GradientState, Info, State
+from ebmlab.samplers.two_values import gwg_chain, written_out
 
 
 class GWG(MetropolisSampler):
@@ -45,6 +47,12 @@ class GWG(MetropolisSampler):
         if domain.num_values == 1:  # no move exists
             return factorised(domain, state.x, state.grad, torch.ones(()))
         return IndependentMoves(domain, state.x, first_order_moves(domain, state.x, state.grad), self.num_flips)
+
+    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+        self.check(energy)
+        if not written_out(self, GWG, energy, x) or self.num_flips > 1:
+            return super().chain(energy, x, num_steps)
+        return gwg_chain(energy, x, num_steps)
 
 
 class IndependentMoves(Proposal):

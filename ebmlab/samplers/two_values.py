@@ -1,0 +1,125 @@
+"""Chains of `DMALA`, `ACS`, `AnyScale` and `GWG` on two values and a CPU: `MetropolisSampler.step`, written out.
+
+Besides the two matrix products of an evaluation, a step on a CPU consists of passes over memory and of the time that
+Python and torch need to start them. What is written out here takes half of both: only what the next step needs is kept,
+there is no proposal object, and the logits of a flip are computed straight from the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Binary, Domain, Spin
+from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import Merge
+from ebmlab.noise import bernoulli, categorical
+from ebmlab.samplers.metropolis import MetropolisSampler, metropolis
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import EnergyState, Info
+
+
+def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy, x: Tensor) -> bool:
+    """Whether chains from x may be run as the function for `kernel` does it: not if a subclass changed its steps.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import GWG
+        >>> rbm = RBM(6, 3)
+        >>> written_out(GWG(), GWG, rbm, rbm.domain.random(4))
+        True
+    """
+    parts = ("step", "proposal", "settings")
+    same = all(getattr(type(sampler), part, None) is getattr(kernel, part, None) for part in parts)
+    return same and isinstance(energy.domain, Binary | Spin) and x.device.type == "cpu"
+
+
+@torch.no_grad()
+def langevin_chain(
+    energy: Energy, x: Tensor, num_steps: int, cycle: Sequence[tuple[float, float]]
+) -> Iterator[tuple[EnergyState, Info]]:
+    """The chain of discrete Langevin proposals (`Flips`) with Metropolis decisions, from the same random numbers.
+
+    Args:
+        energy: on a `Binary` or `Spin` domain.
+        x: `(B, *event)`.
+        num_steps: how many steps.
+        cycle: step size alpha and balance beta of each step, which repeat. If they are always the same, the logits at y
+            serve the next step.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(6, 3)
+        >>> [state.step for state, _ in langevin_chain(rbm, rbm.domain.random(4), num_steps=2, cycle=[(0.2, 0.5)])]
+        [1, 2]
+    """
+    energy_x, grad = energy.value_and_grad(x)
+    fall, logits, normaliser = _fall(energy.domain, x, grad), None, None
+    half = 0.5 if isinstance(energy.domain, Binary) else 2.0  # (y_i - x_i)^2 / 2 of a flip
+    laws = [(torch.tensor(-half / alpha, dtype=fall.dtype), 2 * beta) for alpha, beta in cycle]
+    for k in range(num_steps):
+        stiffness, weight = laws[k % len(laws)]
+        if logits is None or normaliser is None or len(laws) > 1:
+            logits = torch.add(stiffness, fall, alpha=weight)
+            normaliser = softplus(logits).flatten(1).sum(1)
+        flips = bernoulli(logits)
+        y = _flipped(energy.domain, x, flips)
+        energy_y, grad = energy.value_and_grad(y)
+        fall_y = _fall(energy.domain, y, grad)
+        logits_y = torch.add(stiffness, fall_y, alpha=weight)
+        normaliser_y = softplus(logits_y).flatten(1).sum(1)
+        back_minus_forth = torch.sub(logits_y, logits).mul_(flips).flatten(1).sum(1) - normaliser_y + normaliser
+        accepted, probability = metropolis(energy_x - energy_y + back_minus_forth)
+        merge, before = Merge(accepted, overwrite=True), x
+        x, energy_x = merge(y, x), merge(energy_y, energy_x)
+        if len(laws) == 1:
+            logits, normaliser = merge(logits_y, logits), merge(normaliser_y, normaliser)
+        else:
+            fall = merge(fall_y, fall)
+        yield EnergyState(x=x, energy=energy_x, step=k + 1), _report(energy, probability, before, x)
+
+
+@torch.no_grad()
+def gwg_chain(energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[EnergyState, Info]]:
+    """The chain of Gibbs with gradients that flips one coordinate a step (`IndependentMoves`), likewise.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(6, 3)
+        >>> [state.step for state, _ in gwg_chain(rbm, rbm.domain.random(4), num_steps=2)]
+        [1, 2]
+    """
+    energy_x, grad = energy.value_and_grad(x)
+    log_law = _fall(energy.domain, x, grad).flatten(1).log_softmax(1)
+    for k in range(num_steps):
+        chosen = categorical(log_law, 1)
+        y = x.clone(memory_format=torch.contiguous_format)
+        flat = y.view(len(y), -1)
+        old = flat.gather(1, chosen)
+        flat.scatter_(1, chosen, 1 - old if isinstance(energy.domain, Binary) else -old)
+        energy_y, grad = energy.value_and_grad(y)
+        log_law_y = _fall(energy.domain, y, grad).flatten(1).log_softmax(1)
+        back_minus_forth = (log_law_y.gather(1, chosen) - log_law.gather(1, chosen)).squeeze(1)
+        accepted, probability = metropolis(energy_x - energy_y + back_minus_forth)
+        merge, before = Merge(accepted, overwrite=True), x
+        x, energy_x, log_law = merge(y, x), merge(energy_y, energy_x), merge(log_law_y, log_law)
+        yield EnergyState(x=x, energy=energy_x, step=k + 1), _report(energy, probability, before, x)
+
+
+def _fall(domain: Domain, x: Tensor, grad: Tensor) -> Tensor:
+    """Half of how much E falls, to first order, when a coordinate flips: dE/dx_i (x_i - y_i) / 2."""
+    return grad.mul_(torch.sub(x, 0.5) if isinstance(domain, Binary) else x)
+
+
+def _flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
+    """A copy of x with the coordinates flipped where `flips` is 1."""
+    if isinstance(domain, Binary):
+        return torch.ne(x, flips, out=torch.empty_like(x))
+    return torch.addcmul(x, x, flips, value=-2)
+
+
+def _report(energy: Energy, probability: Tensor, before: Tensor, x: Tensor) -> Info:
+    return Info(probability, lambda: energy.domain.hops(x, before))

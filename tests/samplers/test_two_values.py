@@ -1,0 +1,115 @@
+"""Chains on two values: those of `step`, number by number, though they are written out; and mutants that differ."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from helpers_finite import DOMAINS, Target
+from torch import Tensor
+
+from ebmlab.energies import RBM, Energy, Ising, ResNet
+from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, MetropolisSampler, Sampler, two_values
+
+KERNELS: list[MetropolisSampler] = [
+    DMALA(0.4),
+    DMALA(0.6, balance=0.7),
+    ACS(2.0, 0.1, 3, step_sizes=[2.0, 0.7, 0.3], balances=[0.9, 0.6, 0.5]),
+    AnyScale("first", 0.5, 0.6),
+    GWG(),
+]
+
+
+def strong(energy: Energy, weights: Callable[[Any], Tensor], factor: float = 100.0) -> Energy:
+    """The energy with weights so large that some moves are rejected."""
+    weights(energy).data.mul_(factor)
+    return energy
+
+
+ENERGIES = {
+    "binary": lambda: Target(DOMAINS["binary"], "cubic"),
+    "spin": lambda: Target(DOMAINS["spin"], "cubic"),
+    "lattice": lambda: Ising.lattice(3, 0.3),
+    "RBM, many bits": lambda: strong(RBM(200, 10), lambda rbm: rbm.W),  # with 100 chains, the bits are numpy's
+    "images": lambda: strong(ResNet((2, 8, 8), channels=4), lambda net: net.linear.weight, 1e5),
+}
+
+
+def step_by_step(sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> Iterator[Any]:
+    return Sampler.chain(sampler, energy, x, num_steps)
+
+
+def same(chain: Iterator[Any], other: Iterator[Any]) -> bool:
+    """Whether both chains are at the same states, energies, acceptances and distances after every step."""
+    equal, moved = True, False
+    for (state, info), (expected, report) in zip(chain, other, strict=True):
+        equal &= torch.equal(state.x, expected.x) and state.step == expected.step
+        equal &= torch.allclose(state.energy, expected.energy, atol=1e-4)
+        equal &= torch.allclose(info.acceptance, report.acceptance, atol=1e-4)
+        equal &= torch.equal(info.hops, report.hops) and info.evaluations == report.evaluations
+        moved |= bool((info.hops > 0).any() and (info.hops == 0).any())
+    assert moved, "some chains must move, and others stay"
+    return equal
+
+
+def both(sampler: Sampler, energy: Energy, first: Any = None) -> tuple[list[Any], list[Any]]:
+    torch.manual_seed(0)
+    x = energy.random(100)
+    runs = []
+    for chain in (first or sampler.chain, lambda *args: step_by_step(sampler, *args)):
+        torch.manual_seed(1)
+        runs.append(list(chain(energy, x, 7)))
+    return runs[0], runs[1]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+@pytest.mark.parametrize("make", ENERGIES.values(), ids=ENERGIES)
+def test_a_chain_makes_the_steps_of_step(kernel: MetropolisSampler, make: Any) -> None:
+    torch.manual_seed(0)
+    energy = make()
+    assert two_values.written_out(kernel, type(kernel), energy, energy.domain.random(2))
+    assert same(*map(iter, both(kernel, energy)))
+
+
+MUTANTS = {
+    "no reverse term": (".sum(1) - normaliser_y + normaliser", ".sum(1) * 0"),
+    "one acceptance per batch": ("Merge(accepted", "Merge(accepted[:1].expand_as(accepted)"),
+    "the law of the step before": ("merge(logits_y, logits), merge(normaliser_y, normaliser)", "logits, normaliser"),
+    "another step size": ("-half / alpha", "-half / alpha / 2"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+def test_mutants_differ(old: str, new: str) -> None:
+    source = inspect.getsource(two_values)
+    assert old in source, "write this mutant anew"
+    names: dict[str, Any] = {"__name__": two_values.__name__}
+    exec(source.replace(old, new), names)
+    energy = Target(DOMAINS["binary"], "cubic")
+    wrong = names["langevin_chain"]
+    assert not same(*map(iter, both(DMALA(0.4), energy, lambda *args: wrong(*args, [(0.4, 0.5)]))))
+
+
+def test_a_subclass_with_its_own_step_is_run_by_it() -> None:
+    class Counted(DMALA):
+        count = 0
+
+        def step(self, *args: Any) -> Any:
+            self.count += 1
+            return super().step(*args)
+
+    energy, sampler = RBM(6, 3), Counted(0.4)
+    sampler.run(energy, energy.domain.random(4), 5)
+    assert sampler.count == 5
+
+
+def test_a_ratio_without_a_value_is_reported_and_rejected() -> None:
+    energy = RBM(6, 3)
+    with torch.no_grad():
+        energy.b_v[0] = torch.nan
+    x = energy.domain.random(4)
+    for state, info in DMALA(0.4).chain(energy, x, 3):
+        assert torch.equal(state.x, x) and info.acceptance.isnan().all()
