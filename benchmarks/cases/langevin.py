@@ -26,7 +26,8 @@ class DoubleWell(Energy):
         self.domain = Real(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x.square() - 1).square() @ x.new_ones(2)  # torch takes four times as long to sum rows of two
+        first, second = (x.square() - 1).square().unbind(1)  # torch takes twice as long to sum rows of two
+        return first + second
 
 
 class ClosedForm(DoubleWell):

@@ -13,7 +13,7 @@ from ebmlab.energies import Base, Bipartite, Energy, bridge
 from ebmlab.evaluation.annealing import anneal
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
-from ebmlab.samplers import Sampler, State, hidden_logits
+from ebmlab.samplers import GradientState, Sampler, State, hidden_logits
 
 TEMPERATURES = 1000  # of the way from the base law to the first energy
 LENGTH = 0.5  # nats by which the log-weights of different chains spread from one stop to the next
@@ -86,9 +86,11 @@ class Trajectory:
         for k in range(1, stops + 1):
             for p, a, b in zip(moving, start, target, strict=True):
                 p.copy_(b if k == stops else torch.lerp(a, b, k / stops))
-            self._chains.log_w += self._at_x - self._energies(self._at)
-            self._chains.resample(self._resample)
-            state, _ = self._sampler.step(self._at, self._sampler.init(self._at, self._chains.x, 1))
+            state = self._sampler.init(self._at, self._chains.x, 1)
+            self._chains.log_w += self._at_x - self._energies(self._at, state)
+            if self._chains.resample(self._resample) is not None:
+                state = self._sampler.init(self._at, self._chains.x, 1)
+            state, _ = self._sampler.step(self._at, state)
             self._chains.x = state.x
             self._at_x = self._energies(self._at, state)
 
@@ -115,9 +117,11 @@ class Trajectory:
 
     @torch.no_grad()
     def _energies(self, energy: Energy, state: State | None = None) -> Tensor:
-        """An energy at the chains' states; the state of its sampler there may hold the hidden logits already."""
+        """An energy at the chains' states; a state of its sampler may hold them, or the hidden logits."""
         state = State(x=self._chains.x) if state is None else state
-        if isinstance(energy, Bipartite):
+        if isinstance(state, GradientState):
+            energies = state.energy
+        elif isinstance(energy, Bipartite):
             energies = energy.marginal_energy(state.x, hidden_logits(energy, state))
         else:
             energies = energy(state.x)

@@ -111,7 +111,7 @@ def gwg_chain(energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[Energ
 
 def _fall(domain: Domain, x: Tensor, grad: Tensor) -> Tensor:
     """Half of how much E falls, to first order, when a coordinate flips: dE/dx_i (x_i - y_i) / 2."""
-    return grad.mul_(torch.sub(x, 0.5) if isinstance(domain, Binary) else x)
+    return torch.sub(x, 0.5).mul_(grad) if isinstance(domain, Binary) else x * grad
 
 
 def _flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
