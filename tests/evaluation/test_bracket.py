@@ -21,16 +21,17 @@ def both_ways(rbm: RBM, base: Bernoulli | None) -> Bracket:
 
 
 def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
-    """Log Z is more than ten nats too low with nearly all of 100 chains effective; only backward annealing shows it."""
+    """Log Z is tens of nats too low with nearly all of 100 chains effective; only backward annealing shows it."""
     torch.manual_seed(1)
     rbm = RBM(200, 14).requires_grad_(False)
     rbm.W.normal_(0, 3)
     rbm.b_v.zero_()
     rbm.b_h.fill_(-120)
     log_z = float(exact_log_z(rbm))
+    torch.manual_seed(0)  # with other numbers one chain of 100 may find the mass, and be the only effective one
     wrong = both_ways(rbm, None)
-    assert wrong.forward.log_z < log_z - 10 and wrong.forward.ess > 90 and wrong.forward.std_error < 0.1
-    assert not wrong.trusted and wrong.gap > 10 and "nats from log Z forward" in wrong.doubts[0]
+    assert wrong.forward.log_z < log_z - 20 and wrong.forward.ess > 90 and wrong.forward.std_error < 0.1
+    assert not wrong.trusted and wrong.gap > 20 and "nats from log Z forward" in wrong.doubts[0]
     right = both_ways(rbm, Bernoulli(exact_samples(rbm, 2000).mean(0)))  # a base in the right mode
     assert right.trusted and abs(right.forward.log_z - log_z) < 0.2
     assert right.std_error == pytest.approx(math.hypot(right.forward.std_error, right.gap))
