@@ -24,7 +24,7 @@ from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import BlockGibbs
 
 UNITS, BATCH, UPDATES = 16, 10, 300
-PCD_UPDATES = 200
+PCD_UPDATES = 500
 SGD = partial(torch.optim.SGD, lr=0.01)
 
 
@@ -108,7 +108,7 @@ def trajectory() -> Race:
         PCD_UPDATES,
         {
             "ebmlab": lambda: fitting(),
-            "ebmlab with TrajectoryLikelihood": lambda: fitting(TrajectoryLikelihood(num_steps=40, every_n_steps=100)),
+            "ebmlab with TrajectoryLikelihood": lambda: fitting(TrajectoryLikelihood()),
         },
     )
 

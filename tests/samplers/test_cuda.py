@@ -8,6 +8,9 @@ from helpers_cases import CASES, EXACT, PAIRS, STRUCTURED
 from helpers_finite import DOMAINS, Exact, Target
 from helpers_grbm import PASS
 
+from ebmlab.energies import RBM, Ising
+from ebmlab.samplers import ACS, DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Sampler
+
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
@@ -35,3 +38,16 @@ def test_structured_samplers(make) -> None:  # type: ignore[no-untyped-def]
     energy, sampler = energy.cuda(), sampler.cuda()
     last, _ = sampler.sample(energy, energy.domain.random(64, device="cuda"), 20)
     energy.domain.validate(last)
+
+
+@pytest.mark.parametrize("sampler", [DMALA(0.2), DULA(0.2), ACS(2.0), GWG(), BlockGibbs(), ChromaticGibbs()])
+def test_steps_do_not_wait_for_the_gpu(sampler: Sampler) -> None:
+    energy = (Ising.lattice(4, 0.3) if isinstance(sampler, ChromaticGibbs) else RBM(20, 10)).cuda()
+    sampler, x = sampler.cuda(), energy.domain.random(64, device="cuda")
+    state, _ = sampler.step(energy, sampler.init(energy, x, 10))  # colours and settings have been looked up
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            state, _ = sampler.step(energy, state)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
