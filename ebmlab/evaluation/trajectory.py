@@ -85,7 +85,7 @@ class Trajectory:
         stops = max(num_steps, wanted)
         for k in range(1, stops + 1):
             for p, a, b in zip(moving, start, target, strict=True):
-                p.copy_(b if k == stops else torch.lerp(a, b, k / stops))
+                torch.lerp(a, b, k / stops, out=p)  # b itself where k is `stops`
             state = self._sampler.init(self._at, self._chains.x, 1)
             self._chains.log_w += self._at_x - self._energies(self._at, state)
             if self._chains.resample(self._resample) is not None:
