@@ -5,12 +5,13 @@
 500 hidden units, 100 chains, 10 steps an iteration (a step of each sampler asks for one gradient, or one pair of
 conditionals); DMALA 0.2, ACS with beta_max 0.9 and cycles of 8, as there. The recipe "annealed" descends along the
 centred gradient by SGD with a rate that falls from 0.1 to 0, so that the chains catch up with the model; "adam" is the
-authors', Adam with 1e-3 to the end. Log Z is estimated in four ways:
-annealing forward from the data's mean (adaptive temperatures, resampling, block Gibbs, 100 chains); backward, from
-states that replica exchange with the training's stages has moved; from the ratios of neighbours in this exchange; and
-along the training itself, by `TrajectoryLikelihood`. With `--published`
-also as the authors' program does, whose chains are moved by the full model at every temperature. CPU seconds are those
-of training. Weights are kept beside the results, so that other estimates need no training.
+authors', Adam with 1e-3 to the end.
+
+Log Z is estimated in four ways: annealing forward from the data's mean (adaptive temperatures, resampling, block Gibbs,
+100 chains); backward, from states that replica exchange with the training's stages has moved; from the ratios of
+neighbours in this exchange; and along the training itself, by `TrajectoryLikelihood`. With `--published` also as the
+authors' program does, whose chains are moved by the full model at every temperature. CPU seconds are those of training.
+Weights are kept beside the results, so that other estimates need no training.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ SAMPLERS = {
 CHAINS = 100
 STAGES = 40  # weights that are kept along one training
 EXCHANGED, EXCHANGES = 25, 1000  # chains from either end of the path, and their steps
-
-
 RECIPES = ("annealed", "adam")
 
 

@@ -6,8 +6,8 @@ import inspect
 from typing import Any
 
 
-def mutant(cls: type, old: str, new: str, **names: Any) -> Any:
-    """The class `cls` as its module would define it with `old` replaced by `new`, which may use the extra `names`."""
+def mutant(cls: Any, old: str, new: str, **names: Any) -> Any:
+    """The class or function as its module would define it with `old` replaced by `new`, which may use extra `names`."""
     module = inspect.getmodule(cls)
     assert module is not None
     source = inspect.getsource(module)

@@ -72,16 +72,6 @@ class RBM(Bipartite):
     def visible_energy(self, v: Tensor) -> Tensor:
         return -(v @ self.b_v)
 
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As in `Bipartite`; the product of `visible_given_hidden` yields the gradient with its sign."""
-        with torch.no_grad():
-            logits = self.hidden_given_visible(x)
-            return self.marginal_energy(x, logits), self._gradient(logits.sigmoid_())
-
-    @unrounded
-    def _gradient(self, h: Tensor) -> Tensor:
-        return torch.addmm(self.b_v, h, self.W.T, beta=-1, alpha=-1)
-
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the hidden pre-activations `(B, H)`."""
         logits = self.hidden_given_visible(x)

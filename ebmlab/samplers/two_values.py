@@ -1,8 +1,8 @@
 """Chains of `DMALA`, `ACS`, `AnyScale` and `GWG` on two values and a CPU: `MetropolisSampler.step`, written out.
 
-Besides the two matrix products of an evaluation, a step on a CPU consists of passes over memory and of the time that
-Python and torch need to start them. What is written out here takes half of both: only what the next step needs is kept,
-there is no proposal object, and the logits of a flip are computed straight from the gradient.
+Besides the evaluation of the energy, a step on a CPU consists of passes over memory and of the time that Python and
+torch need to start them. The chains of this file need fewer of both: they keep only what the next step needs, make no
+proposal objects, and compute the logits of a flip from the gradient in one pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from ebmlab.samplers.state import EnergyState, Info
 
 
 def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy, x: Tensor) -> bool:
-    """Whether chains from x may be run as the function for `kernel` does it: not if a subclass changed its steps.
+    """Whether this file's chain for `kernel` makes the same steps as the sampler.
+
+    It does so on two values and a CPU, unless the sampler is of a subclass that changes the steps.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -32,7 +34,7 @@ def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energ
         >>> written_out(GWG(), GWG, rbm, rbm.domain.random(4))
         True
     """
-    parts = ("step", "proposal", "settings")
+    parts = ("init", "step", "steady", "settings", "proposal", "evaluate", "arrive", "potential")
     same = all(getattr(type(sampler), part, None) is getattr(kernel, part, None) for part in parts)
     return same and isinstance(energy.domain, Binary | Spin) and x.device.type == "cpu"
 
@@ -57,12 +59,12 @@ def langevin_chain(
         [1, 2]
     """
     energy_x, grad = energy.value_and_grad(x)
-    fall, logits, normaliser = _fall(energy.domain, x, grad), None, None
+    fall = _fall(energy.domain, x, grad)
     half = 0.5 if isinstance(energy.domain, Binary) else 2.0  # (y_i - x_i)^2 / 2 of a flip
     laws = [(torch.tensor(-half / alpha, dtype=fall.dtype), 2 * beta) for alpha, beta in cycle]
     for k in range(num_steps):
         stiffness, weight = laws[k % len(laws)]
-        if logits is None or normaliser is None or len(laws) > 1:
+        if k == 0 or len(laws) > 1:
             logits = torch.add(stiffness, fall, alpha=weight)
             normaliser = softplus(logits).flatten(1).sum(1)
         flips = bernoulli(logits)

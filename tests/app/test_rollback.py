@@ -206,7 +206,7 @@ def test_a_damaged_good_checkpoint_is_passed_over(fit: Callable[..., Path]) -> N
     (Path("runs/grbm_digits/it/checkpoints/good") / "step=8.ckpt").write_bytes(b"damaged")
     with pytest.warns(UserWarning, match="step=8.ckpt cannot be read"):
         folder = fit("it", "--resume=auto")
-    assert table(folder / "rollbacks.csv")[0]["to_step"] == "4"
+    assert [row["to_step"] for row in table(folder / "rollbacks.csv")] == ["4"]
 
 
 def test_what_cannot_be_rolled_back_is_said_before_training(fails: Callable[..., str]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, Info, MetropolisSampler, Sampler
+from ebmlab.samplers import DMALA, Info, MetropolisSampler
 from ebmlab.samplers.acs import ACS, cyclical
 from ebmlab.samplers.tuners.acs_search import ACSTuner
 
@@ -118,7 +118,7 @@ def test_chains_go_through_the_cycle() -> None:
             return super().settings(k)
 
     sampler.__class__ = Spy
-    list(Sampler.chain(sampler, energy, energy.domain.random(3), 12))
+    sampler.sample(energy, energy.domain.random(3), 12)
     assert seen == [k for k in range(12) for _ in range(2)]  # the proposal at x and the one at y
     assert energy.calls == 13
 

@@ -206,10 +206,10 @@ def test_one_temperature_is_the_kernel() -> None:
     chains = []
     for sampler in (DMALA(0.8), Tempered(DMALA(0.8), [1.0])):
         torch.manual_seed(0)
-        x, info = sampler.sample(energy, start, 7)
-        chains.append((x, info.acceptance, info.hops))
-        assert info.evaluations == 1
-    torch.testing.assert_close(*chains)  # acceptances apart by a rounding; x and hops are whole numbers
+        steps = list(Sampler.chain(sampler, energy, start, 7))  # as `step` makes them
+        assert all(info.evaluations == 1 for _, info in steps)
+        chains.append([(state.x, info.acceptance, info.hops) for state, info in steps])
+    torch.testing.assert_close(*chains, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("beta", [0.3, torch.tensor([0.2, 0.9, 0.5, 1.0])], ids=["one", "each"])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from helpers_finite import DOMAINS, Target
+from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.energies import RBM, Energy, Ising, ResNet
@@ -50,8 +50,8 @@ def same(chain: Iterator[Any], other: Iterator[Any]) -> bool:
         equal &= torch.allclose(state.energy, expected.energy, atol=1e-4)
         equal &= torch.allclose(info.acceptance, report.acceptance, atol=1e-4)
         equal &= torch.equal(info.hops, report.hops) and info.evaluations == report.evaluations
-        moved |= bool((info.hops > 0).any() and (info.hops == 0).any())
-    assert moved, "some chains must move, and others stay"
+        moved |= bool((report.hops > 0).any() and (report.hops == 0).any())
+    assert moved, "of the chains made step by step, some must move and others stay"
     return equal
 
 
@@ -74,36 +74,47 @@ def test_a_chain_makes_the_steps_of_step(kernel: MetropolisSampler, make: Any) -
     assert same(*map(iter, both(kernel, energy)))
 
 
-MUTANTS = {
-    "no reverse term": (".sum(1) - normaliser_y + normaliser", ".sum(1) * 0"),
-    "one acceptance per batch": ("Merge(accepted", "Merge(accepted[:1].expand_as(accepted)"),
+METROPOLIS = "accepted, probability = metropolis(energy_x - energy_y + back_minus_forth)"
+LANGEVIN = f".flatten(1).sum(1) - normaliser_y + normaliser\n        {METROPOLIS}"
+GIBBS = f"log_law.gather(1, chosen)).squeeze(1)\n        {METROPOLIS}"
+BATCH = "; accepted = accepted[:1].expand_as(accepted)"
+LANGEVIN_MUTANTS = {
+    "no reverse term": (LANGEVIN, f".flatten(1).sum(1) * 0\n        {METROPOLIS}"),
+    "one acceptance per batch": (LANGEVIN, LANGEVIN + BATCH),
     "the law of the step before": ("merge(logits_y, logits), merge(normaliser_y, normaliser)", "logits, normaliser"),
     "another step size": ("-half / alpha", "-half / alpha / 2"),
 }
+GIBBS_MUTANTS = {
+    "no reverse term": (GIBBS, f"log_law.gather(1, chosen)).squeeze(1) * 0\n        {METROPOLIS}"),
+    "one acceptance per batch": (GIBBS, GIBBS + BATCH),
+    "the law of the step before": ("merge(log_law_y, log_law)", "log_law"),
+}
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
-def test_mutants_differ(old: str, new: str) -> None:
-    source = inspect.getsource(two_values)
-    assert old in source, "write this mutant anew"
-    names: dict[str, Any] = {"__name__": two_values.__name__}
-    exec(source.replace(old, new), names)
+@pytest.mark.parametrize(("old", "new"), LANGEVIN_MUTANTS.values(), ids=LANGEVIN_MUTANTS)
+def test_mutants_of_langevin_chains_differ(old: str, new: str) -> None:
+    wrong = mutant(two_values.langevin_chain, old, new)
     energy = Target(DOMAINS["binary"], "cubic")
-    wrong = names["langevin_chain"]
     assert not same(*map(iter, both(DMALA(0.4), energy, lambda *args: wrong(*args, [(0.4, 0.5)]))))
 
 
-def test_a_subclass_with_its_own_step_is_run_by_it() -> None:
-    class Counted(DMALA):
-        count = 0
+@pytest.mark.parametrize(("old", "new"), GIBBS_MUTANTS.values(), ids=GIBBS_MUTANTS)
+def test_mutants_of_gibbs_with_gradients_differ(old: str, new: str) -> None:
+    wrong = mutant(two_values.gwg_chain, old, new)
+    assert not same(*map(iter, both(GWG(), Target(DOMAINS["binary"], "cubic"), wrong)))
 
-        def step(self, *args: Any) -> Any:
-            self.count += 1
-            return super().step(*args)
 
-    energy, sampler = RBM(6, 3), Counted(0.4)
+@pytest.mark.parametrize("part", ["step", "potential"])
+def test_a_subclass_with_steps_of_its_own_is_run_by_them(part: str) -> None:
+    calls: list[str] = []
+
+    def counted(self: DMALA, *args: Any) -> Any:
+        calls.append(part)
+        return getattr(DMALA, part)(self, *args)
+
+    energy, sampler = RBM(6, 3), type("Counted", (DMALA,), {part: counted})(0.4)
     sampler.run(energy, energy.domain.random(4), 5)
-    assert sampler.count == 5
+    assert len(calls) == (5 if part == "step" else 10)
 
 
 def test_a_ratio_without_a_value_is_reported_and_rejected() -> None:
