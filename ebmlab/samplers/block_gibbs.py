@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -12,8 +14,35 @@ from ebmlab.samplers.sampler import Sampler, require_bipartite
 from ebmlab.samplers.state import BipartiteState, Info
 
 
+@dataclass(kw_only=True)
+class BlockGibbsState(BipartiteState):
+    """x, and h ~ p(h | x), which is drawn when it is first read: at the latest by the next step.
+
+    Chains that end at x, as those of a training with one step an iteration do, then draw no h in vain.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> rbm = RBM(4, 3)
+        >>> state = BlockGibbs().init(rbm, rbm.domain.random(5))
+        >>> state.hidden is state.hidden
+        True
+    """
+
+    def _keep(self, hidden: Tensor | None) -> None:
+        self._hidden: Tensor | None = hidden
+
+    def _read(self) -> Tensor:
+        if self._hidden is None:
+            assert self.logits is not None
+            self._hidden = bernoulli(self.logits)
+        return self._hidden
+
+    hidden = property(_read, _keep)  # a plain field of the base class
+
+
 class BlockGibbs(Sampler):
-    """v ~ p(v | h), h ~ p(h | v) (Liao et al. 2022, Alg. 5; `init` draws the first h).
+    """h ~ p(h | v), v ~ p(v | h) (Liao et al. 2022, Alg. 5).
 
     If x follows the marginal law, (x, hidden) of each state follows the joint law.
 
@@ -35,21 +64,20 @@ class BlockGibbs(Sampler):
     @torch.no_grad()
     def init(  # type: ignore[override]
         self, energy: Bipartite, x: Tensor, horizon: int | None = None, known: PerChain | None = None
-    ) -> BipartiteState:
+    ) -> BlockGibbsState:
         return self._at(energy, x, 0, known)
 
     @torch.no_grad()
-    def step(self, energy: Bipartite, state: BipartiteState) -> tuple[BipartiteState, Info]:  # type: ignore[override]
-        assert state.hidden is not None
+    def step(self, energy: Bipartite, state: BlockGibbsState) -> tuple[BlockGibbsState, Info]:  # type: ignore[override]
         new = self._at(energy, energy.sample_visible(state.hidden), state.step + 1)
         return new, Info(lambda: _valid(new), lambda: energy.domain.hops(new.x, state.x))
 
-    def _at(self, energy: Bipartite, x: Tensor, step: int, known: PerChain | None = None) -> BipartiteState:
+    def _at(self, energy: Bipartite, x: Tensor, step: int, known: PerChain | None = None) -> BlockGibbsState:
         logits, known = energy.hidden_logits(x, known)
-        return BipartiteState(x=x, step=step, logits=logits, hidden=bernoulli(logits), known=known)
+        return BlockGibbsState(x=x, step=step, logits=logits, known=known)
 
 
-def _valid(state: BipartiteState) -> Tensor:
+def _valid(state: BlockGibbsState) -> Tensor:
     """1 for each chain, NaN where the hidden units have no law."""
     assert state.logits is not None
     return state.x.new_ones(len(state.x)).masked_fill_(state.logits.sum(1).isnan(), torch.nan)

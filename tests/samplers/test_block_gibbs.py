@@ -14,8 +14,8 @@ from ebmlab.energies import GRBM
 from ebmlab.samplers import BlockGibbs
 
 MUTANTS = {
-    "hidden units from the wrong logits": ("bernoulli(logits)", "bernoulli(-logits)"),
-    "mean field in place of draws": ("bernoulli(logits)", "(logits > 0).to(logits)"),
+    "hidden units from the wrong logits": ("bernoulli(self.logits)", "bernoulli(-self.logits)"),
+    "mean field in place of draws": ("bernoulli(self.logits)", "(self.logits > 0).to(self.logits)"),
     "h given the v before": (
         "self._at(energy, energy.sample_visible(state.hidden), state.step + 1)",
         "replace(self._at(energy, state.x, state.step + 1), x=energy.sample_visible(state.hidden))",
