@@ -68,7 +68,7 @@ def test_a_resumed_run_follows_the_same_path(setup, tmp_path: Path, monkeypatch:
 def test_training_that_outruns_the_chains_is_not_trusted(setup) -> None:
     """Adam with large steps: the chains of one family are left, and the likelihood would be too high."""
     callback = TrajectoryLikelihood(num_chains=100, num_steps=1, every_n_steps=10)
-    model, trainer = setup([callback], learner=learner(lr=0.5), max_steps=60, max_epochs=-1)
+    model, trainer = setup([callback], learner=learner(lr=0.1), max_steps=600, max_epochs=-1)
     with pytest.warns(UserWarning, match="TrajectoryLikelihood: do not trust the likelihood from here on") as caught:
         trainer.fit(model, datamodule=Digits(binarize=True))
     assert sum("do not trust" in str(w.message) for w in caught) == 1
