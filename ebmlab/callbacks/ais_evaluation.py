@@ -22,9 +22,10 @@ from ebmlab.domains import Finite
 from ebmlab.drawing.annealing import draw_annealing
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
-from ebmlab.energies import Base, Energy, bridge, reference
+from ebmlab.energies import Base, Energy, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, reverse_ais
+from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.evaluation.ladder import Schedule, check_schedule
@@ -142,7 +143,7 @@ class AISEvaluation(PeriodicEvaluation):
             )
         try:
             sampler.check(learner.energy)
-            sampler.check(bridge(reference(learner.energy.domain), learner.energy))
+            path_for(sampler, reference(learner.energy.domain), learner.energy)
             if self.equilibrate is not None:
                 self.equilibrate.check(learner.energy)
         except UserError as error:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ebmlab.domains import Binary
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.bridge import Bridge
 from ebmlab.energies.energy import Energy
@@ -88,15 +87,8 @@ class BipartiteBridge(Bridge, Bipartite):
         return self._free_energy(self.beta, self._ends(x, None))
 
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
-        """Has a closed form if v is binary: E(v, h) is linear in v, so that -dE/dv is the logits of v at E[h | v]."""
-        if not (isinstance(self.base, Bernoulli) or (self._solved and isinstance(self.domain, Binary))):
-            return Evaluation(*Energy.value_and_grad(self, x))
-        with torch.no_grad():
-            ends = self._ends(x, known)
-            logits = self._logits(self.beta, ends)
-            field = self.visible_given_hidden(torch.sigmoid(logits))
-            assert isinstance(field, Tensor)
-            return Evaluation(self._free_energy(self.beta, ends), -field, logits, ends)
+        """By autograd. Samplers that need gradients follow the path of the marginal law, which is cheaper."""
+        return Evaluation(*Energy.value_and_grad(self, x))
 
     def increment(self, x: Tensor, beta: float, known: PerChain | None = None) -> Tensor:
         ends = self._ends(x, known)

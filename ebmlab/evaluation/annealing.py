@@ -82,8 +82,7 @@ def ais(
     base = (reference(energy.domain) if base is None else base).to(energy.device)
     total = num_chains * num_replicates
     first, share = _mine(total)
-    path = bridge(base, energy)
-    sampler.check(path)
+    path = path_for(sampler, base, energy)
     ladder = _ladder(path, sampler, schedule, num_temperatures, total, moves)
     path.beta = 0.0
     islands = [size for size in (torch.arange(first, first + share) // num_chains).bincount().tolist() if size]
@@ -139,14 +138,39 @@ def reverse_ais(
     energy.domain.validate(x)
     rank, world = rank_and_world()
     base = (reference(energy.domain) if base is None else base).to(x.device)
-    path = bridge(base, energy)
-    sampler.check(path)
+    path = path_for(sampler, base, energy)
     ladder = _ladder(path, sampler, schedule, num_temperatures, len(x), moves)
     path.beta = 1.0
     chains = Population(x[rank::world])
     anneal(path, sampler, chains, turned := ladder.turned(), progress, check=check, moves=moves)
     log_w = (_gather(chains.log_w, len(x)) - path.log_z).view(1, -1)
     return AISResult(log_w, chains.x, reverse=True, ladder=ladder, path=_path(chains, turned))
+
+
+def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
+    """The path from a base law to an energy that the sampler follows.
+
+    For bipartite energies it is that of the joint law if the sampler draws hidden units, else that of the marginal law:
+    where the gradients of both ends are known at x, they are known at every temperature.
+
+    Raises:
+        UserError: the sampler supports no energy on the path.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import DMALA, BlockGibbs
+        >>> rbm = RBM(4, 3)
+        >>> [type(path_for(sampler, reference(rbm.domain), rbm)).__name__ for sampler in (BlockGibbs(), DMALA(0.2))]
+        ['BipartiteBridge', 'Bridge']
+    """
+    marginal = Bridge(base, energy)
+    try:
+        sampler.check(marginal)
+    except UserError:
+        joint = bridge(base, energy)
+        sampler.check(joint)
+        return joint
+    return marginal
 
 
 def _ladder(

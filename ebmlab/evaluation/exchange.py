@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Base, Energy, bridge
+from ebmlab.energies import Base, Energy
 from ebmlab.errors import UserError
+from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import MAX_GAP
 from ebmlab.samplers import TrajectoryTempered
 
@@ -106,7 +107,9 @@ def exchange_log_z(
     energy.domain.validate(x)
     stages: list[Energy] = list(sampler.stages)  # type: ignore[arg-type]
     earliest = stages[-1] if stages else energy
-    ladder = [bridge(base.to(energy.device), earliest, 1 - (k + 1) / rungs) for k in range(rungs)]
+    ladder = [path_for(sampler.kernel, base.to(energy.device), earliest) for _ in range(rungs)]
+    for k, rung in enumerate(ladder):
+        rung.beta = 1 - (k + 1) / rungs
     exchange = TrajectoryTempered(sampler.kernel, [*stages, *ladder], sampler.swap_every)
     exchange.check(energy)
     path, state = exchange.path(energy), exchange.init(energy, torch.cat([x, base.draw(len(x)).to(x)]))

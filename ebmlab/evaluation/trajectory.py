@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Base, Bipartite, Energy, bridge
-from ebmlab.evaluation.annealing import anneal
+from ebmlab.energies import Base, Bipartite, Energy
+from ebmlab.evaluation.annealing import anneal, path_for
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
 from ebmlab.samplers import GradientState, Sampler, State, hidden_logits
@@ -69,7 +69,7 @@ class Trajectory:
                 p.copy_(kept)
             return
         assert base is not None
-        path = bridge(base.to(energy.device), energy)
+        path = path_for(sampler, base.to(energy.device), energy)
         self._chains = Population(path.base.draw(num_chains).to(energy.dtype))
         anneal(path, sampler, self._chains, fixed_ladder("linear", TEMPERATURES), resample=resample)
         self._chains.log_w += path.log_z

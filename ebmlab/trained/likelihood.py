@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Finite
-from ebmlab.energies import Base, Bipartite, Energy, bridge, reference
+from ebmlab.energies import Base, Bipartite, Energy, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
+from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.files import whole
 from ebmlab.samplers import BlockGibbs, Sampler
@@ -221,10 +222,9 @@ def _base(energy: Energy, x: Tensor) -> Base:
 
 def _exact_sampler(energy: Energy, samplers: list[Sampler], base: Base) -> Sampler:
     first: list[Sampler] = [BlockGibbs()] if isinstance(energy, Bipartite) else []
-    path = bridge(base.to(energy.device), energy)
     for sampler in first + [sampler for sampler in samplers if sampler.exact]:
         with suppress(UserError):
             sampler.check(energy)
-            sampler.check(path)
+            path_for(sampler, base.to(energy.device), energy)
             return sampler.to(energy.device)
     raise UserError(f"no exact sampler serves {type(energy).__name__}, so that its log Z cannot be estimated")
