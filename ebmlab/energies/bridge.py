@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from ebmlab.energies.energy import Around, Energy
@@ -108,4 +109,4 @@ class Bridge(Energy):
         return self.energy.step_unit()
 
     def _mix(self, at_0: Tensor, at_1: Tensor) -> Tensor:
-        return (1 - self.beta) * at_0 + self.beta * at_1
+        return torch.lerp(at_0.to(at_1), at_1, self.beta)  # one pass over memory
