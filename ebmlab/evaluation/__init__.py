@@ -13,6 +13,7 @@ from ebmlab.evaluation.exact import exact_log_z, exact_mean, exact_samples
 from ebmlab.evaluation.exchange import ExchangeResult, exchange_log_z
 from ebmlab.evaluation.frechet import frechet_distance
 from ebmlab.evaluation.graph_mmd import graph_mmd, graph_mmds
+from ebmlab.evaluation.graph_novelty import GraphNovelty, graph_novelty
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
 from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial_accuracy
@@ -23,6 +24,7 @@ __all__ = [
     "AISResult",
     "AdversarialAccuracy",
     "ExchangeResult",
+    "GraphNovelty",
     "LabelClassifier",
     "Ladder",
     "adversarial_accuracy",
@@ -37,6 +39,7 @@ __all__ = [
     "frechet_distance",
     "graph_mmd",
     "graph_mmds",
+    "graph_novelty",
     "hamming_mmd",
     "load_or_train",
     "log_mmd",
