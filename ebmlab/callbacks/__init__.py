@@ -7,6 +7,7 @@ Example:
 
 from ebmlab.callbacks.acceleration import Acceleration
 from ebmlab.callbacks.ais_evaluation import AISEvaluation
+from ebmlab.callbacks.annealed_steps import AnnealedSteps
 from ebmlab.callbacks.centred_gradient import CentredGradient
 from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
@@ -33,6 +34,7 @@ __all__ = [
     "FID",
     "AISEvaluation",
     "Acceleration",
+    "AnnealedSteps",
     "CentredGradient",
     "CouplingRMSE",
     "DataMean",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -26,8 +30,9 @@ class PersistentACS(DMALA):
         beta_max: balance of the large steps; 0.9 on RBMs.
         beta_min: balance of the small steps.
         cycle_length: training iterations of a cycle; 8 (MNIST) or 20 on RBMs, 50 on deep energies.
-        tune_every: cycles from one search to the next; 25, or 10 on Caltech silhouettes. In the paper, the searches on
-            RBMs were spread out over training (App. D.4), which is not done here.
+        tune_every: cycles from one search to the next; 25, or 10 on Caltech silhouettes. On RBMs the paper spreads the
+            steps of a search over training, which is not done here. A search for the small step starts one standard
+            deviation below the mean of the earlier results, as there (App. D.4).
         tuning_steps: steps of a search.
         rate: the target acceptance, 0.5, or 0.7 on Caltech silhouettes.
         learning_rate: zeta, see `ACSTuner`.
@@ -44,6 +49,7 @@ class PersistentACS(DMALA):
     """
 
     alpha_max: Tensor
+    found: Tensor
 
     def __init__(
         self,
@@ -67,6 +73,7 @@ class PersistentACS(DMALA):
             )
         self.register_buffer("step_size", torch.tensor(float(alpha_min)))  # saved in checkpoints, unlike that of DMALA
         self.register_buffer("alpha_max", torch.tensor(float(alpha_max)))
+        self.register_buffer("found", torch.zeros(3))  # number, mean and sum of squared deviations of small step sizes
         self.beta_max, self.beta_min = beta_max, beta_min
         self.cycle_length = cycle_length
         self.tune_every = tune_every
@@ -78,18 +85,35 @@ class PersistentACS(DMALA):
         """As in `ChangesWithTraining`. An iteration with large steps takes half of the steps (App. D.4)."""
         turn = iteration % (self.cycle_length * self.tune_every)
         if turn == 0:
-            x = self._tune(energy, x, self.alpha_max, self.beta_max, largest=True)
+            x = self._tune(energy, x, self._tuner, self.alpha_max, self.beta_max, largest=True)
         if turn == min(1, self.cycle_length * self.tune_every - 1):
-            x = self._tune(energy, x, self.step_size, self.beta_min, largest=False)
+            tuner = replace(self._tuner, alpha_floor=self._floor())
+            x = self._tune(energy, x, tuner, self.step_size, self.beta_min, largest=False)
+            self._remember()
         if iteration % self.cycle_length:
             return self, x, num_steps
         return DULA(float(self.alpha_max), self.beta_max).to(x.device), x, max(1, num_steps // 2)
 
-    def _tune(self, energy: Energy, x: Tensor, into: Tensor, beta: float, largest: bool) -> Tensor:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        state_dict.setdefault(f"{prefix}found", torch.zeros_like(self.found))  # earlier versions did not keep it
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _floor(self) -> float:
+        """Where the search for the small step size starts; not below its first start."""
+        number, mean, squares = self.found.tolist()
+        floor = mean - math.sqrt(squares / number) if number else 0.0
+        return min(max(floor, self._tuner.alpha_floor), self._tuner.alpha_ceil / 2)
+
+    def _remember(self) -> None:
+        """Adds the small step size to the running mean and deviation (Welford's algorithm)."""
+        number, mean, squares = self.found
+        change = self.step_size - mean
+        mean = mean + change / (number + 1)
+        self.found.copy_(torch.stack([number + 1, mean, squares + change * (self.step_size - mean)]))
+
+    def _tune(self, energy: Energy, x: Tensor, tuner: ACSTuner, into: Tensor, beta: float, largest: bool) -> Tensor:
         """Searches a step size, writes it into the buffer `into`, and returns the last states of the chains."""
         probe = self._probe.to(x.device)
-        alpha, state = self._tuner.estimate_alpha(
-            probe, energy, probe.init(energy, x), beta, self.tuning_steps, largest
-        )
+        alpha, state = tuner.estimate_alpha(probe, energy, probe.init(energy, x), beta, self.tuning_steps, largest)
         into.fill_(alpha)
         return state.x

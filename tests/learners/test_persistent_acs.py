@@ -18,6 +18,7 @@ from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
 from ebmlab.samplers import DMALA, DULA, Sampler
+from ebmlab.samplers.tuners import ACSTuner
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -136,3 +137,34 @@ def test_outside_of_training_it_is_an_exact_sampler(kind: str) -> None:
     sampler, target = PersistentACS(alpha_min=0.8), Target(DOMAINS["binary"], kind)
     assert bias(sampler, target) < 1e-10
     assert bias(sampler, target) == bias(DMALA(0.8), target)
+
+
+def test_searches_for_the_small_step_begin_below_the_mean_of_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, floors = [0.5, 0.9, 0.4, 0.02, 7.0], []
+
+    def search(self: ACSTuner, *args: object) -> tuple[float, object]:
+        floors.append(self.alpha_floor)
+        return found[len(floors) - 1], args[2]
+
+    monkeypatch.setattr(ACSTuner, "estimate_alpha", search)
+    rbm, sampler = make_rbm(), PersistentACS(alpha_max=5.0, alpha_min=0.05, cycle_length=2, tune_every=1)
+    x = rbm.domain.random(4)
+    for iteration in range(1, 10, 2):  # the second of each cycle
+        sampler.at_iteration(rbm, x, iteration, 10)
+    earlier = [torch.tensor(found[:n]) for n in range(1, 5)]
+    assert floors == pytest.approx([0.05, *(float(e.mean() - e.std(correction=0)) for e in earlier)], abs=1e-6)
+    assert sampler.found.tolist() == pytest.approx([5, *_moments(found)], rel=1e-5)
+    assert sampler._floor() == 0.05  # one standard deviation below the mean is negative
+
+
+def _moments(values: list[float]) -> tuple[float, float]:
+    tensor = torch.tensor(values)
+    return float(tensor.mean()), float((tensor - tensor.mean()).square().sum())
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read() -> None:
+    old = PersistentACS().state_dict()
+    old.pop("found")
+    sampler = PersistentACS()
+    sampler.load_state_dict(old)
+    assert sampler.found.tolist() == [0, 0, 0]

@@ -1,0 +1,75 @@
+"""Smaller sampling steps as training goes on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from ebmlab.callbacks.requirements import learner_of
+from ebmlab.errors import UserError
+from ebmlab.learners.changes_with_training import ChangesWithTraining
+
+
+class AnnealedSteps(pl.Callback):
+    """Lets the step size of the negative chains fall on a cosine over training (Liao et al. 2022, Table 3).
+
+    In training step t of T the sampler's `step_size` is multiplied by end + (1 - end) (1 + cos(pi t / T)) / 2. Samples
+    for pictures and scores are drawn with the step size of the config.
+
+    Args:
+        end: the factor that the last steps come near; 0 in the paper.
+
+    Raises:
+        UserError: the sampler has no step size or changes its own, or training has no end.
+
+    Example:
+        >>> from ebmlab.datamodules import Digits
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import GibbsLangevin
+        >>> trainer = pl.Trainer(max_steps=2, barebones=True, callbacks=[AnnealedSteps()])
+        >>> learner = ContrastiveDivergence(GRBM(64, 8), GibbsLangevin(step_size=0.1))
+        >>> trainer.fit(learner, Digits())
+        >>> learner.sampler.step_size
+        tensor(0.1000)
+    """
+
+    def __init__(self, end: float = 0.0) -> None:
+        if not 0 <= end <= 1:
+            raise UserError(f"AnnealedSteps: end is {end}, but must be a factor from 0 to 1")
+        self.end = end
+        self._full: Tensor | None = None
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        sampler = learner_of(pl_module, self).sampler
+        name = type(sampler).__name__
+        if isinstance(sampler, ChangesWithTraining):
+            raise UserError(f"AnnealedSteps: {name} chooses its own step size in training: remove one of the two")
+        if not isinstance(getattr(sampler, "step_size", None), Tensor):
+            raise UserError(f"AnnealedSteps: {name} has no step_size: remove one of the two, or take DMALA")
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not math.isfinite(trainer.estimated_stepping_batches):
+            raise UserError("AnnealedSteps: training has no end; set trainer.max_epochs or trainer.max_steps")
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        size = _step_size(pl_module)
+        self._full = size.clone()
+        fallen = (1 + math.cos(math.pi * trainer.global_step / trainer.estimated_stepping_batches)) / 2
+        size.mul_(self.end + (1 - self.end) * fallen)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        if self._full is not None:
+            _step_size(pl_module).copy_(self._full)
+            self._full = None
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        self.on_train_batch_end(trainer, pl_module)
+
+
+def _step_size(pl_module: pl.LightningModule) -> Tensor:
+    size: Tensor = pl_module.sampler.step_size  # type: ignore[assignment, union-attr]
+    return size

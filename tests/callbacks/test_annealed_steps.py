@@ -1,0 +1,89 @@
+"""The sampler's step falls over training, and only there."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytorch_lightning.callbacks import Callback
+
+from ebmlab.callbacks import AnnealedSteps
+from ebmlab.datamodules import Digits
+from ebmlab.energies import GRBM, RBM
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
+from ebmlab.samplers import BlockGibbs, GibbsLangevin, Sampler
+
+
+class Spy(GibbsLangevin):
+    """Keeps the step sizes that chains start with."""
+
+    def __init__(self) -> None:
+        super().__init__(0.2)
+        self.seen: list[float] = []
+
+    def init(self, *args: Any, **kwargs: Any) -> Any:
+        self.seen.append(float(self.step_size))
+        return super().init(*args, **kwargs)
+
+
+def learner(sampler: Sampler | None = None) -> ContrastiveDivergence:
+    return ContrastiveDivergence(GRBM(64, 4), Spy() if sampler is None else sampler)
+
+
+def expected(steps: int, total: int, end: float) -> list[float]:
+    return [0.2 * (end + (1 - end) * (1 + math.cos(math.pi * t / total)) / 2) for t in range(steps)]
+
+
+@pytest.mark.parametrize("end", [0.0, 0.25])
+def test_steps_fall_on_a_cosine_and_are_whole_outside_of_training(setup: Any, end: float) -> None:
+    model, trainer = setup([AnnealedSteps(end)], learner=learner(), max_steps=6, max_epochs=-1)
+    trainer.fit(model, datamodule=Digits())
+    assert model.sampler.seen == pytest.approx(expected(6, 6, end))
+    assert float(model.sampler.step_size) == pytest.approx(0.2)
+
+
+def test_a_resumed_run_goes_on_from_its_step(setup: Any, tmp_path: Path) -> None:
+    class Keep(Callback):
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step == 4:
+                trainer.save_checkpoint(tmp_path / "at.ckpt")
+
+    model, trainer = setup([AnnealedSteps(), Keep()], learner=learner(), max_steps=6, max_epochs=-1)
+    trainer.fit(model, datamodule=Digits())
+    again, trainer = setup([AnnealedSteps()], learner=learner(), max_steps=6, max_epochs=-1)
+    trainer.fit(again, datamodule=Digits(), ckpt_path=tmp_path / "at.ckpt")
+    assert again.sampler.seen == pytest.approx(expected(6, 6, 0)[4:])
+
+
+def test_an_interrupted_step_leaves_the_whole_step_size(setup: Any) -> None:
+    class Stop(Callback):
+        def on_before_optimizer_step(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step == 3:
+                raise RuntimeError("stopped")
+
+    model, trainer = setup([AnnealedSteps(), Stop()], learner=learner(), max_steps=6, max_epochs=-1)
+    with pytest.raises(RuntimeError, match="stopped"):
+        trainer.fit(model, datamodule=Digits())
+    assert model.sampler.seen == pytest.approx(expected(4, 6, 0))
+    assert float(model.sampler.step_size) == pytest.approx(0.2)
+
+
+def test_wrong_use_is_refused(setup: Any) -> None:
+    with pytest.raises(UserError, match="end is 2"):
+        AnnealedSteps(2)
+    model, trainer = setup([AnnealedSteps()], learner=learner(BlockGibbs()))
+    with pytest.raises(UserError, match="BlockGibbs has no step_size"):
+        trainer.fit(model, datamodule=Digits())
+    model, trainer = setup([AnnealedSteps()], learner=learner(), max_epochs=-1)
+    with pytest.raises(UserError, match="training has no end"):
+        trainer.fit(model, datamodule=Digits())
+
+
+def test_samplers_that_change_their_own_steps_are_refused(setup: Any) -> None:
+    binary = ContrastiveDivergence(RBM(64, 4), PersistentACS(cycle_length=4), ReplayBuffer(100))
+    model, trainer = setup([AnnealedSteps()], learner=binary)
+    with pytest.raises(UserError, match="PersistentACS chooses its own step size"):
+        trainer.fit(model, datamodule=Digits(binarize=True))
