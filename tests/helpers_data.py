@@ -66,6 +66,41 @@ def make_compas(root: Path) -> None:
     path.write_text(COMPAS_HEAD + "\n".join(lines) + "\n")
 
 
+def make_adult(root: Path) -> None:
+    def line(i: int, end: str, work: str = "Private") -> str:
+        race, sex, income = "Black" if i % 3 else "White", "Male" if i % 2 else "Female", ">50K" if i % 2 else "<=50K"
+        person = f"{30 + i}, {work}, {1000 + i}, Bachelors, {i % 5}, Divorced, Sales, Wife, {race}, {sex}"
+        return f"{person}, 0, {i}, {40 + i % 4}, Cuba, {income}{end}"
+
+    _write(root / "adult" / "adult.data", "\n".join([*(line(i, "") for i in range(7)), line(60, "", "?")]) + "\n\n")
+    _write(
+        root / "adult" / "adult.test", "|1x3 Cross validator\n" + "\n".join(line(i, ".") for i in range(7, 10)) + "\n\n"
+    )
+
+
+def make_news(root: Path) -> None:
+    names = ", ".join(["url", "timedelta", *(f"column_{i}" for i in range(58)), "shares"])
+    rng = np.random.default_rng(0)
+    lines = [
+        ", ".join([f"http://site/{i}/", "731.0", *map(str, rng.normal(size=58)), str(2**i)]) for i in range(11)
+    ]  # targets 1, 2, 4, ... have evenly spaced logarithms
+    _write(root / "OnlineNewsPopularity" / "OnlineNewsPopularity.csv", "\n".join([names, *lines]) + "\n")
+
+
+def make_blog(root: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(20, 281))
+    table[:, [3, 7, 11, 13]] = 0.1
+    table[:, -1] = np.arange(20.0)
+    for name, rows in (("train", table[:14]), ("test-2012.02.01.00_00", table[14:17]), ("test-2012.03.01", table[17:])):
+        _write(root / "BlogFeedback" / f"blogData_{name}.csv", "\n".join(",".join(map(str, r)) for r in rows) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "dog", "##s", "sat"]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from helpers_data import make_bert, make_compas, make_mnist
+from helpers_data import make_adult, make_bert, make_blog, make_compas, make_mnist, make_news
 from helpers_grbm import PASS
 from pytorch_lightning.loggers import WandbLogger
 
@@ -66,7 +66,7 @@ def short_tuning(config: str, tmp_path: Path) -> Path:
     study = read_config(CONFIGS / "sampling" / f"{config}.yaml")
     study["targets"] = dict(list(study["targets"].items())[:2])
     text = yaml.safe_dump(study, sort_keys=False, width=math.inf)
-    for key, value in (("tune_steps", 90), ("side", 4), ("num_nodes", 30)):
+    for key, value in (("tune_steps", 90), ("side", 4), ("num_nodes", 30), ("hidden", 4)):
         text = re.sub(rf"\b{key}: \d+", f"{key}: {value}", text)
     path = tmp_path / f"{config}.yaml"
     path.write_text(text)
@@ -88,9 +88,8 @@ def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, mo
         options += ["--measures.mmd.init_args.num_steps=2", "--measures.mmd.init_args.num_chains=8"]
     if config == "rbm_mode":
         options += ["--start.init_args.num_starts=1"]
-    if config == "compas_bnn":
-        make_compas(tmp_path / "data")
-        options += ["--targets.COMPAS.init_args.hidden=4"]
+    for make in {"compas_bnn": [make_compas], "uci_bnn": [make_adult, make_news, make_blog]}.get(config, []):
+        make(tmp_path / "data")
     if config == "text_infilling":
         pytest.importorskip("transformers")
         options += [f"--targets.dodgers.init_args.model={make_bert(tmp_path / 'bert')}"]

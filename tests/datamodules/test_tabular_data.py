@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_data import COMPAS_HEAD, make_compas
+from helpers_data import COMPAS_HEAD, make_adult, make_blog, make_compas, make_news
 
 from ebmlab.datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
 from ebmlab.errors import UserError
@@ -19,46 +19,11 @@ PLACES = [os.environ.get("EBMLAB_DATA"), "data"]
 REAL = next((Path(p) for p in PLACES if p and (Path(p) / "compas" / "compas-scores-two-years.csv").is_file()), None)
 
 
-def write_adult(root: Path) -> None:
-    def line(i: int, end: str, work: str = "Private") -> str:
-        race, sex, income = "Black" if i % 3 else "White", "Male" if i % 2 else "Female", ">50K" if i % 2 else "<=50K"
-        person = f"{30 + i}, {work}, {1000 + i}, Bachelors, {i % 5}, Divorced, Sales, Wife, {race}, {sex}"
-        return f"{person}, 0, {i}, {40 + i % 4}, Cuba, {income}{end}"
-
-    _write(root / "adult" / "adult.data", "\n".join([*(line(i, "") for i in range(7)), line(60, "", "?")]) + "\n\n")
-    _write(
-        root / "adult" / "adult.test", "|1x3 Cross validator\n" + "\n".join(line(i, ".") for i in range(7, 10)) + "\n\n"
-    )
-
-
-def write_news(root: Path) -> None:
-    names = ", ".join(["url", "timedelta", *(f"column_{i}" for i in range(58)), "shares"])
-    rng = np.random.default_rng(0)
-    lines = [
-        ", ".join([f"http://site/{i}/", "731.0", *map(str, rng.normal(size=58)), str(2**i)]) for i in range(11)
-    ]  # targets 1, 2, 4, ... have evenly spaced logarithms
-    _write(root / "OnlineNewsPopularity" / "OnlineNewsPopularity.csv", "\n".join([names, *lines]) + "\n")
-
-
-def write_blog(root: Path) -> None:
-    rng = np.random.default_rng(0)
-    table = rng.normal(size=(20, 281))
-    table[:, [3, 7, 11, 13]] = 0.1
-    table[:, -1] = np.arange(20.0)
-    for name, rows in (("train", table[:14]), ("test-2012.02.01.00_00", table[14:17]), ("test-2012.03.01", table[17:])):
-        _write(root / "BlogFeedback" / f"blogData_{name}.csv", "\n".join(",".join(map(str, r)) for r in rows) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 SETS: dict[type[TabularData], tuple[Callable[[Path], None], int, int]] = {  # writer, usable rows, features
     COMPAS: (make_compas, 10, 5 + 2 + 2),
-    Adult: (write_adult, 10, 5 + 2 + 2),
-    News: (write_news, 11, 58),
-    Blog: (write_blog, 18, 276),
+    Adult: (make_adult, 10, 5 + 2 + 2),
+    News: (make_news, 11, 58),
+    Blog: (make_blog, 18, 276),
 }
 
 
@@ -105,17 +70,17 @@ def test_columns_and_targets_stay_together(tmp_path: Path) -> None:
     expected = [(i % 4) / 3, odd, odd, 1 - odd, i / 9, odd, 1 - odd, odd, 1 - odd, odd]
     torch.testing.assert_close(data, torch.stack(expected, 1))
 
-    write_adult(tmp_path)
+    make_adult(tmp_path)
     data = everything(Adult(root=str(tmp_path), standardize=False).load())
     data = data[data[:, 0].argsort()]
     assert data[:, -1].tolist() == [i % 2 for i in range(10)]  # labels with and without a full stop
     assert data[:, 5].tolist() == [float(i % 3 > 0) for i in range(10)]
 
-    write_news(tmp_path)
+    make_news(tmp_path)
     targets = everything(News(root=str(tmp_path)).load())[:, -1].sort().values
     torch.testing.assert_close(targets, torch.arange(11) / 10)
 
-    write_blog(tmp_path)
+    make_blog(tmp_path)
     targets = everything(Blog(root=str(tmp_path)).load())[:, -1].sort().values
     torch.testing.assert_close(targets, torch.arange(18) / 17)  # the two largest of the twenty targets are left out
 
@@ -149,7 +114,7 @@ def test_missing_files_are_named_with_their_publisher(cls: type[TabularData], tm
 )
 def test_other_layouts_are_refused_in_one_line(cls: type[TabularData], file: str, text: str, tmp_path: Path) -> None:
     SETS[cls][0](tmp_path)
-    _write(tmp_path / cls.folder / file, text)
+    (tmp_path / cls.folder / file).write_text(text)
     with pytest.raises(UserError, match=f"{cls.__name__}: the files in .* do not have the layout of") as error:
         cls(root=str(tmp_path)).load()
     assert "\n" not in str(error.value)
@@ -170,7 +135,7 @@ def test_two_rows_are_enough(tmp_path: Path) -> None:
 
 
 def test_infinite_targets_are_refused(tmp_path: Path) -> None:
-    write_news(tmp_path)
+    make_news(tmp_path)
     path = tmp_path / News.folder / "OnlineNewsPopularity.csv"
     path.write_text(path.read_text().replace(", 16\n", ", 0\n"))
     with pytest.raises(UserError, match="not all numbers are finite"):
