@@ -206,7 +206,7 @@ def anneal(
         >>> chains.log_w.shape
         torch.Size([10])
     """
-    store = SavedChains(saved, path, sampler, (ladder, resample, moves), chains)
+    store = SavedChains(saved, path, sampler, (type(path).__name__, ladder, resample, moves), chains)
     begin = store.load()
     own, last = None, len(ladder.betas) - 1
     if ladder.scales is not None:
