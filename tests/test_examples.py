@@ -21,6 +21,7 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.drawing.graph_panels": "networkx",
     "ebmlab.datamodules.ego_small": "networkx",
     "ebmlab.callbacks.graph_grid": "networkx",
+    "ebmlab.evaluation.graph_novelty": "networkx",
     "ebmlab.callbacks.graph_mmd_evaluation": "networkx",
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -30,7 +30,9 @@ class AnnealedSteps(pl.Callback):
         >>> from ebmlab.energies import GRBM
         >>> from ebmlab.learners import ContrastiveDivergence
         >>> from ebmlab.samplers import GibbsLangevin
-        >>> trainer = pl.Trainer(max_steps=2, barebones=True, callbacks=[AnnealedSteps()])
+        >>> quiet = ("logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary")
+        >>> settings = {"max_steps": 2, "log_every_n_steps": 1, "callbacks": [AnnealedSteps()]}
+        >>> trainer = pl.Trainer(**settings, **dict.fromkeys(quiet, False))
         >>> learner = ContrastiveDivergence(GRBM(64, 8), GibbsLangevin(step_size=0.1))
         >>> trainer.fit(learner, Digits())
         >>> learner.sampler.step_size

@@ -40,7 +40,7 @@ def draw_annealing(forward: AISResult, backward: AISResult | None = None) -> Fig
     for axes in (weights, path):
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8, frameon=False)
+            axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
     return figure
 
 

@@ -23,6 +23,7 @@ class GraphNovelty(NamedTuple):
         novel: graphs that are isomorphic to none of training.
 
     Example:
+        >>> import torch
         >>> triangle, path, other_path = [1.0, 1.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 1.0]
         >>> graph_novelty(torch.tensor([triangle, path, other_path, path]), torch.tensor([triangle]), num_nodes=3)
         GraphNovelty(unique=0.5, novel=0.75)
@@ -45,6 +46,12 @@ def graph_novelty(x: Tensor, training: Tensor, num_nodes: int) -> GraphNovelty:
 
     Raises:
         UserError: networkx is missing, x is empty, or entries are not 0 or 1.
+
+    Example:
+        >>> import torch
+        >>> path, other_path = [1.0, 1.0, 0.0], [0.0, 1.0, 1.0]
+        >>> graph_novelty(torch.tensor([path, other_path]), torch.tensor([path]), num_nodes=3)
+        GraphNovelty(unique=0.5, novel=0.0)
     """
     if not len(x):
         raise UserError("graph_novelty compares 1 or more graphs, got 0")
