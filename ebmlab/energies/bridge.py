@@ -109,4 +109,4 @@ class Bridge(Energy):
         return self.energy.step_unit()
 
     def _mix(self, at_0: Tensor, at_1: Tensor) -> Tensor:
-        return torch.lerp(at_0.to(at_1), at_1, self.beta)  # one pass over memory
+        return torch.add((1 - self.beta) * at_0, at_1, alpha=self.beta)  # lerp makes NaN of an infinite energy

@@ -39,6 +39,7 @@ class PersistentACS(DMALA):
 
     Attributes:
         alpha_max: the current large step size; the small one is `step_size`.
+        found: the number of small step sizes found so far, their mean, and the sum of their squared deviations, `(3,)`.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -73,7 +74,7 @@ class PersistentACS(DMALA):
             )
         self.register_buffer("step_size", torch.tensor(float(alpha_min)))  # saved in checkpoints, unlike that of DMALA
         self.register_buffer("alpha_max", torch.tensor(float(alpha_max)))
-        self.register_buffer("found", torch.zeros(3))  # number, mean and sum of squared deviations of small step sizes
+        self.register_buffer("found", torch.zeros(3))
         self.beta_max, self.beta_min = beta_max, beta_min
         self.cycle_length = cycle_length
         self.tune_every = tune_every

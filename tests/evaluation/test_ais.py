@@ -277,6 +277,18 @@ def test_known_values_of_a_bridge_hold_at_every_beta_and_are_merged_chain_by_cha
         torch.testing.assert_close((known.energy, known.grad), (anew.energy, anew.grad))
 
 
+@pytest.mark.parametrize("beta", [0.1, 0.5, 0.9, 1.0])
+def test_states_of_infinite_energy_stay_so_on_the_way(beta: float) -> None:
+    class Forbidden(Ising):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).masked_fill(x[:, 0] > 0, math.inf)
+
+    energy = Forbidden(torch.zeros(3, 3))
+    x = energy.domain.enumerate()
+    values = Bridge(reference(energy.domain), energy, beta)(x)
+    assert torch.equal(values == math.inf, x[:, 0] > 0) and not values.isnan().any()
+
+
 def test_known_values_of_the_joint_path_hold_at_every_beta() -> None:
     path = bridge(Bernoulli(torch.linspace(0.1, 0.9, 8)), make_rbm(), 0.1)
     x = path.domain.random(6)
