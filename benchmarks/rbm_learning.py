@@ -4,8 +4,8 @@
 
 500 hidden units, 100 chains, 10 steps an iteration (a step of each sampler asks for one gradient, or one pair of
 conditionals); DMALA 0.2, ACS with beta_max 0.9 and cycles of 8, as there. The recipe "annealed" descends along the
-centred gradient by SGD with a rate that falls from 0.1 to 0, so that the chains catch up with the model; "adam" is the
-authors', Adam with 1e-3 to the end.
+centred gradient by SGD with a rate that falls from `--rate` to 0, so that the chains catch up with the model; "adam" is
+the authors', Adam with 1e-3 to the end.
 
 Log Z is estimated in four ways: annealing forward from the data's mean (adaptive temperatures, resampling, block Gibbs,
 100 chains); backward, from states that replica exchange with the training's stages has moved; from the ratios of
@@ -21,7 +21,7 @@ import math
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
@@ -46,16 +46,28 @@ SAMPLERS = {
 CHAINS = 100
 STAGES = 40  # weights that are kept along one training
 EXCHANGED, EXCHANGES = 25, 1000  # chains from either end of the path, and their steps
-RECIPES = ("annealed", "adam")
+RECIPES = {"annealed": 0.1, "adam": 1e-3}  # and their rates
 
 
-def recipe(name: str, iterations: int) -> tuple[dict[str, Any], list[pl.Callback]]:
-    """Settings of the learner and callbacks."""
-    if name == "adam":
-        return {"optimizer": partial(torch.optim.Adam, lr=1e-3)}, []
-    falling = partial(torch.optim.lr_scheduler.LinearLR, start_factor=1.0, end_factor=0.0, total_iters=iterations)
-    descent = {"optimizer": partial(torch.optim.SGD, lr=0.1), "lr_scheduler": falling, "lr_interval": "step"}
-    return descent, [CentredGradient()]
+class Training(NamedTuple):
+    """How the RBMs are trained; written out, it names their files."""
+
+    recipe: str
+    rate: float
+    iterations: int
+    steps: int
+
+    def __str__(self) -> str:
+        rate = "" if self.rate == RECIPES[self.recipe] else f"-{self.rate:g}"
+        return f"{self.recipe}{rate}--{self.iterations}--{self.steps}"
+
+    def settings(self) -> tuple[dict[str, Any], list[pl.Callback]]:
+        """Of the learner, and callbacks."""
+        if self.recipe == "adam":
+            return {"optimizer": partial(torch.optim.Adam, lr=self.rate)}, []
+        falling = partial(torch.optim.lr_scheduler.LinearLR, start_factor=1.0, end_factor=0.0)
+        schedule = {"lr_scheduler": partial(falling, total_iters=self.iterations), "lr_interval": "step"}
+        return {"optimizer": partial(torch.optim.SGD, lr=self.rate), **schedule}, [CentredGradient()]
 
 
 class Stages(pl.Callback):
@@ -70,17 +82,17 @@ class Stages(pl.Callback):
             self.kept.append({k: v.clone() for k, v in pl_module.energy.state_dict().items()})  # type: ignore
 
 
-def train(name: str, seed: int, iterations: int, steps: int, how: str, file: Path) -> None:
+def train(name: str, seed: int, how: Training, file: Path) -> None:
     """Trains an RBM; keeps its stages, the seconds of training, and what `TrajectoryLikelihood` says at the end."""
     pl.seed_everything(seed)
     data = MNIST(batch_size=100, binarize=True, seed=seed)
     chains = ReplayBuffer(100, initial="mean")
-    settings, callbacks = recipe(how, iterations)
+    settings, callbacks = how.settings()
     energy = RBM(784, 500)
-    learner = ContrastiveDivergence(energy, SAMPLERS[name](), chains, num_steps=steps, **settings)
-    stages, along = Stages(iterations), TrajectoryLikelihood(num_chains=CHAINS, sampler=BlockGibbs())
+    learner = ContrastiveDivergence(energy, SAMPLERS[name](), chains, num_steps=how.steps, **settings)
+    stages, along = Stages(how.iterations), TrajectoryLikelihood(num_chains=CHAINS, sampler=BlockGibbs())
     begin = time.process_time()
-    fit(learner, data, iterations, callbacks=[DataMean(), *callbacks, stages, along])
+    fit(learner, data, how.iterations, callbacks=[DataMean(), *callbacks, stages, along])
     kept = {"seconds": time.process_time() - begin, "stages": stages.kept}
     kept |= {"log_z": along._trajectory.log_z, "ess": along._trajectory.ess}  # type: ignore[union-attr]
     with whole(file) as temporary:
@@ -120,13 +132,11 @@ def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float
     return base.log_z + float(log_w.logsumexp(0)) - math.log(CHAINS)
 
 
-def run(
-    name: str, seed: int, iterations: int, steps: int, how: str, temperatures: int, published: bool, folder: Path
-) -> Result:
+def run(name: str, seed: int, how: Training, temperatures: int, published: bool, folder: Path) -> Result:
     """Trains one RBM, unless its weights are kept, and estimates the likelihood of the test images."""
-    file = folder / f"{name}--{seed}--{how}--{iterations}--{steps}.pt"
+    file = folder / f"{name}--{seed}--{how}.pt"
     if not file.exists():
-        train(name, seed, iterations, steps, how, file)
+        train(name, seed, how, file)
     kept = torch.load(file)
     stages = [model(weights) for weights in kept["stages"]]
     data = MNIST(binarize=True)
@@ -175,7 +185,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=12_000)
     parser.add_argument("--steps", type=int, default=10, help="of the sampler in an iteration")
-    parser.add_argument("--recipe", choices=RECIPES, default="annealed")
+    parser.add_argument("--recipe", choices=list(RECIPES), default="annealed")
+    parser.add_argument("--rate", type=float, help="of learning, at first; the recipe's own if left out")
     parser.add_argument("--temperatures", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
@@ -183,15 +194,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/rbm_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
-    end = f"{args.recipe}--{args.iterations}--{args.steps}--{args.temperatures}" + (
-        "--published" if args.published else ""
-    )
+    how = Training(args.recipe, args.rate or RECIPES[args.recipe], args.iterations, args.steps)
+    end = f"{how}--{args.temperatures}" + ("--published" if args.published else "")
     jobs = {f"{name}--{seed}--{end}": (name, seed) for seed in args.seeds for name in args.samplers}
 
     def job(key: str) -> Result:
         name, seed = jobs[key]
-        budget = args.iterations, args.steps, args.recipe, args.temperatures
-        return run(name, seed, *budget, args.published, args.folder)
+        return run(name, seed, how, args.temperatures, args.published, args.folder)
 
     run_missing(args.folder, jobs, job, args.part)
     print(f"\n| sampler | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
