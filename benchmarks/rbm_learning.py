@@ -10,8 +10,9 @@ the authors', Adam with 1e-3 to the end.
 Log Z is estimated in four ways: annealing forward from the data's mean (adaptive temperatures, resampling, block Gibbs,
 100 chains); backward, from states that replica exchange with the training's stages has moved; from the ratios of
 neighbours in this exchange; and along the training itself, by `TrajectoryLikelihood`. With `--published` also as the
-authors' program does, whose chains are moved by the full model at every temperature; with `--forward` only forward. CPU
-seconds are those of training. Weights are kept beside the results, so that other estimates need no training.
+authors' program does, whose chains are moved by the full model at every temperature. `--estimates` leaves out those
+that take minutes: "both" are forward and backward, from test images that block Gibbs has moved. CPU seconds are those
+of training. Weights are kept beside the results, so that other estimates need no training.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from kept import Result, cell, fit, run_missing
 from ebmlab.callbacks import CentredGradient, DataMean, TrajectoryLikelihood
 from ebmlab.datamodules import MNIST
 from ebmlab.energies import RBM, Bernoulli, Energy
-from ebmlab.evaluation import AISResult, ExchangeResult, ais, exchange_log_z, reverse_ais
-from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.evaluation import ais, exchange_log_z, reverse_ais
+from ebmlab.evaluation.bracket import equilibrated
 from ebmlab.files import whole
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
 from ebmlab.samplers import DMALA, GWG, BlockGibbs, TrajectoryTempered
@@ -45,6 +46,7 @@ SAMPLERS = {
 }
 CHAINS = 100
 STAGES = 40  # weights that are kept along one training
+ALONE = 1000  # steps of block Gibbs from test images
 EXCHANGED, EXCHANGES = 25, 1000  # chains from either end of the path, and their steps
 RECIPES = {"annealed": 0.1, "adam": 1e-3}  # and their rates
 
@@ -105,24 +107,6 @@ def model(weights: dict[str, torch.Tensor]) -> RBM:
     return energy
 
 
-def annealed(energy: RBM, temperatures: int, base: Bernoulli) -> AISResult:
-    """Forward."""
-    return ais(energy, BlockGibbs(), CHAINS, temperatures, base, "adaptive", resample=0.5)
-
-
-def estimate(stages: list[RBM], temperatures: int, data: MNIST, base: Bernoulli) -> tuple[Bracket, ExchangeResult]:
-    """Forward, and backward from test images that replica exchange with the stages has moved; and by the exchange."""
-    energy, sampler = stages[-1], BlockGibbs()
-    forward = annealed(energy, temperatures, base)
-    x = data.to_states(data.raw("test")).flatten(1)
-    x = x[torch.randperm(len(x))[:CHAINS]]
-    exchange, x = SwapStages().tune(TrajectoryTempered(sampler, stages[-2::-1]), energy, x, 50)
-    x = equilibrated(energy, exchange, x, 400)
-    assert forward.ladder is not None
-    both = Bracket(forward, reverse_ais(energy, sampler, x, temperatures, base, forward.ladder))
-    return both, exchange_log_z(energy, exchange, base, x[:EXCHANGED], EXCHANGES)
-
-
 @torch.no_grad()
 def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float:
     """Log Z as the authors' released program estimates it: chains that follow the full model at every temperature.
@@ -137,7 +121,9 @@ def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float
     return base.log_z + float(log_w.logsumexp(0)) - math.log(CHAINS)
 
 
-def run(name: str, seed: int, how: Training, temperatures: int, published: bool, both: bool, folder: Path) -> Result:
+def run(
+    name: str, seed: int, how: Training, temperatures: int, published: bool, estimates: str, folder: Path
+) -> Result:
     """Trains one RBM, unless its weights are kept, and estimates the likelihood of the test images."""
     file = folder / f"{name}--{seed}--{how}.pt"
     if not file.exists():
@@ -151,16 +137,22 @@ def run(name: str, seed: int, how: Training, temperatures: int, published: bool,
     result = {"along": test - kept["log_z"], "along_ess": kept["ess"], "seconds": kept["seconds"]}
     if published:
         result["published"] = test - published_log_z(stages[-1], base, temperatures)
-    if both:
-        bracket, exchange = estimate(stages, temperatures, data, base)
-        assert bracket.backward is not None
-        forward = bracket.forward
-        result |= {"backward": test - bracket.backward.log_z, "backward_ess": bracket.backward.ess}
+    forward = ais(stages[-1], BlockGibbs(), CHAINS, temperatures, base, "adaptive", resample=0.5)
+    result |= {"likelihood": test - forward.log_z, "error": forward.std_error, "ess": forward.ess}
+    if estimates == "forward":
+        return result
+    x = data.to_states(data.raw("test")).flatten(1)
+    x = x[torch.randperm(len(x))[:CHAINS]]
+    if estimates == "both":
+        x = equilibrated(stages[-1], BlockGibbs(), x, ALONE)
+    else:
+        tempered, x = SwapStages().tune(TrajectoryTempered(BlockGibbs(), stages[-2::-1]), stages[-1], x, 50)
+        x = equilibrated(stages[-1], tempered, x, 400)
+        exchange = exchange_log_z(stages[-1], tempered, base, x[:EXCHANGED], EXCHANGES)
         result |= {"exchange": test - exchange.log_z, "exchange_error": exchange.std_error}
         result |= {"exchange_gap": exchange.gap, "swap_rate": float(exchange.swap_rates.min())}
-    else:
-        forward = annealed(stages[-1], temperatures, base)
-    return result | {"likelihood": test - forward.log_z, "error": forward.std_error, "ess": forward.ess}
+    backward = reverse_ais(stages[-1], BlockGibbs(), x, temperatures, base, forward.ladder)
+    return result | {"backward": test - backward.log_z, "backward_ess": backward.ess}
 
 
 COLUMNS = {
@@ -190,18 +182,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     parser.add_argument("--published", action="store_true", help="also estimate as the authors' program does")
-    parser.add_argument("--forward", action="store_true", help="neither backward nor by exchange, which takes minutes")
+    parser.add_argument("--estimates", choices=["forward", "both", "exchange"], default="exchange")
     parser.add_argument("--folder", type=Path, default=Path("runs/rbm_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
     how = Training(args.recipe, args.rate or RECIPES[args.recipe], args.iterations, args.steps)
     end = f"{how}--{args.temperatures}" + ("--published" if args.published else "")
-    end += "--forward" if args.forward else ""
+    end += "" if args.estimates == "exchange" else f"--{args.estimates}"
     jobs = {f"{name}--{seed}--{end}": (name, seed) for seed in args.seeds for name in args.samplers}
 
     def job(key: str) -> Result:
         name, seed = jobs[key]
-        return run(name, seed, how, args.temperatures, args.published, not args.forward, args.folder)
+        return run(name, seed, how, args.temperatures, args.published, args.estimates, args.folder)
 
     run_missing(args.folder, jobs, job, args.part)
     print(f"\n| sampler | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")

@@ -12,22 +12,27 @@ from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 MASK = "[MASK]"
+LOGITS = 2**26  # at once, 256 MB
 
 
 class MaskedLanguageModel(Energy):
-    """E(x) = -sum over masked positions i of log f_i(x_i | the sentence with all its blanks filled by x).
+    """E(x) = -sum over the m blanks of log f_i(x_i | the sentence without word i, its other blanks filled by x).
 
     f_i is the model's distribution over its vocabulary of V tokens at position i. The state holds m one-hot tokens,
     `(B, m, V)`. They enter the network as x times its table of token embeddings, so that E has a gradient in x, through
-    the embeddings and through the sum, and costs one forward pass. The model stays frozen and without dropout.
+    the embeddings and through the sum. The model stays frozen and without dropout.
 
     Args:
         text: the sentence, with [MASK] for each token to fill in.
         model: name or folder of a masked language model for `transformers`, or such a model.
         tokenizer: the model's tokenizer; needed only if `model` is not a name.
+        masked: whether the model reads a mask in place of the word that it scores, as in the paper, which takes m
+            sentences for one energy. If not, one sentence gives all scores, and each word is seen by its own.
+        top_k: only the K words of each blank that the model finds likeliest with all blanks empty, none of them a
+            special token; the state is then `(B, m, K)`, and samplers that try every word can afford to. All when None.
 
     Raises:
-        UserError: the text has no [MASK] or is too long, or the model cannot be loaded.
+        UserError: the text has no [MASK] or is too long, there are not `top_k` words, or the model cannot be loaded.
 
     Example:
         >>> from transformers import BertConfig, BertForMaskedLM, BertTokenizer
@@ -44,8 +49,16 @@ class MaskedLanguageModel(Energy):
     domain: Categorical
     tokens: Tensor
     blanks: Tensor
+    words: Tensor | None
 
-    def __init__(self, text: str, model: str | nn.Module = "bert-base-uncased", tokenizer: Any = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        model: str | nn.Module = "bert-base-uncased",
+        tokenizer: Any = None,
+        masked: bool = True,
+        top_k: int | None = None,
+    ) -> None:
         super().__init__()
         network: Any = model
         if isinstance(model, str):
@@ -57,12 +70,21 @@ class MaskedLanguageModel(Energy):
         self.model = network.requires_grad_(False).eval()
         self.tokenizer = tokenizer
         tokens = torch.tensor(tokenizer(text.replace(MASK, tokenizer.mask_token))["input_ids"])
-        limit = getattr(network.config, "max_position_embeddings", len(tokens))
+        limits = (network.config, "max_position_embeddings"), (tokenizer, "model_max_length")
+        limit = min(getattr(owner, name, len(tokens)) for owner, name in limits)  # some count unused positions
         if len(tokens) > limit:
             raise UserError(f"MaskedLanguageModel: the text has {len(tokens)} tokens, the model reads at most {limit}")
         self.register_buffer("tokens", tokens, persistent=False)
         self.register_buffer("blanks", (tokens == tokenizer.mask_token_id).nonzero().squeeze(1), persistent=False)
-        self.domain = Categorical(len(self.blanks), self._table.shape[0])
+        self.masked = masked
+        size = len(self._table)
+        special = getattr(tokenizer, "all_special_ids", [])
+        if top_k is not None and not 2 <= top_k <= size - len(special):
+            most = f"{size - len(special)}, the model's words"
+            raise UserError(f"MaskedLanguageModel: top_k is {top_k}, but must be from 2 to {most}")
+        words = self._likeliest(top_k, special) if top_k is not None else None  # (m, K)
+        self.register_buffer("words", words, persistent=False)
+        self.domain = Categorical(len(self.blanks), top_k or size)
 
     def train(self, mode: bool = True) -> Self:
         """As in `nn.Module`, except that the model stays without dropout."""
@@ -71,21 +93,53 @@ class MaskedLanguageModel(Energy):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        words = x.to(self._table)
+        x_ = x.to(self._table)
         sentence = self._table[self.tokens].repeat(len(x), 1, 1)  # (B, L, embedding)
-        sentence[:, self.blanks] = words @ self._table
-        log_f = self.model(inputs_embeds=sentence).logits[:, self.blanks].log_softmax(-1)
-        energy: Tensor = -(words * log_f).sum((1, 2))
+        sentence[:, self.blanks] = self._embed(x_)
+        if not self.masked:
+            log_f = self._log_f(sentence)[:, self.blanks]
+        else:
+            i = torch.arange(len(self.blanks), device=x.device)
+            copies = sentence.unsqueeze(1).repeat(1, len(i), 1, 1)  # (B, m, L, embedding)
+            copies[:, i, self.blanks] = self._table[self.tokens[self.blanks]]
+            at = self.blanks.repeat(len(x))
+            log_f = self._log_f(copies.flatten(0, 1), at).view(len(x), len(i), -1)
+        if self.words is not None:
+            log_f = log_f.gather(2, self.words.expand(len(x), -1, -1))
+        energy: Tensor = -(x_ * log_f).sum((1, 2))
         return energy.to(x)
 
     def decode(self, x: Tensor) -> list[str]:
         """The filled sentences, without the special tokens that the tokenizer added."""
         tokens = self.tokens.repeat(len(x), 1)
-        tokens[:, self.blanks] = self.domain.to_index(x)
+        index = self.domain.to_index(x)
+        tokens[:, self.blanks] = index if self.words is None else self.words.gather(1, index.T).T
         around = self.tokenizer.get_special_tokens_mask(self.tokens.tolist(), already_has_special_tokens=True)
         ours = ~torch.tensor(around, dtype=torch.bool, device=tokens.device)
         ours[self.blanks] = True
         return [self.tokenizer.decode(row) for row in tokens[:, ours].tolist()]
+
+    def _embed(self, x: Tensor) -> Tensor:
+        """The words of the blanks, `(B, m, embedding)`."""
+        if self.words is None:
+            return x @ self._table
+        return torch.einsum("bmk,mke->bme", x, self._table[self.words])
+
+    def _log_f(self, sentences: Tensor, at: Tensor | None = None) -> Tensor:
+        """Log f of all words `(N, L, V)`, or of sentence n only at position `at[n]`, `(N, V)`."""
+        if at is None:
+            logits: Tensor = self.model(inputs_embeds=sentences).logits
+            return logits.log_softmax(-1)
+        part = max(1, LOGITS // (sentences.shape[1] * len(self._table)))
+        parts = zip(torch.split(sentences, part), torch.split(at, part), strict=True)
+        return torch.cat([self._log_f(some)[torch.arange(len(i)), i] for some, i in parts])
+
+    @torch.no_grad()
+    def _likeliest(self, k: int, special: list[int]) -> Tensor:
+        """The K likeliest words of each blank with all blanks empty, `(m, K)`."""
+        log_f = self._log_f(self._table[self.tokens].unsqueeze(0))[0, self.blanks]
+        log_f[:, special] = -torch.inf
+        return log_f.topk(k).indices
 
     @property
     def _table(self) -> Tensor:

@@ -1,6 +1,11 @@
-"""Sentences filled in by samplers of a masked language model, and their diversity."""
+"""Sentences filled in by samplers of a masked language model: likelihood, diversity, likeness to real ones."""
 
 from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from torchmetrics.functional.text import bleu_score
 
 from ebmlab.energies import Energy, MaskedLanguageModel
 from ebmlab.errors import UserError
@@ -8,7 +13,18 @@ from ebmlab.studies.measures import Measure
 
 
 class Sentences(Measure):
-    """The chains' last sentences, and the share of their n-grams that are distinct (Zhang et al. 2022, Table 3).
+    """The chains' likeliest sentences, and how they score (Zhang et al. 2022, Table 3).
+
+    The table gets the mean log-likelihood (minus the energy) of these sentences, in nats; their self-BLEU, low if they
+    differ; the share of their 2-grams and 3-grams that occur only once; and with a corpus, their BLEU against it,
+    high if they read like it, and the share of their n-grams that it lacks. All but the first in percent.
+
+    Args:
+        best: sentences that count, those of the lowest energy; all when None. The paper takes 5 of 25.
+        corpus: a text file of real sentences, one a line, in the words of the model's tokenizer.
+
+    Raises:
+        UserError: `best` is not at least 2, or the corpus cannot be read.
 
     Example:
         >>> from ebmlab.energies import Potts
@@ -17,7 +33,16 @@ class Sentences(Measure):
         ebmlab.errors.UserError: Sentences needs a MaskedLanguageModel, not a Potts
     """
 
-    label = "distinct 2-grams (%)"
+    label = "self-BLEU (%)"
+
+    def __init__(self, best: int | None = None, corpus: str | Path | None = None) -> None:
+        if best is not None and best < 2:
+            raise UserError(f"Sentences: best is {best}, but diversity needs at least 2 sentences")
+        self.best = best
+        try:
+            self.corpus = None if corpus is None else Path(corpus).read_text().split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"Sentences: the corpus '{corpus}' is not a text file that can be read") from error
 
     def prepare(self, energy: Energy) -> None:
         if not isinstance(energy, MaskedLanguageModel):
@@ -25,23 +50,77 @@ class Sentences(Measure):
         self._energy = energy
 
     def value(self) -> float:
-        return distinct(self._energy.decode(self._x), 2)
+        return self_bleu(self._likeliest()[0])
 
     def summary(self) -> dict[str, float]:
-        sentences = self._energy.decode(self._x)
-        return {"distinct_2grams": distinct(sentences, 2), "distinct_3grams": distinct(sentences, 3)}
+        sentences, log_likelihood = self._likeliest()
+        row = {"log_likelihood": log_likelihood, "self_bleu": self_bleu(sentences)}
+        row |= {f"unique_{n}grams": unique(sentences, n) for n in (2, 3)}
+        if self.corpus is not None:
+            row["corpus_bleu"] = bleu(sentences, [self.corpus] * len(sentences))
+            row |= {f"new_{n}grams": new(sentences, self.corpus, n) for n in (2, 3)}
+        return row
 
     def text(self) -> str:
-        return "\n".join(self._energy.decode(self._x))
+        return "\n".join(self._likeliest()[0])
+
+    def _likeliest(self) -> tuple[list[str], float]:
+        """The sentences that count, the likeliest first, and their mean log-likelihood."""
+        energy, order = self._energy(self._x).sort()
+        kept = slice(self.best)
+        return self._energy.decode(self._x[order[kept]]), -float(energy[kept].mean())
 
 
-def distinct(sentences: list[str], n: int) -> float:
-    """Distinct n-grams in percent of all n-grams of the sentences' words; NaN if there are none.
+def bleu(sentences: list[str], references: list[list[str]]) -> float:
+    """Mean BLEU of the sentences, each against references of its own, in percent (up to 4-grams, without smoothing).
 
     Example:
-        >>> distinct(["we go home", "we go out"], n=2)
+        >>> bleu(["we go home now", "they sit there now"], [["we go home now"], ["they go out now"]])
+        50.0
+    """
+    scores = [float(bleu_score([s], [r])) for s, r in zip(sentences, references, strict=True)]
+    return 100 * sum(scores) / len(scores)
+
+
+def self_bleu(sentences: list[str]) -> float:
+    """Mean BLEU of each sentence against all others, in percent (Zhu et al. 2018); 100 if all are alike.
+
+    Example:
+        >>> self_bleu(["we go home now", "we go home now"])
+        100.0
+    """
+    return bleu(sentences, [sentences[:i] + sentences[i + 1 :] for i in range(len(sentences))])
+
+
+def unique(sentences: list[str], n: int) -> float:
+    """N-grams that occur once in all sentences, in percent of all (Wang and Cho 2019); NaN if there are none.
+
+    Example:
+        >>> unique(["we go home", "we go out"], n=2)
+        50.0
+    """
+    counts = Counter(gram for s in sentences for gram in grams(s, n))
+    return 100 * sum(c == 1 for c in counts.values()) / counts.total() if counts else float("nan")
+
+
+def new(sentences: list[str], corpus: list[str], n: int) -> float:
+    """N-grams that the corpus lacks, in percent of the sentences' n-grams (Wang and Cho 2019); NaN if there are none.
+
+    Example:
+        >>> new(["we go home", "we go out"], ["we stay home", "they go out"], n=2)
         75.0
     """
-    words = [s.split() for s in sentences]
-    grams = [tuple(w[i : i + n]) for w in words for i in range(len(w) - n + 1)]
-    return 100 * len(set(grams)) / len(grams) if grams else float("nan")
+    known = {gram for s in corpus for gram in grams(s, n)}
+    ours = [gram for s in sentences for gram in grams(s, n)]
+    return 100 * sum(gram not in known for gram in ours) / len(ours) if ours else float("nan")
+
+
+def grams(sentence: str, n: int) -> list[tuple[str, ...]]:
+    """Runs of n words.
+
+    Example:
+        >>> grams("we go home", 2)
+        [('we', 'go'), ('go', 'home')]
+    """
+    words = sentence.split()
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]

@@ -93,6 +93,10 @@ def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, mo
     if config == "text_infilling":
         pytest.importorskip("transformers")
         options += [f"--targets.dodgers.init_args.model={make_bert(tmp_path / 'bert')}"]
+    if config == "antibody_infilling":
+        pytest.importorskip("transformers")
+        target = "--targets.antibody.init_args"
+        options += [f"{target}.model={make_bert(tmp_path / 'bert')}", f"{target}.top_k=3", f"{target}.text=the [MASK]"]
     folder = study(short_tuning(config, tmp_path), *options)
     table = rows(folder)
     assert table and all(math.isfinite(float(row["acceptance"])) for row in table)

@@ -17,7 +17,7 @@ from ebmlab.domains import Categorical
 from ebmlab.energies import Energy
 from ebmlab.energies.masked_language_model import MaskedLanguageModel
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, DULA
+from ebmlab.samplers import DMALA, DULA, LocallyBalanced, MetropolisSampler
 
 transformers = pytest.importorskip("transformers")
 
@@ -31,25 +31,54 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def energy(folder: Path) -> MaskedLanguageModel:
-    return MaskedLanguageModel(TEXT, str(folder)).double()
+    return MaskedLanguageModel(TEXT, str(folder), masked=False).double()
 
 
-def test_energy_is_minus_the_models_log_probability_of_the_filled_in_words(energy: MaskedLanguageModel) -> None:
-    assert isinstance(energy.domain, Categorical) and energy.domain.event_shape == (2, len(WORDS))
+def scores(energy: MaskedLanguageModel, index: torch.Tensor, masked: bool) -> torch.Tensor:
+    """E of the words `(N, 2)`, from the token numbers of whole sentences."""
+    expected = torch.zeros(len(index)).double()
+    for place, blank in ((2, 0), (4, 1)):
+        ids = torch.tensor([2, 5, 4, 9, 4, 3]).repeat(len(index), 1)  # [CLS] the [MASK] sat [MASK] [SEP]
+        ids[:, 2], ids[:, 4] = index[:, 0], index[:, 1]
+        if masked:
+            ids[:, place] = 4
+        log_f = energy.model(input_ids=ids).logits.log_softmax(-1)
+        expected -= log_f[torch.arange(len(index)), place, index[:, blank]]
+    return expected
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("top_k", [None, 3])
+@pytest.mark.parametrize("at_once", [1, 2**26])
+def test_energy_is_minus_the_models_log_probability_of_the_filled_in_words(
+    folder: Path, masked: bool, top_k: int | None, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ebmlab.energies.masked_language_model.LOGITS", at_once)
+    energy = MaskedLanguageModel(TEXT, str(folder), masked=masked, top_k=top_k).double()
+    size = top_k or len(WORDS)
+    assert isinstance(energy.domain, Categorical) and energy.domain.event_shape == (2, size)
     x = energy.domain.enumerate().double()
     index = energy.domain.to_index(x)
-    ids = torch.tensor([2, 5, 4, 9, 4, 3]).repeat(len(x), 1)  # [CLS] the [MASK] sat [MASK] [SEP]
-    ids[:, 2], ids[:, 4] = index[:, 0], index[:, 1]
-    log_f = energy.model(input_ids=ids).logits.log_softmax(-1)
-    rows = torch.arange(len(x))
-    expected = -log_f[rows, 2, index[:, 0]] - log_f[rows, 4, index[:, 1]]
+    if top_k:
+        log_f = energy.model(input_ids=torch.tensor([[2, 5, 4, 9, 4, 3]])).logits[0].log_softmax(-1)
+        log_f[:, :5] = -torch.inf  # [PAD] to [MASK]
+        best = log_f[[2, 4]].sort(descending=True).indices[:, :top_k]
+        index = torch.stack([best[0][index[:, 0]], best[1][index[:, 1]]], 1)
+        assert energy.decode(x[:1]) == [energy.tokenizer.decode([5, best[0, 0], 9, best[1, 0]])]
+    expected = scores(energy, index, masked)
     torch.testing.assert_close(energy(x), expected)
-    assert expected.max() - expected.min() > 2
-    assert (energy(x) - energy(x.flip(1))).abs().max() > 0.1  # order matters
+    assert expected.max() - expected.min() > 1
+
+
+def test_order_matters(energy: MaskedLanguageModel) -> None:
+    x = energy.domain.enumerate().double()
+    assert (energy(x) - energy(x.flip(1))).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("inference", [False, True])
-def test_gradient_by_finite_differences(energy: MaskedLanguageModel, inference: bool) -> None:
+@pytest.mark.parametrize(("masked", "top_k"), [(False, None), (True, None), (True, 3), (False, 3)])
+def test_gradient_by_finite_differences(folder: Path, inference: bool, masked: bool, top_k: int | None) -> None:
+    energy = MaskedLanguageModel(TEXT, str(folder), masked=masked, top_k=top_k).double()
     x = energy.domain.random(3).double()
     with torch.inference_mode(inference):
         value, grad = energy.value_and_grad(x)
@@ -62,9 +91,11 @@ def test_gradient_by_finite_differences(energy: MaskedLanguageModel, inference: 
     assert energy.float()(x).dtype == torch.float64 and energy(x.float()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("step_size", [0.5, 5.0])
-def test_dmala_is_exact(energy: MaskedLanguageModel, step_size: float) -> None:
-    assert bias(DMALA(step_size), energy) < 1e-10
+@pytest.mark.parametrize("sampler", [DMALA(0.5), DMALA(5.0), LocallyBalanced()])
+@pytest.mark.parametrize(("masked", "top_k"), [(False, None), (True, None), (True, 3)])
+def test_samplers_are_exact(folder: Path, sampler: MetropolisSampler, masked: bool, top_k: int | None) -> None:
+    energy = MaskedLanguageModel(TEXT, str(folder), masked=masked, top_k=top_k).double()
+    assert bias(sampler, energy) < 1e-10
 
 
 def test_dmala_proposes_what_it_says(energy: MaskedLanguageModel) -> None:
@@ -90,11 +121,11 @@ def test_the_model_stays_frozen_and_without_dropout(energy: MaskedLanguageModel)
 def test_a_model_and_its_name_in_a_config_give_the_same_energy(folder: Path, energy: MaskedLanguageModel) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
-    at_hand = MaskedLanguageModel(TEXT, model, tokenizer).double()
+    at_hand = MaskedLanguageModel(TEXT, model, tokenizer, masked=False).double()
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--energy", type=Energy)
     name = "ebmlab.energies.masked_language_model.MaskedLanguageModel"
-    spec = {"class_path": name, "init_args": {"text": TEXT, "model": str(folder)}}
+    spec = {"class_path": name, "init_args": {"text": TEXT, "model": str(folder), "masked": False}}
     named = parser.instantiate(parser.parse_object({"energy": spec})).energy.double()
     x = energy.domain.random(4).double()
     torch.testing.assert_close((at_hand(x), named(x)), (energy(x), energy(x)))
@@ -110,7 +141,7 @@ def test_other_names_for_the_mask(energy: MaskedLanguageModel) -> None:
             assert text == "the <mask> sat <mask>"
             return energy.tokenizer(TEXT)
 
-    renamed = MaskedLanguageModel(TEXT, energy.model, Renamed())
+    renamed = MaskedLanguageModel(TEXT, energy.model, Renamed(), masked=False)
     x = energy.domain.random(2).double()
     torch.testing.assert_close(renamed(x), energy(x))
 
@@ -122,6 +153,9 @@ def test_user_errors(
         MaskedLanguageModel("the cat", str(folder))
     with pytest.raises(UserError, match="42 tokens, the model reads at most 40"):
         MaskedLanguageModel("[MASK] " * 40, str(folder))
+    for top_k in (1, 6):
+        with pytest.raises(UserError, match=f"top_k is {top_k}, but must be from 2 to 5, the model's words"):
+            MaskedLanguageModel(TEXT, str(folder), top_k=top_k)
     with pytest.raises(UserError, match="needs its tokenizer"):
         MaskedLanguageModel(TEXT, energy.model)
     with pytest.raises(UserError, match=r"the masked language model '.*' is neither") as error:
