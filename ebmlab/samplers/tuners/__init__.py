@@ -4,6 +4,7 @@ from ebmlab.samplers.tuners.acs_search import ACSTuner
 from ebmlab.samplers.tuners.any_scale_search import AnyScaleTuner
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
+from ebmlab.samplers.tuners.preconditioner import Preconditioner
 from ebmlab.samplers.tuners.swap_rate import SwapRate
 from ebmlab.samplers.tuners.swap_stages import SwapStages
 from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
@@ -14,6 +15,7 @@ __all__ = [
     "AnyScaleTuner",
     "JumpDistance",
     "PatternSearch",
+    "Preconditioner",
     "SwapRate",
     "SwapStages",
     "TargetAcceptance",
