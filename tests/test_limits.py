@@ -23,6 +23,7 @@ from ebmlab.energies import GRBM, MLP, RBM, RGCN, Bernoulli, Ising, QuarticMixtu
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, hamming_mmd
 from ebmlab.learners import (
+    AdaptiveDMALA,
     ContrastiveDivergence,
     EnergyDiscrepancy,
     GradientGuided,
@@ -115,6 +116,8 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], tuple[list[Any], list[Any]]]] = {
     "CD num_steps": (lambda k: cd(num_steps=k), ONE),
     "CD burn_in": (lambda k: cd(num_steps=3, burn_in=k), ([0, 2], [-1, 3])),
     "CD l1": (lambda k: cd(l1=k), ([0.0], [-0.01, math.inf])),
+    "AdaptiveDMALA gain": (lambda k: AdaptiveDMALA(gain=k), POSITIVE),
+    "AdaptiveDMALA rate": (lambda k: AdaptiveDMALA(rate=k), INSIDE),
     "PersistentACS cycle_length": (lambda k: PersistentACS(cycle_length=k), ONE),
     "PersistentACS tune_every": (lambda k: PersistentACS(tune_every=k), ONE),
     "ReplayBuffer size": (lambda k: ReplayBuffer(k), ONE),

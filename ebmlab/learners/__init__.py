@@ -1,6 +1,7 @@
 """Learners, which fit an energy to data."""
 
 from ebmlab import samplers
+from ebmlab.learners.adaptive_dmala import AdaptiveDMALA
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.estimators import EnergyDiscrepancy, Estimator, Exact, GradientGuided, UniformSubset
 from ebmlab.learners.learner import Learner
@@ -13,6 +14,7 @@ from ebmlab.samplers.starts import FromData, FromMode, FromNoise, FromPoint, Sta
 vars(samplers)["PersistentACS"] = PersistentACS
 
 __all__ = [
+    "AdaptiveDMALA",
     "ContrastiveDivergence",
     "EnergyDiscrepancy",
     "Estimator",

@@ -1,0 +1,98 @@
+"""AdaptiveDMALA: its acceptance while the model changes, its chains, and what a checkpoint saves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from helpers_finite import DOMAINS, Target, bias
+from helpers_trainer import quiet_trainer
+
+from ebmlab.callbacks import DataMean, RunState
+from ebmlab.datamodules import Digits
+from ebmlab.energies import RBM
+from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, ReplayBuffer
+from ebmlab.samplers import DMALA
+from ebmlab.samplers.tuners import TargetAcceptance
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:The dirpath has changed"),
+]
+
+
+@pytest.mark.parametrize("rate", [0.4, 0.574, 0.8])
+def test_the_acceptance_stays_while_the_model_gets_steeper(rate: float) -> None:
+    torch.manual_seed(0)
+    rbm, x = RBM(100, 10), torch.bernoulli(torch.full((100, 100), 0.5))
+    with torch.no_grad():
+        rbm.W.normal_(0, 0.2)
+    fixed, x = TargetAcceptance(rate).tune(DMALA(0.1), rbm, x, 200)
+    sampler, seen = AdaptiveDMALA(float(fixed.step_size), rate=rate), []
+    for iteration in range(200):
+        with torch.no_grad():
+            rbm.W.mul_(1.01)  # seven times as steep in the end
+        inner, x, steps = sampler.at_iteration(rbm, x, iteration, 5)
+        acceptances = []
+        for state, info in inner.chain(rbm, x, steps):
+            acceptances.append(float(info.acceptance.mean()))
+            x = state.x
+        seen.append(sum(acceptances) / len(acceptances))
+    assert sum(seen[-50:]) / 50 == pytest.approx(rate, abs=0.03)
+    assert float(fixed.sample(rbm, x, 20)[1].acceptance.mean()) < rate - 0.1, "a fixed step goes stale"
+    assert float(sampler.step_size) < 0.7 * float(fixed.step_size)
+
+
+@pytest.mark.parametrize("domain", ["binary", "ordinal"])  # written out, and not
+def test_chains_are_those_of_dmala_and_the_step_changes_after_training_chains_only(domain: str) -> None:
+    energy = Target(DOMAINS[domain], "cubic")
+    x = energy.domain.random(50)
+    sampler = AdaptiveDMALA(0.8, rate=0.9, gain=0.5)
+
+    def chain(sampler: Any) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        return [state.x for state, _ in sampler.chain(energy, x, 6)]
+
+    expected = chain(DMALA(0.8))
+    for got in (chain(sampler), chain(sampler.at_iteration(energy, x, 0, 6)[0])):
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+    torch.manual_seed(1)
+    acceptance = float(DMALA(0.8).sample(energy, x, 6)[1].acceptance.mean())
+    found = torch.tensor(0.8) * torch.tensor(0.5 * (acceptance - 0.9) / 0.09).exp()
+    torch.testing.assert_close(sampler.step_size, found)
+    chain(sampler)
+    torch.testing.assert_close(sampler.step_size, found)  # sampling outside of training does not change it
+    assert bias(sampler, energy) < 1e-10
+
+
+def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
+    torch.manual_seed(0)
+    chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
+    learner = ContrastiveDivergence(RBM(64, 6), AdaptiveDMALA(0.2), chains, num_steps=2)
+    checkpoint = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1, save_on_train_epoch_end=True)
+    trainer = quiet_trainer(
+        folder,
+        max_epochs=epochs,
+        enable_checkpointing=True,
+        limit_val_batches=0,
+        limit_train_batches=5,
+        use_distributed_sampler=False,
+        callbacks=[DataMean(), RunState(), checkpoint],
+    )
+    trainer.fit(learner, datamodule=Digits(binarize=True), **resume)
+    return learner
+
+
+def test_a_resumed_run_goes_on_with_its_step_and_a_checkpoint_has_the_last(tmp_path: Path) -> None:
+    whole = fit(tmp_path, 3)
+    resumed = fit(tmp_path / "again", 3, ckpt_path=str(tmp_path / "epoch=0.ckpt"))
+    assert float(whole.sampler.step_size) != pytest.approx(0.2, rel=1e-3)
+    assert torch.equal(whole.sampler.step_size, resumed.sampler.step_size)
+    assert torch.equal(whole.energy.W, resumed.energy.W)
+    assert torch.equal(whole.chains.slots, resumed.chains.slots)
+    loaded = ContrastiveDivergence.load_from_checkpoint(tmp_path / "epoch=2.ckpt")
+    assert torch.equal(loaded.sampler.step_size, whole.sampler.step_size)
