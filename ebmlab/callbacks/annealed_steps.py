@@ -44,6 +44,7 @@ class AnnealedSteps(pl.Callback):
             raise UserError(f"AnnealedSteps: end is {end}, but must be a factor from 0 to 1")
         self.end = end
         self._full: Tensor | None = None
+        self._total: float = math.inf
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         sampler = learner_of(pl_module, self).sampler
@@ -54,13 +55,14 @@ class AnnealedSteps(pl.Callback):
             raise UserError(f"AnnealedSteps: {name} has no step_size: remove one of the two, or take DMALA")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not math.isfinite(trainer.estimated_stepping_batches):
+        self._total = trainer.estimated_stepping_batches
+        if not math.isfinite(self._total):
             raise UserError("AnnealedSteps: training has no end; set trainer.max_epochs or trainer.max_steps")
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         size = _step_size(pl_module)
         self._full = size.clone()
-        fallen = (1 + math.cos(math.pi * trainer.global_step / trainer.estimated_stepping_batches)) / 2
+        fallen = (1 + math.cos(math.pi * trainer.global_step / self._total)) / 2
         size.mul_(self.end + (1 - self.end) * fallen)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
