@@ -108,7 +108,7 @@ def convert(checkpoint: Path, folder: Path) -> None:
 COLUMNS = {
     "acceptance": "acceptance",
     "hops": "residues changed a step",
-    "log_likelihood": "log-likelihood of the best 5",
+    "pseudo_log_likelihood": "pseudo-log-likelihood of the likeliest (nats)",
     "self_bleu": "their self-BLEU (%)",
     "unique_2grams": "unique 2-grams (%)",
     "unique_3grams": "unique 3-grams (%)",
@@ -128,7 +128,7 @@ def table(folders: list[Path]) -> str:
 
 
 def draw(folders: list[Path]) -> Figure:
-    """A line for each sampler from its start to its last step, the mean over the runs."""
+    """A line for each sampler from its first step to its last, the mean over the runs."""
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for path in sorted((folders[0] / "results").glob("*.pt"), key=lambda p: p.stat().st_mtime):
@@ -136,7 +136,7 @@ def draw(folders: list[Path]) -> Figure:
         curves = [torch.tensor([r["curves"][key] for r in runs]).mean(0) for key in ("mean energy", "self-BLEU (%)")]
         (line,) = axes.plot(-curves[0], curves[1], ".-", lw=1, label=runs[0]["sampler"])
         axes.plot(-curves[0][-1], curves[1][-1], "o", ms=9, color=line.get_color())
-    axes.set(xlabel="mean log-likelihood of all 25 sequences (nats)", ylabel="self-BLEU of the likeliest 5 (%)")
+    axes.set(xlabel="mean pseudo-log-likelihood of all sequences (nats)", ylabel="self-BLEU of the likeliest (%)")
     axes.legend()
     return figure
 

@@ -35,10 +35,10 @@ class Map(NamedTuple):
 
     Attributes:
         energy: the target.
-        variant: of the AB sampler.
-        sigmas: step sizes.
-        steps: that count.
-        tuning: steps of the tuner, which follow a start in the domain's middle or at random.
+        variant: which AB sampler runs on it.
+        sigmas: the step sizes of its lines.
+        steps: the number of steps that each setting gets.
+        tuning: the number of steps that the tuner gets.
     """
 
     energy: Energy

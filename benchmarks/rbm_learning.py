@@ -64,7 +64,7 @@ class Training(NamedTuple):
         return f"{self.recipe}{rate}--{self.iterations}--{self.steps}"
 
     def settings(self) -> tuple[dict[str, Any], list[pl.Callback]]:
-        """Of the learner, and callbacks."""
+        """Settings of the learner, and callbacks."""
         if self.recipe == "adam":
             return {"optimizer": partial(torch.optim.Adam, lr=self.rate)}, []
         falling = partial(torch.optim.lr_scheduler.LinearLR, start_factor=1.0, end_factor=0.0)
@@ -136,7 +136,9 @@ def run(
     test = -float(stages[-1](data.to_states(data.raw("test")).flatten(1)).double().mean())
     result = {"along": test - kept["log_z"], "along_ess": kept["ess"], "seconds": kept["seconds"]}
     if published:
+        torch.manual_seed(seed)
         result["published"] = test - published_log_z(stages[-1], base, temperatures)
+    torch.manual_seed(seed)
     forward = ais(stages[-1], BlockGibbs(), CHAINS, temperatures, base, "adaptive", resample=0.5)
     result |= {"likelihood": test - forward.log_z, "error": forward.std_error, "ess": forward.ess}
     if estimates == "forward":
@@ -186,7 +188,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/rbm_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
-    how = Training(args.recipe, args.rate or RECIPES[args.recipe], args.iterations, args.steps)
+    how = Training(args.recipe, RECIPES[args.recipe] if args.rate is None else args.rate, args.iterations, args.steps)
     end = f"{how}--{args.temperatures}" + ("--published" if args.published else "")
     end += "" if args.estimates == "exchange" else f"--{args.estimates}"
     jobs = {f"{name}--{seed}--{end}": (name, seed) for seed in args.seeds for name in args.samplers}

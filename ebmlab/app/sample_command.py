@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import warnings
 from dataclasses import fields
@@ -15,6 +16,7 @@ from lightning_fabric import Fabric
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 
+from ebmlab.app.config_files import NAMED
 from ebmlab.app.loggers import make_loggers
 from ebmlab.app.run_folder import CONFIG, RUNS, config_name, new_run
 from ebmlab.app.wandb_run import WandbMode, git_commit
@@ -25,6 +27,10 @@ from ebmlab.studies.report import write_tables, write_texts
 from ebmlab.studies.study import Study
 
 RUNTIME = {"config", "name", "resume", "accelerator", "devices", "wandb", "wandb_project"}  # no result depends on these
+
+
+_ENTRY = re.compile(rf"--({'|'.join(NAMED)})\.([^=]+)")
+_LEFT_OUT = re.compile(rf"{_ENTRY.pattern}=(?:null|false)")
 
 
 def sample(args: list[str], parser: Any) -> None:
@@ -49,7 +55,14 @@ def sample(args: list[str], parser: Any) -> None:
     parser.add_argument("--devices", type=int, default=1, help="Number of devices to spread the chains over.")
     parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
     parser.add_argument("--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab.")
+    args, left_out = _without(args)
     config = parser.parse_args(args)
+    for section, name in left_out:
+        if name not in (config[section] or {}):
+            raise UserError(
+                f"--{section}.{name}: there is none to leave out; the config has {', '.join(config[section])}"
+            )
+        del config[section][name]
     try:
         fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
     except (RuntimeError, ValueError, TypeError) as error:
@@ -91,6 +104,15 @@ def sample(args: list[str], parser: Any) -> None:
         _to_wandb(config, folder, experiment, results, pictures)
 
 
+def _without(args: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The options without those that leave out an entry, such as `--samplers.GWG=null`; section and name of these."""
+    joined, rest = [], iter(args)
+    for arg in rest:
+        joined.append(f"{arg}={next(rest, '')}" if _ENTRY.fullmatch(arg) else arg)
+    found = {arg: match for arg in joined if (match := _LEFT_OUT.fullmatch(arg))}
+    return [arg for arg in joined if arg not in found], [(m[1], m[2]) for m in found.values()]
+
+
 def _portable(config: Namespace) -> Namespace:
     config = config.clone()
     config["name"], config["resume"] = None, False  # they apply to this start of the run only
@@ -98,9 +120,12 @@ def _portable(config: Namespace) -> Namespace:
 
 
 def _same(parser: Any, config: Namespace, path: Path) -> None:
-    """Raises `UserError` unless a resumed run has its original settings."""
+    """Raises `UserError` unless a resumed run has its original settings; samplers may be added or left out."""
     texts = parser.dump(_portable(config), skip_check=True), path.read_text()
     now, then = (dict(OmegaConf.create(text)) for text in texts)
+    both = now["samplers"].keys() & then["samplers"].keys()
+    for settings in (now, then):
+        settings["samplers"] = {name: settings["samplers"][name] for name in both}
     for key in now.keys() & then.keys():
         if key not in RUNTIME and now.get(key) != then.get(key):
             raise UserError(f"--resume true: {key} differs from the run's own in {path}; give this run another --name")

@@ -12,7 +12,7 @@ from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 MASK = "[MASK]"
-LOGITS = 2**26  # at once, 256 MB
+LOGITS = 2**26  # at once, 256 MB; only those of the blanks are kept for the gradient
 
 
 class MaskedLanguageModel(Energy):
@@ -26,10 +26,11 @@ class MaskedLanguageModel(Energy):
         text: the sentence, with [MASK] for each token to fill in.
         model: name or folder of a masked language model for `transformers`, or such a model.
         tokenizer: the model's tokenizer; needed only if `model` is not a name.
-        masked: whether the model reads a mask in place of the word that it scores, as in the paper, which takes m
-            sentences for one energy. If not, one sentence gives all scores, and each word is seen by its own.
-        top_k: only the K words of each blank that the model finds likeliest with all blanks empty, none of them a
-            special token; the state is then `(B, m, K)`, and samplers that try every word can afford to. All when None.
+        masked: whether the model reads a mask in place of the word that it scores, as in the paper; one energy then
+            takes m sentences. If False, the model reads the whole sentence once, so it sees each word that it scores.
+        top_k: keep only the K words of each blank that the model finds likeliest with all blanks empty, none of them a
+            special token. The state is then `(B, m, K)`, and samplers that try every word become affordable. None keeps
+            the whole vocabulary.
 
     Raises:
         UserError: the text has no [MASK] or is too long, there are not `top_k` words, or the model cannot be loaded.
@@ -96,14 +97,14 @@ class MaskedLanguageModel(Energy):
         x_ = x.to(self._table)
         sentence = self._table[self.tokens].repeat(len(x), 1, 1)  # (B, L, embedding)
         sentence[:, self.blanks] = self._embed(x_)
-        if not self.masked:
-            log_f = self._log_f(sentence)[:, self.blanks]
-        else:
+        if self.masked:
             i = torch.arange(len(self.blanks), device=x.device)
             copies = sentence.unsqueeze(1).repeat(1, len(i), 1, 1)  # (B, m, L, embedding)
             copies[:, i, self.blanks] = self._table[self.tokens[self.blanks]]
-            at = self.blanks.repeat(len(x))
+            at = self.blanks.repeat(len(x)).unsqueeze(1)
             log_f = self._log_f(copies.flatten(0, 1), at).view(len(x), len(i), -1)
+        else:
+            log_f = self._log_f(sentence, self.blanks.expand(len(x), -1))
         if self.words is not None:
             log_f = log_f.gather(2, self.words.expand(len(x), -1, -1))
         energy: Tensor = -(x_ * log_f).sum((1, 2))
@@ -125,19 +126,19 @@ class MaskedLanguageModel(Energy):
             return x @ self._table
         return torch.einsum("bmk,mke->bme", x, self._table[self.words])
 
-    def _log_f(self, sentences: Tensor, at: Tensor | None = None) -> Tensor:
-        """Log f of all words `(N, L, V)`, or of sentence n only at position `at[n]`, `(N, V)`."""
-        if at is None:
-            logits: Tensor = self.model(inputs_embeds=sentences).logits
-            return logits.log_softmax(-1)
+    def _log_f(self, sentences: Tensor, at: Tensor) -> Tensor:
+        """Log f of all words at positions `at` `(N, k)` of the sentences `(N, L, embedding)`: `(N, k, V)`."""
         part = max(1, LOGITS // (sentences.shape[1] * len(self._table)))
-        parts = zip(torch.split(sentences, part), torch.split(at, part), strict=True)
-        return torch.cat([self._log_f(some)[torch.arange(len(i)), i] for some, i in parts])
+        found = []
+        for some, places in zip(torch.split(sentences, part), torch.split(at, part), strict=True):
+            rows = torch.arange(len(some), device=some.device).unsqueeze(1)
+            found.append(self.model(inputs_embeds=some).logits[rows, places].log_softmax(-1))
+        return torch.cat(found)
 
     @torch.no_grad()
     def _likeliest(self, k: int, special: list[int]) -> Tensor:
         """The K likeliest words of each blank with all blanks empty, `(m, K)`."""
-        log_f = self._log_f(self._table[self.tokens].unsqueeze(0))[0, self.blanks]
+        log_f = self._log_f(self._table[self.tokens].unsqueeze(0), self.blanks.unsqueeze(0))[0]
         log_f[:, special] = -torch.inf
         return log_f.topk(k).indices
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from ebmlab.domains import Categorical, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, Info, Sampler, State
-from ebmlab.samplers.sampler import require_positive
+
+SMALLEST, LARGEST = 1e-8, 10.0  # steps in units of the largest squared distance, beyond which nothing changes any more
 
 
 class AdaptiveDMALA(DMALA):
@@ -19,14 +22,16 @@ class AdaptiveDMALA(DMALA):
 
     A model becomes steeper as it learns, so that a fixed step size is refused more and more often. After each training
     iteration with mean acceptance a, gain (a - rate) / (rate (1 - rate)) is added to the log of the step size (Robbins
-    and Monro 1951, with a constant gain, because the target moves). Outside of training this sampler is DMALA with the
-    last step size, which the learner's checkpoints contain. Several processes use that of the first.
+    and Monro 1951, with a constant gain, because the target moves). A model that is still flat accepts nearly all
+    proposals of any step size; the step then grows to ten times the largest squared distance of two values and stays
+    there. Outside of training this sampler is DMALA with the last step size, which the learner's checkpoints contain.
+    Under DDP all ranks use the step size of rank 0.
 
     Args:
         step_size: alpha in the first iteration.
         balance: beta, the weight of the gradient.
         rate: the acceptance to keep; 0.574 is best for locally balanced proposals (Sun et al. 2022).
-        gain: of one iteration.
+        gain: factor of the change in one iteration.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -40,7 +45,8 @@ class AdaptiveDMALA(DMALA):
         super().__init__(step_size, balance)
         if not 0 < rate < 1:
             raise UserError(f"AdaptiveDMALA: rate is {rate}, but must be an acceptance between 0 and 1")
-        require_positive("AdaptiveDMALA", gain=gain)
+        if not 0 < gain < math.inf:
+            raise UserError(f"AdaptiveDMALA: gain is {gain}, but must be positive and finite")
         self.register_buffer("step_size", torch.tensor(float(step_size)))  # saved in checkpoints, unlike that of DMALA
         self.rate, self.gain = rate, gain
         self._adapts = False
@@ -54,8 +60,17 @@ class AdaptiveDMALA(DMALA):
         adapts, self._adapts = self._adapts, False
         total: Any = 0.0
         for state, info in super().chain(energy, x, num_steps):
-            total = total + info.acceptance.mean()
+            total = total + info.acceptance.nan_to_num(0.0).mean()  # a proposal with NaN energy was rejected
             yield state, info
         if adapts:
-            excess = (total / num_steps).nan_to_num(0.0) - self.rate  # energies that are NaN are refused
-            self.step_size.mul_((self.gain * excess / (self.rate * (1 - self.rate))).exp().to(self.step_size))
+            excess = (total / num_steps - self.rate) / (self.rate * (1 - self.rate))
+            self.step_size.mul_((self.gain * excess).exp().to(self.step_size))
+            largest = _largest_squared_distance(cast(Finite, energy.domain))
+            self.step_size.clamp_(SMALLEST * largest, LARGEST * largest)
+
+
+def _largest_squared_distance(domain: Finite) -> float:
+    """Of two values of a coordinate."""
+    if isinstance(domain, Categorical):
+        return 2.0  # of two one-hot vectors
+    return float(domain.values.max() - domain.values.min()) ** 2

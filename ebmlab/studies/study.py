@@ -133,6 +133,7 @@ class Study:
                     contender.sampler.check(energy)
                     if contender.tuner is not None:
                         contender.tuner.check(contender.sampler, contender.tune_steps)
+                        contender.tuner.check_energy(energy)
                 except UserError as error:
                     raise UserError(f"samplers.{name} on targets.{target}: {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from torch import Tensor
 from torchmetrics.functional.text import bleu_score
 
 from ebmlab.energies import Energy, MaskedLanguageModel
@@ -15,16 +16,17 @@ from ebmlab.studies.measures import Measure
 class Sentences(Measure):
     """The chains' likeliest sentences, and how they score (Zhang et al. 2022, Table 3).
 
-    The table gets the mean log-likelihood (minus the energy) of these sentences, in nats; their self-BLEU, low if they
-    differ; the share of their 2-grams and 3-grams that occur only once; and with a corpus, their BLEU against it,
-    high if they read like it, and the share of their n-grams that it lacks. All but the first in percent.
+    The table gets the mean pseudo-log-likelihood of these sentences (minus the energy, a sum of conditionals), in nats;
+    their self-BLEU, low if they differ; the share of their 2-grams and 3-grams that occur only once; and with a corpus,
+    their BLEU against it, high if they read like it, and the share of their n-grams that it lacks. All but the first
+    are in percent.
 
     Args:
         best: sentences that count, those of the lowest energy; all when None. The paper takes 5 of 25.
         corpus: a text file of real sentences, one a line, in the words of the model's tokenizer.
 
     Raises:
-        UserError: `best` is not at least 2, or the corpus cannot be read.
+        UserError: `best` is not at least 2 or more than there are chains, or the corpus has no sentences.
 
     Example:
         >>> from ebmlab.energies import Potts
@@ -39,22 +41,24 @@ class Sentences(Measure):
         if best is not None and best < 2:
             raise UserError(f"Sentences: best is {best}, but diversity needs at least 2 sentences")
         self.best = best
-        try:
-            self.corpus = None if corpus is None else Path(corpus).read_text().split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"Sentences: the corpus '{corpus}' is not a text file that can be read") from error
+        self.corpus = None if corpus is None else _lines(Path(corpus))
 
     def prepare(self, energy: Energy) -> None:
         if not isinstance(energy, MaskedLanguageModel):
             raise UserError(f"Sentences needs a MaskedLanguageModel, not a {type(energy).__name__}")
         self._energy = energy
 
+    def update(self, x: Tensor) -> None:
+        if len(x) < (least := self.best or 2):
+            raise UserError(f"Sentences: {least} sentences are scored, but the study has {len(x)} chains")
+        super().update(x)
+
     def value(self) -> float:
         return self_bleu(self._likeliest()[0])
 
     def summary(self) -> dict[str, float]:
-        sentences, log_likelihood = self._likeliest()
-        row = {"log_likelihood": log_likelihood, "self_bleu": self_bleu(sentences)}
+        sentences, score = self._likeliest()
+        row = {"pseudo_log_likelihood": score, "self_bleu": self_bleu(sentences)}
         row |= {f"unique_{n}grams": unique(sentences, n) for n in (2, 3)}
         if self.corpus is not None:
             row["corpus_bleu"] = bleu(sentences, [self.corpus] * len(sentences))
@@ -65,25 +69,27 @@ class Sentences(Measure):
         return "\n".join(self._likeliest()[0])
 
     def _likeliest(self) -> tuple[list[str], float]:
-        """The sentences that count, the likeliest first, and their mean log-likelihood."""
+        """The sentences that count, the likeliest first, and their mean pseudo-log-likelihood."""
         energy, order = self._energy(self._x).sort()
         kept = slice(self.best)
         return self._energy.decode(self._x[order[kept]]), -float(energy[kept].mean())
 
 
 def bleu(sentences: list[str], references: list[list[str]]) -> float:
-    """Mean BLEU of the sentences, each against references of its own, in percent (up to 4-grams, without smoothing).
+    """BLEU of the sentences, each against references of its own, in percent (Papineni et al. 2002).
+
+    The counts of matching 1-grams to 4-grams are those of all sentences together, without smoothing: sentences that
+    share no 4-gram with their references have 0.
 
     Example:
-        >>> bleu(["we go home now", "they sit there now"], [["we go home now"], ["they go out now"]])
-        50.0
+        >>> bleu(["we go home now", "they sit there"], [["we go home now"], ["they sit there"]])
+        100.0
     """
-    scores = [float(bleu_score([s], [r])) for s, r in zip(sentences, references, strict=True)]
-    return 100 * sum(scores) / len(scores)
+    return 100 * float(bleu_score(sentences, references))
 
 
 def self_bleu(sentences: list[str]) -> float:
-    """Mean BLEU of each sentence against all others, in percent (Zhu et al. 2018); 100 if all are alike.
+    """BLEU of the sentences, each against all others, in percent (Zhu et al. 2018); high if they are alike.
 
     Example:
         >>> self_bleu(["we go home now", "we go home now"])
@@ -104,15 +110,15 @@ def unique(sentences: list[str], n: int) -> float:
 
 
 def new(sentences: list[str], corpus: list[str], n: int) -> float:
-    """N-grams that the corpus lacks, in percent of the sentences' n-grams (Wang and Cho 2019); NaN if there are none.
+    """Different n-grams that the corpus lacks, in percent of all n-grams (Wang and Cho 2019); NaN if there are none.
 
     Example:
         >>> new(["we go home", "we go out"], ["we stay home", "they go out"], n=2)
-        75.0
+        50.0
     """
     known = {gram for s in corpus for gram in grams(s, n)}
     ours = [gram for s in sentences for gram in grams(s, n)]
-    return 100 * sum(gram not in known for gram in ours) / len(ours) if ours else float("nan")
+    return 100 * len(set(ours) - known) / len(ours) if ours else float("nan")
 
 
 def grams(sentence: str, n: int) -> list[tuple[str, ...]]:
@@ -124,3 +130,14 @@ def grams(sentence: str, n: int) -> list[tuple[str, ...]]:
     """
     words = sentence.split()
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def _lines(path: Path) -> list[str]:
+    """The sentences of a text file."""
+    try:
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Sentences: the corpus '{path}' is not a text file that can be read") from error
+    if not lines:
+        raise UserError(f"Sentences: the corpus '{path}' has no sentences")
+    return lines

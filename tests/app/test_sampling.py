@@ -97,6 +97,8 @@ def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, mo
         pytest.importorskip("transformers")
         target = "--targets.antibody.init_args"
         options += [f"{target}.model={make_bert(tmp_path / 'bert')}", f"{target}.top_k=3", f"{target}.text=the [MASK]"]
+    if "infilling" in config:
+        options += ["--num_chains=5"]  # as many sentences are scored
     folder = study(short_tuning(config, tmp_path), *options)
     table = rows(folder)
     assert table and all(math.isfinite(float(row["acceptance"])) for row in table)
@@ -134,6 +136,29 @@ def test_resume_computes_only_what_is_missing(study: Callable[..., Path], tmp_pa
     assert (folder / "results" / "ising--B.pt").stat().st_mtime_ns == kept
     assert [r["sampler"] for r in again] == ["A", "B"]
     assert [r["hops"] for r in again] == [r["hops"] for r in first], "the same seed gives the same chains"
+
+
+def test_entries_left_out_on_the_command_line_and_added_by_a_resumed_run(
+    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tiny(
+        tmp_path,
+        "{A: {sampler: ebmlab.samplers.Gibbs}, B b: {sampler: ebmlab.samplers.GWG}}",
+        "measures: {mean: {class_path: ebmlab.studies.MeanError}}\n",
+    )
+    folder = study(path, "--samplers.B b=null", "--measures.mean", "false")
+    first = rows(folder)
+    assert [r["sampler"] for r in first] == ["A"] and "rmse_mean" not in first[0]
+    kept = (folder / "results" / "ising--A.pt").stat().st_mtime_ns
+    study(path, "--resume=true", "--measures.mean=null")
+    again = rows(folder)
+    assert [r["sampler"] for r in again] == ["A", "B b"] and again[0]["hops"] == first[0]["hops"]
+    assert (folder / "results" / "ising--A.pt").stat().st_mtime_ns == kept
+    study(path, "--resume=true", "--measures.mean=null", "--samplers.A", "null")
+    assert [r["sampler"] for r in rows(folder)] == ["B b"]
+    with pytest.raises(SystemExit):
+        study(path, "--samplers.C=null")
+    assert "--samplers.C: there is none to leave out; the config has A, B b" in capsys.readouterr().err
 
 
 @pytest.mark.slow

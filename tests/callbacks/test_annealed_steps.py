@@ -45,6 +45,14 @@ def test_steps_fall_on_a_cosine_and_are_whole_outside_of_training(setup: Any, en
     assert float(model.sampler.step_size) == pytest.approx(0.2)
 
 
+def test_a_second_training_has_a_length_of_its_own(setup: Any) -> None:
+    callback = AnnealedSteps()
+    for total in (6, 4):
+        model, trainer = setup([callback], learner=learner(), max_steps=total, max_epochs=-1)
+        trainer.fit(model, datamodule=Digits())
+        assert model.sampler.seen == pytest.approx(expected(total, total, 0))
+
+
 def test_a_resumed_run_goes_on_from_its_step(setup: Any, tmp_path: Path) -> None:
     class Keep(Callback):
         def on_train_batch_end(self, trainer: Any, *_: Any) -> None:

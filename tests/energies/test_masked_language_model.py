@@ -153,6 +153,9 @@ def test_user_errors(
         MaskedLanguageModel("the cat", str(folder))
     with pytest.raises(UserError, match="42 tokens, the model reads at most 40"):
         MaskedLanguageModel("[MASK] " * 40, str(folder))
+    short = transformers.AutoTokenizer.from_pretrained(folder, model_max_length=5)
+    with pytest.raises(UserError, match="the text has 6 tokens, the model reads at most 5"):
+        MaskedLanguageModel(TEXT, energy.model, short)
     for top_k in (1, 6):
         with pytest.raises(UserError, match=f"top_k is {top_k}, but must be from 2 to 5, the model's words"):
             MaskedLanguageModel(TEXT, str(folder), top_k=top_k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytorch_lightning as pl
 import torch
 from helpers_finite import DOMAINS, Target, bias
 from helpers_trainer import quiet_trainer
+from torch import Tensor
 
 from ebmlab.callbacks import DataMean, RunState
 from ebmlab.datamodules import Digits
-from ebmlab.energies import RBM
+from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import DMALA
 from ebmlab.samplers.tuners import TargetAcceptance
@@ -67,6 +69,48 @@ def test_chains_are_those_of_dmala_and_the_step_changes_after_training_chains_on
     chain(sampler)
     torch.testing.assert_close(sampler.step_size, found)  # sampling outside of training does not change it
     assert bias(sampler, energy) < 1e-10
+
+
+def iterate(sampler: AdaptiveDMALA, energy: Energy, x: Tensor, iterations: int) -> tuple[Tensor, float]:
+    """Training iterations without training; the last states, and the mean acceptance of the last 20 iterations."""
+    seen = []
+    for iteration in range(iterations):
+        inner, x, steps = sampler.at_iteration(energy, x, iteration, 3)
+        for state, info in inner.chain(energy, x, steps):
+            x = state.x
+            seen.append(float(info.acceptance.nan_to_num(0.0).mean()))
+    return x, sum(seen[-60:]) / 60
+
+
+def test_a_flat_model_does_not_drive_the_step_beyond_return() -> None:
+    torch.manual_seed(0)
+    rbm, sampler = RBM(50, 10), AdaptiveDMALA(0.1)
+    with torch.no_grad():
+        rbm.W.zero_()
+    x, acceptance = iterate(sampler, rbm, rbm.domain.random(50), 300)
+    assert acceptance > 0.99 and float(sampler.step_size) == pytest.approx(10)
+    with torch.no_grad():
+        rbm.W.normal_(0, 1.0)
+    assert iterate(sampler, rbm, x, 100)[1] == pytest.approx(0.574, abs=0.05)
+    spins = Ising(torch.zeros(4, 4))
+    sampler = AdaptiveDMALA(0.1)
+    iterate(sampler, spins, spins.domain.random(9), 100)
+    assert float(sampler.step_size) == pytest.approx(40)
+
+
+def test_a_proposal_of_nan_energy_counts_as_rejected_and_the_others_as_they_are() -> None:
+    class Corner(RBM):
+        def evaluate(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+            at = super().evaluate(x, *args, **kwargs)
+            return replace(at, energy=at.energy.masked_fill(x[:, :4].sum(1) == 4, torch.nan))
+
+    torch.manual_seed(0)
+    energy, sampler = Corner(50, 10), AdaptiveDMALA(0.3)
+    with torch.no_grad():
+        energy.W.normal_(0, 1.0)
+    x = energy.domain.random(100)
+    x[:, 0] = 0
+    assert iterate(sampler, energy, x, 150)[1] == pytest.approx(0.574, abs=0.05)
 
 
 def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers_finite import Quadratic, bias
+from torch import Tensor
 
 from ebmlab.domains import Ordinal
-from ebmlab.energies import Ising, LatticeGaussian, Potts
+from ebmlab.energies import Ising, LatticeGaussian, Potts, ResNet
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, AnyScale
 from ebmlab.samplers.tuners import Preconditioner, TargetAcceptance
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS
+from ebmlab.studies.study import Contender, Study
 
 W = -torch.tensor([[4.0, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.1]], dtype=torch.float64)
 
@@ -46,11 +48,48 @@ def test_wide_coordinates_take_longer_steps_at_the_same_acceptance() -> None:
     assert (jumps[1].max() > 2 * jumps[0].max()) and (jumps[1].mean() > 1.5 * jumps[0].mean())
 
 
-def test_spins_without_curvature_have_one_scale() -> None:
+@pytest.mark.parametrize("rule", DIAGONALS)
+def test_spins_without_curvature_have_one_scale(rule: str) -> None:
     torch.manual_seed(0)
     energy = Ising(torch.zeros(4, 4), torch.tensor([0.1, 0.2, 0.3, 0.4]))
-    tuned, _ = Preconditioner().tune(DMALA(0.5), energy, energy.domain.random(20), 60)
+    tuned, _ = Preconditioner(rule).tune(DMALA(0.5), energy, energy.domain.random(20), 60)
     torch.testing.assert_close(tuned.options.precondition, torch.ones(4), rtol=1e-3, atol=1e-3)
+
+
+def test_a_coordinate_without_curvature_gets_a_finite_scale() -> None:
+    torch.manual_seed(0)
+    energy = Quadratic(Ordinal(2, 5), -torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64)), 2.0)
+    tuned, _ = Preconditioner().tune(DMALA(0.5), energy, energy.domain.random(50), 300)
+    scale = tuned.options.precondition
+    assert float(scale[1] / scale[0]) == pytest.approx(1000, rel=1e-2)
+
+
+def test_the_rate_is_the_one_asked_for_and_scales_have_the_domains_shape() -> None:
+    torch.manual_seed(0)
+    energy = LatticeGaussian.sparse(size=16, condition=50.0)
+    tuned, last = Preconditioner(rate=0.3).tune(DMALA(0.1), energy, energy.domain.random(100), 600)
+    assert tuned.sample(energy, last, 100)[1].acceptance.mean() == pytest.approx(0.3, abs=0.05)
+    images = ResNet((4, 4), channels=2)
+    tuned, last = Preconditioner().tune(DMALA(0.1), images, images.domain.random(20), 30)
+    assert tuned.options.precondition.shape == (4, 4)
+
+
+def test_a_study_is_refused_before_its_first_sampler_runs() -> None:
+    contender = Contender(DMALA(0.1), Preconditioner(), 30)
+    with pytest.raises(UserError, match=r"samplers\.A on targets\.potts: Preconditioner: its scales are of numbers"):
+        Study({"potts": Potts([[0.0, 0.1], [0.1, 0.0]])}, {"A": contender}).check()
+
+
+def test_gradients_that_are_not_finite_are_an_error_of_one_line() -> None:
+    class Cliff(Ising):
+        def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            value, grad = super().value_and_grad(x)
+            return value, grad.masked_fill(x[:, :1] > 0, torch.nan)
+
+    torch.manual_seed(0)
+    energy = Cliff(torch.zeros(4, 4))
+    with pytest.raises(UserError, match="the curvature needs finite gradients"):
+        Preconditioner().tune(DMALA(0.5), energy, energy.domain.random(20), 60)
 
 
 def test_user_errors() -> None:
@@ -62,6 +101,8 @@ def test_user_errors() -> None:
         Preconditioner(rate=1)
     with pytest.raises(UserError, match="tunes DMALA, not AnyScale"):
         Preconditioner().tune(AnyScale(), energy, x, 30)
+    with pytest.raises(UserError, match="differences of stochastic gradients are mostly noise"):
+        Preconditioner().tune(DMALA(0.1, stochastic=True), energy, x, 30)
     with pytest.raises(UserError, match="num_steps is 2, but its three parts take at least 3"):
         Preconditioner().tune(DMALA(0.1), energy, x, 2)
     potts = Potts([[0.0, 0.1], [0.1, 0.0]])

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ebmlab.errors import UserError
+
 
 class GradientDifferences:
     """Sums over pairs (y - x, grad f(y) - grad f(x)), which determine W; the pairs themselves are not kept.
@@ -42,7 +44,12 @@ class GradientDifferences:
 
         Args:
             ridge: weight of |W|^2, in units of the mean eigenvalue of A. Entries of W that no pair determines become 0.
+
+        Raises:
+            UserError: a gradient was infinite or NaN.
         """
+        if not self.products.isfinite().all():
+            raise UserError("the curvature needs finite gradients, but one along the chains is infinite or NaN")
         values, Q = torch.linalg.eigh(self.squares)
         penalty = ridge * values.mean() + torch.finfo(values.dtype).tiny
         C = Q.T @ (self.products + self.products.T) @ Q

@@ -28,7 +28,7 @@ class Preconditioner(Tuner):
     times: the scales are mean(D) / D_ii. The rest searches the step size again.
 
     Args:
-        rule: of D: `trace`, `max`, or `shift`, which gives all coordinates the same scale.
+        rule: how D follows from W: `trace`, `max`, or `shift`, which gives all coordinates the same scale.
         rate: the acceptance that the step sizes aim at.
 
     Example:
@@ -53,13 +53,19 @@ class Preconditioner(Tuner):
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         if not isinstance(sampler, DMALA):
             raise UserError(f"Preconditioner tunes DMALA, not {type(sampler).__name__}; AnyScaleTuner tunes AnyScale")
+        if sampler.options.stochastic:
+            raise UserError(
+                "Preconditioner: differences of stochastic gradients are mostly noise; set stochastic: false"
+            )
         if num_steps is not None and num_steps < 3:
             raise UserError(f"Preconditioner: num_steps is {num_steps}, but its three parts take at least 3")
 
+    def check_energy(self, energy: Energy) -> None:
+        if isinstance(domain := energy.domain, Categorical):
+            raise UserError(f"Preconditioner: its scales are of numbers, but {type(energy).__name__} lives on {domain}")
+
     def _tune(self, sampler: DMALA, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         domain = energy.domain
-        if isinstance(domain, Categorical):
-            raise UserError(f"Preconditioner: its scales are of numbers, but {type(energy).__name__} lives on {domain}")
         assert isinstance(domain, Finite)
         search, third = TargetAcceptance(self.rate), num_steps // 3
         sampler.options.precondition = None

@@ -31,6 +31,9 @@ class Tuner(Recorded):
         """Raises `UserError` if the sampler lacks the settings to tune, or `num_steps` is too small to find them."""
         raise NotImplementedError
 
+    def check_energy(self, energy: Energy) -> None:
+        """Raises `UserError` if the tuner does not support the energy."""
+
     @torch.no_grad()
     def tune(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         """Tunes while all chains take `num_steps` steps from x `(B, *event)`.
@@ -39,6 +42,7 @@ class Tuner(Recorded):
             A copy of the sampler with the settings found (the argument is not changed), and the chains' last x.
         """
         self.check(sampler, num_steps)
+        self.check_energy(energy)
         sampler.check(energy)
         energy.domain.validate(x)
         return self._tune(copy.deepcopy(sampler), energy, x, num_steps)
