@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 from torch import Tensor
-from torchmetrics.functional.text import bleu_score
 
 from ebmlab.energies import Energy, MaskedLanguageModel
 from ebmlab.errors import UserError
@@ -85,6 +84,10 @@ def bleu(sentences: list[str], references: list[list[str]]) -> float:
         >>> bleu(["we go home now", "they sit there"], [["we go home now"], ["they sit there"]])
         100.0
     """
+    from torchmetrics.functional.text import (
+        bleu_score,
+    )  # loads matplotlib and torchvision, which other studies do not need
+
     return 100 * float(bleu_score(sentences, references))
 
 
