@@ -10,7 +10,6 @@ import torch
 from helpers_finite import Quadratic
 
 from ebmlab.domains import Ordinal
-from ebmlab.energies import Bernoulli, Potts
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
@@ -64,19 +63,3 @@ def test_curvature_gives_longer_jumps_where_coordinates_are_coupled() -> None:
         path = torch.stack([state.x for state, _ in sampler.chain(energy, x, 30)])
         jumps[variant] = float(path.diff(dim=0).square().sum(2).mean())
     assert jumps["trace"] > 1.2 * jumps["first"]
-
-
-MEAN = torch.linspace(0.05, 0.95, 60)
-
-
-@pytest.mark.parametrize(
-    ("energy", "independent"),  # and how many coordinates of two independent states differ
-    [(Bernoulli(MEAN), float((2 * MEAN * (1 - MEAN)).sum())), (Potts(torch.zeros(6, 6), num_classes=4), 6 * 3 / 4)],
-)
-def test_the_first_order_sampler_draws_independent_coordinates_at_once(energy: Any, independent: float) -> None:
-    """Its proposal is then the law itself, at alpha = 1 and a sigma without effect; nothing is left to be gained."""
-    torch.manual_seed(0)
-    x = energy.domain.random(100)
-    tuned, x = AnyScaleTuner().tune(AnyScale("first"), energy, x, 400)
-    info = tuned.sample(energy, x, 50)[1]
-    assert float(info.hops.mean()) > 0.93 * independent and float(info.acceptance.mean()) > 0.97

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ebmlab.domains import Categorical, Finite
+from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.any_scale import AnyScale
@@ -28,8 +28,7 @@ class AnyScaleTuner(Tuner):
     searches sigma and alpha again. It starts where no proposal is rejected if the quadratic fit is exact, at alpha = 1
     and a sigma so large that it has no effect; its first round also tries the setting of the first search and step
     sizes between the two. A warning says so if the steps ended before the search. Variant `first` has no W: all its
-    steps are one search, which tries the largest sigma and those between in its first round, too: they suit independent
-    coordinates.
+    steps are one search.
 
     Args:
         search: how sigma and alpha are searched; `PatternSearch()` when None.
@@ -54,7 +53,7 @@ class AnyScaleTuner(Tuner):
     def _tune(self, sampler: AnyScale, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:
         assert isinstance(energy.domain, Finite)
         if sampler.variant == "first":
-            x, over = self.search.search(sampler, energy, x, num_steps, _rungs(sampler, energy.domain)[:-1])
+            x, over = self.search.search(sampler, energy, x, num_steps)
         else:
             sampler.set_curvature(None)
             pairs = GradientDifferences(energy.domain.size, x.device)
@@ -68,18 +67,18 @@ class AnyScaleTuner(Tuner):
                 sampler.set_curvature(W.diagonal().clone())
             else:
                 sampler.set_curvature(W, DIAGONALS[sampler.variant](W))
-            before = float(sampler.step_size), float(sampler.balance)
-            start, *others = _rungs(sampler, energy.domain)
-            for setting, value in zip((sampler.step_size, sampler.balance), start, strict=True):
-                setting.fill_(value)
-            x, over = self.search.search(sampler, energy, x, num_steps - num_steps // 2, [before, *others])
+            others = _start_of_the_second_search(sampler, energy.domain)
+            x, over = self.search.search(sampler, energy, x, num_steps - num_steps // 2, others)
         if not over:
             warn_of_an_early_end(sampler)
         return sampler, x
 
 
-def _rungs(sampler: AnyScale, domain: Finite) -> list[Setting]:
-    """Settings of alpha 1, from a sigma without effect down to the sampler's own."""
-    width = 2**0.5 if isinstance(domain, Categorical) else float(domain.values.max() - domain.values.min())
+def _start_of_the_second_search(sampler: AnyScale, domain: Finite) -> list[Setting]:
+    """Sets sigma to a large value and alpha to 1. Returns what else to try: the setting before, and those between."""
+    before = float(sampler.step_size), float(sampler.balance)
+    width = float(domain.values.max() - domain.values.min())
     largest = LARGE * width**2
-    return [(largest * (float(sampler.step_size) / largest) ** (k / RUNGS), 1.0) for k in range(RUNGS + 1)]
+    sampler.step_size.fill_(largest)
+    sampler.balance.fill_(1.0)
+    return [before, *((largest * (before[0] / largest) ** (k / RUNGS), 1.0) for k in range(1, RUNGS + 1))]
