@@ -120,11 +120,11 @@ def table(folders: list[Path]) -> str:
     """Mean and range over the runs, for each sampler."""
     rows = [row for folder in folders for row in csv.DictReader((folder / "table.csv").read_text().splitlines())]
     samplers = list(dict.fromkeys(row["sampler"] for row in rows))
-    values = [[cell([float(r[key]) for r in rows if r["sampler"] == name]) for key in COLUMNS] for name in samplers]
-    return markdown(
-        ["sampler", "runs", *COLUMNS.values()],
-        [[name, str(len(folders)), *own] for name, own in zip(samplers, values, strict=True)],
-    )
+    table = []
+    for name in samplers:
+        mine = [row for row in rows if row["sampler"] == name]
+        table.append([name, str(len(mine)), *(cell([float(row[key]) for row in mine]) for key in COLUMNS)])
+    return markdown(["sampler", "runs", *COLUMNS.values()], table)
 
 
 def draw(folders: list[Path]) -> Figure:
@@ -132,7 +132,8 @@ def draw(folders: list[Path]) -> Figure:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for path in sorted((folders[0] / "results").glob("*.pt"), key=lambda p: p.stat().st_mtime):
-        runs = [load(folder / "results" / path.name) for folder in folders]
+        files = [folder / "results" / path.name for folder in folders]
+        runs = [load(file) for file in files if file.exists()]
         curves = [torch.tensor([r["curves"][key] for r in runs]).mean(0) for key in ("mean energy", "self-BLEU (%)")]
         (line,) = axes.plot(-curves[0], curves[1], ".-", lw=1, label=runs[0]["sampler"])
         axes.plot(-curves[0][-1], curves[1][-1], "o", ms=9, color=line.get_color())
