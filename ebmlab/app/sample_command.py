@@ -55,14 +55,7 @@ def sample(args: list[str], parser: Any) -> None:
     parser.add_argument("--devices", type=int, default=1, help="Number of devices to spread the chains over.")
     parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
     parser.add_argument("--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab.")
-    args, left_out = _without(args)
-    config = parser.parse_args(args)
-    for section, name in left_out:
-        if name not in (config[section] or {}):
-            raise UserError(
-                f"--{section}.{name}: there is none to leave out; the config has {', '.join(config[section])}"
-            )
-        del config[section][name]
+    config = _parse(args, parser)
     try:
         fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
     except (RuntimeError, ValueError, TypeError) as error:
@@ -104,13 +97,23 @@ def sample(args: list[str], parser: Any) -> None:
         _to_wandb(config, folder, experiment, results, pictures)
 
 
-def _without(args: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The options without those that leave out an entry, such as `--samplers.GWG=null`; section and name of these."""
+def _parse(args: list[str], parser: Any) -> Namespace:
+    """The config, without the entries that options such as `--samplers.GWG=null` leave out."""
     joined, rest = [], iter(args)
     for arg in rest:
         joined.append(f"{arg}={next(rest, '')}" if _ENTRY.fullmatch(arg) else arg)
     found = {arg: match for arg in joined if (match := _LEFT_OUT.fullmatch(arg))}
-    return [arg for arg in joined if arg not in found], [(m[1], m[2]) for m in found.values()]
+    config: Namespace = parser.parse_args([arg for arg in joined if arg not in found])
+    known = {arg for arg, m in found.items() if m[2] in (config[m[1]] or {})}
+    for arg, (section, name) in ((arg, m.groups()) for arg, m in found.items() if arg not in known):
+        if "." not in name:  # with a dot it is an option of an entry, such as `--samplers.LB.tuner=null`
+            entries = ", ".join(config[section] or {}) or "none"
+            raise UserError(f"{arg}: there is no {name} to leave out of {section}; the config has {entries}")
+    if known != found.keys():
+        config = parser.parse_args([arg for arg in joined if arg not in known])
+    for arg in known:
+        del config[found[arg][1]][found[arg][2]]
+    return config
 
 
 def _portable(config: Namespace) -> Namespace:

@@ -84,9 +84,7 @@ def bleu(sentences: list[str], references: list[list[str]]) -> float:
         >>> bleu(["we go home now", "they sit there"], [["we go home now"], ["they sit there"]])
         100.0
     """
-    from torchmetrics.functional.text import (
-        bleu_score,
-    )  # loads matplotlib and torchvision, which other studies do not need
+    from torchmetrics.functional.text import bleu_score  # here, because it loads matplotlib and torchvision
 
     return 100 * float(bleu_score(sentences, references))
 

@@ -158,7 +158,28 @@ def test_entries_left_out_on_the_command_line_and_added_by_a_resumed_run(
     assert [r["sampler"] for r in rows(folder)] == ["B b"]
     with pytest.raises(SystemExit):
         study(path, "--samplers.C=null")
-    assert "--samplers.C: there is none to leave out; the config has A, B b" in capsys.readouterr().err
+    assert "--samplers.C=null: there is no C to leave out of samplers; the config has A, B b" in capsys.readouterr().err
+
+
+def test_null_and_false_as_values_of_an_entrys_options(
+    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned = "tuner: ebmlab.samplers.tuners.TargetAcceptance, tune_steps: 5"
+    dmala = "{class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.5}}"
+    path = tiny(tmp_path, f"{{A b: {{sampler: {dmala}, {tuned}}}, B 2.4: {{sampler: {dmala}}}}}")
+    options = [
+        "--samplers.B 2.4=null",
+        "--samplers.A b.sampler.init_args.stochastic=false",
+        "--samplers.A b.tuner",
+        "null",
+    ]
+    (row,) = rows(study(path, *options))
+    assert row["sampler"] == "A b" and "tuning_steps" not in row
+    (row,) = rows(study(path, "--samplers.B 2.4=false", name="b"))
+    assert row["sampler"] == "A b" and float(row["tuning_steps"]) == 5
+    with pytest.raises(SystemExit):
+        study(path, "--measures.mean=null", name="c")
+    assert "there is no mean to leave out of measures; the config has none" in capsys.readouterr().err
 
 
 @pytest.mark.slow

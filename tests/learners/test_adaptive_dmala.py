@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from helpers_finite import DOMAINS, Target, bias
-from helpers_trainer import quiet_trainer
+from helpers_trainer import short_fit
 from torch import Tensor
 
-from ebmlab.callbacks import DataMean, RunState
-from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import DMALA
@@ -117,17 +114,7 @@ def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     torch.manual_seed(0)
     chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
     learner = ContrastiveDivergence(RBM(64, 6), AdaptiveDMALA(0.2), chains, num_steps=2)
-    checkpoint = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1, save_on_train_epoch_end=True)
-    trainer = quiet_trainer(
-        folder,
-        max_epochs=epochs,
-        enable_checkpointing=True,
-        limit_val_batches=0,
-        limit_train_batches=5,
-        use_distributed_sampler=False,
-        callbacks=[DataMean(), RunState(), checkpoint],
-    )
-    trainer.fit(learner, datamodule=Digits(binarize=True), **resume)
+    short_fit(learner, folder, epochs, **resume)
     return learner
 
 

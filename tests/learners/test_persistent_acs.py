@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from helpers_finite import DOMAINS, KINDS, Target, bias
-from helpers_trainer import quiet_trainer
+from helpers_trainer import short_fit
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from ebmlab.callbacks import DataMean, RunState
-from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
@@ -72,17 +69,7 @@ def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     sampler = PersistentACS(alpha_max=50.0, cycle_length=3, tune_every=2, tuning_steps=20, rate=0.9)
     chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
     learner = ContrastiveDivergence(RBM(64, 6), sampler, chains, num_steps=2)
-    checkpoint = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1, save_on_train_epoch_end=True)
-    trainer = quiet_trainer(
-        folder,
-        max_epochs=epochs,
-        enable_checkpointing=True,
-        limit_val_batches=0,
-        limit_train_batches=5,
-        use_distributed_sampler=False,
-        callbacks=[DataMean(), RunState(), checkpoint],
-    )
-    trainer.fit(learner, datamodule=Digits(binarize=True), **resume)
+    short_fit(learner, folder, epochs, **resume)
     return learner
 
 
