@@ -17,11 +17,18 @@ QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_model_summary",
 Result = dict[str, float]
 
 
-def fit(learner: pl.LightningModule, data: pl.LightningDataModule, iterations: int, **settings: Any) -> None:
+def fit(
+    learner: pl.LightningModule,
+    data: pl.LightningDataModule,
+    iterations: int,
+    from_checkpoint: Path | None = None,
+    **settings: Any,
+) -> None:
     """Trains on the CPU without output."""
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    pl.Trainer(max_steps=iterations, accelerator="cpu", limit_val_batches=0, **QUIET, **settings).fit(learner, data)
+    settings = {"accelerator": "cpu", "limit_val_batches": 0} | QUIET | settings
+    pl.Trainer(max_steps=iterations, **settings).fit(learner, data, ckpt_path=from_checkpoint)
 
 
 def run_missing(folder: Path, jobs: Iterable[str], run: Callable[[str], Result], part: str) -> None:

@@ -122,7 +122,14 @@ def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float
 
 
 def run(
-    name: str, seed: int, how: Training, temperatures: int, published: bool, estimates: str, folder: Path
+    name: str,
+    seed: int,
+    how: Training,
+    temperatures: int,
+    published: bool,
+    estimates: str,
+    replicates: int,
+    folder: Path,
 ) -> Result:
     """Trains one RBM, unless its weights are kept, and estimates the likelihood of the test images."""
     file = folder / f"{name}--{seed}--{how}.pt"
@@ -141,6 +148,20 @@ def run(
     torch.manual_seed(seed)
     forward = ais(stages[-1], BlockGibbs(), CHAINS, temperatures, base, "adaptive", resample=0.5)
     result |= {"likelihood": test - forward.log_z, "error": forward.std_error, "ess": forward.ess}
+    if replicates > 1:
+        others = ais(
+            stages[-1],
+            BlockGibbs(),
+            CHAINS,
+            base=base,
+            schedule=forward.ladder,
+            num_replicates=replicates - 1,
+            resample=0.5,
+        )
+        log_z = torch.tensor([forward.log_z, *others.replicates], dtype=torch.float64)
+        result["likelihood"] = test - float(log_z.logsumexp(0) - math.log(replicates))
+        result["spread"] = float(log_z.std())
+        result["error"] = result["spread"] / math.sqrt(replicates)
     if estimates == "forward":
         return result
     x = data.to_states(data.raw("test")).flatten(1)
@@ -161,6 +182,7 @@ COLUMNS = {
     "forward": "likelihood",
     "its standard error": "error",
     "effective chains": "ess",
+    "spread of replicates": "spread",
     "backward": "backward",
     "effective": "backward_ess",
     "by exchange": "exchange",
@@ -185,17 +207,19 @@ def main() -> None:
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     parser.add_argument("--published", action="store_true", help="also estimate as the authors' program does")
     parser.add_argument("--estimates", choices=["forward", "both", "exchange"], default="exchange")
+    parser.add_argument("--replicates", type=int, default=1, help="of the forward estimate; their mean and spread")
     parser.add_argument("--folder", type=Path, default=Path("runs/rbm_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
     how = Training(args.recipe, RECIPES[args.recipe] if args.rate is None else args.rate, args.iterations, args.steps)
     end = f"{how}--{args.temperatures}" + ("--published" if args.published else "")
     end += "" if args.estimates == "exchange" else f"--{args.estimates}"
+    end += "" if args.replicates == 1 else f"--{args.replicates}"
     jobs = {f"{name}--{seed}--{end}": (name, seed) for seed in args.seeds for name in args.samplers}
 
     def job(key: str) -> Result:
         name, seed = jobs[key]
-        return run(name, seed, how, args.temperatures, args.published, args.estimates, args.folder)
+        return run(name, seed, how, args.temperatures, args.published, args.estimates, args.replicates, args.folder)
 
     run_missing(args.folder, jobs, job, args.part)
     print(f"\n| sampler | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")

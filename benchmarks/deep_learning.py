@@ -1,0 +1,133 @@
+"""Deep EBMs on dynamically binarised MNIST by persistent CD with DMALA and with ACS, as they train longer.
+
+    EBMLAB_DATA=... python benchmarks/deep_learning.py        # goes on where it stopped, then prints the table
+
+A ResNet with 16 channels over the law of the data's means, `configs/ebm_dynamic_mnist_small.yaml`: batches of 50, a
+buffer of 1,000, 10 steps an iteration, Adam with 1e-3, averaged weights. After each of `--lengths` iterations the
+likelihood of the test images is estimated by chains of DMALA: forward from the law of the data's means, with adaptive
+temperatures, tuned steps and resampling, and backward from test images that `ALONE` steps have moved. CPU seconds are
+those of training since the length before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from kept import Result, cell, fit, run_missing
+from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
+
+from ebmlab.callbacks import DataMean
+from ebmlab.datamodules import MNIST
+from ebmlab.energies import Bernoulli, ResNet
+from ebmlab.evaluation import ais, reverse_ais
+from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.files import whole
+from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
+from ebmlab.samplers import DMALA
+
+SAMPLERS = {
+    "DMALA": partial(DMALA, 0.15),
+    "ACS": partial(PersistentACS, beta_max=0.8, cycle_length=20, tune_every=100, tuning_steps=100),
+}
+CHAINS = 50
+ALONE = 1000  # steps from test images, before the way back
+
+
+def train(name: str, seed: int, iterations: int, folder: Path) -> Result:
+    """Trains on to a number of iterations; keeps the averaged weights."""
+    pl.seed_everything(seed)
+    optimizer = partial(torch.optim.Adam, lr=1e-3)
+    warm = partial(torch.optim.lr_scheduler.LinearLR, start_factor=0.01, total_iters=200)
+    learner = ContrastiveDivergence(
+        ResNet((1, 28, 28), channels=16),
+        SAMPLERS[name](),
+        ReplayBuffer(1000, initial="mean"),
+        num_steps=10,
+        optimizer=optimizer,
+        lr_scheduler=warm,
+        lr_interval="step",
+    )
+    last = ModelCheckpoint(folder / f"{name}--{seed}", save_last=True, save_top_k=0, every_n_train_steps=250)
+    before = Path(str(last.dirpath)) / "last.ckpt"
+    callbacks = [DataMean(), EMAWeightAveraging(decay=0.99), last]
+    settings = {"enable_checkpointing": True, "gradient_clip_val": 10.0}
+    begin = time.process_time()
+    data = MNIST(batch_size=50, binarize="dynamic", seed=seed)
+    fit(learner, data, iterations, before if before.exists() else None, callbacks=callbacks, **settings)
+    with whole(weights(name, seed, iterations, folder)) as temporary:
+        torch.save(learner.energy.state_dict(), temporary)
+    return {"seconds": time.process_time() - begin}
+
+
+def weights(name: str, seed: int, iterations: int, folder: Path) -> Path:
+    return folder / f"{name}--{seed}--{iterations}.pt"
+
+
+@torch.no_grad()
+def likelihood(file: Path, seed: int, temperatures: int) -> Result:
+    """The test images' log-likelihood from both sides."""
+    energy = ResNet((1, 28, 28), channels=16).eval().requires_grad_(False)
+    energy.load_state_dict(torch.load(file))
+    torch.manual_seed(seed)
+    data = MNIST(binarize="dynamic")
+    x = data.to_states(data.raw("test"))
+    base = Bernoulli(data.to_states(data.raw("train")).mean(0))
+    value = -torch.cat([energy(part) for part in x.split(1000)]).double().mean().item()
+    forward = ais(energy, DMALA(0.15), CHAINS, temperatures, base, "adaptive", resample=0.5)
+    x = equilibrated(energy, DMALA(0.15), x[torch.randperm(len(x))[:CHAINS]], ALONE)
+    backward = reverse_ais(energy, DMALA(0.15), x, temperatures, base, forward.ladder or "linear")
+    both = Bracket(forward, backward)
+    return {
+        "forward": value - forward.log_z,
+        "ess": forward.ess,
+        "backward": value - backward.log_z,
+        "backward_ess": backward.ess,
+        "trusted": float(both.trusted),
+    }
+
+
+COLUMNS = {
+    "forward": "forward",
+    "effective chains of 50": "ess",
+    "backward": "backward",
+    "effective": "backward_ess",
+    "trusted": "trusted",
+    "CPU seconds of training": "seconds",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[750, 3000, 6000], help="iterations, multiples of 250"
+    )
+    parser.add_argument("--temperatures", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
+    parser.add_argument("--folder", type=Path, default=Path("runs/deep_learning"))
+    parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
+    args = parser.parse_args()
+    runs = [(name, seed, length) for length in args.lengths for seed in args.seeds for name in args.samplers]
+    jobs = {f"{name}--{seed}--{length}--{args.temperatures}": (name, seed, length) for name, seed, length in runs}
+
+    def job(key: str) -> Result:
+        name, seed, length = jobs[key]
+        file = weights(name, seed, length, args.folder)
+        trained = {} if file.exists() else train(name, seed, length, args.folder)
+        return trained | likelihood(file, seed, args.temperatures)
+
+    run_missing(args.folder, jobs, job, args.part)
+    print(f"\n| sampler, iterations | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
+    for name in args.samplers:
+        for length in args.lengths:
+            cells = (cell(args.folder, f"{name}--*--{length}--{args.temperatures}", key) for key in COLUMNS.values())
+            print(f"| {name}, {length} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
