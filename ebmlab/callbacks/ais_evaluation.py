@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -19,7 +20,7 @@ from ebmlab.callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, Periodic
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
 from ebmlab.domains import Finite
-from ebmlab.drawing.annealing import draw_annealing
+from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, Energy, reference
@@ -35,7 +36,7 @@ from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 
 SHOWN = 64
-LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/bits_per_dim")
+LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/train_log_likelihood", "ais/bits_per_dim")
 """NaN for checkpoints if they are not to be trusted."""
 
 
@@ -48,7 +49,8 @@ class AISEvaluation(PeriodicEvaluation):
     exceed 1, so that this number can be negative); `ais/log_z`; `ais/std_error`, its standard error and the gap (below)
     added in squares; the effective sample size of the weights `ais/ess` (of `num_chains` times `num_replicates`), and
     `ais/max_weight`, the largest share that one chain has. Shows the chains' last states as `ais/samples`, and as
-    `ais/weights` the histogram of the log-weights of both directions and the effective chains along the path.
+    `ais/weights` the histogram of the log-weights of both directions and the effective chains along the path. In `fit`
+    also logs `ais/train_log_likelihood`, of as many training data, and draws `ais/likelihood`, both along the training.
 
     If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
     So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
@@ -131,6 +133,7 @@ class AISEvaluation(PeriodicEvaluation):
                 "law however long they are: take an exact sampler, or Tempered around one"
             )
         self.equilibrate = equilibrate
+        self._history: list[Likelihood] = []
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
@@ -194,16 +197,37 @@ class AISEvaluation(PeriodicEvaluation):
         metrics = _metrics(both, mean_energy)
         metrics["ais/bits_per_dim"] = _bits_per_dim(metrics["ais/log_likelihood"], data, energy)
         trusted = _judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
+        fitting = trainer.state.fn == TrainerFn.FITTING
+        if fitting:
+            train = data.states(split_of(data, "train"), len(states), self.seed)
+            metrics["ais/train_log_likelihood"] = -mean_energy_of(learner, train) - result.log_z
         self.log_metrics(trainer, pl_module, metrics)
-        if not trusted and trainer.state.fn == TrainerFn.FITTING:
+        if fitting and not trusted:
             self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
             self._publish(trainer, self._metrics)
         caption = made_by(sampler, steps * self.moves)
+        if fitting:
+            log_image(trainer, "ais/likelihood", draw_likelihood(self._extended(trainer.global_step, metrics)), caption)
         log_image(trainer, "ais/weights", draw_annealing(result, backward), caption)
         shown = data.show(result.samples[:SHOWN])
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
             log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"history": [tuple(point) for point in self._history]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._history = [Likelihood(*point) for point in state_dict.get("history", [])]  # older checkpoints have none
+
+    def _extended(self, step: int, metrics: dict[str, float]) -> list[Likelihood]:
+        """The likelihoods so far, with the new ones; a training that was rolled back forgets what it had ahead."""
+        value, train = metrics["ais/log_likelihood"], metrics["ais/train_log_likelihood"]
+        lower = metrics.get("ais/log_likelihood_lower", math.nan)
+        point = Likelihood(step, value, lower, train, bool(metrics["ais/trusted"]))
+        self._history = [*(earlier for earlier in self._history if earlier.step < step), point]
+        return self._history
 
     def _sampler(self, learner: Learner) -> Sampler:
         return self.sampler or learner.sampler

@@ -1,6 +1,9 @@
-"""What annealed chains say of log Z one by one, and how many of them are effective along the path."""
+"""What annealed chains say of log Z one by one, how many of them are effective, and the likelihood along training."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,6 +11,53 @@ from matplotlib.figure import Figure
 from ebmlab.evaluation.ais_result import AISResult
 
 FORWARD, BACKWARD = "#1f77b4", "#d62728"
+
+
+class Likelihood(NamedTuple):
+    """Mean log-likelihoods after a number of training steps, in nats.
+
+    Attributes:
+        step: the number of training steps.
+        held_out: of the validation data, with log Z from forward chains.
+        lower: the same from backward chains; NaN without them.
+        train: of training data.
+        trusted: whether they are to be believed.
+
+    Example:
+        >>> Likelihood(10, -99.0, -98.5, -97.0, True).held_out
+        -99.0
+    """
+
+    step: int
+    held_out: float
+    lower: float
+    train: float
+    trusted: bool
+
+
+def draw_likelihood(points: Sequence[Likelihood]) -> Figure:
+    """Draws the likelihood of validation and training data along training; crosses are not to be trusted.
+
+    The band lies between what forward and backward chains say of the validation data.
+
+    Example:
+        >>> points = [Likelihood(10, -99.0, -99.5, -98.0, True), Likelihood(20, -95.0, -90.0, -94.0, False)]
+        >>> draw_likelihood(points).axes[0].get_ylabel()
+        'mean log-likelihood (nats)'
+    """
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    steps, held_out, lower = ([getattr(p, name) for p in points] for name in ("step", "held_out", "lower"))
+    axes.fill_between(steps, held_out, lower, color=FORWARD, alpha=0.2, linewidth=0)
+    axes.plot(steps, held_out, color=FORWARD, label="validation data")
+    axes.plot(steps, [p.train for p in points], color=BACKWARD, linestyle="--", linewidth=1, label="training data")
+    for trusted, marker, label in ((True, "o", None), (False, "x", "not trusted")):
+        chosen = [p for p in points if p.trusted is trusted]
+        axes.plot([p.step for p in chosen], [p.held_out for p in chosen], marker, color=FORWARD, label=label)
+    axes.set(xlabel="training steps", ylabel="mean log-likelihood (nats)")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, frameon=False)
+    return figure
 
 
 def draw_annealing(forward: AISResult, backward: AISResult | None = None) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from functools import partial
@@ -261,3 +262,40 @@ def test_the_picture_of_the_weights_and_data_moved_by_tempering(setup, tmp_path)
     assert list((Path(trainer.default_root_dir) / "images").glob("ais-weights_step*.png"))
     with pytest.raises(UserError, match="equilibrate is DULA, whose chains do not follow"):
         quick(equilibrate=DULA(0.1))
+
+
+def test_likelihoods_along_training_and_their_picture(setup) -> None:
+    callback = quick(num_temperatures=400, every_n_epochs=1, reverse=True)
+    model, trainer = setup([callback], learner=learner(), limit_train_batches=3)
+    trainer.fit(model, datamodule=Digits(binarize=True))
+    assert [point.step for point in callback._history] == [3, 6]
+    data, point = Digits(binarize=True), callback._history[-1]
+    train = data.states("train", len(data.states("val")))
+    with torch.no_grad():
+        expected = float(-model(train).double().mean() - exact_log_z(model.energy))
+    assert point.held_out == pytest.approx(likelihood(model, "val"), abs=0.5)
+    assert point.train == pytest.approx(expected, abs=0.5) and point.train != point.held_out
+    assert float(trainer.callback_metrics["ais/train_log_likelihood"]) == pytest.approx(point.train)
+    pictures = sorted((Path(trainer.default_root_dir) / "images").glob("ais-likelihood_step*.png"))
+    assert [picture.stem[-1] for picture in pictures] == ["3", "6"]
+
+
+def test_a_resumed_run_keeps_its_likelihoods_and_a_rolled_back_one_forgets_those_ahead() -> None:
+    callback, resumed = quick(), quick()
+    metrics = {"ais/log_likelihood": -9.0, "ais/train_log_likelihood": -8.0, "ais/trusted": 1.0}
+    metrics["ais/log_likelihood_lower"] = -9.5
+    for step in (10, 20, 30):
+        callback._extended(step, metrics)
+    resumed.load_state_dict(torch.load(saved(callback.state_dict()), weights_only=True))
+    assert resumed._history == callback._history != []
+    assert [point.step for point in resumed._extended(20, metrics)] == [10, 20]
+    older = {key: value for key, value in callback.state_dict().items() if key != "history"}
+    resumed.load_state_dict(older)
+    assert resumed._history == []
+
+
+def saved(state: dict[str, Any]) -> io.BytesIO:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return file
