@@ -11,19 +11,18 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
-from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
+from ebmlab.callbacks.ais_metrics import bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import log_image, made_by
 from ebmlab.callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
-from ebmlab.domains import Finite
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
-from ebmlab.energies import Base, Energy, reference
+from ebmlab.energies import Base, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, reverse_ais
 from ebmlab.evaluation.annealing import path_for
@@ -194,9 +193,9 @@ class AISEvaluation(PeriodicEvaluation):
             ladder = self.schedule if result.ladder is None else result.ladder
             backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves)
         both = Bracket(result, backward)
-        metrics = _metrics(both, mean_energy)
-        metrics["ais/bits_per_dim"] = _bits_per_dim(metrics["ais/log_likelihood"], data, energy)
-        trusted = _judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
+        metrics = metrics_of(both, mean_energy)
+        metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, energy)
+        trusted = judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         fitting = trainer.state.fn == TrainerFn.FITTING
         if fitting:
             train = data.states(split_of(data, "train"), len(states), self.seed)
@@ -265,48 +264,3 @@ def mean_energy_of(learner: Learner, x: Tensor, batch_size: int = 1000) -> float
     dtype = next(learner.energy.parameters(), x).dtype
     total = sum(learner(part.to(learner.device, dtype)).double().sum() for part in torch.split(x, batch_size))
     return float(total) / len(x)
-
-
-def _metrics(both: Bracket, mean_energy: float) -> dict[str, float]:
-    result = both.forward
-    metrics = {
-        "ais/log_likelihood": -mean_energy - result.log_z,
-        "ais/log_z": result.log_z,
-        "ais/std_error": both.std_error,
-        "ais/ess": result.ess,
-        "ais/max_weight": result.max_weight,
-        "ais/families": float(result.num_families),
-    }
-    if both.backward is not None:
-        metrics["ais/log_likelihood_lower"] = -mean_energy - both.backward.log_z
-        metrics["ais/gap"] = both.gap
-    if len(result.replicates) > 1:
-        metrics["ais/spread"] = float(torch.tensor(result.replicates).std())
-    return metrics
-
-
-def _bits_per_dim(log_likelihood: float, data: Data, energy: Energy) -> float:
-    """Of the raw numbers, given the mean log-likelihood of the states."""
-    raw = data.preprocessing
-    nats = log_likelihood + (0.0 if raw is None else raw.log_jacobian(energy.domain))
-    return -nats / (energy.domain.size * math.log(2))
-
-
-def _judge(metrics: dict[str, float], both: Bracket, energy: Energy, quiet: bool) -> bool:
-    """Whether the likelihood is to be trusted. If not, warns and takes the standard error out of the metrics."""
-    likelihood, doubts = metrics["ais/log_likelihood"], both.doubts
-    if math.isnan(likelihood):
-        doubts = ["it is NaN: an energy of the data or of a chain is not finite"]
-    elif likelihood > 0 and isinstance(energy.domain, Finite):
-        doubts.insert(0, "above 0 is impossible for discrete data: log Z is far too small")
-    metrics["ais/trusted"] = float(not doubts)
-    if not doubts:
-        return True
-    del metrics["ais/std_error"]
-    if quiet:
-        return False
-    rank_zero_warn(
-        f"AISEvaluation: do not trust the mean log-likelihood of {likelihood:.4g} nats: {'; '.join(doubts)}. Use "
-        'schedule "adaptive" with resample 0.5, reverse, more temperatures or moves, or another sampler'
-    )
-    return False
