@@ -8,14 +8,15 @@ spins. 100 chains, 500 steps to equilibrium and 2,000 that count, for each seed.
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from study_seeds import cell
 
 from ebmlab.energies import Ising
 from ebmlab.samplers import DMALA, DULA, GWG, Sampler
-from ebmlab.studies.report import number
 
 STEPS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0]  # on bits
 SEEDS, CHAINS, BURN_IN, COUNTED = (0, 1, 2), 100, 500, 2000
@@ -36,33 +37,29 @@ def run(sampler: Sampler, proposes: Sampler | None, seed: int) -> tuple[float, f
     return acceptance, proposed, made
 
 
-def three(sampler: Sampler, proposes: Sampler | None) -> list[tuple[float, float, float]]:
-    """Mean, least and largest of each of `run`'s numbers over the seeds."""
-    columns = zip(*(run(sampler, proposes, seed) for seed in SEEDS), strict=True)
-    return [(sum(column) / len(column), min(column), max(column)) for column in columns]
-
-
-def row(name: str, numbers: list[tuple[float, float, float]]) -> str:
-    cells = (f"{number(mean)} ({number(low)} to {number(high)})" if mean else "-" for mean, low, high in numbers)
-    return f"| {name} | {' | '.join(cells)} |"
+def columns(sampler: Sampler, proposes: Sampler | None) -> list[list[float]]:
+    """Each of `run`'s numbers for all seeds."""
+    return [list(column) for column in zip(*(run(sampler, proposes, seed) for seed in SEEDS), strict=True)]
 
 
 def main() -> None:
     print("| sampler | acceptance | proposed changes | changes |\n|---|---|---|---|")
     sweep = []
     for step in STEPS:
-        sweep.append(three(DMALA(4 * step), DULA(4 * step)))
-        print(row(f"DMALA {step:g}", sweep[-1]), flush=True)
-    print(row("GWG-6", three(GWG(num_flips=6), None)))
+        found = columns(DMALA(4 * step), DULA(4 * step))
+        print(f"| DMALA {step:g} | {' | '.join(map(cell, found))} |", flush=True)
+        sweep.append([statistics.mean(column) for column in found])
+    acceptance, _, made = columns(GWG(num_flips=6), None)
+    print(f"| GWG-6 | {cell(acceptance)} | - | {cell(made)} |")
     figure = Figure(figsize=(5, 3), layout="constrained")
     axes = figure.subplots()
-    axes.plot(STEPS, [numbers[0][0] for numbers in sweep], "o-", color="tab:blue")
+    axes.plot(STEPS, [means[0] for means in sweep], "o-", color="tab:blue")
     axes.set_xlabel("step size (on bits)")
     axes.set_ylabel("acceptance", color="tab:blue")
     axes.set_ylim(0, 1)
     changes = axes.twinx()
-    changes.plot(STEPS, [numbers[1][0] for numbers in sweep], "s-", color="tab:orange", label="proposed")
-    changes.plot(STEPS, [numbers[2][0] for numbers in sweep], "s--", color="tab:orange", label="made")
+    changes.plot(STEPS, [means[1] for means in sweep], "s-", color="tab:orange", label="proposed")
+    changes.plot(STEPS, [means[2] for means in sweep], "s--", color="tab:orange", label="made")
     changes.set_ylabel("coordinates changed a step", color="tab:orange")
     changes.set_ylim(0)
     changes.legend(loc="lower right")

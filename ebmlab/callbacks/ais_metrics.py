@@ -33,7 +33,7 @@ def metrics_of(both: Bracket, mean_energy: float) -> dict[str, float]:
 
 
 def bits_per_dim(log_likelihood: float, data: Data, energy: Energy) -> float:
-    """Of the raw numbers, given the mean log-likelihood of the states."""
+    """Bits per coordinate of the raw numbers, from the mean log-likelihood of the states in nats."""
     raw = data.preprocessing
     nats = log_likelihood + (0.0 if raw is None else raw.log_jacobian(energy.domain))
     return -nats / (energy.domain.size * math.log(2))
