@@ -2,11 +2,12 @@
 
     EBMLAB_DATA=... python benchmarks/deep_learning.py        # goes on where it stopped, then prints the table
 
-A ResNet with 16 channels over the law of the data's means, `configs/ebm_dynamic_mnist_small.yaml`: batches of 50, a
-buffer of 1,000, 10 steps an iteration, Adam with 1e-3, averaged weights. After each of `--lengths` iterations the
-likelihood of the test images is estimated by chains of DMALA: forward from the law of the data's means, with adaptive
-temperatures, tuned steps and resampling, and backward from test images that `ALONE` steps have moved. CPU seconds are
-those of training since the length before.
+A ResNet with 16 channels over the law of the data's means, as in `configs/ebm_dynamic_mnist_small.yaml`, but all of the
+50 chains move in every iteration, 10 steps: with a buffer of 1,000, each moves once in 20, and the model gets mass where
+no chain has been. Adam, averaged weights. After each of `--lengths` iterations the likelihood of the test images is
+estimated by chains of DMALA: forward from the law of the data's means, with adaptive temperatures, tuned steps and
+resampling, and backward from test images that `ALONE` steps have moved. CPU seconds are those of training since the
+length before.
 """
 
 from __future__ import annotations
@@ -34,38 +35,38 @@ SAMPLERS = {
     "DMALA": partial(DMALA, 0.15),
     "ACS": partial(PersistentACS, beta_max=0.8, cycle_length=20, tune_every=100, tuning_steps=100),
 }
-CHAINS = 50
+CHAINS = 50  # of training, each of which moves in every iteration, and of the estimates
 ALONE = 1000  # steps from test images, before the way back
 
 
-def train(name: str, seed: int, iterations: int, folder: Path) -> Result:
+def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> Result:
     """Trains on to a number of iterations; keeps the averaged weights."""
     pl.seed_everything(seed)
-    optimizer = partial(torch.optim.Adam, lr=1e-3)
+    optimizer = partial(torch.optim.Adam, lr=rate)
     warm = partial(torch.optim.lr_scheduler.LinearLR, start_factor=0.01, total_iters=200)
     learner = ContrastiveDivergence(
         ResNet((1, 28, 28), channels=16),
         SAMPLERS[name](),
-        ReplayBuffer(1000, initial="mean"),
+        ReplayBuffer(CHAINS, initial="mean"),
         num_steps=10,
         optimizer=optimizer,
         lr_scheduler=warm,
         lr_interval="step",
     )
-    last = ModelCheckpoint(folder / f"{name}--{seed}", save_last=True, save_top_k=0, every_n_train_steps=250)
+    last = ModelCheckpoint(folder / f"{name}--{seed}--{rate:g}", save_last=True, save_top_k=0, every_n_train_steps=250)
     before = Path(str(last.dirpath)) / "last.ckpt"
     callbacks = [DataMean(), EMAWeightAveraging(decay=0.99), last]
     settings = {"enable_checkpointing": True, "gradient_clip_val": 10.0}
     begin = time.process_time()
     data = MNIST(batch_size=50, binarize="dynamic", seed=seed)
     fit(learner, data, iterations, before if before.exists() else None, callbacks=callbacks, **settings)
-    with whole(weights(name, seed, iterations, folder)) as temporary:
+    with whole(weights(name, seed, rate, iterations, folder)) as temporary:
         torch.save(learner.energy.state_dict(), temporary)
     return {"seconds": time.process_time() - begin}
 
 
-def weights(name: str, seed: int, iterations: int, folder: Path) -> Path:
-    return folder / f"{name}--{seed}--{iterations}.pt"
+def weights(name: str, seed: int, rate: float, iterations: int, folder: Path) -> Path:
+    return folder / f"{name}--{seed}--{rate:g}--{iterations}.pt"
 
 
 @torch.no_grad()
@@ -106,6 +107,7 @@ def main() -> None:
     parser.add_argument(
         "--lengths", type=int, nargs="+", default=[750, 3000, 6000], help="iterations, multiples of 250"
     )
+    parser.add_argument("--rate", type=float, default=3e-4, help="of Adam, after the first 200 iterations")
     parser.add_argument("--temperatures", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
@@ -113,19 +115,20 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
     runs = [(name, seed, length) for length in args.lengths for seed in args.seeds for name in args.samplers]
-    jobs = {f"{name}--{seed}--{length}--{args.temperatures}": (name, seed, length) for name, seed, length in runs}
+    end = args.temperatures
+    jobs = {f"{name}--{seed}--{args.rate:g}--{length}--{end}": (name, seed, length) for name, seed, length in runs}
 
     def job(key: str) -> Result:
         name, seed, length = jobs[key]
-        file = weights(name, seed, length, args.folder)
-        trained = {} if file.exists() else train(name, seed, length, args.folder)
+        file = weights(name, seed, args.rate, length, args.folder)
+        trained = {} if file.exists() else train(name, seed, args.rate, length, args.folder)
         return trained | likelihood(file, seed, args.temperatures)
 
     run_missing(args.folder, jobs, job, args.part)
     print(f"\n| sampler, iterations | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
     for name in args.samplers:
         for length in args.lengths:
-            cells = (cell(args.folder, f"{name}--*--{length}--{args.temperatures}", key) for key in COLUMNS.values())
+            cells = (cell(args.folder, f"{name}--*--{args.rate:g}--{length}--{end}", key) for key in COLUMNS.values())
             print(f"| {name}, {length} | {' | '.join(cells)} |")
 
 

@@ -96,7 +96,8 @@ def train(name: str, seed: int, how: Training, file: Path) -> None:
     begin = time.process_time()
     fit(learner, data, how.iterations, callbacks=[DataMean(), *callbacks, stages, along])
     kept = {"seconds": time.process_time() - begin, "stages": stages.kept}
-    kept |= {"log_z": along._trajectory.log_z, "ess": along._trajectory.ess}  # type: ignore[union-attr]
+    assert along._trajectory is not None
+    kept |= {"log_z": along._trajectory.log_z, "ess": along._trajectory.ess, "families": along._trajectory.families}
     with whole(file) as temporary:
         torch.save(kept, temporary)
 
@@ -142,6 +143,7 @@ def run(
     torch.manual_seed(seed)
     test = -float(stages[-1](data.to_states(data.raw("test")).flatten(1)).double().mean())
     result = {"along": test - kept["log_z"], "along_ess": kept["ess"], "seconds": kept["seconds"]}
+    result |= {"families": kept["families"]} if "families" in kept else {}
     if published:
         torch.manual_seed(seed)
         result["published"] = test - published_log_z(stages[-1], base, temperatures)
@@ -191,6 +193,7 @@ COLUMNS = {
     "smallest swap rate": "swap_rate",
     "along training": "along",
     "effective (along)": "along_ess",
+    "families (along)": "families",
     "as published": "published",
     "CPU seconds of training": "seconds",
 }

@@ -4,19 +4,23 @@
     python benchmarks/rm_synthetic.py --part 0/2 & python benchmarks/rm_synthetic.py --part 1/2
     python benchmarks/rm_synthetic.py --bits 256 --seeds 0 --methods "RMwGGIS advanced" RMwRAND      # Figure 2
     python benchmarks/rm_synthetic.py --beta 4      # scores what is there again, by samples of exp(-4 E)
+    python benchmarks/rm_synthetic.py --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
 
-Settings as in the authors' program: Adam 5e-4 (checkerboard and RMwRAND 1e-4), weight decay 1e-4, gradients clipped to
-norm 1, batch 128, s = 10, and 4,000 samples by 20 sweeps of Gibbs sampling from random bits; fewer iterations. MMD^2 is
-the U-statistic, by the paper's kernel d - H, H the Hamming distance, which sees the bits' means alone, and by
-exp(-H / d). A perfect model has values around 0. Beyond 32 bits there are no samples, as no Gibbs chain gets anywhere,
-and the batch is 256. Results are kept in a folder, a file for each run and one with its parameters.
+The last command has the settings of `configs/rm_*.yaml`, the others those of the authors' program: Adam at 5e-4
+(checkerboard and RMwRAND 1e-4), weight decay 1e-4, gradients clipped to norm 1, batch 128, s = 10, and 4,000 samples by
+20 sweeps of Gibbs sampling from random bits; fewer iterations. MMD^2 is the U-statistic, by the paper's kernel d - H, H
+the Hamming distance, which sees the bits' means alone, and by exp(-H / d). A perfect model has values around 0. Beyond
+32 bits there are no samples, as no Gibbs chain gets anywhere, and the batch is 256. Results are kept in a folder, a
+file for each run and one with its parameters.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import pytorch_lightning as pl
@@ -54,52 +58,70 @@ ESTIMATORS = {
 METHODS = (*ESTIMATORS, "PCD, GWG")
 
 
-def make_learner(method: str, shape: str, bits: int) -> Learner:
-    lr = 1e-4 if shape == "checkerboard" or method == "RMwRAND" else 5e-4
-    adam = partial(torch.optim.Adam, lr=lr, weight_decay=1e-4)
-    energy = MLP(bits)
+class Settings(NamedTuple):
+    """What the runs of one call share; None for the authors' rate."""
+
+    bits: int
+    iterations: int
+    gain: float
+    rate: float | None
+    weight_decay: float
+
+    def __str__(self) -> str:
+        published = (self.gain, self.rate, self.weight_decay) == (1, None, 1e-4)
+        return f"{self.iterations}" + ("" if published else f"--{self.gain:g}-{self.rate}-{self.weight_decay:g}")
+
+
+def make_learner(method: str, shape: str, settings: Settings) -> Learner:
+    published = 1e-4 if shape == "checkerboard" or method == "RMwRAND" else 5e-4
+    lr = published if settings.rate is None else settings.rate
+    adam = partial(torch.optim.Adam, lr=lr, weight_decay=settings.weight_decay)
+    energy = MLP(settings.bits, gain=settings.gain)
     if method == "PCD, GWG":
         chains = ReplayBuffer(5000, reinitialize=0.05)
         return ContrastiveDivergence(energy, GWG(), chains, num_steps=20, optimizer=adam)
     return RatioMatching(energy, ESTIMATORS[method], optimizer=adam)
 
 
-def run(method: str, shape: str, seed: int, iterations: int, bits: int, beta: float, weights: Path) -> Result:
+def run(method: str, shape: str, seed: int, settings: Settings, beta: float, weights: Path) -> Result:
     """Trains a model, unless its weights are kept, and scores samples of exp(-beta E)."""
     pl.seed_everything(seed)
+    bits, seconds = settings.bits, {}
     data = GrayCode2D(shape, bits, seed=seed, batch_size=128 if bits == 32 else 256)
-    learner = make_learner(method, shape, bits)
+    learner = make_learner(method, shape, settings)
     if not weights.exists():
-        fit(learner, data, iterations, gradient_clip_val=1.0)
+        begin = time.process_time()
+        fit(learner, data, settings.iterations, gradient_clip_val=1.0)
+        seconds = {"seconds": time.process_time() - begin}
         torch.save(learner.energy.state_dict(), weights)
     learner.energy.load_state_dict(torch.load(weights))
     energy = learner.energy.eval().requires_grad_(False)
     energy.rest[-1].weight.mul_(beta)  # the bias does not change the law
     real = data.to_states(data.raw("train"))[torch.randperm(len(data.raw("train")))[:SAMPLES]]
     if bits > 32:
-        return {"objective": float(Exact("exponential").loss(energy, real[:100]))}
+        return seconds | {"objective": float(Exact("exponential").loss(energy, real[:100]))}
     samples, _ = Gibbs().sample(energy, energy.domain.random(SAMPLES), SWEEPS * bits)
-    return {
+    return seconds | {
         "linear": float(hamming_mmd(samples, real, "linear", unbiased=True)),
         "exponential": float(hamming_mmd(samples, real, "exponential", unbiased=True)),
         "objective": float(Exact("exponential").loss(energy, real)),
     }
 
 
-def table(folder: Path, iterations: int, key: str) -> str:
+def table(folder: Path, settings: Settings, key: str) -> str:
     """Mean and range over the seeds with results, one row per method."""
     lines = ["| method | " + " | ".join(SHAPES) + " |", "|---" * (len(SHAPES) + 1) + "|"]
     for method in METHODS:
-        cells = [cell(folder, f"{method}--{shape}--*--{iterations}", key) for shape in SHAPES]
+        cells = [cell(folder, f"{method}--{shape}--*--{settings}", key) for shape in SHAPES]
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 @torch.no_grad()
-def heat_maps(folder: Path, iterations: int, seed: int, bits: int) -> None:
+def heat_maps(folder: Path, settings: Settings, seed: int) -> None:
     """Draws the models' densities in the plane, one row per method with results."""
     landscape = EnergyLandscape(num_samples=0)
-    there = [m for m in METHODS if any(folder.glob(f"{m}--*--{seed}--{iterations}.pt"))]
+    there = [m for m in METHODS if any(folder.glob(f"{m}--*--{seed}--{settings}.pt"))]
     figure, axes = plt.subplots(
         len(there) + 1, len(SHAPES), figsize=(2 * len(SHAPES), 2 * len(there) + 2), layout="constrained", squeeze=False
     )
@@ -108,11 +130,11 @@ def heat_maps(folder: Path, iterations: int, seed: int, bits: int) -> None:
             axis.set(xticks=[], yticks=[])
             axis.set_title(shape if i == 0 else "")
             axis.set_ylabel(method if shape == SHAPES[0] else "")
-            data, path = GrayCode2D(shape, bits), folder / f"{method}--{shape}--{seed}--{iterations}.pt"
+            data, path = GrayCode2D(shape, settings.bits), folder / f"{method}--{shape}--{seed}--{settings}.pt"
             if i == 0:
                 density = landscape.data_density(data, torch.Generator().manual_seed(0))
             elif path.exists():
-                learner = make_learner(method, shape, bits)
+                learner = make_learner(method, shape, settings)
                 learner.energy.load_state_dict(torch.load(path))
                 density = landscape.model_density(learner, data)
             else:
@@ -125,6 +147,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=1000)
     parser.add_argument("--bits", type=int, default=32)
+    parser.add_argument("--gain", type=float, default=1.0, help="of the first layer's initial weights")
+    parser.add_argument("--rate", type=float, help="of learning; by default the authors'")
+    parser.add_argument("--weight_decay", type=float, default=1e-4)
     parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of the samples")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
@@ -133,16 +158,17 @@ def main() -> None:
     args = parser.parse_args()
     folder = args.folder or Path(f"runs/rm_synthetic_{args.bits}")
     scored = folder if args.beta == 1 else folder / f"beta_{args.beta:g}"
+    settings = Settings(args.bits, args.iterations, args.gain, args.rate, args.weight_decay)
     jobs = {
-        f"{method}--{shape}--{seed}--{args.iterations}": (method, shape, seed, args.iterations, args.bits, args.beta)
+        f"{method}--{shape}--{seed}--{settings}": (method, shape, seed, settings, args.beta)
         for seed in args.seeds
         for shape in SHAPES
         for method in args.methods
     }
     run_missing(scored, jobs, lambda job: run(*jobs[job], folder / f"{job}.pt"), args.part)
-    for key in ("linear", "exponential", "objective") if args.bits == 32 else ("objective",):
-        print(f"\n{key}\n\n{table(scored, args.iterations, key)}")
-    heat_maps(folder, args.iterations, args.seeds[0], args.bits)
+    for key in ("linear", "exponential", "objective", "seconds") if args.bits == 32 else ("objective", "seconds"):
+        print(f"\n{key}\n\n{table(scored, settings, key)}")
+    heat_maps(folder, settings, args.seeds[0])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from torch.nn.functional import silu
 
 from ebmlab.energies import MLP, Energy, mlp
 from ebmlab.errors import UserError
+from ebmlab.learners import Exact
 
 
 @pytest.fixture(autouse=True, params=[0, 64], ids=["rows of W looked up", "neighbours written out"])
@@ -69,6 +70,26 @@ def test_the_first_layer_is_evaluated_once_per_state(monkeypatch: pytest.MonkeyP
     assert not calls
 
 
-def test_bad_sizes() -> None:
+@pytest.mark.parametrize(("gain", "learnt"), [(1.0, False), (5.0, True)])
+def test_a_gain_teaches_the_parity_of_four_bits(gain: float, learnt: bool) -> None:
+    """Each of the 12 bits adds 1/4 to the bounded objective while it is unexplained, each bit of the parity then 0."""
+    torch.manual_seed(0)
+    energy = MLP(12, hidden=64, num_layers=2, gain=gain)
+    adam, losses = torch.optim.Adam(energy.parameters(), lr=3e-3), []
+    for _ in range(250):
+        x = torch.randint(2, (64, 12)).float()
+        x[:, 3] = x[:, :3].sum(1) % 2
+        loss = Exact("bounded").loss(energy, x)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    assert sum(losses[-20:]) / 20 == pytest.approx(2.0 if learnt else 3.0, abs=0.1)
+
+
+def test_bad_settings() -> None:
     with pytest.raises(UserError, match="must be at least 1"):
         MLP(6, hidden=0)
+    for gain in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UserError, match=f"gain is {gain}, but must be above 0"):
+            MLP(6, gain=gain)
