@@ -3,11 +3,12 @@
     EBMLAB_DATA=... python benchmarks/deep_learning.py        # goes on where it stopped, then prints the table
 
 A ResNet with 16 channels over the law of the data's means, as in `configs/ebm_dynamic_mnist_small.yaml`, but all of the
-50 chains move in every iteration, 10 steps: with a buffer of 1,000, each moves once in 20, and the model gets mass where
-no chain has been. Adam, averaged weights. After each of `--lengths` iterations the likelihood of the test images is
-estimated by chains of DMALA: forward from the law of the data's means, with adaptive temperatures, tuned steps and
-resampling, and backward from test images that `ALONE` steps have moved. CPU seconds are those of training since the
-length before.
+50 chains move in every iteration, 10 steps. With a buffer of 1,000 each moves once in 20, and the model gets mass where
+no chain has been. Adam, averaged weights.
+
+After each of `--lengths` iterations the likelihood of the test images is estimated by chains of DMALA: forward from the
+law of the data's means, with adaptive temperatures, tuned steps and resampling, and backward from test images that
+`ALONE` steps have moved. CPU seconds are those of training since the length before.
 """
 
 from __future__ import annotations
