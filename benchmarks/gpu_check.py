@@ -89,6 +89,7 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "Gibbs": ("Ising", s.Gibbs()),
     "ChromaticGibbs": ("Ising", s.ChromaticGibbs()),
     "SwendsenWang": ("Ising", s.SwendsenWang()),
+    "Wolff": ("Ising", s.Wolff()),
     "HammingBall": ("Ising", s.HammingBall(4, 2)),
     "RandomWalk": ("Ising", s.RandomWalk()),
     "LocallyBalanced": ("Ising", s.LocallyBalanced()),

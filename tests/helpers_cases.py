@@ -30,6 +30,7 @@ from ebmlab.samplers import (
     SwendsenWang,
     Tempered,
     TrajectoryTempered,
+    Wolff,
 )
 
 ALL = tuple(DOMAINS)
@@ -105,6 +106,7 @@ STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {
     BlockGibbs: lambda: (BlockGibbs(), RBM(4, 3)),
     ChromaticGibbs: lambda: (ChromaticGibbs(), Ising.lattice(4, 0.3)),
     SwendsenWang: lambda: (SwendsenWang(), Ising.lattice(4, 0.3)),
+    Wolff: lambda: (Wolff(), Ising.lattice(4, 0.3)),
 }
 PAIRS = [(c, d) for c, case in CASES.items() for d in case.domains]
 EXACT = [(c, d) for c, d in PAIRS if CASES[c].exact]

@@ -23,6 +23,7 @@ from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, In
 from ebmlab.samplers.swendsen_wang import SwendsenWang
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
+from ebmlab.samplers.wolff import Wolff
 
 __all__ = [
     "ACS",
@@ -54,5 +55,6 @@ __all__ = [
     "SwendsenWang",
     "Tempered",
     "TrajectoryTempered",
+    "Wolff",
     "hidden_logits",
 ]

@@ -41,28 +41,42 @@ class SwendsenWang(Sampler):
     exact = True
 
     def check(self, energy: Energy) -> None:
+        name = type(self).__name__
         if not isinstance(energy, Ising | Potts):
             raise UserError(
-                f"SwendsenWang draws bonds between sites: it needs an Ising or Potts model, {type(energy).__name__} is "
+                f"{name} draws bonds between sites: it needs an Ising or Potts model, {type(energy).__name__} is "
                 "neither; Gibbs works on any finite domain"
             )
         if isinstance(energy, Potts) and (energy.edges().values < 0).any():
             raise UserError(
-                "SwendsenWang needs Potts couplings of at least 0, and some are below: take ChromaticGibbs or Gibbs"
+                f"{name} needs Potts couplings of at least 0, and some are below: take ChromaticGibbs or Gibbs"
             )
 
     @torch.no_grad()
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
         model, x = cast(Ising | Potts, energy), state.x
+        label, rise = self._bonded(model, x)
+        y, probability = self._redrawn(model, x, label)
+        valid = ~(rise + probability).isnan()  # as in `Gibbs`: no valid law, so x stays
+        new = replace(state, x=Merge(valid)(y, x), step=state.step + 1)
+        hops = energy.domain.hops
+        return new, Info(lambda: probability.masked_fill(~valid, torch.nan), lambda: hops(new.x, x))
+
+    def _bonded(self, model: Ising | Potts, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The cluster of each site of each chain, `(B * d,)`, and the sum of w over all edges of a chain, `(B,)`."""
         edges = model.edges()
         upper = edges.rows < edges.columns
         a, b, coupling = edges.rows[upper], edges.columns[upper], edges.values[upper].to(x.dtype)
-        field, spins = model.field.to(x.dtype), isinstance(model, Ising)
+        spins = isinstance(model, Ising)
         alike = x[:, a] * x[:, b] if spins else (x[:, a] * x[:, b]).sum(2)  # 1 or -1 for spins, 1 or 0 for classes
         rise = coupling * alike + (coupling.abs() if spins else 0)
         chain, edge = (torch.rand_like(rise) < -torch.expm1(-rise)).nonzero(as_tuple=True)
         size = x.shape[1]
-        label = clusters(x.shape[0] * size, chain * size + a[edge], chain * size + b[edge])
+        return clusters(x.shape[0] * size, chain * size + a[edge], chain * size + b[edge]), rise.sum(1)
+
+    def _redrawn(self, model: Ising | Potts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """States after one step from x, given the clusters, and 1 for each chain, NaN where they have no law."""
+        field, spins = model.field.to(x.dtype), isinstance(model, Ising)
         pull = (2 * field * x if spins else field.expand_as(x)).flatten(0, 1)
         logits = torch.zeros_like(pull).index_add_(0, label, pull)
         if spins:
@@ -70,10 +84,7 @@ class SwendsenWang(Sampler):
         else:
             drawn = categorical(logits.log_softmax(1))[label].view(x.shape[:2])
             y = cast(Categorical, model.domain).from_index(drawn).to(x.dtype)
-        valid = ~(rise.sum(1) + logits.view(len(x), -1).sum(1)).isnan()  # as in `Gibbs`: no valid law, so x stays
-        new = replace(state, x=Merge(valid)(y, x), step=state.step + 1)
-        hops = energy.domain.hops
-        return new, Info(lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan), lambda: hops(new.x, x))
+        return y, x.new_ones(len(x)).masked_fill_(logits.view(len(x), -1).sum(1).isnan(), torch.nan)
 
 
 def clusters(size: int, a: Tensor, b: Tensor) -> Tensor:

@@ -125,10 +125,13 @@ def test_file_that_is_no_text(fails: Callable[..., str]) -> None:
 
 
 def test_a_config_over_its_base_is_the_base_with_flags(resolve: Resolve) -> None:
-    flags = ["--model.optimizer.lr=0.0001", "--data.shape=checkerboard"]
-    child = resolve(f"--config={CONFIGS / 'rm_checkerboard.yaml'}")
+    write(
+        Path(), child=f"base: {CONFIGS / 'rm_2spirals.yaml'}\nmodel: {{optimizer: {{lr: 0.5}}}}\ndata: {{shape: moons}}"
+    )
+    child = resolve("--config=child.yaml")
+    flags = ["--model.optimizer.lr=0.5", "--data.shape=moons"]
     assert child == resolve(f"--config={CONFIGS / 'rm_2spirals.yaml'}", *flags)
-    assert child["data"]["init_args"]["shape"] == "checkerboard" and "base" not in child
+    assert child["data"]["init_args"]["shape"] == "moons" and "base" not in child
 
 
 def test_full_names_of_settings(resolve: Resolve) -> None:

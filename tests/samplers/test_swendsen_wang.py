@@ -1,8 +1,9 @@
-"""SwendsenWang: its transition matrix by every set of bonds, exact starts, mutants, a lattice's phases."""
+"""SwendsenWang and Wolff: transition matrices by every set of bonds, exact starts, mutants, a lattice's phases."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ebmlab.energies import MLP, Energy, Ising, Potts
 from ebmlab.errors import UserError
-from ebmlab.samplers import Gibbs, SwendsenWang
+from ebmlab.samplers import Gibbs, SwendsenWang, Wolff
 from ebmlab.samplers.swendsen_wang import clusters
 
 RING = torch.tensor([[0.0, 0.9, 0.0, 0.4], [0.9, 0.0, 0.6, 0.0], [0.0, 0.6, 0.0, 0.8], [0.4, 0.0, 0.8, 0.0]])
@@ -25,6 +26,8 @@ TARGETS: dict[str, Energy] = {
     "Potts": Potts(RING),
     "Potts in a field": Potts(RING, field=[[0.3, 0.0, -0.5], [0.0, 0.2, 0.9], [0.1, 0.1, 0.0], [-0.4, 0.3, 0.0]]),
 }
+KERNELS = {"Swendsen-Wang": SwendsenWang, "Wolff": Wolff}
+every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 every_target = pytest.mark.parametrize("energy", TARGETS.values(), ids=TARGETS)
 
 
@@ -39,7 +42,7 @@ def parts(size: int, bonds: list[tuple[int, int]]) -> list[list[int]]:
     return [sorted(part) for part in found]
 
 
-def row(energy: Energy, x: Tensor, exact: Exact) -> Tensor:
+def row(kernel: type[SwendsenWang], energy: Energy, x: Tensor, exact: Exact) -> Tensor:
     """The law of a step from one state: a sum over all sets of bonds, and over all values of their parts."""
     d, J = x.shape[0], energy.coupling.tolist()
     spins = isinstance(energy, Ising)
@@ -55,6 +58,11 @@ def row(energy: Energy, x: Tensor, exact: Exact) -> Tensor:
         for e, yes in zip(happy, bonded, strict=True):
             weight *= chance[e] if yes else 1 - chance[e]
         groups = parts(d, bonds)
+        if kernel is Wolff:
+            for group in groups:
+                for new, chance_of in turned(energy, at, group, values):
+                    law[number(new, x, exact)] += weight * len(group) / d * chance_of
+            continue
         laws = []
         for group in groups:
             if spins:  # the part keeps its pattern, or turns over
@@ -68,29 +76,55 @@ def row(energy: Energy, x: Tensor, exact: Exact) -> Tensor:
                 probability *= own[chosen]
                 for i in group:
                     new[i] = values[chosen] * (at[i] if spins else 1)
-            state = torch.tensor(new, dtype=x.dtype) if spins else torch.eye(x.shape[1], dtype=x.dtype)[new]
-            law[exact.number(state.unsqueeze(0))] += probability
+            law[number(new, x, exact)] += probability
     return law
 
 
+def turned(energy: Energy, at: list[int], group: list[int], values: list[int]) -> list[tuple[list[int], float]]:
+    """What Wolff's step makes of a part, with the probabilities; the field is that of a value, or of -1 and 1."""
+    spins, found, stay = isinstance(energy, Ising), [], 1.0
+    for other in [v for v in values if v != at[group[0]]]:
+        new = [(-a if spins else other) if i in group else a for i, a in enumerate(at)]
+        if spins:
+            gain = sum(float(energy.field[i]) * (new[i] - at[i]) for i in group)
+        else:
+            field = energy.field.expand(len(at), len(values))
+            gain = sum(float(field[i, new[i]] - field[i, at[i]]) for i in group)
+        found.append((new, min(1.0, math.exp(gain)) / (len(values) - 1)))
+        stay -= found[-1][1]
+    return [*found, (at, stay)]
+
+
+def number(values: list[int], like: Tensor, exact: Exact) -> Tensor:
+    """The number of the state with these values, spins or classes."""
+    spins = like.ndim == 1
+    state = torch.tensor(values, dtype=like.dtype) if spins else torch.eye(like.shape[1], dtype=like.dtype)[values]
+    return exact.number(state.unsqueeze(0))
+
+
+@every_kernel
 @every_target
-def test_the_transition_matrix_leaves_the_law_invariant_and_is_what_chains_do(energy: Energy) -> None:
+def test_the_transition_matrix_leaves_the_law_invariant_and_is_what_chains_do(
+    energy: Energy, kernel: type[SwendsenWang]
+) -> None:
     exact = Exact(energy)
-    matrix = torch.stack([row(energy, x, exact) for x in exact.states])
+    matrix = torch.stack([row(kernel, energy, x, exact) for x in exact.states])
     assert torch.allclose(matrix.sum(1), torch.ones(len(matrix), dtype=torch.float64))
     assert torch.allclose(exact.probabilities @ matrix, exact.probabilities, atol=1e-6)
     torch.manual_seed(0)
     for k in (0, len(matrix) // 3):
         x = exact.states[k].expand(100_000, *exact.states.shape[1:]).clone()
-        y, info = SwendsenWang().sample(energy, x, 1)
+        y, info = kernel().sample(energy, x, 1)
         assert chi_square_p(torch.bincount(exact.number(y), minlength=len(matrix)), matrix[k]) > PASS
-        assert torch.equal(info.hops, energy.domain.hops(y, x)) and bool((info.acceptance == 1).all())
+        assert torch.equal(info.hops, energy.domain.hops(y, x))
+        assert bool((info.acceptance == 1).all()) or (kernel is Wolff and energy.field.any())
 
 
+@every_kernel
 @every_target
-def test_exact_draws_stay_exact_and_chains_converge(energy: Energy) -> None:
-    assert invariance_p(SwendsenWang(), energy, num_steps=2) > PASS
-    assert convergence_distance(SwendsenWang(), energy, num_steps=30) < 0.04
+def test_exact_draws_stay_exact_and_chains_converge(energy: Energy, kernel: type[SwendsenWang]) -> None:
+    assert invariance_p(kernel(), energy, num_steps=2) > PASS
+    assert convergence_distance(kernel(), energy, num_steps=30) < 0.04
 
 
 MUTANTS = {
@@ -107,6 +141,23 @@ MUTANTS = {
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_caught(old: str, new: str) -> None:
     assert invariance_p(mutant(SwendsenWang, old, new)(), TARGETS["Ising in a field"]) < FAIL
+
+
+WOLFF_MUTANTS = {
+    "no field": ("(model.field.to(x.dtype) * (y - x))", "(0 * (y - x))"),
+    "half the field": ("(model.field.to(x.dtype) * (y - x))", "(model.field.to(x.dtype) * (y - x) / 2)"),
+    "one site in place of its cluster": (
+        "label == label.gather(1, site)",
+        "torch.arange(x.shape[1]).expand_as(label) == site",
+    ),
+    "one decision for all chains": ("Merge(accepted)", "Merge(accepted[:1].expand_as(accepted))"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), WOLFF_MUTANTS.values(), ids=WOLFF_MUTANTS)
+@pytest.mark.parametrize("target", ["Ising in a field", "Potts in a field"])
+def test_mutants_of_wolff_are_caught(old: str, new: str, target: str) -> None:
+    assert invariance_p(mutant(Wolff, old, new)(), TARGETS[target]) < FAIL
 
 
 def test_clusters_are_connected_parts() -> None:
@@ -126,9 +177,11 @@ def test_below_the_critical_temperature_it_turns_over_where_gibbs_does_not() -> 
     energy, up = Ising.lattice(8, 0.6), torch.ones(200, 64)
     torch.manual_seed(0)
     stuck, _ = Gibbs().sample(energy, up, 10)
-    free, _ = SwendsenWang().sample(energy, up, 10)
     assert (stuck.mean(1) > 0).all()
+    free, _ = SwendsenWang().sample(energy, up, 10)
     assert 60 < (free.mean(1) > 0).sum() < 140
+    turned_over, _ = Wolff().sample(energy, up, 1)
+    assert 140 < (turned_over.mean(1) < 0).sum()  # most sites lie in the one large cluster
 
 
 def test_large_sparse_lattices_and_learnt_couplings() -> None:
