@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -108,10 +109,10 @@ def run(method: str, shape: str, seed: int, settings: Settings, beta: float, wei
     }
 
 
-def table(folder: Path, settings: Settings, key: str) -> str:
+def table(folder: Path, methods: Iterable[str], settings: Settings, key: str) -> str:
     """Mean and range over the seeds with results, one row per method."""
     lines = ["| method | " + " | ".join(SHAPES) + " |", "|---" * (len(SHAPES) + 1) + "|"]
-    for method in METHODS:
+    for method in methods:
         cells = [cell(folder, f"{method}--{shape}--*--{settings}", key) for shape in SHAPES]
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -167,7 +168,7 @@ def main() -> None:
     }
     run_missing(scored, jobs, lambda job: run(*jobs[job], folder / f"{job}.pt"), args.part)
     for key in ("linear", "exponential", "objective", "seconds") if args.bits == 32 else ("objective", "seconds"):
-        print(f"\n{key}\n\n{table(scored, settings, key)}")
+        print(f"\n{key}\n\n{table(scored, args.methods, settings, key)}")
     heat_maps(folder, settings, args.seeds[0])
 
 

@@ -21,7 +21,7 @@ ROWS: list[list[tuple[str, str, Box]]] = [  # title, file, and the box that is c
     [
         ("25 modes: the law", "modes_25.png", (41, 60, 457, 460)),
         ("the same by ACS", "modes_25.png", (1942, 60, 2358, 460)),
-        ("densities by ratio matching on 32 bits: data, models", "rm_synthetic_32_20000.png", (18, 20, 1112, 320)),
+        ("densities by ratio matching on 32 bits: data, models", "rm_synthetic_32_8000.png", (18, 20, 1112, 320)),
     ],
 ]
 WIDTH, GAP, TITLE = 1600, 14, 30  # pixels
