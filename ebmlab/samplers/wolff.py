@@ -26,9 +26,9 @@ class Wolff(SwendsenWang):
     Example:
         >>> from ebmlab.energies import Ising
         >>> from ebmlab.samplers import Wolff
-        >>> ising = Ising.lattice(4, coupling=0.7)
-        >>> x, info = Wolff().sample(ising, torch.ones(100, 16), num_steps=10)
-        >>> bool(x.mean().abs() < 0.5)
+        >>> cold = Ising.lattice(4, coupling=0.7)
+        >>> x, info = Wolff().sample(cold, torch.ones(100, 16), num_steps=1)
+        >>> bool(x.mean() < -0.8)  # most clusters are the whole lattice
         True
     """
 
