@@ -6,9 +6,10 @@ A ResNet with 16 channels over the law of the data's means, as in `configs/ebm_d
 50 chains move in every iteration, 10 steps. With a buffer of 1,000 each moves once in 20, and the model gets mass where
 no chain has been. Adam, averaged weights.
 
-After each of `--lengths` iterations the likelihood of the test images is estimated by chains of DMALA: forward from the
-law of the data's means, with adaptive temperatures, tuned steps and resampling, and backward from test images that
-`ALONE` steps have moved. CPU seconds are those of training since the length before.
+After each of `--lengths` iterations the likelihood of the test images is estimated by replica exchange between `RUNGS`
+temperatures, from the model to the law of the data's means. Half of the chains begin at test images and half at the
+means; a number is to be trusted where both find the same log Z (`exchange_log_z`). CPU seconds are those of training
+since the length before, and of the estimate.
 """
 
 from __future__ import annotations
@@ -26,18 +27,17 @@ from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
 from ebmlab.callbacks import DataMean
 from ebmlab.datamodules import MNIST
 from ebmlab.energies import Bernoulli, ResNet
-from ebmlab.evaluation import ais, reverse_ais
-from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.evaluation import exchange_log_z
 from ebmlab.files import whole
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
-from ebmlab.samplers import DMALA
+from ebmlab.samplers import DMALA, TrajectoryTempered
 
 SAMPLERS = {
     "DMALA": partial(DMALA, 0.15),
     "ACS": partial(PersistentACS, beta_max=0.8, cycle_length=20, tune_every=100, tuning_steps=100),
 }
-CHAINS = 50  # of training, each of which moves in every iteration, and of the estimates
-ALONE = 1000  # steps from test images, before the way back
+CHAINS = 50  # of training, each of which moves in every iteration
+REPLICAS, RUNGS = 20, 10  # of the estimate: chains from each end, and temperatures below 1
 
 
 def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> Result:
@@ -61,18 +61,14 @@ def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> R
     begin = time.process_time()
     data = MNIST(batch_size=50, binarize="dynamic", seed=seed)
     fit(learner, data, iterations, before if before.exists() else None, callbacks=callbacks, **settings)
-    with whole(weights(name, seed, rate, iterations, folder)) as temporary:
+    with whole(folder / f"{name}--{seed}--{rate:g}--{iterations}.pt") as temporary:
         torch.save(learner.energy.state_dict(), temporary)
     return {"seconds": time.process_time() - begin}
 
 
-def weights(name: str, seed: int, rate: float, iterations: int, folder: Path) -> Path:
-    return folder / f"{name}--{seed}--{rate:g}--{iterations}.pt"
-
-
 @torch.no_grad()
-def likelihood(file: Path, seed: int, temperatures: int) -> Result:
-    """The test images' log-likelihood from both sides."""
+def likelihood(file: Path, seed: int, steps: int) -> Result:
+    """The test images' log-likelihood, and whether chains from both ends agree on it."""
     energy = ResNet((1, 28, 28), channels=16).eval().requires_grad_(False)
     energy.load_state_dict(torch.load(file))
     torch.manual_seed(seed)
@@ -80,26 +76,29 @@ def likelihood(file: Path, seed: int, temperatures: int) -> Result:
     x = data.to_states(data.raw("test"))
     base = Bernoulli(data.to_states(data.raw("train")).mean(0))
     value = -torch.cat([energy(part) for part in x.split(1000)]).double().mean().item()
-    forward = ais(energy, DMALA(0.15), CHAINS, temperatures, base, "adaptive", resample=0.5)
-    x = equilibrated(energy, DMALA(0.15), x[torch.randperm(len(x))[:CHAINS]], ALONE)
-    backward = reverse_ais(energy, DMALA(0.15), x, temperatures, base, forward.ladder or "linear")
-    both = Bracket(forward, backward)
+    begin = time.process_time()
+    few = x[torch.randperm(len(x))[:REPLICAS]]
+    found = exchange_log_z(energy, TrajectoryTempered(DMALA(0.15), []), base, few, steps, RUNGS, "adaptive")
     return {
-        "forward": value - forward.log_z,
-        "ess": forward.ess,
-        "backward": value - backward.log_z,
-        "backward_ess": backward.ess,
-        "trusted": float(both.trusted),
+        "likelihood": value - found.log_z,
+        "error": found.std_error,
+        "gap": found.gap,
+        "gap_error": found.gap_error,
+        "swaps": float(found.swap_rates.min()),
+        "trusted": float(found.trusted),
+        "estimate": time.process_time() - begin,
     }
 
 
 COLUMNS = {
-    "forward": "forward",
-    "effective chains of 50": "ess",
-    "backward": "backward",
-    "effective": "backward_ess",
+    "log-likelihood": "likelihood",
+    "standard error": "error",
+    "gap of both starts": "gap",
+    "its standard error": "gap_error",
+    "smallest swap rate": "swaps",
     "trusted": "trusted",
     "CPU seconds of training": "seconds",
+    "of the estimate": "estimate",
 }
 
 
@@ -109,27 +108,33 @@ def main() -> None:
         "--lengths", type=int, nargs="+", default=[750, 3000, 6000], help="iterations, multiples of 250"
     )
     parser.add_argument("--rate", type=float, default=3e-4, help="of Adam, after the first 200 iterations")
-    parser.add_argument("--temperatures", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=4000, help="of each replica, for the likelihood")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     parser.add_argument("--folder", type=Path, default=Path("runs/deep_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
     runs = [(name, seed, length) for length in args.lengths for seed in args.seeds for name in args.samplers]
-    end = args.temperatures
-    jobs = {f"{name}--{seed}--{args.rate:g}--{length}--{end}": (name, seed, length) for name, seed, length in runs}
+    models = {f"{name}--{seed}--{args.rate:g}--{length}": (name, seed, length) for name, seed, length in runs}
 
-    def job(key: str) -> Result:
-        name, seed, length = jobs[key]
-        file = weights(name, seed, args.rate, length, args.folder)
-        trained = {} if file.exists() else train(name, seed, args.rate, length, args.folder)
-        return trained | likelihood(file, seed, args.temperatures)
+    def training(model: str) -> Result:
+        name, seed, length = models[model]
+        return train(name, seed, args.rate, length, args.folder)
 
-    run_missing(args.folder, jobs, job, args.part)
+    def estimate(key: str) -> Result:
+        model = key.removesuffix(f"--{args.steps}")
+        return likelihood(args.folder / f"{model}.pt", models[model][1], args.steps)
+
+    run_missing(args.folder, models, training, args.part)
+    run_missing(args.folder, [f"{model}--{args.steps}" for model in models], estimate, args.part)
     print(f"\n| sampler, iterations | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
     for name in args.samplers:
         for length in args.lengths:
-            cells = (cell(args.folder, f"{name}--*--{args.rate:g}--{length}--{end}", key) for key in COLUMNS.values())
+            model = f"{name}--*--{args.rate:g}--{length}"
+            cells = [
+                cell(args.folder, model if key == "seconds" else f"{model}--{args.steps}", key, digits=4)
+                for key in COLUMNS.values()
+            ]
             print(f"| {name}, {length} | {' | '.join(cells)} |")
 
 

@@ -43,11 +43,11 @@ def run_missing(folder: Path, jobs: Iterable[str], run: Callable[[str], Result],
             print(job, {k: float(f"{v:.4g}") for k, v in result.items()}, flush=True)
 
 
-def cell(folder: Path, pattern: str, key: str) -> str:
+def cell(folder: Path, pattern: str, key: str, digits: int = 3) -> str:
     """Mean and range of a number over the results that match; a dash where there are none."""
     results = [json.loads(path.read_text()) for path in folder.glob(f"{pattern}.json")]
     found = [result[key] for result in results if key in result]
     if not found:
         return "-"
-    spread = f" ({min(found):.3g} to {max(found):.3g})" if len(found) > 1 else ""
-    return f"{statistics.mean(found):.3g}{spread}"
+    spread = f" ({min(found):.{digits}g} to {max(found):.{digits}g})" if len(found) > 1 else ""
+    return f"{statistics.mean(found):.{digits}g}{spread}"

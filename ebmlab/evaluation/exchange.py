@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Base, Energy
+from ebmlab.energies import Base, Bridge, Energy
 from ebmlab.errors import UserError
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import MAX_GAP
-from ebmlab.samplers import TrajectoryTempered
+from ebmlab.evaluation.ladder import Ladder, fixed_ladder
+from ebmlab.evaluation.pilot import pilot_ladder
+from ebmlab.samplers import Sampler, State, TrajectoryTempered
+from ebmlab.samplers.trajectory_tempered import rise
 
 BISECTIONS = 80
+PILOT = 50  # temperatures of the pilot for each rung
 SWAPS = 0.02  # below this rate two neighbours hardly exchange anything
 
 
@@ -64,7 +71,13 @@ class ExchangeResult:
 
 @torch.no_grad()
 def exchange_log_z(
-    energy: Energy, sampler: TrajectoryTempered, base: Base, x: Tensor, num_steps: int = 1000, rungs: int = 4
+    energy: Energy,
+    sampler: TrajectoryTempered,
+    base: Base,
+    x: Tensor,
+    num_steps: int = 1000,
+    rungs: int = 4,
+    schedule: Literal["linear", "adaptive"] = "linear",
 ) -> ExchangeResult:
     """Log Z of an energy from the replicas of chains at it, at earlier stages of its training, and on to a base law.
 
@@ -83,6 +96,8 @@ def exchange_log_z(
         x: states at least as likely as data, `(n, *event)`; n of at least 2.
         num_steps: of each chain.
         rungs: temperatures between the earliest stage and the base law, the latter included.
+        schedule: of the rungs: `linear`, or `adaptive`, which takes temperatures at which neighbours swap about equally
+            often, and step sizes, from a pilot run (`pilot_ladder`).
 
     Raises:
         UserError: the sampler does not converge or does not support the energy, or a number is too small.
@@ -97,6 +112,8 @@ def exchange_log_z(
         >>> abs(result.log_z - float(exact_log_z(late))) < 0.3
         True
     """
+    if schedule not in ("linear", "adaptive"):
+        raise UserError(f'exchange_log_z: schedule is "{schedule}", but must be "linear" or "adaptive"')
     if num_steps < 2 or rungs < 1 or len(x) < 2:
         raise UserError(
             f"exchange_log_z: num_steps is {num_steps}, rungs {rungs}, and x has {len(x)} states; there must be at "
@@ -105,36 +122,64 @@ def exchange_log_z(
     if not sampler.converges:
         raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")
     energy.domain.validate(x)
-    stages: list[Energy] = list(sampler.stages)  # type: ignore[arg-type]
-    earliest = stages[-1] if stages else energy
-    ladder = [path_for(sampler.kernel, base.to(energy.device), earliest) for _ in range(rungs)]
-    for k, rung in enumerate(ladder):
-        rung.beta = 1 - (k + 1) / rungs
-    exchange = TrajectoryTempered(sampler.kernel, [*stages, *ladder], sampler.swap_every)
-    exchange.check(energy)
-    path, state = exchange.path(energy), exchange.init(energy, torch.cat([x, base.draw(len(x)).to(x)]))
+    sampler.check(energy)
+    kernel, base = sampler.kernel, base.to(energy.device)
+    *later, earliest = sampler.path(energy)  # the latter as the end of a bridge: what is known of it holds at all rungs
+    ladder = _ladder(path_for(kernel, base, earliest), kernel, len(x), rungs, schedule)
+    bridges = [path_for(kernel, base, earliest) for _ in ladder.betas]
+    for rung, beta in zip(bridges, ladder.betas, strict=True):
+        rung.beta = beta
+    first, *others = path = [*later, *bridges]
+    exchange = _Exchange([kernel] * len(later) + _kernels(kernel, ladder), others, sampler.swap_every)
+    exchange.check(first)
+    state = exchange.init(first, torch.cat([x, base.draw(len(x)).to(x)]))
     rises = []
     for step in range(num_steps):
-        state, _ = exchange.step(energy, state)
+        state, _ = exchange.step(first, state)
         if step >= num_steps // 2:
-            rises.append(_rises(path, [replica.x for replica in state.replicas]))
+            rises.append(_rises(path, state.replicas))
     at_lower, at_upper = torch.stack(rises, 2)
     total, error = _sum_of_ratios(at_lower, at_upper)
     halves = zip(at_lower.chunk(2, 2), at_upper.chunk(2, 2), strict=True)  # by where they began
-    (first, one), (second, other) = (_sum_of_ratios(*half) for half in halves)
-    log_z = ladder[-1].log_z + total
-    return ExchangeResult(log_z, error, first - second, math.hypot(one, other), state.swap_rates)
+    (here, one), (there, other) = (_sum_of_ratios(*half) for half in halves)
+    log_z = bridges[-1].log_z + total
+    return ExchangeResult(log_z, error, here - there, math.hypot(one, other), state.swap_rates)
 
 
-def _rises(path: list[Energy], replicas: list[Tensor]) -> Tensor:
+class _Exchange(TrajectoryTempered):
+    """Replicas at all places of a path, each with a kernel of its own."""
+
+    def __init__(self, kernels: list[Sampler], stages: list[Energy], swap_every: int) -> None:
+        super().__init__(kernels[0], stages, swap_every)
+        self.kernels = kernels
+
+    def kernel_of(self, k: int) -> Sampler:
+        return self.kernels[k]
+
+
+def _ladder(path: Bridge, kernel: Sampler, num_chains: int, rungs: int, schedule: str) -> Ladder:
+    """The rungs, from the energy to the base law."""
+    if schedule != "adaptive":
+        return fixed_ladder("linear", rungs).turned()
+    fine = pilot_ladder(path, kernel, num_chains, PILOT * rungs)
+    scales = None if fine.scales is None else fine.scales[::PILOT]
+    return Ladder(fine.betas[::PILOT], scales).turned()
+
+
+def _kernels(kernel: Sampler, ladder: Ladder) -> list[Sampler]:
+    """A kernel for each rung, with its step size."""
+    kernels = [copy.deepcopy(kernel) for _ in ladder.betas]
+    for each, scale in zip(kernels, ladder.scales or [], strict=False):
+        each.step_size.mul_(scale)  # type: ignore[operator]
+    return kernels
+
+
+def _rises(path: list[Energy], replicas: list[State]) -> Tensor:
     """E_l - E_k of neighbours k and l, at the replicas of k and at those of l, `(2, pairs, B)`."""
-    own = [each(x).double() for each, x in zip(path, replicas, strict=True)]
-    up = [each(x).double() for each, x in zip(path[1:], replicas[:-1], strict=True)]
-    down = [each(x).double() for each, x in zip(path[:-1], replicas[1:], strict=True)]
-    pairs = range(len(path) - 1)
-    return torch.stack(
-        [torch.stack([up[k] - own[k] for k in pairs]), torch.stack([own[k + 1] - down[k] for k in pairs])]
-    )
+    pairs = list(enumerate(itertools.pairwise(path)))
+    at_lower = [rise(one, other, replicas[k]) for k, (one, other) in pairs]
+    at_upper = [rise(one, other, replicas[k + 1]) for k, (one, other) in pairs]
+    return torch.stack([torch.stack(at_lower), torch.stack(at_upper)]).double()
 
 
 def _sum_of_ratios(at_lower: Tensor, at_upper: Tensor) -> tuple[float, float]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Domain
-from ebmlab.energies import Energy, PerChain
+from ebmlab.energies import Bridge, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler
@@ -103,6 +104,10 @@ class TrajectoryTempered(Sampler):
         """The energy, then its earlier stages."""
         return [energy, *self.stages]
 
+    def kernel_of(self, k: int) -> Sampler:
+        """What moves the replicas at place k of the path."""
+        return self.kernel
+
     @torch.no_grad()
     def init(
         self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
@@ -113,7 +118,7 @@ class TrajectoryTempered(Sampler):
             x = x.unsqueeze(1).expand(-1, len(path), *x.shape[1:])
         elif x.shape[1] != len(path):
             raise UserError(f"TrajectoryTempered: the chains have {x.shape[1]} replicas, but {len(path)} are needed")
-        replicas = [self.kernel.init(each, x[:, k].contiguous(), horizon) for k, each in enumerate(path)]
+        replicas = [self.kernel_of(k).init(each, x[:, k].contiguous(), horizon) for k, each in enumerate(path)]
         return TrajectoryState(
             x=replicas[0].x, replicas=replicas, swap_rates=x.new_zeros(len(path) - 1), horizon=horizon
         )
@@ -121,7 +126,7 @@ class TrajectoryTempered(Sampler):
     @torch.no_grad()
     def step(self, energy: Energy, state: TrajectoryState) -> tuple[TrajectoryState, Info]:
         path = self.path(energy)
-        moved = [self.kernel.step(each, replica) for each, replica in zip(path, state.replicas, strict=True)]
+        moved = [self.kernel_of(k).step(each, state.replicas[k]) for k, each in enumerate(path)]
         new = replace(state, replicas=[replica for replica, _ in moved], step=state.step + 1)
         evaluations = sum(info.evaluations for _, info in moved)
         if new.step % self.swap_every == 0 and len(path) > 1:
@@ -136,25 +141,36 @@ class TrajectoryTempered(Sampler):
         turn = state.rounds // min(2, pairs) + 1  # each pair tries to swap every second round
         for k in range(state.rounds % min(2, pairs), pairs, 2):
             one, other = path[k], path[k + 1]
-            x, y = replicas[k].x, replicas[k + 1].x
-            accepted, probability = metropolis(swap_log_ratio(one, other, x, y))
+            x, y = (State(x=replica.x, known=replica.known) for replica in replicas[k : k + 2])
+            if not on_one_path(one, other):
+                x.known = y.known = None
+            accepted, probability = metropolis(rise(one, other, y) - rise(one, other, x))
             rates[k] += (probability.nan_to_num(0.0).mean() - rates[k]) / turn  # a swap with NaN was rejected
-            accepted = accepted.view(-1, *[1] * (x.dim() - 1))
-            for at, new in ((k, torch.where(accepted, y, x)), (k + 1, torch.where(accepted, x, y))):
-                started = self.kernel.init(path[at], new, state.horizon)
+            for at, new in ((k, y.where(accepted, x)), (k + 1, x.where(accepted, y))):
+                started = self.kernel_of(at).init(path[at], new.x, state.horizon, new.known)
                 replicas[at] = replace(started, step=replicas[at].step)
         return replace(state, replicas=replicas, swap_rates=rates, rounds=state.rounds + 1)
 
 
-def swap_log_ratio(one: Energy, other: Energy, x: Tensor, y: Tensor) -> Tensor:
-    """The logarithm of p_1(y) p_2(x) / (p_1(x) p_2(y)), `(B,)`, of chains at x of the first and y of the second law.
+def on_one_path(one: Energy, other: Energy) -> bool:
+    """Whether two energies are the same `Bridge` but for its beta, so that what one knows at x the other knows too."""
+    bridges = isinstance(one, Bridge) and isinstance(other, Bridge)
+    return bridges and one.base is other.base and one.energy is other.energy
+
+
+def rise(one: Energy, other: Energy, state: State) -> Tensor:
+    """The energy of the second law minus that of the first at a state's x, `(B,)`.
+
+    Nothing is evaluated if they are on one path, and the state holds what is known there.
 
     Example:
         >>> from ebmlab.energies import Ising
-        >>> one, other = Ising.lattice(2, 0.5), Ising.lattice(2, 0.25)
-        >>> up, mixed = torch.ones(1, 4), torch.tensor([[1.0, 1.0, -1.0, -1.0]])
-        >>> swap_log_ratio(one, other, mixed, up)
-        tensor([1.])
+        >>> from ebmlab.samplers import State
+        >>> half, full = Ising.lattice(2, 0.25), Ising.lattice(2, 0.5)
+        >>> rise(half, full, State(x=torch.ones(1, 4)))
+        tensor([-1.])
     """
-    log_ratio: Tensor = one(x) + other(y) - one(y) - other(x)
-    return log_ratio
+    if on_one_path(one, other):
+        return -cast(Bridge, one).increment(state.x, cast(Bridge, other).beta, state.known)
+    difference: Tensor = other(state.x) - one(state.x)
+    return difference

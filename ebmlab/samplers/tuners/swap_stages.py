@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
-from ebmlab.samplers.trajectory_tempered import TrajectoryTempered, swap_log_ratio
+from ebmlab.samplers.trajectory_tempered import TrajectoryTempered, rise
 from ebmlab.samplers.tuners.tuner import Tuner
 
 
@@ -50,10 +50,11 @@ class SwapStages(Tuner):
         path, state = sampler.path(energy), sampler.init(energy, x, num_steps)
         for _ in range(num_steps):
             state, _ = sampler.step(energy, state)
-        at = [replica.x for replica in state.replicas]
+        at = state.replicas
 
         def rate(k: int, m: int) -> float:
-            return float(swap_log_ratio(path[k], path[m], at[k], at[m]).clamp(max=0).exp().mean())
+            log_ratio = rise(path[k], path[m], at[m]) - rise(path[k], path[m], at[k])
+            return float(log_ratio.clamp(max=0).exp().mean())
 
         kept = [0]
         for k in range(1, len(path)):
@@ -68,4 +69,4 @@ class SwapStages(Tuner):
                 stacklevel=2,
             )
         sampler.stages = nn.ModuleList(path[k] for k in kept[1:])
-        return sampler, at[0]
+        return sampler, at[0].x
