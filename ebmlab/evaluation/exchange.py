@@ -22,6 +22,7 @@ from ebmlab.samplers.trajectory_tempered import rise
 
 BISECTIONS = 80
 PILOT = 50  # temperatures of the pilot for each rung
+ROUNDS = 10  # of swaps after each step, if all places are rungs of one path: then swaps need no evaluation
 SWAPS = 0.02  # below this rate two neighbours hardly exchange anything
 
 
@@ -136,6 +137,8 @@ def exchange_log_z(
     rises = []
     for step in range(num_steps):
         state, _ = exchange.step(first, state)
+        for _ in range(0 if later else ROUNDS - 1):
+            state = exchange.swap(path, state)
         if step >= num_steps // 2:
             rises.append(_rises(path, state.replicas))
     at_lower, at_upper = torch.stack(rises, 2)

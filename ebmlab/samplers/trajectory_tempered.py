@@ -130,12 +130,12 @@ class TrajectoryTempered(Sampler):
         new = replace(state, replicas=[replica for replica, _ in moved], step=state.step + 1)
         evaluations = sum(info.evaluations for _, info in moved)
         if new.step % self.swap_every == 0 and len(path) > 1:
-            new = self._swap(path, new)
+            new = self.swap(path, new)
             evaluations += 3 * (len(path) - 1)  # every second pair: four energies, and two of the kernel's `init`
         new = replace(new, x=new.replicas[0].x)
         return new, Info(moved[0][1].acceptance, energy.domain.hops(new.x, state.x), evaluations)
 
-    def _swap(self, path: list[Energy], state: TrajectoryState) -> TrajectoryState:
+    def swap(self, path: list[Energy], state: TrajectoryState) -> TrajectoryState:
         """One round of swaps, between every second pair of neighbours."""
         pairs, replicas, rates = len(path) - 1, list(state.replicas), state.swap_rates.clone()
         turn = state.rounds // min(2, pairs) + 1  # each pair tries to swap every second round

@@ -86,6 +86,14 @@ def test_mutants_are_off(old: str, new: str) -> None:
     assert not abs(error) < 6 * result.std_error
 
 
+def test_what_is_known_moves_with_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: after a swap, rungs of one path go on with what they knew of their old states."""
+    wrong = mutant(TrajectoryTempered, "new.known", "replicas[at].known")
+    monkeypatch.setattr(TrajectoryTempered, "swap", wrong.swap)
+    result, error = run("cubic", 0, chains=150)
+    assert not abs(error) < 6 * result.std_error
+
+
 def test_chains_that_do_not_meet_are_not_trusted() -> None:
     """The data are in the mode of small mass, which nothing leaves."""
     energy = Ising.lattice(4, coupling=3.0, field=0.05)

@@ -62,16 +62,16 @@ def test_replicas_stay_exact_and_independent(case: str) -> None:
 class SwapsWithoutTheOtherEnergy(TrajectoryTempered):
     """A mutant: decides by the sampled energy alone."""
 
-    def _swap(self, path: list[Energy], state: Any) -> Any:
-        return super()._swap([path[0]] * len(path), state)
+    def swap(self, path: list[Energy], state: Any) -> Any:
+        return super().swap([path[0]] * len(path), state)
 
 
 class StaleState(TrajectoryTempered):
     """A mutant: the kernel goes on with what it computed before the swap."""
 
-    def _swap(self, path: list[Energy], state: Any) -> Any:
+    def swap(self, path: list[Energy], state: Any) -> Any:
         old = [vars(replica).copy() for replica in state.replicas]
-        new = super()._swap(path, state)
+        new = super().swap(path, state)
         for replica, before in zip(new.replicas, old, strict=True):
             for name in ("energy", "grad", "proposal"):
                 setattr(replica, name, before[name])
