@@ -37,7 +37,7 @@ SAMPLERS = {
     "ACS": partial(PersistentACS, beta_max=0.8, cycle_length=20, tune_every=100, tuning_steps=100),
 }
 CHAINS = 50  # of training, each of which moves in every iteration
-REPLICAS, RUNGS = 20, 10  # of the estimate: chains from each end, and temperatures below 1
+REPLICAS, RUNGS = 20, 12  # of the estimate: chains from each end, and temperatures below 1
 
 
 def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> Result:
@@ -108,7 +108,7 @@ def main() -> None:
         "--lengths", type=int, nargs="+", default=[750, 3000, 6000], help="iterations, multiples of 250"
     )
     parser.add_argument("--rate", type=float, default=3e-4, help="of Adam, after the first 200 iterations")
-    parser.add_argument("--steps", type=int, default=4000, help="of each replica, for the likelihood")
+    parser.add_argument("--steps", type=int, default=3000, help="of each replica, for the likelihood")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     parser.add_argument("--folder", type=Path, default=Path("runs/deep_learning"))
