@@ -28,8 +28,8 @@ def main() -> None:
         "python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each contestant's turn comes")
-    parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count() or 1])
+    parser.add_argument("--rounds", type=positive, default=7, help="how often each contestant's turn comes")
+    parser.add_argument("--threads", type=positive, nargs="+", default=[os.cpu_count() or 1])
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--list", action="store_true", help="names the races")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # set in the processes started here
@@ -49,6 +49,13 @@ def main() -> None:
         )
         if done.returncode:
             sys.exit(done.returncode)
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 def measure(options: argparse.Namespace) -> None:

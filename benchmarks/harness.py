@@ -9,6 +9,7 @@ import math
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -108,7 +109,8 @@ def chosen(names: Sequence[str]) -> list[str]:
     """The races with these names, or with these words before a hyphen; all races if there are no names."""
     unknown = [n for n in names if not any(_matches(r, n) for r in RACES)]
     if unknown:
-        raise SystemExit(f"no race is called {', '.join(unknown)}; there are {', '.join(RACES)}")
+        print(f"error: no race is called {', '.join(unknown)}; there are {', '.join(RACES)}", file=sys.stderr)
+        raise SystemExit(2)
     return [r for r in RACES if not names or any(_matches(r, n) for n in names)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import cases, harness
+from benchmarks.__main__ import main
 from benchmarks.harness import Contestant, Race, chosen, run_race
 from benchmarks.tables import TABLES, put, rows
 
@@ -96,12 +97,23 @@ def test_tables_replace_those_of_the_page(order: list[str]) -> None:
         put(page, "ahead", "new")
 
 
-def test_names_choose_races() -> None:
+def test_names_choose_races(capsys: pytest.CaptureFixture[str]) -> None:
     assert chosen(["dmala"]) == [f"dmala-{n}" for n in (1, 16, 100, 1000, 10000)]
     assert chosen(["acs"]) == ["acs-100"]
     assert set(chosen([])) == set(harness.RACES)
-    with pytest.raises(SystemExit, match="no race is called dmla"):
+    with pytest.raises(SystemExit, match="2"):
         chosen(["dmla"])
+    assert "no race is called dmla" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [["--threads", "0"], ["--rounds", "0"], ["--rounds", "-1"], ["--threads", "two"]])
+def test_numbers_below_one_are_refused(
+    wrong: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["python -m benchmarks", *wrong])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert f"{wrong[1]!r} is not a whole number of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", harness.RACES)
