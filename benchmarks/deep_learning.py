@@ -78,7 +78,7 @@ def likelihood(file: Path, seed: int, steps: int) -> Result:
     value = -torch.cat([energy(part) for part in x.split(1000)]).double().mean().item()
     begin = time.process_time()
     few = x[torch.randperm(len(x))[:REPLICAS]]
-    found = exchange_log_z(energy, TrajectoryTempered(DMALA(0.15), []), base, few, steps, RUNGS, "adaptive")
+    found = exchange_log_z(energy, TrajectoryTempered(DMALA(0.15), []), base, few, steps, RUNGS, "adaptive", True)
     return {
         "likelihood": value - found.log_z,
         "error": found.std_error,

@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from ebmlab.energies import Base, Bridge, Energy
 from ebmlab.errors import UserError
@@ -79,6 +80,7 @@ def exchange_log_z(
     num_steps: int = 1000,
     rungs: int = 4,
     schedule: Literal["linear", "adaptive"] = "linear",
+    progress: bool = False,
 ) -> ExchangeResult:
     """Log Z of an energy from the replicas of chains at it, at earlier stages of its training, and on to a base law.
 
@@ -99,6 +101,7 @@ def exchange_log_z(
         rungs: temperatures between the earliest stage and the base law, the latter included.
         schedule: of the rungs: `linear`, or `adaptive`, which takes temperatures at which neighbours swap about equally
             often, and step sizes, from a pilot run (`pilot_ladder`).
+        progress: show a progress bar.
 
     Raises:
         UserError: the sampler does not converge or does not support the energy, or a number is too small.
@@ -135,7 +138,8 @@ def exchange_log_z(
     exchange.check(first)
     state = exchange.init(first, torch.cat([x, base.draw(len(x)).to(x)]))
     rises = []
-    for step in range(num_steps):
+    bar = tqdm(range(num_steps), "replica exchange", disable=None if progress else True, delay=2, leave=False)
+    for step in bar:
         state, _ = exchange.step(first, state)
         for _ in range(0 if later else ROUNDS - 1):
             state = exchange.swap(path, state)
