@@ -23,7 +23,7 @@ from ebmlab.samplers.trajectory_tempered import rise
 
 BISECTIONS = 80
 PILOT = 50  # temperatures of the pilot for each rung
-ROUNDS = 10  # of swaps after each step, if all places are rungs of one path: then swaps need no evaluation
+ROUNDS = 10  # of swaps after each step, if all places are rungs of one path and their energies are known
 SWAPS = 0.02  # below this rate two neighbours hardly exchange anything
 
 
@@ -137,11 +137,12 @@ def exchange_log_z(
     exchange = _Exchange([kernel] * len(later) + _kernels(kernel, ladder), others, sampler.swap_every)
     exchange.check(first)
     state = exchange.init(first, torch.cat([x, base.draw(len(x)).to(x)]))
+    rounds = 1 if later or state.replicas[0].known is None else ROUNDS  # without stages swaps need no evaluation
     rises = []
     bar = tqdm(range(num_steps), "replica exchange", disable=None if progress else True, delay=2, leave=False)
     for step in bar:
         state, _ = exchange.step(first, state)
-        for _ in range(0 if later else ROUNDS - 1):
+        for _ in range(rounds - 1):
             state = exchange.swap(path, state)
         if step >= num_steps // 2:
             rises.append(_rises(path, state.replicas))

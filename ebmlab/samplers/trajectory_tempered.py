@@ -142,7 +142,7 @@ class TrajectoryTempered(Sampler):
         for k in range(state.rounds % min(2, pairs), pairs, 2):
             one, other = path[k], path[k + 1]
             x, y = (State(x=replica.x, known=replica.known) for replica in replicas[k : k + 2])
-            if not on_one_path(one, other):
+            if not _on_one_path(one, other):
                 x.known = y.known = None
             accepted, probability = metropolis(rise(one, other, y) - rise(one, other, x))
             rates[k] += (probability.nan_to_num(0.0).mean() - rates[k]) / turn  # a swap with NaN was rejected
@@ -152,7 +152,7 @@ class TrajectoryTempered(Sampler):
         return replace(state, replicas=replicas, swap_rates=rates, rounds=state.rounds + 1)
 
 
-def on_one_path(one: Energy, other: Energy) -> bool:
+def _on_one_path(one: Energy, other: Energy) -> bool:
     """Whether two energies are the same `Bridge` but for its beta, so that what one knows at x the other knows too."""
     bridges = isinstance(one, Bridge) and isinstance(other, Bridge)
     return bridges and one.base is other.base and one.energy is other.energy
@@ -170,7 +170,7 @@ def rise(one: Energy, other: Energy, state: State) -> Tensor:
         >>> rise(half, full, State(x=torch.ones(1, 4)))
         tensor([-1.])
     """
-    if on_one_path(one, other):
+    if _on_one_path(one, other):
         return -cast(Bridge, one).increment(state.x, cast(Bridge, other).beta, state.known)
     difference: Tensor = other(state.x) - one(state.x)
     return difference
