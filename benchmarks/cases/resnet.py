@@ -28,25 +28,37 @@ def energy() -> ResNet:
 
 
 def convolutions(times: int, weights: bool) -> Contestant:
-    """The convolutions of an evaluation, forward and backward, channels last; with `weights` their gradients too."""
+    """The products of an evaluation, forward and backward, channels last; with `weights` those of their gradients too.
+
+    The three convolutions in front of the first activation are one product of patches.
+    """
     net = energy().net.to(memory_format=torch.channels_last)
     for parameter in net.parameters():
         parameter.requires_grad_(weights)
-    blocks = list(net)
+    blocks, channels = list(net)[1:], net[0].out_channels
+    first = torch.rand(25, 2 * channels, requires_grad=weights)
+    patches = torch.rand(CHAINS * 14 * 14, 25)
 
     def run() -> None:
         for _ in range(times):
-            x = images(CHAINS).to(memory_format=torch.channels_last).requires_grad_()
-            y = blocks[0](x)
+            parts = (patches.clone().requires_grad_() @ first).view(CHAINS, 14, 14, 2, channels).permute(3, 0, 4, 1, 2)
+            y = blocks[0].second(parts[0]) + parts[1]
             for block in blocks[1:]:
                 y = block.second(block.first(y)) + block.shortcut(y)
-            y.sum().backward()
+            y.backward(y)
 
     return Contestant(run)
 
 
 def flat_log_prob(net: ResNet) -> published.LogProb:
-    return lambda x: -net(x.view(-1, 1, 28, 28))
+    """The network as it is written, one layer after the other, in torch's own memory format."""
+    net.net.to(memory_format=torch.contiguous_format)
+
+    def log_prob(x: Tensor) -> Tensor:
+        images = x.view(-1, 1, 28, 28)
+        return net.linear(net.net(images).mean((2, 3))).squeeze(1) - net.base_energy(images)
+
+    return log_prob
 
 
 @race("resnet-dmala")

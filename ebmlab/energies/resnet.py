@@ -10,6 +10,8 @@ from torch.nn.functional import silu, softplus
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.entrance import Entrance
+from ebmlab.energies.residual import Block
 from ebmlab.errors import UserError
 
 
@@ -74,25 +76,42 @@ class ResNet(Energy):
             net: Tensor = self.linear(features.to(self.linear.weight.dtype))
         return self.base_energy(x) - net.squeeze(1)
 
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As in `Energy`. On a CPU the gradient is written out, which takes about 0.6 times as long as autograd.
+
+        The convolutions in front of the first activation are taken as one (`Entrance`), and all gradients have the
+        channels last, as the features have. A compiled energy and one under autocast are left to autograd.
+        """
+        compiled = getattr(self, "_compiled_call_impl", None) is not None
+        if x.device.type != "cpu" or compiled or torch.is_autocast_enabled("cpu") or type(self) is not ResNet:
+            return super().value_and_grad(x)
+        with torch.no_grad():
+            net, grad = self._net_and_grad(x.unsqueeze(1) if x.dim() == 3 else x)
+            return self.base_energy(x) - net, -self.base_logits - grad.view_as(x)
+
+    def _net_and_grad(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """net(x) `(B,)` and its gradient in the image `(B, colours, height, width)`."""
+        blocks = [block for block in self.net if isinstance(block, Block)]
+        entrance = Entrance(self.net[0], blocks[0], image)
+        inner, outer = entrance.forward()
+        kept = []  # of each block, what its gradient needs
+        for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+            total = block.total(inner, outer)
+            features = silu(total)
+            kept.append((inner, total))
+            if after is not None:
+                inner, outer = after.first(features), after.shortcut(features)
+        net: Tensor = self.linear(features.mean((2, 3))).squeeze(1)
+
+        places = features[0, 0].numel()
+        grad = (self.linear.weight.view(1, -1, 1, 1) / places).expand_as(features)
+        grad = grad.contiguous(memory_format=torch.channels_last)
+        for k in range(len(blocks) - 1, -1, -1):
+            inner, outer = blocks[k].back_to_parts(grad, *kept[k])
+            if k > 0:
+                grad = blocks[k].back_to_input(inner, outer, kept[k - 1][1])
+        return net, entrance.back(inner, outer)
+
     def base_energy(self, x: Tensor) -> Tensor:
         """-log Bernoulli(x; mean), `(B,)`."""
         return (softplus(self.base_logits) - x * self.base_logits).flatten(1).sum(1)
-
-
-class Block(nn.Module):
-    """swish(conv(swish(conv(x))) + shortcut(x)); the shortcut is a 1x1 convolution if the stride is 2, else x.
-
-    Args:
-        channels: of input and output.
-        stride: of the first convolution and the shortcut.
-    """
-
-    def __init__(self, channels: int, stride: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(channels, channels, 3, stride, padding=1)
-        self.second = nn.Conv2d(channels, channels, 3, padding=1)
-        self.shortcut = nn.Identity() if stride == 1 else nn.Conv2d(channels, channels, 1, stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Features `(B, C, H, W)` to `(B, C, H / stride, W / stride)`, rounded up."""
-        return silu(self.second(silu(self.first(x))) + self.shortcut(x))

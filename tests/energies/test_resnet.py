@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import conv2d, silu
 
-from ebmlab.energies import ResNet
+from ebmlab.energies import Energy, ResNet
 from ebmlab.errors import UserError
 
 
@@ -46,6 +46,36 @@ def test_forward_written_out() -> None:
     net = h.mean((2, 3)) @ p["linear.weight"][0] + p["linear.bias"]
     torch.testing.assert_close(energy(x).detach(), energy.base_energy(x) - net)
     assert energy(x).std() > 1e-6
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (5, 4), (2, 4, 7), (3, 7, 7), (1, 1), (1, 1, 6)], ids=str)
+def test_gradient_at_every_edge_of_an_image(shape: tuple[int, ...]) -> None:
+    """The convolutions in front of the first activation are taken as one, and differ from that at the edges."""
+    torch.manual_seed(0)
+    energy = ResNet(shape, channels=3).double()
+    for parameter in energy.parameters():
+        torch.nn.init.normal_(parameter, std=0.6)
+    x = energy.domain.random(4).double()
+    value, grad = energy.value_and_grad(x)
+    expected, slope = Energy.value_and_grad(energy, x)
+    torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(grad, slope, rtol=1e-10, atol=1e-10)
+    assert slope.std() > 1e-3
+
+
+def test_a_subclass_with_another_forward_is_differentiated_as_it_is() -> None:
+    class Doubled(ResNet):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    torch.manual_seed(0)
+    energy = Doubled((6, 6), channels=2)
+    x = energy.domain.random(3)
+    value, grad = energy.value_and_grad(x)
+    torch.testing.assert_close(value, energy(x).detach())
+    plain = ResNet((6, 6), channels=2)
+    plain.load_state_dict(energy.state_dict())
+    torch.testing.assert_close((value / 2, grad / 2), plain.value_and_grad(x))
 
 
 def test_a_network_of_zeros_gives_the_base_energy() -> None:

@@ -1,0 +1,88 @@
+"""The convolutions in front of a residual network's first activation, taken together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, unfold
+
+from ebmlab.energies.residual import Block
+
+SIDE = 5  # of the patches that two 3x3 convolutions in a row see
+
+
+class Entrance:
+    """A 3x3 convolution and the two of a block of stride 2 that read it, as one 5x5 convolution of stride 2.
+
+    Nothing nonlinear lies between them, so that their product is one matrix for all patches of the image. The features
+    in between, of the image's full size, are never computed. Past the image's edge these would be zero, and not what
+    the first convolution says there: patches at the edge leave out what the block would read there.
+
+    Args:
+        head: the first convolution, of stride 1.
+        block: of stride 2.
+        image: `(B, colours, H, W)`.
+    """
+
+    def __init__(self, head: nn.Module, block: Block, image: Tensor) -> None:
+        assert isinstance(head, nn.Conv2d) and isinstance(block.shortcut, nn.Conv2d)
+        assert head.bias is not None and block.first.bias is not None and block.shortcut.bias is not None
+        colours, self.height, self.width = image.shape[1:]
+        self.half = (self.height + 1) // 2, (self.width + 1) // 2
+        self.patches = unfold(image, SIDE, padding=2, stride=2).transpose(1, 2)  # (B, h w, 25 colours)
+
+        kernel = block.first.weight.permute(2, 3, 0, 1)  # (3, 3, C, C): a matrix for each place that the block reads
+        parts = (kernel @ head.weight.flatten(1)).view(3, 3, -1, colours, 3, 3)
+        places = parts.new_zeros(3, 3, len(head.weight), colours, SIDE, SIDE)
+        for i in range(3):
+            for j in range(3):
+                places[i, j, :, :, i : i + 3, j : j + 3] = parts[i, j]
+        self.places = places.flatten(3).mT  # (3, 3, 25 colours, C)
+        self.biases = kernel @ head.bias
+        self.bias = block.first.bias
+        shortcut = block.shortcut.weight[:, :, 0, 0]
+        middle = pad((shortcut @ head.weight.flatten(1)).view_as(head.weight), (1, 1, 1, 1))
+        self.outer_weight, self.outer_bias = middle.flatten(1).T, shortcut @ head.bias + block.shortcut.bias
+
+    def _edges(self) -> list[tuple[slice, slice, Tensor, Tensor]]:
+        """Rows and columns of the half-sized image, and the matrix and bias that are to be added there."""
+        everywhere = (slice(0, 3), slice(None), 1)
+        sides = [
+            [everywhere, (slice(0, 1), slice(0, 1), -1), *([(slice(2, 3), slice(half - 1, half), -1)] * (full % 2))]
+            for full, half in zip((self.height, self.width), self.half, strict=True)
+        ]
+        return [
+            (rows, columns, self.places[i, j].sum((0, 1)) * (s * t), self.biases[i, j].sum((0, 1)) * (s * t))
+            for i, rows, s in sides[0]
+            for j, columns, t in sides[1]
+            if (i, j) != (everywhere[0], everywhere[0])
+        ]
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The block's first convolution and its shortcut, `(B, C, h, w)` each."""
+        laws = (self.places.sum((0, 1)), self.biases.sum((0, 1)) + self.bias), (self.outer_weight, self.outer_bias)
+        inner, outer = (
+            torch.baddbmm(bias, self.patches, weight.expand(len(self.patches), -1, -1)).view(-1, *self.half, len(bias))
+            for weight, bias in laws
+        )
+        patches = self.patches.view(-1, *self.half, len(self.outer_weight))
+        for rows, columns, weight, bias in self._edges():
+            inner[:, rows, columns] += patches[:, rows, columns] @ weight + bias
+        return inner.permute(0, 3, 1, 2), outer.permute(0, 3, 1, 2)
+
+    def back(self, inner: Tensor, outer: Tensor) -> Tensor:
+        """The gradient in the image, from those in both outputs of `forward`."""
+        inner, outer = inner.permute(0, 2, 3, 1), outer.permute(0, 2, 3, 1)
+        grad = self.places.sum((0, 1)) @ inner.flatten(0, 2).T
+        grad.addmm_(self.outer_weight, outer.flatten(0, 2).T)
+        grad = grad.view(-1, *inner.shape[:3])  # (25 colours, B, h, w)
+        for rows, columns, weight, _ in self._edges():
+            part = inner[:, rows, columns]
+            grad[:, :, rows, columns] += (weight @ part.flatten(0, 2).T).view(-1, *part.shape[:3])
+        height, width = (2 * n for n in self.half)
+        grad = grad.view(-1, SIDE, SIDE, *inner.shape[:3])
+        image = grad.new_zeros(len(inner), len(grad), height + SIDE - 1, width + SIDE - 1)
+        for i in range(SIDE):
+            for j in range(SIDE):
+                image[:, :, i : i + height : 2, j : j + width : 2] += grad[:, i, j].transpose(0, 1)
+        return image[:, :, 2 : 2 + self.height, 2 : 2 + self.width]
