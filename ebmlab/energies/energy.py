@@ -54,7 +54,7 @@ class Energy(Recorded, nn.Module):
                 for p in parameters:  # autograd keeps nothing for frozen parameters
                     p.requires_grad_(False)
                 energy = self(x)
-                (grad,) = torch.autograd.grad(energy.sum(), x)
+                (grad,) = torch.autograd.grad(energy, x, torch.ones_like(energy))
             finally:
                 for p in parameters:
                     p.requires_grad_(True)

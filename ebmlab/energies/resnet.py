@@ -70,7 +70,7 @@ class ResNet(Energy):
 
     def forward(self, x: Tensor) -> Tensor:
         image = x.unsqueeze(1) if x.dim() == 3 else x
-        features = self.net(image).mean((2, 3))
+        features = self.net(image).permute(0, 2, 3, 1).flatten(1, 2).mean(1)  # the gradient has the channels last, too
         # Half precision is too coarse for energies: near -300 its numbers are 0.25 (float16) or 2 (bfloat16) apart.
         with torch.autocast(x.device.type, enabled=False):
             net: Tensor = self.linear(features.to(self.linear.weight.dtype))

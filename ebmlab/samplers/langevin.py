@@ -110,6 +110,22 @@ class Langevin(Sampler):
         after = new.overwritten(accepted, state)
         return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
 
+    @torch.no_grad()
+    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """As in `Sampler`. Steps without Metropolis on a CPU are written out: x moves in place, by the gradient alone.
+
+        The coordinates of all chains lie one after the other, so that a sum over few of them runs along memory.
+        """
+        if self.adjust_from is not None or isinstance(energy, Bipartite) or x.dim() != 2 or x.device.type != "cpu":
+            return super()._run(energy, x, num_steps)
+        columns = x.T.clone(memory_format=torch.contiguous_format)
+        step_size, noise = (self.step_size * energy.step_unit()).item(), torch.empty_like(columns)
+        for step in range(num_steps):
+            alpha = step_size * self.schedule.factor(step, num_steps)
+            columns.add_(energy.gradient(columns.T).T, alpha=-alpha)
+            columns.add_(noise.normal_(), alpha=math.sqrt(alpha * (2 * self.temperature)))
+        return columns.T.contiguous()
+
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
 

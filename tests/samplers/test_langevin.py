@@ -14,6 +14,7 @@ from ebmlab.samplers.metropolis import metropolis
 
 STEP = {1: 1.4, 2: 1.0}  # large: 70 to 80 % are accepted, and without Metropolis the law is visibly wrong
 BANANA_STEP = 0.25
+NOISE, DRIFT = "alpha=math.sqrt(alpha * (2 * self.temperature))", "state.grad, alpha=-alpha"
 MUTANTS = {  # what to replace in the source of langevin.py, with what, and the temperature at which it shows
     "no reverse proposal": ("- back + forth", "+ 0 * (back + forth)", 1.0),
     "no forward proposal": ("- back + forth", "- back", 1.0),
@@ -39,8 +40,8 @@ MUTANTS = {  # what to replace in the source of langevin.py, with what, and the 
         "metropolis(log_ratio.mean().expand_as(log_ratio))",
         1.0,
     ),
-    "noise without sqrt(2)": ("sqrt(alpha * (2 * self.temperature))", "sqrt(alpha * self.temperature)", 1.0),
-    "temperature not in the noise": ("sqrt(alpha * (2 * self.temperature))", "sqrt(alpha * 2)", 2.0),
+    "noise without sqrt(2)": (f"(noise, {NOISE})", "(noise, alpha=math.sqrt(alpha * self.temperature))", 1.0),
+    "temperature not in the noise": (f"(noise, {NOISE})", "(noise, alpha=math.sqrt(alpha * 2))", 2.0),
     "temperature not in the ratio": (
         "(state.energy - new.energy) / self.temperature",
         "(state.energy - new.energy)",
@@ -98,11 +99,11 @@ def test_mutants_are_caught(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "factor"),
-    [("alpha=-alpha", "alpha=alpha"), ("alpha=-alpha", "alpha=-2 * alpha")],
+    "wrong",
+    ["state.grad, alpha=alpha", "state.grad, alpha=-2 * alpha"],
 )
-def test_wrong_drift_without_metropolis_is_caught(mean: str, factor: str) -> None:
-    sampler = mutant(Langevin, mean, factor)(1e-2)
+def test_wrong_drift_without_metropolis_is_caught(wrong: str) -> None:
+    sampler = mutant(Langevin, DRIFT, wrong)(1e-2)
     assert invariance_p(sampler, make_grbm(2), num_steps=30, num_chains=20_000) < FAIL
 
 
@@ -141,6 +142,40 @@ def test_steps_are_the_equation_with_the_cosine_step_size() -> None:
         torch.manual_seed(k)
         state, _ = sampler.step(grbm, state)
         torch.testing.assert_close(state.x, expected)
+
+
+def written_out(sampler: Langevin) -> tuple[torch.Tensor, torch.Tensor]:
+    """Four unadjusted steps by `run`, and by the equation from the same numbers."""
+    target = Banana(2)
+    x = torch.randn(7, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(1)
+    last = sampler.run(target, x, 4)
+    torch.manual_seed(1)
+    for factor in (1.0, 0.5 + 0.5**0.5 / 2, 0.5, 0.5 - 0.5**0.5 / 2):
+        alpha = 0.05 * factor
+        noise = torch.empty(2, 7, dtype=torch.float64).normal_().T
+        x = x - alpha * target.value_and_grad(x)[1] + (2 * alpha * 1.5) ** 0.5 * noise
+    return last, x
+
+
+def test_unadjusted_chains_written_out_follow_the_equation() -> None:
+    last, expected = written_out(Langevin(0.05, schedule=Cosine(), temperature=1.5))
+    torch.testing.assert_close(last, expected)
+    assert last.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("columns.T).T, alpha=-alpha", "columns.T).T, alpha=alpha"),
+        (f"noise.normal_(), {NOISE}", "noise.normal_(), alpha=math.sqrt(alpha * 2)"),
+        ("factor(step, num_steps)", "factor(0, num_steps)"),
+        ("for step in range(num_steps):", "for step in range(num_steps - 1):"),
+    ],
+)
+def test_mutants_of_the_written_out_chain_are_caught(old: str, new: str) -> None:
+    last, expected = written_out(mutant(Langevin, old, new)(0.05, schedule=Cosine(), temperature=1.5))
+    assert (last - expected).abs().max() > 1e-3
 
 
 def test_first_steps_are_not_adjusted() -> None:
