@@ -22,6 +22,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from ebmlab.allocator import keep_freed_memory
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -64,6 +66,7 @@ def measure(options: argparse.Namespace) -> None:
     if options.here and hasattr(os, "sched_setaffinity"):  # JAX and thrml use all cores that the process may use
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     warnings.filterwarnings("ignore")
+    keep_freed_memory()  # as `python -m ebmlab` does; for every contestant
     from benchmarks import cases, harness, tables
 
     assert cases.__doc__  # importing it registers the races

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from ebmlab.allocator import keep_freed_memory
+
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_model_summary", "enable_progress_bar"), False)
 
 Result = dict[str, float]
@@ -33,6 +35,7 @@ def fit(
 
 def run_missing(folder: Path, jobs: Iterable[str], run: Callable[[str], Result], part: str) -> None:
     """Runs the jobs without a result, or for part "i/n" every n-th of all from the i-th."""
+    keep_freed_memory()
     folder.mkdir(parents=True, exist_ok=True)
     first, step = map(int, part.split("/"))
     for job in list(jobs)[first::step]:

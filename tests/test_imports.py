@@ -17,7 +17,18 @@ LAYERS = {  # each layer with its modules, from the ground up
     "ground": {
         f"ebmlab.{name}"
         for name in (
-            *("data", "domains", "errors", "files", "first_batch", "graphs", "noise", "plain_data", "preprocessing"),
+            *(
+                "allocator",
+                "data",
+                "domains",
+                "errors",
+                "files",
+                "first_batch",
+                "graphs",
+                "noise",
+                "plain_data",
+                "preprocessing",
+            ),
             *("ranks", "recipes", "streams", "tables", "zoo"),
         )
     },

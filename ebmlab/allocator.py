@@ -1,0 +1,32 @@
+"""How the C library gives out memory to tensors on a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+GIBIBYTE = 2**30
+
+
+def keep_freed_memory() -> bool:
+    """Tells glibc to hold on to the memory of freed tensors, for the whole process; nothing elsewhere.
+
+    By default it gives memory back to the system as activations are freed, and gets empty pages for the next ones: 10
+    to 20 % of the time of AIS, ratio matching and residual networks on a CPU. The price is that the process stays as
+    large as it has been at its largest. Whoever has set `MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_` or
+    `GLIBC_TUNABLES` has decided already.
+
+    Returns:
+        Whether glibc was told.
+
+    Example:
+        >>> keep_freed_memory() in (True, False)
+        True
+    """
+    decided = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"} & os.environ.keys()
+    if decided or not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    return mallopt is not None and all(mallopt(what, GIBIBYTE) == 1 for what in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD))
