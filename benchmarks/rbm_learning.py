@@ -92,7 +92,7 @@ def train(name: str, seed: int, how: Training, file: Path) -> None:
     settings, callbacks = how.settings()
     energy = RBM(784, 500)
     learner = ContrastiveDivergence(energy, SAMPLERS[name](), chains, num_steps=how.steps, **settings)
-    stages, along = Stages(how.iterations), TrajectoryLikelihood(num_chains=CHAINS, sampler=BlockGibbs())
+    stages, along = Stages(how.iterations), TrajectoryLikelihood(num_chains=CHAINS, num_steps=200, sampler=BlockGibbs())
     begin = time.process_time()
     fit(learner, data, how.iterations, callbacks=[DataMean(), *callbacks, stages, along])
     kept = {"seconds": time.process_time() - begin, "stages": stages.kept}

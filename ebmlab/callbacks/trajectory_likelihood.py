@@ -63,7 +63,7 @@ class TrajectoryLikelihood(pl.Callback):
     def __init__(
         self,
         num_chains: int = 100,
-        num_steps: int = 200,
+        num_steps: int = 150,
         every_n_steps: int = 500,
         num_data: int = 1000,
         sampler: Sampler | None = None,

@@ -72,6 +72,16 @@ class BlockGibbs(Sampler):
         new = self._at(energy, energy.sample_visible(state.hidden), state.step + 1)
         return new, Info(lambda: _valid(new), lambda: energy.domain.hops(new.x, state.x))
 
+    @torch.no_grad()
+    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """As in `Sampler`, from the same random numbers; makes no states, and asks nothing of h after the last step."""
+        if type(self) is not BlockGibbs:
+            return super()._run(energy, x, num_steps)
+        assert isinstance(energy, Bipartite)
+        for _ in range(num_steps):
+            x = energy.sample_visible(bernoulli(energy.hidden_given_visible(x)))
+        return x
+
     def _at(self, energy: Bipartite, x: Tensor, step: int, known: PerChain | None = None) -> BlockGibbsState:
         logits, known = energy.hidden_logits(x, known)
         return BlockGibbsState(x=x, step=step, logits=logits, known=known)
