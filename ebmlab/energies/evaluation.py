@@ -21,18 +21,19 @@ class PerChain:
 
     def where(self, accept: Tensor, other: Self) -> Self:
         """Takes the rows of this object where `accept` `(B,)` is True, and those of `other` elsewhere."""
-        return self._merged(Merge(accept), other)
+        return self.merged(Merge(accept), other)
 
     def overwritten(self, accept: Tensor, other: Self) -> Self:
         """`where`, for an object whose tensors nobody else holds: on a CPU, rows of `other` are written into them."""
-        return self._merged(Merge(accept, overwrite=True), other)
+        return self.merged(Merge(accept, overwrite=True), other)
 
-    def _merged(self, merge: Merge, other: Self) -> Self:
+    def merged(self, merge: Merge, other: Self) -> Self:
+        """All tensors merged with those of `other` by the same decisions."""
         mixed = object.__new__(type(self))
         parts, theirs = vars(mixed), vars(other)
         for name, mine in vars(self).items():
             if isinstance(mine, PerChain):
-                parts[name] = mine._merged(merge, theirs[name])
+                parts[name] = mine.merged(merge, theirs[name])
             else:
                 parts[name] = merge(mine, theirs[name]) if isinstance(mine, Tensor) and mine.dim() > 0 else mine
         return mixed

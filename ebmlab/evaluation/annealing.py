@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.evaluation.population import Population, rows
 from ebmlab.evaluation.saved_chains import SavedChains
 from ebmlab.ranks import rank_and_world
-from ebmlab.samplers import Sampler
+from ebmlab.samplers import Leg, Sampler
 
 POINTS = 200  # of the ladder, at which the effective number of chains is noted
 
@@ -226,10 +225,8 @@ def anneal(
         path.beta = new
         if ladder.scales is not None:
             sampler.step_size.copy_(own * ladder.scales[k + 1])  # type: ignore
-        state = replace(sampler.init(path, chains.x, last * moves, known), step=k * moves)
-        for _ in range(moves):
-            state, _ = sampler.step(path, state)
-        chains.x, known = state.x, state.known
+        for state, _ in sampler.chain(path, chains.x, moves, Leg(k * moves, last * moves, known)):
+            chains.x, known = state.x, state.known
         store.save(k + 1)
     store.delete()
 

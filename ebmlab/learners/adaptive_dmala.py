@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Categorical, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, Info, Sampler, State
+from ebmlab.samplers import DMALA, Info, Leg, Sampler, State
 
 SMALLEST, LARGEST = 1e-8, 10.0  # steps in units of the largest squared distance, beyond which nothing changes any more
 
@@ -56,10 +56,10 @@ class AdaptiveDMALA(DMALA):
         self._adapts = True
         return self, x, num_steps
 
-    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         adapts, self._adapts = self._adapts, False
         total: Any = 0.0
-        for state, info in super().chain(energy, x, num_steps):
+        for state, info in super().chain(energy, x, num_steps, leg):
             total = total + info.acceptance.nan_to_num(0.0).mean()  # a proposal with NaN energy was rejected
             yield state, info
         if adapts:

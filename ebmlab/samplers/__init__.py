@@ -19,7 +19,7 @@ from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
-from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, State, hidden_logits
+from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, Leg, State, hidden_logits
 from ebmlab.samplers.swendsen_wang import SwendsenWang
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
@@ -44,6 +44,7 @@ __all__ = [
     "HammingBall",
     "Info",
     "Langevin",
+    "Leg",
     "LocallyBalanced",
     "MetropolisSampler",
     "PathAuxiliary",

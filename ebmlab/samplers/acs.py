@@ -16,7 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_langevin import LangevinOptions
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal
-from ebmlab.samplers.state import GradientState, Info, State
+from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, written_out
 
 
@@ -117,12 +117,12 @@ class ACS(MetropolisSampler):
     def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
         return super().step(*self.options.guided(energy, state))
 
-    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)
         if not written_out(self, ACS, energy, x) or not self.options.plain:
-            return super().chain(energy, x, num_steps)
+            return super().chain(energy, x, num_steps, leg)
         cycle = list(zip(self.step_sizes.tolist(), self.balances.tolist(), strict=True))
-        return langevin_chain(energy, x, num_steps, cycle)
+        return langevin_chain(energy, x, num_steps, cycle, leg)
 
     def with_cycle(self, step_sizes: Tensor, balances: Tensor) -> ACS:
         """A copy of this sampler with another cycle; both `(s,)`, of any length s."""

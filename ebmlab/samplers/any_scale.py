@@ -15,7 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.state import GradientState, Info, State
+from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, written_out
 
 Variant = Literal["first", "shift", "max", "trace", "diagonal"]
@@ -148,11 +148,11 @@ class AnyScale(MetropolisSampler):
         noise = None if self.root is None else torch.randn_like(state.x.flatten(1))
         return super().step(energy, replace(state, noise=noise))
 
-    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)
         if not written_out(self, AnyScale, energy, x) or self.curvature is not None:
-            return super().chain(energy, x, num_steps)
-        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))])
+            return super().chain(energy, x, num_steps, leg)
+        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))], leg)
 
     def proposal(self, energy: Energy, state: AnyScaleState) -> Proposal:
         """q( . | x, u) at the state."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.state import GradientState, Info, State
+from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, written_out
 
 
@@ -43,8 +43,8 @@ class DMALA(DiscreteLangevin, MetropolisSampler):
     def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
         return super().step(*self.options.guided(energy, state))
 
-    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)
         if not written_out(self, DMALA, energy, x) or not self.options.plain:
-            return super().chain(energy, x, num_steps)
-        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))])
+            return super().chain(energy, x, num_steps, leg)
+        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))], leg)

@@ -15,7 +15,7 @@ from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
-from ebmlab.samplers.state import GradientState, Info, State
+from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import gwg_chain, written_out
 
 
@@ -48,11 +48,11 @@ class GWG(MetropolisSampler):
             return factorised(domain, state.x, state.grad, torch.ones(()))
         return IndependentMoves(domain, state.x, first_order_moves(domain, state.x, state.grad), self.num_flips)
 
-    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
+    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)
         if not written_out(self, GWG, energy, x) or self.num_flips > 1:
-            return super().chain(energy, x, num_steps)
-        return gwg_chain(energy, x, num_steps)
+            return super().chain(energy, x, num_steps, leg)
+        return gwg_chain(energy, x, num_steps, leg)
 
 
 class IndependentMoves(Proposal):

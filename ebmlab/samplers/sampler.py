@@ -12,7 +12,7 @@ from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
-from ebmlab.samplers.state import Info, State
+from ebmlab.samplers.state import Info, Leg, State
 
 CACHED = 2**19  # coordinates of the chains that `run` moves at a time on a CPU
 SMALLEST = 100  # but not fewer chains than this
@@ -73,10 +73,12 @@ class Sampler(Recorded, nn.Module):
         """One transition of every chain."""
         raise NotImplementedError
 
-    def chain(self, energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[State, Info]]:
-        """Yields the state and the `Info` of each of `num_steps` steps from x."""
+    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
+        """Yields the state and the `Info` of each of `num_steps` steps from x, alone or as a leg of a longer chain."""
         self.check(energy)
-        state = self.init(energy, x, num_steps)
+        leg = leg or Leg()
+        state = self.init(energy, x, num_steps if leg.horizon is None else leg.horizon, leg.known)
+        state.step = leg.first
         for _ in range(num_steps):
             state, info = self.step(energy, state)
             yield state, info

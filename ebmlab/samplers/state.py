@@ -47,6 +47,25 @@ class State(PerChain):
         return self.x
 
 
+@dataclass(frozen=True)
+class Leg:
+    """Where steps stand in a longer chain; by default they are a chain of their own.
+
+    Attributes:
+        first: how many steps the chain has taken before.
+        horizon: how many it will have taken at its end; None for the steps of this leg.
+        known: `state.known` of the state at which the leg begins, so that x is not evaluated again.
+
+    Example:
+        >>> Leg(first=10, horizon=100).known is None
+        True
+    """
+
+    first: int = 0
+    horizon: int | None = None
+    known: PerChain | None = None
+
+
 @dataclass(kw_only=True)
 class EnergyState(State):
     """x with the energy there.

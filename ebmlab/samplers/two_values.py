@@ -19,7 +19,7 @@ from ebmlab.energies.evaluation import Merge
 from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.metropolis import MetropolisSampler, metropolis
 from ebmlab.samplers.sampler import Sampler
-from ebmlab.samplers.state import EnergyState, Info
+from ebmlab.samplers.state import EnergyState, Info, Leg
 
 
 def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy, x: Tensor) -> bool:
@@ -41,7 +41,7 @@ def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energ
 
 @torch.no_grad()
 def langevin_chain(
-    energy: Energy, x: Tensor, num_steps: int, cycle: Sequence[tuple[float, float]]
+    energy: Energy, x: Tensor, num_steps: int, cycle: Sequence[tuple[float, float]], leg: Leg | None = None
 ) -> Iterator[tuple[EnergyState, Info]]:
     """The chain of discrete Langevin proposals (`Flips`) with Metropolis decisions, from the same random numbers.
 
@@ -51,6 +51,7 @@ def langevin_chain(
         num_steps: how many steps.
         cycle: step size alpha and balance beta of each step, which repeat. If they are always the same, the logits at y
             serve the next step.
+        leg: where the steps stand in a longer chain.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -58,34 +59,40 @@ def langevin_chain(
         >>> [state.step for state, _ in langevin_chain(rbm, rbm.domain.random(4), num_steps=2, cycle=[(0.2, 0.5)])]
         [1, 2]
     """
-    energy_x, grad = energy.value_and_grad(x)
-    fall = _fall(energy.domain, x, grad)
+    leg = leg or Leg()
+    at = energy.evaluate(x, leg.known)
+    energy_x, known = at.energy, at.known
+    fall = _fall(energy.domain, x, at.grad)
     half = 0.5 if isinstance(energy.domain, Binary) else 2.0  # (y_i - x_i)^2 / 2 of a flip
     laws = [(torch.tensor(-half / alpha, dtype=fall.dtype), 2 * beta) for alpha, beta in cycle]
     for k in range(num_steps):
-        stiffness, weight = laws[k % len(laws)]
+        stiffness, weight = laws[(leg.first + k) % len(laws)]
         if k == 0 or len(laws) > 1:
             logits = torch.add(stiffness, fall, alpha=weight)
             normaliser = softplus(logits).flatten(1).sum(1)
         flips = bernoulli(logits)
         y = _flipped(energy.domain, x, flips)
-        energy_y, grad = energy.value_and_grad(y)
-        fall_y = _fall(energy.domain, y, grad)
+        at = energy.evaluate(y)
+        fall_y = _fall(energy.domain, y, at.grad)
         logits_y = torch.add(stiffness, fall_y, alpha=weight)
         normaliser_y = softplus(logits_y).flatten(1).sum(1)
         back_minus_forth = torch.sub(logits_y, logits).mul_(flips).flatten(1).sum(1) - normaliser_y + normaliser
-        accepted, probability = metropolis(energy_x - energy_y + back_minus_forth)
+        accepted, probability = metropolis(energy_x - at.energy + back_minus_forth)
         merge, before = Merge(accepted, overwrite=True), x
-        x, energy_x = merge(y, x), merge(energy_y, energy_x)
+        x, energy_x = merge(y, x), merge(at.energy, energy_x)
         if len(laws) == 1:
             logits, normaliser = merge(logits_y, logits), merge(normaliser_y, normaliser)
         else:
             fall = merge(fall_y, fall)
-        yield EnergyState(x=x, energy=energy_x, step=k + 1), _report(energy, probability, before, x)
+        known = None if known is None or at.known is None else at.known.merged(merge, known)
+        yield (
+            EnergyState(x=x, energy=energy_x, step=leg.first + k + 1, known=known),
+            _report(energy, probability, before, x),
+        )
 
 
 @torch.no_grad()
-def gwg_chain(energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[EnergyState, Info]]:
+def gwg_chain(energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[EnergyState, Info]]:
     """The chain of Gibbs with gradients that flips one coordinate a step (`IndependentMoves`), likewise.
 
     Example:
@@ -94,21 +101,27 @@ def gwg_chain(energy: Energy, x: Tensor, num_steps: int) -> Iterator[tuple[Energ
         >>> [state.step for state, _ in gwg_chain(rbm, rbm.domain.random(4), num_steps=2)]
         [1, 2]
     """
-    energy_x, grad = energy.value_and_grad(x)
-    log_law = _fall(energy.domain, x, grad).flatten(1).log_softmax(1)
+    leg = leg or Leg()
+    at = energy.evaluate(x, leg.known)
+    energy_x, known = at.energy, at.known
+    log_law = _fall(energy.domain, x, at.grad).flatten(1).log_softmax(1)
     for k in range(num_steps):
         chosen = categorical(log_law, 1)
         y = x.clone(memory_format=torch.contiguous_format)
         flat = y.view(len(y), -1)
         old = flat.gather(1, chosen)
         flat.scatter_(1, chosen, 1 - old if isinstance(energy.domain, Binary) else -old)
-        energy_y, grad = energy.value_and_grad(y)
-        log_law_y = _fall(energy.domain, y, grad).flatten(1).log_softmax(1)
+        at = energy.evaluate(y)
+        log_law_y = _fall(energy.domain, y, at.grad).flatten(1).log_softmax(1)
         back_minus_forth = (log_law_y.gather(1, chosen) - log_law.gather(1, chosen)).squeeze(1)
-        accepted, probability = metropolis(energy_x - energy_y + back_minus_forth)
+        accepted, probability = metropolis(energy_x - at.energy + back_minus_forth)
         merge, before = Merge(accepted, overwrite=True), x
-        x, energy_x, log_law = merge(y, x), merge(energy_y, energy_x), merge(log_law_y, log_law)
-        yield EnergyState(x=x, energy=energy_x, step=k + 1), _report(energy, probability, before, x)
+        x, energy_x, log_law = merge(y, x), merge(at.energy, energy_x), merge(log_law_y, log_law)
+        known = None if known is None or at.known is None else at.known.merged(merge, known)
+        yield (
+            EnergyState(x=x, energy=energy_x, step=leg.first + k + 1, known=known),
+            _report(energy, probability, before, x),
+        )
 
 
 def _fall(domain: Domain, x: Tensor, grad: Tensor) -> Tensor:

@@ -202,8 +202,8 @@ def test_step_sizes_follow_the_path_and_stay_the_users(monkeypatch: pytest.Monke
     _, info = tuned.sample(energy, exact_samples(energy, 400), 5)
     assert 0.4 < float(info.acceptance.mean()) < 0.75  # with the user's step size it is higher
     seen = []
-    plain = s.DMALA.step
-    monkeypatch.setattr(s.DMALA, "step", lambda self, *a: seen.append(float(self.step_size)) or plain(self, *a))
+    plain = s.DMALA.chain
+    monkeypatch.setattr(s.DMALA, "chain", lambda self, *a: seen.append(float(self.step_size)) or plain(self, *a))
     ais(energy, sampler, 10, 100, schedule=ladder)
     assert seen == pytest.approx([0.4 * scale for scale in ladder.scales[1:]])
 

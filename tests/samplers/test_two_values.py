@@ -12,6 +12,7 @@ from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.energies import RBM, Energy, Ising, ResNet
+from ebmlab.evaluation import ais
 from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, MetropolisSampler, Sampler, two_values
 
 KERNELS: list[MetropolisSampler] = [
@@ -74,7 +75,22 @@ def test_a_chain_makes_the_steps_of_step(kernel: MetropolisSampler, make: Any) -
     assert same(*map(iter, both(kernel, energy)))
 
 
-METROPOLIS = "accepted, probability = metropolis(energy_x - energy_y + back_minus_forth)"
+@pytest.mark.parametrize("kernel", [DMALA(0.4), KERNELS[2], GWG()], ids=lambda kernel: type(kernel).__name__)
+def test_annealing_makes_the_steps_of_step(kernel: MetropolisSampler) -> None:
+    """One step at each temperature, from what is known of both ends at x."""
+    rbm = strong(RBM(30, 5), lambda rbm: rbm.W)
+    by_step = type("ByStep", (type(kernel),), {"step": lambda self, *args: type(kernel).step(self, *args)})
+    same_settings = by_step.__new__(by_step)
+    same_settings.__dict__.update(kernel.__dict__)
+    weights = []
+    for sampler in (kernel, same_settings):
+        torch.manual_seed(0)
+        weights.append(ais(rbm, sampler, 20, 30).log_weights)
+    torch.testing.assert_close(*weights)
+    assert weights[0].std() > 1
+
+
+METROPOLIS = "accepted, probability = metropolis(energy_x - at.energy + back_minus_forth)"
 LANGEVIN = f".flatten(1).sum(1) - normaliser_y + normaliser\n        {METROPOLIS}"
 GIBBS = f"log_law.gather(1, chosen)).squeeze(1)\n        {METROPOLIS}"
 BATCH = "; accepted = accepted[:1].expand_as(accepted)"
