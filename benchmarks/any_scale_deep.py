@@ -29,7 +29,7 @@ from ebmlab.samplers.tuners import ACSTuner
 
 CHAINS, GRID_STEPS, STEPS, TUNING = 50, 200, 1000, 500
 SIGMAS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
-ALPHAS = (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
+ALPHAS = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7)
 RECORDED = sorted({round(10 ** (k / 10)) for k in range(31)} | {50, 200, 500})
 """The steps after which energies are kept."""
 

@@ -2,6 +2,8 @@
 
     python -m benchmarks --threads 2 1       # every race with two threads, then with one
     python -m benchmarks.tables              # writes the tables into docs/performance.md, and its picture
+    python -m benchmarks NAME ... --threads 2 --output runs/again && python -m benchmarks.tables --again runs/again
+                                             # races that were run again, on another machine: a table of their own
 
 A table stands between the lines `<!-- name -->` and `<!-- end of name -->`; all other lines of the page stay.
 """
@@ -115,12 +117,27 @@ def put(page: str, name: str, content: str) -> str:
     return f"{head}{begin}{content}{end}{tail}"
 
 
+def about(data: dict[str, Any]) -> str:
+    """The machine, the packages and the number of rounds of a JSON file."""
+    machine = data["machine"]
+    packages = ", ".join(f"{package} {version}" for package, version in machine["packages"].items())
+    return f"{machine['processor']}, Python {machine['python']}, {packages}; {data['rounds']} rounds"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.tables", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
+    parser.add_argument(
+        "--again", type=Path, help="writes only the table of races that were run again, from this folder"
+    )
     options = parser.parse_args()
     page = options.page.read_text()
+    if options.again:
+        data = json.loads((options.again / "results-2.json").read_text())
+        page = put(put(page, "again", all_races(data["races"])), "machine again", about(data))
+        options.page.write_text(page)
+        return
     for threads in (2, 1):
         file = options.results / f"results-{threads}.json"
         if not file.exists():
@@ -130,11 +147,7 @@ def main() -> None:
         for name, (wanted, table) in TABLES.items():
             if wanted == threads:
                 page = put(page, name, table(data["races"]))
-        packages = ", ".join(f"{package} {version}" for package, version in data["machine"]["packages"].items())
-        about = (
-            f"{data['machine']['processor']}, Python {data['machine']['python']}, {packages}; {data['rounds']} rounds"
-        )
-        page = put(page, f"machine {threads}", about)
+        page = put(page, f"machine {threads}", about(data))
         if threads == 2:
             shutil.copy(file.with_suffix(".png"), options.page.parent / "pictures" / "performance.png")
     options.page.write_text(page)
