@@ -63,6 +63,19 @@ def test_gradient_at_every_edge_of_an_image(shape: tuple[int, ...]) -> None:
     assert slope.std() > 1e-3
 
 
+def test_the_gradient_is_written_out_unless_autograd_must_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy, calls = ResNet((6, 6), channels=2), []
+    monkeypatch.setattr(Energy, "value_and_grad", lambda *_: calls.append("autograd"))
+    x = energy.domain.random(3)
+    energy.value_and_grad(x)
+    assert not calls
+    with torch.autocast("cpu", torch.bfloat16):
+        energy.value_and_grad(x)
+    energy.compile()
+    energy.value_and_grad(x)
+    assert calls == ["autograd"] * 2
+
+
 def test_a_subclass_with_another_forward_is_differentiated_as_it_is() -> None:
     class Doubled(ResNet):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
