@@ -34,6 +34,7 @@ def block_gibbs(chains: int) -> Race:
         steps,
         {
             "ebmlab": lambda: sampling(BlockGibbs(), energy, x, steps),
+            "ebmlab, compiled": lambda: sampling(BlockGibbs(), energy, x, steps, compile=True),
             "plain torch": lambda: repeating(partial(published.block_gibbs, *parameters), x, steps),
             "JAX": in_jax,
             "rbms": lambda: Contestant(packages.rbms_gibbs(energy, x, steps)),

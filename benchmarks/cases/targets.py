@@ -40,10 +40,11 @@ def steps_for(chains: int) -> int:
     return max(20, min(500, 40_000 // chains))
 
 
-def sampling(sampler: Sampler, energy: Energy, x: Tensor, steps: int) -> Contestant:
+def sampling(sampler: Sampler, energy: Energy, x: Tensor, steps: int, compile: bool = False) -> Contestant:
     """A contestant that runs `Sampler.run`; a gradient counts as one forward and one backward pass."""
     _, info = sampler.sample(energy, x, 2)
-    return Contestant(lambda: sampler.run(energy, x, steps), f"{info.evaluations:g} / {info.evaluations:g}")
+    passes = f"{info.evaluations:g} / {info.evaluations:g}"
+    return Contestant(lambda: sampler.run(energy, x, steps, compile), passes)
 
 
 def repeating(step: Callable[[Tensor], Tensor], x: Tensor, steps: int, passes: str = "") -> Contestant:

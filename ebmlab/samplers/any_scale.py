@@ -15,8 +15,9 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
+from ebmlab.samplers.pure_steps import PureSteps, start_langevin, step_langevin
 from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import langevin_chain, written_out
+from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
 Variant = Literal["first", "shift", "max", "trace", "diagonal"]
 VARIANTS = ("first", "shift", "max", "trace", "diagonal")
@@ -147,6 +148,11 @@ class AnyScale(MetropolisSampler):
     def step(self, energy: Energy, state: AnyScaleState) -> tuple[Any, Info]:
         noise = None if self.root is None else torch.randn_like(state.x.flatten(1))
         return super().step(energy, replace(state, noise=noise))
+
+    def pure_steps(self, energy: Energy) -> PureSteps | None:
+        if not same_steps(self, AnyScale, energy) or self.curvature is not None:
+            return None
+        return PureSteps(start_langevin, step_langevin, (float(self.step_size), float(self.balance)))
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

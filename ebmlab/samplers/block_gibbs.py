@@ -10,6 +10,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.noise import bernoulli
+from ebmlab.samplers.pure_steps import PureSteps, start_gibbs, step_gibbs
 from ebmlab.samplers.sampler import Sampler, require_bipartite
 from ebmlab.samplers.state import BipartiteState, Info
 
@@ -71,6 +72,11 @@ class BlockGibbs(Sampler):
     def step(self, energy: Bipartite, state: BlockGibbsState) -> tuple[BlockGibbsState, Info]:  # type: ignore[override]
         new = self._at(energy, energy.sample_visible(state.hidden), state.step + 1)
         return new, Info(lambda: _valid(new), lambda: energy.domain.hops(new.x, state.x))
+
+    def pure_steps(self, energy: Energy) -> PureSteps | None:
+        if type(self) is not BlockGibbs or not isinstance(energy.domain, Binary):
+            return None
+        return PureSteps(start_gibbs, step_gibbs, ())
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:

@@ -10,8 +10,9 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.pure_steps import PureSteps, start_langevin, step_langevin
 from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import langevin_chain, written_out
+from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
 
 class DMALA(DiscreteLangevin, MetropolisSampler):
@@ -42,6 +43,11 @@ class DMALA(DiscreteLangevin, MetropolisSampler):
 
     def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
         return super().step(*self.options.guided(energy, state))
+
+    def pure_steps(self, energy: Energy) -> PureSteps | None:
+        if not same_steps(self, DMALA, energy) or not self.options.plain:
+            return None
+        return PureSteps(start_langevin, step_langevin, (float(self.step_size), float(self.balance)))
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

@@ -15,8 +15,9 @@ from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
+from ebmlab.samplers.pure_steps import PureSteps, start_gwg, step_gwg
 from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import gwg_chain, written_out
+from ebmlab.samplers.two_values import gwg_chain, same_steps, written_out
 
 
 class GWG(MetropolisSampler):
@@ -47,6 +48,11 @@ class GWG(MetropolisSampler):
         if domain.num_values == 1:  # no move exists
             return factorised(domain, state.x, state.grad, torch.ones(()))
         return IndependentMoves(domain, state.x, first_order_moves(domain, state.x, state.grad), self.num_flips)
+
+    def pure_steps(self, energy: Energy) -> PureSteps | None:
+        if not same_steps(self, GWG, energy) or self.num_flips > 1:
+            return None
+        return PureSteps(start_gwg, step_gwg, ())
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

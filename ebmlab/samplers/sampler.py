@@ -12,6 +12,7 @@ from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
+from ebmlab.samplers.pure_steps import PureSteps, run_compiled
 from ebmlab.samplers.state import Info, Leg, State
 
 CACHED = 2**19  # coordinates of the chains that `run` moves at a time on a CPU
@@ -100,11 +101,25 @@ class Sampler(Recorded, nn.Module):
             total = total + info
         return x, total / max(num_steps, 1)
 
-    def run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+    def pure_steps(self, energy: Energy) -> PureSteps | None:
+        """The kernel on this energy as functions of tensors, which can be compiled; None if it has no such form."""
+        return None
+
+    def run(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> Tensor:
         """The last x of `sample` alone. Acceptance and hops are not computed, which short steps notice.
 
         On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache. Each has the
         law that it has in `sample`, from other random numbers if there is more than one block.
+
+        Args:
+            energy: as in `sample`.
+            x: as in `sample`.
+            num_steps: as in `sample`.
+            compile: let `torch.compile` make one program of several steps, from other random numbers. The first run on
+                an energy takes 10 seconds longer; few chains then need half the time (docs/performance.md).
+
+        Raises:
+            UserError: as `sample`; with `compile` also if the kernel cannot be compiled, or there is no C++ compiler.
 
         Example:
             >>> from ebmlab.energies import RBM
@@ -115,6 +130,14 @@ class Sampler(Recorded, nn.Module):
         """
         self.check(energy)
         energy.domain.validate(x)
+        if compile:
+            kernel = self.pure_steps(energy)
+            if kernel is None:
+                raise UserError(
+                    f"run(compile=True): {type(self).__name__} on {type(energy).__name__} cannot be compiled; DMALA, "
+                    "AnyScale first and GWG on bits or spins can, and BlockGibbs on an RBM"
+                )
+            return run_compiled(kernel, energy, x, num_steps)
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         blocks = 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
         return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(max(1, blocks))])

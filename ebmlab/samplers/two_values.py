@@ -34,9 +34,21 @@ def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energ
         >>> written_out(GWG(), GWG, rbm, rbm.domain.random(4))
         True
     """
+    return same_steps(sampler, kernel, energy) and x.device.type == "cpu"
+
+
+def same_steps(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy) -> bool:
+    """Whether a sampler makes the steps of `kernel`, and on two values; a subclass may change them.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import DMALA
+        >>> same_steps(DMALA(0.2), DMALA, RBM(6, 3))
+        True
+    """
     parts = ("init", "step", "steady", "settings", "proposal", "evaluate", "arrive", "potential")
     same = all(getattr(type(sampler), part, None) is getattr(kernel, part, None) for part in parts)
-    return same and isinstance(energy.domain, Binary | Spin) and x.device.type == "cpu"
+    return same and isinstance(energy.domain, Binary | Spin)
 
 
 @torch.no_grad()
