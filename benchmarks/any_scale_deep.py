@@ -30,7 +30,7 @@ from ebmlab.samplers.tuners import ACSTuner
 CHAINS, GRID_STEPS, STEPS, TUNING = 50, 200, 1000, 500
 SIGMAS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.8)
 ALPHAS = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7)
-RECORDED = sorted({round(10 ** (k / 10)) for k in range(31)} | {50, 200, 500})
+RECORDED = sorted({round(10 ** (k / 10)) for k in range(31)} - {501} | {500})
 """The steps after which energies are kept."""
 
 
@@ -115,13 +115,20 @@ def main() -> None:
     for colour, name in enumerate(("GWG", "LB", "AB", "ACS")):
         jobs = {key: job for key, job in final.items() if key.endswith(f" {name}")}
         for k, key in enumerate(jobs):
-            points = {int(step): value for step, value in result_of(folder, key).items() if step.isdecimal()}
-            axes.plot(points.keys(), points.values(), color=f"C{colour}", label=None if k else name)
+            result = result_of(folder, key)
+            axes.plot(RECORDED, [result[str(step)] for step in RECORDED], color=f"C{colour}", label=None if k else name)
         chosen = ", ".join(job.removeprefix(name).strip() or "-" for job in jobs.values())
-        cells = [cell(folder, f"*--chosen {name}", key) for key in ("arrived", *after, "seconds")]
-        print(f"| {name} | {chosen} | {' | '.join(cells)} |")
+        arrived = ", ".join(f"{result_of(folder, key).get('arrived', '-')}" for key in jobs)
+        cells = [cell(folder, f"*--chosen {name}", key) for key in (*after, "seconds")]
+        print(f"| {name} | {chosen} | {arrived} | {' | '.join(cells)} |")
     axes.axhline(0, color="grey", lw=0.8)
-    axes.set(xscale="log", yscale="symlog", xlabel="steps", ylabel="mean energy above the test images' (nats)")
+    axes.set(
+        xscale="log",
+        yscale="symlog",
+        ylim=(-20, 2000),
+        xlabel="steps",
+        ylabel="mean energy above the test images' (nats)",
+    )
     axes.legend()
     figure.savefig(Path(__file__).parents[1] / "docs" / "pictures" / "any_scale_deep.png", dpi=110)
 
