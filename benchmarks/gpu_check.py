@@ -10,7 +10,9 @@
    spaces, of a Kolmogorov-Smirnov test of the sum of the coordinates against the same sampler on the CPU.
 3. Settings: steps per second of the deep EBM's chains in float32, channels last, with TF32, bf16 and a compiled energy,
    each with its largest deviation of energies and gradients from eager float32.
-4. Training: `ebm_dynamic_mnist`, as it is and with `callbacks.Acceleration`, and `grbm_mnist` for a few minutes each,
+4. Whole steps as one program: steps per second of `Sampler.run` on an RBM, plain and compiled, and the p-value of a
+   chi-square test of compiled steps from exact draws of a small RBM.
+5. Training: `ebm_dynamic_mnist`, as it is and with `callbacks.Acceleration`, and `grbm_mnist` for a few minutes each,
    without their evaluations: iterations per second, peak memory, and how long the config's whole schedule would take.
 
 Exit code 1 if anything disagrees, or a training fails or is over before it can be timed.
@@ -247,6 +249,38 @@ def check_settings(device: torch.device, batch_size: int = 100, steps: int = 10)
     return fine
 
 
+def check_compiled_steps(device: torch.device, steps: int = 200) -> bool:
+    """Times chains whose steps are compiled beside plain ones, and tests whether they stay in the exact law."""
+    print("\n| sampler, chains | steps per second | compiled | p of the law | |\n|---|---|---|---|---|")
+    torch.manual_seed(0)
+    small, large = RBM(6, 4).requires_grad_(False), RBM(784, 500).to(device).requires_grad_(False)
+    small.W *= 50
+    exact = exact_samples(small, 20_000).to(device)
+    small, fine = small.to(device), True
+    for sampler in (s.DMALA(0.4), s.GWG(), s.BlockGibbs()):
+        after = sampler.to(device).run(small, exact, 19, compile=True)
+        p = chi2_contingency([c for c in zip(*(_bits(x) for x in (exact, after)), strict=True) if sum(c)]).pvalue
+        fine &= (ok := p > 1e-4)
+        for chains in (1, 100):
+            x, rates = large.domain.random(chains, device=device), []
+            for compile in (False, True):
+                sampler.run(large, x, 16, compile)
+                _wait(device)
+                begin = time.perf_counter()
+                sampler.run(large, x, steps, compile)
+                _wait(device)
+                rates.append(f"{steps / (time.perf_counter() - begin):.0f}")
+            name = f"{type(sampler).__name__}, {chains}"
+            print(f"| {name} | {' | '.join(rates)} | {p:.2g} | {'ok' if ok else 'DISAGREES'} |", flush=True)
+    return fine
+
+
+def _bits(x: Tensor) -> list[int]:
+    """How often each state of a few bits occurs."""
+    numbers = (x.long().cpu() * 2 ** torch.arange(x.shape[1])).sum(1)
+    return numbers.bincount(minlength=2 ** x.shape[1]).tolist()
+
+
 @contextmanager
 def _precision(name: str, device: torch.device) -> Iterator[None]:
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
@@ -324,6 +358,7 @@ def main() -> None:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(f"{name}, torch {torch.__version__}")
     checks = [check_energies(device), check_samplers(device), check_settings(device)]
+    checks.append(check_compiled_steps(device))
     checks.append(check_training(device, args.minutes, args.folder.absolute()))
     print("\nall agree" if all(checks) else "\nsomething disagrees or failed, see above")
     sys.exit(not all(checks))

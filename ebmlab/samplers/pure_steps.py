@@ -21,6 +21,7 @@ from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 
 UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
+PROGRAMS = 256  # kept: one for each kernel, energy and shape of x; torch keeps 8 and does not compile any more then
 COMPILERS = ("g++", "clang++", "c++", "cl")
 
 Tensors = tuple[Tensor, ...]
@@ -60,8 +61,10 @@ def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -
             "leave compile out"
         )
     state = kernel.start(energy, x, *kernel.settings)
-    for _ in range(num_steps // UNROLLED):
-        state = _compiled()(kernel.step, energy, state, kernel.settings)
+    compiled = _compiled()
+    with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
+        for _ in range(num_steps // UNROLLED):
+            state = compiled(kernel.step, energy, state, kernel.settings)
     for _ in range(num_steps % UNROLLED):
         state = kernel.step(energy, state, *kernel.settings)
     return state[0]
