@@ -1,6 +1,6 @@
 """Figure 4 of Sun et al. (2023), and Figure 5 of Pynadath et al. (2024): how soon chains on a deep EBM find images.
 
-    EBMLAB_DATA=... python benchmarks/deep_learning.py --lengths 6000 --samplers DMALA       # trains the models
+    EBMLAB_DATA=... python benchmarks/deep_learning.py --lengths 3000 --samplers DMALA       # trains the models
     EBMLAB_DATA=... python benchmarks/any_scale_deep.py        # runs what is missing, prints a table, draws curves
 
 50 chains from random bits, on a ResNet with 16 channels of each seed. LB has the balance 1/2 and AB any, with
@@ -40,6 +40,7 @@ class Model:
     def __init__(self, file: Path) -> None:
         self.energy = ResNet((1, 28, 28), channels=16).eval().requires_grad_(False)
         self.energy.load_state_dict(torch.load(file))
+        torch.manual_seed(0)  # of the pixels
         data = MNIST(binarize="dynamic")
         images = data.to_states(data.raw("test"))
         self.level = float(torch.cat([self.energy(part) for part in images.split(1000)]).mean())
@@ -68,11 +69,10 @@ def run(key: str, models: dict[int, Model], jobs: dict[str, str], steps: int) ->
     x = model.energy.random(CHAINS)
     sampler = sampler_of(jobs[key], model, x)
     torch.manual_seed(seed)
-    result: Result = {}
     above, begin = [], time.process_time()
     for state, _ in sampler.chain(model.energy, x, steps):
         above.append(float(state.energy.mean()) - model.level)
-    result = {str(k): above[k - 1] for k in RECORDED if k <= steps}
+    result: Result = {str(k): above[k - 1] for k in RECORDED if k <= steps}
     arrived = [k for k, value in enumerate(above, start=1) if value <= 0]
     result |= {"mean": sum(above) / steps, "seconds": time.process_time() - begin}
     return result | ({"arrived": arrived[0]} if arrived else {})
@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--models", type=Path, default=Path("runs/deep_learning"), help="folder of deep_learning.py")
-    parser.add_argument("--length", type=int, default=6000, help="iterations that the models were trained for")
+    parser.add_argument("--length", type=int, default=3000, help="iterations that the models were trained for")
     parser.add_argument("--folder", type=Path, default=Path("runs/any_scale_deep"))
     args = parser.parse_args()
     folder = args.folder / str(args.length)

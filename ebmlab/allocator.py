@@ -8,6 +8,7 @@ import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 GIBIBYTE = 2**30
+LARGEST_THEN = 2**25  # of M_MMAP_THRESHOLD, before glibc 2.35
 
 
 def keep_freed_memory() -> bool:
@@ -29,4 +30,6 @@ def keep_freed_memory() -> bool:
     if decided or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    return mallopt is not None and all(mallopt(what, GIBIBYTE) == 1 for what in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD))
+    if mallopt is None or not any(mallopt(M_MMAP_THRESHOLD, size) for size in (GIBIBYTE, LARGEST_THEN)):
+        return False  # the other setting alone would make things worse
+    return bool(mallopt(M_TRIM_THRESHOLD, GIBIBYTE))

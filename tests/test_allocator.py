@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -38,8 +39,9 @@ def page_faults(word: str, **environment: str) -> tuple[bool, int]:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc")
 def test_tensors_reuse_their_pages() -> None:
     told, faults = page_faults("keep")
-    if not told:
+    if not told and not hasattr(ctypes.CDLL(None), "mallopt"):
         pytest.skip("this C library cannot be told")
+    assert told
     assert faults < 2000  # none here; 17,000 to 20,000 otherwise
 
 

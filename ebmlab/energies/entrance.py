@@ -15,8 +15,8 @@ class Entrance:
     """A 3x3 convolution and the two of a block of stride 2 that read it, as one 5x5 convolution of stride 2.
 
     Nothing nonlinear lies between them, so that their product is one matrix for all patches of the image. The features
-    in between, of the image's full size, are never computed. Past the image's edge these would be zero, and not what
-    the first convolution says there: patches at the edge leave out what the block would read there.
+    in between, of the image's full size, are never computed. The block pads these features with zeros, where the 5x5
+    convolution reads what the first convolution would say beyond the image: at the edges that part is subtracted.
 
     Args:
         head: the first convolution, of stride 1.
@@ -37,50 +37,55 @@ class Entrance:
         for i in range(3):
             for j in range(3):
                 places[i, j, :, :, i : i + 3, j : j + 3] = parts[i, j]
-        self.places = places.flatten(3).mT  # (3, 3, 25 colours, C)
-        self.biases = kernel @ head.bias
-        self.bias = block.first.bias
+        matrices, biases = places.flatten(3).mT, kernel @ head.bias  # (3, 3, 25 colours, C), (3, 3, C)
+        self.edges = self._edges(matrices, biases)
+        self.inner_weight, self.inner_bias = matrices.sum((0, 1)), biases.sum((0, 1)) + block.first.bias
         shortcut = block.shortcut.weight[:, :, 0, 0]
         middle = pad((shortcut @ head.weight.flatten(1)).view_as(head.weight), (1, 1, 1, 1))
         self.outer_weight, self.outer_bias = middle.flatten(1).T, shortcut @ head.bias + block.shortcut.bias
 
-    def _edges(self) -> list[tuple[slice, slice, Tensor, Tensor]]:
-        """Rows and columns of the half-sized image, and the matrix and bias that are to be added there."""
-        everywhere = (slice(0, 3), slice(None), 1)
+    def _edges(self, matrices: Tensor, biases: Tensor) -> list[tuple[slice, slice, Tensor, Tensor]]:
+        """Rows and columns of the half-sized image, and the matrix and bias that are to be added there.
+
+        What is read beyond an edge is subtracted, and at a corner, where two edges have subtracted it, added once.
+        """
+        everywhere = (slice(0, 3), slice(None))  # what a block reads along one side, and where it is read
         sides = [
-            [everywhere, (slice(0, 1), slice(0, 1), -1), *([(slice(2, 3), slice(half - 1, half), -1)] * (full % 2))]
+            [everywhere, (slice(0, 1), slice(0, 1)), *([(slice(2, 3), slice(half - 1, half))] * (full % 2))]
             for full, half in zip((self.height, self.width), self.half, strict=True)
         ]
-        return [
-            (rows, columns, self.places[i, j].sum((0, 1)) * (s * t), self.biases[i, j].sum((0, 1)) * (s * t))
-            for i, rows, s in sides[0]
-            for j, columns, t in sides[1]
-            if (i, j) != (everywhere[0], everywhere[0])
-        ]
+        edges = []
+        for i, rows in sides[0]:
+            for j, columns in sides[1]:
+                beyond = (i != everywhere[0]) + (j != everywhere[0])
+                if beyond:
+                    sign = 1 if beyond == 2 else -1
+                    edges.append((rows, columns, sign * matrices[i, j].sum((0, 1)), sign * biases[i, j].sum((0, 1))))
+        return edges
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """The block's first convolution and its shortcut, `(B, C, h, w)` each."""
-        laws = (self.places.sum((0, 1)), self.biases.sum((0, 1)) + self.bias), (self.outer_weight, self.outer_bias)
+        batch = len(self.patches)
         inner, outer = (
-            torch.baddbmm(bias, self.patches, weight.expand(len(self.patches), -1, -1)).view(-1, *self.half, len(bias))
-            for weight, bias in laws
+            torch.baddbmm(bias, self.patches, weight.expand(batch, -1, -1)).view(batch, *self.half, len(bias))
+            for weight, bias in ((self.inner_weight, self.inner_bias), (self.outer_weight, self.outer_bias))
         )
-        patches = self.patches.view(-1, *self.half, len(self.outer_weight))
-        for rows, columns, weight, bias in self._edges():
+        patches = self.patches.view(batch, *self.half, len(self.outer_weight))
+        for rows, columns, weight, bias in self.edges:
             inner[:, rows, columns] += patches[:, rows, columns] @ weight + bias
         return inner.permute(0, 3, 1, 2), outer.permute(0, 3, 1, 2)
 
     def back(self, inner: Tensor, outer: Tensor) -> Tensor:
         """The gradient in the image, from those in both outputs of `forward`."""
         inner, outer = inner.permute(0, 2, 3, 1), outer.permute(0, 2, 3, 1)
-        grad = self.places.sum((0, 1)) @ inner.flatten(0, 2).T
+        grad = self.inner_weight @ inner.flatten(0, 2).T
         grad.addmm_(self.outer_weight, outer.flatten(0, 2).T)
-        grad = grad.view(-1, *inner.shape[:3])  # (25 colours, B, h, w)
-        for rows, columns, weight, _ in self._edges():
+        grad = grad.view(len(self.outer_weight), *inner.shape[:3])  # (25 colours, B, h, w)
+        for rows, columns, weight, _ in self.edges:
             part = inner[:, rows, columns]
-            grad[:, :, rows, columns] += (weight @ part.flatten(0, 2).T).view(-1, *part.shape[:3])
+            grad[:, :, rows, columns] += (weight @ part.flatten(0, 2).T).view(len(grad), *part.shape[:3])
         height, width = (2 * n for n in self.half)
-        grad = grad.view(-1, SIDE, SIDE, *inner.shape[:3])
+        grad = grad.view(len(grad) // SIDE**2, SIDE, SIDE, *inner.shape[:3])
         image = grad.new_zeros(len(inner), len(grad), height + SIDE - 1, width + SIDE - 1)
         for i in range(SIDE):
             for j in range(SIDE):

@@ -15,7 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.pure_steps import PureSteps, start_langevin, step_langevin
+from ebmlab.samplers.pure_steps import PureSteps, closed_gradient, start_langevin, step_langevin
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
@@ -150,7 +150,8 @@ class AnyScale(MetropolisSampler):
         return super().step(energy, replace(state, noise=noise))
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if not same_steps(self, AnyScale, energy) or self.curvature is not None:
+        same = same_steps(self, AnyScale, energy) and type(self).chain is AnyScale.chain
+        if not same or not closed_gradient(energy) or self.curvature is not None:
             return None
         return PureSteps(start_langevin, step_langevin, (float(self.step_size), float(self.balance)))
 

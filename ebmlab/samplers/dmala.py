@@ -10,7 +10,7 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.pure_steps import PureSteps, start_langevin, step_langevin
+from ebmlab.samplers.pure_steps import PureSteps, closed_gradient, start_langevin, step_langevin
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
@@ -45,7 +45,8 @@ class DMALA(DiscreteLangevin, MetropolisSampler):
         return super().step(*self.options.guided(energy, state))
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if not same_steps(self, DMALA, energy) or not self.options.plain:
+        same = same_steps(self, DMALA, energy) and type(self).chain is DMALA.chain
+        if not same or not closed_gradient(energy) or not self.options.plain:
             return None
         return PureSteps(start_langevin, step_langevin, (float(self.step_size), float(self.balance)))
 

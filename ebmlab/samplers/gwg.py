@@ -15,7 +15,7 @@ from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
-from ebmlab.samplers.pure_steps import PureSteps, start_gwg, step_gwg
+from ebmlab.samplers.pure_steps import PureSteps, closed_gradient, start_gwg, step_gwg
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import gwg_chain, same_steps, written_out
 
@@ -50,7 +50,8 @@ class GWG(MetropolisSampler):
         return IndependentMoves(domain, state.x, first_order_moves(domain, state.x, state.grad), self.num_flips)
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if not same_steps(self, GWG, energy) or self.num_flips > 1:
+        same = same_steps(self, GWG, energy) and type(self).chain is GWG.chain
+        if not same or not closed_gradient(energy) or self.num_flips > 1:
             return None
         return PureSteps(start_gwg, step_gwg, ())
 

@@ -15,6 +15,8 @@ from ebmlab.samplers.sampler import Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule
 from ebmlab.samplers.state import BipartiteState, Info
 
+FEW = 16  # coordinates up to which chains move with their coordinates apart
+
 
 @dataclass(kw_only=True)
 class LangevinState(BipartiteState):
@@ -114,9 +116,11 @@ class Langevin(Sampler):
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         """As in `Sampler`. Steps without Metropolis on a CPU are written out: x moves in place, by the gradient alone.
 
-        The coordinates of all chains lie one after the other, so that a sum over few of them runs along memory.
+        The coordinates of all chains lie one after the other, so that a sum over few of them runs along memory: the
+        energy sees an x that is not contiguous. Noise is drawn in that order, too.
         """
-        if self.adjust_from is not None or isinstance(energy, Bipartite) or x.dim() != 2 or x.device.type != "cpu":
+        plain = type(self) is Langevin and self.adjust_from is None and x.device.type == "cpu"
+        if not plain or isinstance(energy, Bipartite) or x.dim() != 2 or x.shape[1] > FEW:
             return super()._run(energy, x, num_steps)
         columns = x.T.clone(memory_format=torch.contiguous_format)
         step_size, noise = (self.step_size * energy.step_unit()).item(), torch.empty_like(columns)

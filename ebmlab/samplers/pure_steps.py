@@ -17,14 +17,28 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
-from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies import Bipartite, Energy, ResNet
 from ebmlab.errors import UserError
+from ebmlab.noise import wide
 
 UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
-PROGRAMS = 256  # kept: one for each kernel, energy and shape of x; torch keeps 8 and does not compile any more then
+PROGRAMS = (
+    256  # kept: one for each kernel, its settings, energy and shape of x; beyond torch's own 8 it stops compiling
+)
 COMPILERS = ("g++", "clang++", "c++", "cl")
 
 Tensors = tuple[Tensor, ...]
+
+
+def closed_gradient(energy: Energy) -> bool:
+    """Whether the energy has a gradient in closed form; autograd would break a compiled program into pieces.
+
+    Example:
+        >>> from ebmlab.energies import MLP, RBM
+        >>> closed_gradient(RBM(4, 3)), closed_gradient(MLP(4))
+        (True, False)
+    """
+    return type(energy).value_and_grad not in (Energy.value_and_grad, ResNet.value_and_grad)
 
 
 class PureSteps(NamedTuple):
@@ -55,12 +69,13 @@ def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -
     Raises:
         UserError: x is on a CPU, for which there is no C++ compiler.
     """
-    if x.device.type == "cpu" and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+    needed = x.device.type == "cpu" and num_steps >= UNROLLED
+    if needed and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
         raise UserError(
             f"run(compile=True) needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
             "leave compile out"
         )
-    state = kernel.start(energy, x, *kernel.settings)
+    state = kernel.start(energy, x.clone(), *kernel.settings)
     compiled = _compiled()
     with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
         for _ in range(num_steps // UNROLLED):
@@ -93,7 +108,7 @@ def start_langevin(energy: Energy, x: Tensor, alpha: float, beta: float) -> Tens
 def step_langevin(energy: Energy, state: Tensors, alpha: float, beta: float) -> Tensors:
     """`langevin_chain` of two_values.py with one step size and balance."""
     x, value, logits, normaliser = state
-    flips = (torch.rand_like(logits) < torch.sigmoid(logits)).to(x.dtype)
+    flips = _bits(logits)
     y = (x - flips).abs() if isinstance(energy.domain, Binary) else x - 2 * x * flips
     there = start_langevin(energy, y, alpha, beta)
     _, value_y, logits_y, normaliser_y = there
@@ -111,7 +126,7 @@ def start_gwg(energy: Energy, x: Tensor) -> Tensors:
 def step_gwg(energy: Energy, state: Tensors) -> Tensors:
     """`gwg_chain` of two_values.py."""
     x, value, log_law = state
-    cdf = log_law.exp().cumsum(1)
+    cdf = wide(log_law).exp().cumsum(1)
     level = torch.rand_like(cdf[:, -1:]) * cdf[:, -1:]
     chosen = (cdf <= level).sum(1, keepdim=True).clamp(max=log_law.shape[1] - 1)
     flat = x.flatten(1)
@@ -135,7 +150,8 @@ def step_gibbs(energy: Bipartite, state: Tensors) -> Tensors:
 
 
 def _bits(logits: Tensor) -> Tensor:
-    return (torch.rand_like(logits) < torch.sigmoid(logits)).to(logits.dtype)
+    p = wide(torch.sigmoid(logits))
+    return (torch.rand_like(p) < p).to(logits.dtype)
 
 
 def _accepted(log_ratio: Tensor, new: Tensors, old: Tensors) -> Tensors:

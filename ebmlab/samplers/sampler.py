@@ -78,7 +78,7 @@ class Sampler(Recorded, nn.Module):
         """Yields the state and the `Info` of each of `num_steps` steps from x, alone or as a leg of a longer chain."""
         self.check(energy)
         leg = leg or Leg()
-        state = self.init(energy, x, num_steps if leg.horizon is None else leg.horizon, leg.known)
+        state = self.init(energy, x, leg.first + num_steps if leg.horizon is None else leg.horizon, leg.known)
         state.step = leg.first
         for _ in range(num_steps):
             state, info = self.step(energy, state)
@@ -109,14 +109,16 @@ class Sampler(Recorded, nn.Module):
         """The last x of `sample` alone. Acceptance and hops are not computed, which short steps notice.
 
         On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache. Each has the
-        law that it has in `sample`, from other random numbers if there is more than one block.
+        law that it has in `sample`, from other random numbers if there is more than one block, or if a kernel draws
+        them in another order, as `Langevin` does.
 
         Args:
             energy: as in `sample`.
             x: as in `sample`.
             num_steps: as in `sample`.
             compile: let `torch.compile` make one program of several steps, from other random numbers. The first run on
-                an energy takes 10 seconds longer; few chains then need half the time (docs/performance.md).
+                an energy, with these settings and this many chains, takes 10 seconds longer; the next ones need half
+                the time with few chains (docs/performance.md).
 
         Raises:
             UserError: as `sample`; with `compile` also if the kernel cannot be compiled, or there is no C++ compiler.
@@ -135,7 +137,8 @@ class Sampler(Recorded, nn.Module):
             if kernel is None:
                 raise UserError(
                     f"run(compile=True): {type(self).__name__} on {type(energy).__name__} cannot be compiled; DMALA, "
-                    "AnyScale first and GWG on bits or spins can, and BlockGibbs on an RBM"
+                    "AnyScale first and GWG can, on bits or spins and energies with a gradient in closed form, and "
+                    "BlockGibbs on an RBM"
                 )
             return run_compiled(kernel, energy, x, num_steps)
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))

@@ -53,7 +53,7 @@ class Leg:
 
     Attributes:
         first: how many steps the chain has taken before.
-        horizon: how many it will have taken at its end; None for the steps of this leg.
+        horizon: how many it will have taken at its end; None for those before and those of this leg.
         known: `state.known` of the state at which the leg begins, so that x is not evaluated again.
 
     Example:

@@ -178,6 +178,15 @@ def test_mutants_of_the_written_out_chain_are_caught(old: str, new: str) -> None
     assert (last - expected).abs().max() > 1e-3
 
 
+def test_a_subclass_with_steps_of_its_own_is_run_by_them() -> None:
+    class Still(Langevin):
+        def step(self, energy, state):
+            return replace(state, step=state.step + 1), None
+
+    target, x = Banana(2), torch.randn(5, 2, dtype=torch.float64)
+    assert torch.equal(Still(0.1).run(target, x, 3), x)
+
+
 def test_first_steps_are_not_adjusted() -> None:
     torch.manual_seed(0)
     grbm = make_grbm(2)
