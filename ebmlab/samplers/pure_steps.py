@@ -138,7 +138,7 @@ def step_gwg(energy: Energy, state: Tensors) -> Tensors:
 
 
 def start_gibbs(energy: Bipartite, x: Tensor) -> Tensors:
-    """X alone: block Gibbs keeps nothing."""
+    """A state of x alone: block Gibbs keeps nothing else."""
     return (x,)
 
 
