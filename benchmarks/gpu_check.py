@@ -257,7 +257,7 @@ def check_compiled_steps(device: torch.device, steps: int = 200) -> bool:
     small.W *= 50
     exact = exact_samples(small, 20_000).to(device)
     small, fine = small.to(device), True
-    for sampler in (s.DMALA(0.4), s.GWG(), s.BlockGibbs()):
+    for sampler in (s.DMALA(0.4), s.ACS(2.0, 0.3, 3), s.GWG(), s.BlockGibbs()):
         after = sampler.to(device).run(small, exact, 19, compile=True)
         p = chi2_contingency([c for c in zip(*(_bits(x) for x in (exact, after)), strict=True) if sum(c)]).pvalue
         fine &= (ok := p > 1e-4)

@@ -119,13 +119,14 @@ def lattice_floor(sites: int, sweeps: int) -> Contestant:
 
 @race("checkerboard", 20, 100)
 def checkerboard(side: int) -> Race:
-    sweeps = 50 if side < 50 else 5
-    spins = 2 * bits(CHAINS, side * side) - 1
+    sweeps = 80 if side < 50 else 8
+    energy, spins = Ising.lattice(side, COUPLING), 2 * bits(CHAINS, side * side) - 1
     return Race(
         f"Checkerboard Gibbs, {side}x{side}, {CHAINS} chains, a sweep",
         sweeps,
         {
-            "ebmlab": lambda: sampling(ChromaticGibbs(), Ising.lattice(side, COUPLING), spins, sweeps),
+            "ebmlab": lambda: sampling(ChromaticGibbs(), energy, spins, sweeps),
+            "ebmlab, compiled": lambda: sampling(ChromaticGibbs(), energy, spins, sweeps, compile=True),
             "thrml": lambda: Contestant(packages.thrml_lattice(side, COUPLING, CHAINS, sweeps)),
             "NumPy": lambda: numpy_checkerboard(spins, side, sweeps),
             "torch, rolled": lambda: torch_checkerboard(spins, side, sweeps),

@@ -66,16 +66,14 @@ def langevin(gradient: str) -> Race:
     closed = gradient == "closed"
     x = torch.randn(CHAINS, 2, generator=torch.Generator().manual_seed(0))
     energy, step = (ClosedForm(), plain) if closed else (DoubleWell(), plain_autograd)
-
-    def ours() -> Contestant:
-        sampler = Langevin(STEP_SIZE)
-        return Contestant(lambda: sampler.run(energy, x, STEPS))
+    sampler = Langevin(STEP_SIZE)
 
     return Race(
         f"Langevin, 2-D, 10,000 chains x 1,000 steps, gradient by {'hand' if closed else 'autograd'}",
         1,
         {
-            "ebmlab": ours,
+            "ebmlab": lambda: Contestant(lambda: sampler.run(energy, x, STEPS)),
+            "ebmlab, compiled": lambda: Contestant(lambda: sampler.run(energy, x, STEPS, compile=True)),
             "torchebm": lambda: Contestant(torchebm_langevin(closed, x, STEPS, STEP_SIZE)),
             "plain torch": lambda: repeating(step, x, STEPS),
             "JAX": lambda: in_jax(x, closed),

@@ -12,10 +12,11 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
+from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.pure_steps import PureSteps, closed_gradient, start_langevin, step_langevin
+from ebmlab.samplers.pure_steps import flip_settings, start_flips, step_flips
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
@@ -151,9 +152,9 @@ class AnyScale(MetropolisSampler):
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
         same = same_steps(self, AnyScale, energy) and type(self).chain is AnyScale.chain
-        if not same or not closed_gradient(energy) or self.curvature is not None:
+        if not same or not worth_compiling(energy) or self.curvature is not None:
             return None
-        return PureSteps(start_langevin, step_langevin, (float(self.step_size), float(self.balance)))
+        return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance))
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

@@ -10,7 +10,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.noise import bernoulli
-from ebmlab.samplers.pure_steps import PureSteps, start_gibbs, step_gibbs
+from ebmlab.samplers.compiled import PureSteps
+from ebmlab.samplers.pure_steps import start_alone, step_gibbs
 from ebmlab.samplers.sampler import Sampler, require_bipartite
 from ebmlab.samplers.state import BipartiteState, Info
 
@@ -76,7 +77,7 @@ class BlockGibbs(Sampler):
     def pure_steps(self, energy: Energy) -> PureSteps | None:
         if type(self) is not BlockGibbs or not isinstance(energy.domain, Binary):
             return None
-        return PureSteps(start_gibbs, step_gibbs, ())
+        return PureSteps(start_alone, step_gibbs)
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:

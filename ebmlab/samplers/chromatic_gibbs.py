@@ -13,6 +13,8 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli, categorical
+from ebmlab.samplers.compiled import PureSteps
+from ebmlab.samplers.pure_steps import start_alone, step_sweep
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -78,6 +80,12 @@ class ChromaticGibbs(Sampler):
         new = replace(state, x=Merge(valid)(x, state.x), step=state.step + 1)  # as in `Gibbs`: no valid law, so x stays
         hops = energy.domain.hops
         return new, Info(lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan), lambda: hops(new.x, state.x))
+
+    def pure_steps(self, energy: Energy) -> PureSteps | None:
+        two_values = isinstance(energy.domain, Binary | Spin) and len(energy.domain.event_shape) == 1
+        if type(self) is not ChromaticGibbs or not two_values:
+            return None
+        return PureSteps(start_alone, step_sweep)
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:

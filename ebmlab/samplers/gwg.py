@@ -13,9 +13,10 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
+from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
-from ebmlab.samplers.pure_steps import PureSteps, closed_gradient, start_gwg, step_gwg
+from ebmlab.samplers.pure_steps import start_gwg, step_gwg
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import gwg_chain, same_steps, written_out
 
@@ -51,9 +52,9 @@ class GWG(MetropolisSampler):
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
         same = same_steps(self, GWG, energy) and type(self).chain is GWG.chain
-        if not same or not closed_gradient(energy) or self.num_flips > 1:
+        if not same or not worth_compiling(energy) or self.num_flips > 1:
             return None
-        return PureSteps(start_gwg, step_gwg, ())
+        return PureSteps(start_gwg, step_gwg)
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

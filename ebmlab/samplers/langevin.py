@@ -10,7 +10,9 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
+from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.pure_steps import start_adjusted, start_alone, step_adjusted, step_langevin
 from ebmlab.samplers.sampler import Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule
 from ebmlab.samplers.state import BipartiteState, Info
@@ -111,6 +113,15 @@ class Langevin(Sampler):
         accepted, probability = metropolis(log_ratio)
         after = new.overwritten(accepted, state)
         return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
+
+    def pure_steps(self, energy: Energy) -> PureSteps | None:
+        steady = type(self) is Langevin and isinstance(self.schedule, Constant) and self.adjust_from in (None, 0)
+        if not steady or not worth_compiling(energy):
+            return None
+        settings = torch.tensor([[float(self.step_size * energy.step_unit()), self.temperature]])
+        if self.adjust_from is None:
+            return PureSteps(start_alone, step_langevin, settings)
+        return PureSteps(start_adjusted, step_adjusted, settings)
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:

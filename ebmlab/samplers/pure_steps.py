@@ -1,129 +1,80 @@
-"""Steps as functions of tensors alone, which `torch.compile` turns into one program (`Sampler.run(compile=True)`).
+"""The steps of samplers as functions of tensors alone, which can be compiled (`compiled.py`).
 
-A step on few chains is a few dozen operations of microseconds each, most of which Python and torch spend on starting
-them. Compiled, it is one program. Many chains gain less: there the products of matrices take the time.
+Each samples as `Sampler.chain` does, from the same random numbers if it is not compiled. A state is a tuple of tensors,
+x first. `settings` are those of this step, `(numbers,)`.
 """
 
 from __future__ import annotations
 
-import functools
-import os
-import shutil
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ebmlab.domains import Binary
-from ebmlab.energies import Bipartite, Energy, ResNet
-from ebmlab.errors import UserError
-from ebmlab.noise import wide
-
-UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
-PROGRAMS = (
-    256  # kept: one for each kernel, its settings, energy and shape of x; beyond torch's own 8 it stops compiling
-)
-COMPILERS = ("g++", "clang++", "c++", "cl")
-
-Tensors = tuple[Tensor, ...]
+from ebmlab.domains import Binary, Finite
+from ebmlab.energies import Bipartite, Energy
+from ebmlab.noise import bernoulli, wide
+from ebmlab.samplers.compiled import Tensors
 
 
-def closed_gradient(energy: Energy) -> bool:
-    """Whether the energy has a gradient in closed form; autograd would break a compiled program into pieces.
+def flip_settings(energy: Energy, step_sizes: Tensor, balances: Tensor) -> Tensor:
+    """The settings of `step_flips` and `step_cycle` for step sizes and balances, `(period, 2)`.
 
-    Example:
-        >>> from ebmlab.energies import MLP, RBM
-        >>> closed_gradient(RBM(4, 3)), closed_gradient(MLP(4))
-        (True, False)
-    """
-    return type(energy).value_and_grad not in (Energy.value_and_grad, ResNet.value_and_grad)
-
-
-class PureSteps(NamedTuple):
-    """A kernel as two functions of an energy, tensors and numbers; the first tensor of a state is x.
-
-    Attributes:
-        start: makes the first state of x.
-        step: makes the next state.
-        settings: numbers that both take.
+    They are the logit of a flip where the gradient is 0, and the weight of half of what a flip saves to first order.
 
     Example:
         >>> from ebmlab.energies import RBM
-        >>> rbm = RBM(4, 3)
-        >>> kernel = PureSteps(start_gibbs, step_gibbs, ())
-        >>> kernel.step(rbm, kernel.start(rbm, rbm.random(5)))[0].shape
-        torch.Size([5, 4])
+        >>> flip_settings(RBM(4, 3), torch.tensor(0.25), torch.tensor(0.5))
+        tensor([[-2.,  1.]])
     """
-
-    start: Callable[..., Tensors]
-    step: Callable[..., Tensors]
-    settings: tuple[float, ...]
+    half = 0.5 if isinstance(energy.domain, Binary) else 2.0  # (y_i - x_i)^2 / 2 of a flip
+    return torch.stack([-half / step_sizes.reshape(-1), 2 * balances.reshape(-1)], 1)
 
 
-@torch.no_grad()
-def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-    """The last x of `num_steps` steps, of which each `UNROLLED` are one compiled program.
-
-    Raises:
-        UserError: x is on a CPU, for which there is no C++ compiler.
-    """
-    needed = x.device.type == "cpu" and num_steps >= UNROLLED
-    if needed and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
-        raise UserError(
-            f"run(compile=True) needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
-            "leave compile out"
-        )
-    state = kernel.start(energy, x.clone(), *kernel.settings)
-    compiled = _compiled()
-    with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
-        for _ in range(num_steps // UNROLLED):
-            state = compiled(kernel.step, energy, state, kernel.settings)
-    for _ in range(num_steps % UNROLLED):
-        state = kernel.step(energy, state, *kernel.settings)
-    return state[0]
+def start_alone(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
+    """The state of kernels that keep nothing but x."""
+    return (x,)
 
 
-def _several(step: Callable[..., Tensors], energy: Energy, state: Tensors, settings: tuple[float, ...]) -> Tensors:
-    for _ in range(UNROLLED):
-        state = step(energy, state, *settings)
-    return state
-
-
-@functools.cache
-def _compiled() -> Any:
-    return torch.compile(_several, dynamic=False)  # not before it is needed: it imports the compiler
-
-
-def start_langevin(energy: Energy, x: Tensor, alpha: float, beta: float) -> Tensors:
+def start_flips(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
     """x, E(x), the logits of a flip there, and the normaliser of the proposal, of discrete Langevin on two values."""
-    value, grad = energy.value_and_grad(x)
-    binary = isinstance(energy.domain, Binary)
-    fall = (x - 0.5) * grad if binary else x * grad
-    logits = 2 * beta * fall - (0.5 if binary else 2.0) / alpha
-    return x, value, logits, softplus(logits).flatten(1).sum(1)
+    value, fall = _value_and_fall(energy, x)
+    return x, value, *_law(fall, settings)
 
 
-def step_langevin(energy: Energy, state: Tensors, alpha: float, beta: float) -> Tensors:
+def step_flips(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
     """`langevin_chain` of two_values.py with one step size and balance."""
     x, value, logits, normaliser = state
-    flips = _bits(logits)
-    y = (x - flips).abs() if isinstance(energy.domain, Binary) else x - 2 * x * flips
-    there = start_langevin(energy, y, alpha, beta)
-    _, value_y, logits_y, normaliser_y = there
-    back_minus_forth = ((logits_y - logits) * flips).flatten(1).sum(1) - normaliser_y + normaliser
-    return _accepted(value - value_y + back_minus_forth, there, state)
+    flips = bernoulli(logits)
+    y = _flipped(energy, x, flips)
+    there = start_flips(energy, y, settings)
+    back_minus_forth = _back_minus_forth(flips, (logits, normaliser), there[2:])
+    return _accepted(value - there[1] + back_minus_forth, there, state)
 
 
-def start_gwg(energy: Energy, x: Tensor) -> Tensors:
+def start_cycle(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
+    """x, E(x), and half of what the flip of each coordinate saves to first order."""
+    return x, *_value_and_fall(energy, x)
+
+
+def step_cycle(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
+    """`step_flips` where the next step has other settings, so that no law is kept."""
+    x, value, fall = state
+    law = _law(fall, settings)
+    flips = bernoulli(law[0])
+    there = start_cycle(energy, _flipped(energy, x, flips), settings)
+    back_minus_forth = _back_minus_forth(flips, law, _law(there[2], settings))
+    return _accepted(value - there[1] + back_minus_forth, there, state)
+
+
+def start_gwg(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
     """x, E(x), and the log-probabilities of the coordinate that Gibbs with gradients flips, on two values."""
-    value, grad = energy.value_and_grad(x)
-    fall = (x - 0.5) * grad if isinstance(energy.domain, Binary) else x * grad
+    value, fall = _value_and_fall(energy, x)
     return x, value, fall.flatten(1).log_softmax(1)
 
 
-def step_gwg(energy: Energy, state: Tensors) -> Tensors:
+def step_gwg(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
     """`gwg_chain` of two_values.py."""
     x, value, log_law = state
     cdf = wide(log_law).exp().cumsum(1)
@@ -132,26 +83,77 @@ def step_gwg(energy: Energy, state: Tensors) -> Tensors:
     flat = x.flatten(1)
     old = flat.gather(1, chosen)
     y = flat.scatter(1, chosen, 1 - old if isinstance(energy.domain, Binary) else -old).view_as(x)
-    there = start_gwg(energy, y)
+    there = start_gwg(energy, y, settings)
     back_minus_forth = (there[2].gather(1, chosen) - log_law.gather(1, chosen)).squeeze(1)
     return _accepted(value - there[1] + back_minus_forth, there, state)
 
 
-def start_gibbs(energy: Bipartite, x: Tensor) -> Tensors:
-    """A state of x alone: block Gibbs keeps nothing else."""
+def step_gibbs(energy: Bipartite, state: Tensors, settings: Tensor) -> Tensors:
+    """Hidden units given x, and x given them, both binary."""
+    logits = energy.visible_given_hidden(bernoulli(energy.hidden_given_visible(state[0])))
+    assert isinstance(logits, Tensor)
+    return (bernoulli(logits),)
+
+
+def step_sweep(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
+    """`ChromaticGibbs.step` on two values: all sites, one colour after the other. Each site is one row of memory."""
+    (x,) = state
+    for sites in energy.colours:  # type: ignore[union-attr]
+        bits = bernoulli(energy.conditional(x, sites).transpose(0, 1))  # type: ignore[operator]
+        values = cast(Finite, energy.domain).from_index(bits).to(x.dtype)
+        x = x.transpose(0, 1).index_copy(0, sites, values).transpose(0, 1)
     return (x,)
 
 
-def step_gibbs(energy: Bipartite, state: Tensors) -> Tensors:
-    """Hidden units given x, and x given them, both binary."""
-    logits = energy.visible_given_hidden(_bits(energy.hidden_given_visible(state[0])))
-    assert isinstance(logits, Tensor)
-    return (_bits(logits),)
+def step_langevin(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
+    """X - alpha dE/dx + sqrt(2 alpha T) noise, without Metropolis.
+
+    Args:
+        energy: on a `Real` domain.
+        state: x alone.
+        settings: alpha, in absolute units, and T.
+    """
+    (x,) = state
+    alpha, temperature = settings.unbind()
+    return (x - alpha * energy.gradient(x) + (2 * alpha * temperature).sqrt() * torch.randn_like(x),)
 
 
-def _bits(logits: Tensor) -> Tensor:
-    p = wide(torch.sigmoid(logits))
-    return (torch.rand_like(p) < p).to(logits.dtype)
+def start_adjusted(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
+    """x, E(x) and dE/dx."""
+    return x, *energy.value_and_grad(x)
+
+
+def step_adjusted(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
+    """`step_langevin` with Metropolis, from the states of `start_adjusted`."""
+    x, value, grad = state
+    alpha, temperature = settings.unbind()
+    noise = torch.randn_like(x)
+    there = start_adjusted(energy, x - alpha * grad + (2 * alpha * temperature).sqrt() * noise, settings)
+    back = (x - there[0] + alpha * there[2]).square().flatten(1).sum(1) / (4 * alpha * temperature)
+    forth = noise.square().flatten(1).sum(1) / 2
+    return _accepted((value - there[1]) / temperature - back + forth, there, state)
+
+
+def _value_and_fall(energy: Energy, x: Tensor) -> Tensors:
+    """E(x), and half of what the flip of each coordinate saves to first order."""
+    value, grad = energy.value_and_grad(x)
+    return value, (x - 0.5) * grad if isinstance(energy.domain, Binary) else x * grad
+
+
+def _law(fall: Tensor, settings: Tensor) -> Tensors:
+    """The logits of the flips, and the normaliser of the proposal."""
+    stiffness, weight = settings.unbind()
+    logits = stiffness + weight * fall
+    return logits, softplus(logits).flatten(1).sum(1)
+
+
+def _flipped(energy: Energy, x: Tensor, flips: Tensor) -> Tensor:
+    return (x - flips).abs() if isinstance(energy.domain, Binary) else x - 2 * x * flips
+
+
+def _back_minus_forth(flips: Tensor, here: Tensors, there: Tensors) -> Tensor:
+    """Log-probability of the way back minus that of the way there, of laws `(logits, normaliser)`."""
+    return ((there[0] - here[0]) * flips).flatten(1).sum(1) - there[1] + here[1]
 
 
 def _accepted(log_ratio: Tensor, new: Tensors, old: Tensors) -> Tensors:

@@ -12,7 +12,7 @@ from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
-from ebmlab.samplers.pure_steps import PureSteps, run_compiled
+from ebmlab.samplers.compiled import PureSteps, run_compiled
 from ebmlab.samplers.state import Info, Leg, State
 
 CACHED = 2**19  # coordinates of the chains that `run` moves at a time on a CPU
@@ -116,9 +116,9 @@ class Sampler(Recorded, nn.Module):
             energy: as in `sample`.
             x: as in `sample`.
             num_steps: as in `sample`.
-            compile: let `torch.compile` make one program of several steps, from other random numbers. The first run on
-                an energy, with these settings and this many chains, takes 10 seconds longer; the next ones need half
-                the time with few chains (docs/performance.md).
+            compile: let `torch.compile` make one program of eight steps, from other random numbers. The first run on
+                an energy, with this many chains, takes 10 seconds longer; the next ones need down to a third of the
+                time (docs/howto/precision.md).
 
         Raises:
             UserError: as `sample`; with `compile` also if the kernel cannot be compiled, or there is no C++ compiler.
@@ -137,8 +137,8 @@ class Sampler(Recorded, nn.Module):
             if kernel is None:
                 raise UserError(
                     f"run(compile=True): {type(self).__name__} on {type(energy).__name__} cannot be compiled; DMALA, "
-                    "AnyScale first and GWG can, on bits or spins and energies with a gradient in closed form, and "
-                    "BlockGibbs on an RBM"
+                    "ACS, AnyScale first and GWG can, on bits or spins, Langevin with a constant step size, BlockGibbs "
+                    "on an RBM, and ChromaticGibbs on an Ising model, but no residual network"
                 )
             return run_compiled(kernel, energy, x, num_steps)
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))

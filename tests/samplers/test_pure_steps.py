@@ -1,28 +1,46 @@
-"""Steps as functions of tensors: those of `step`, number by number; compiled, they are the same function."""
+"""Steps as functions of tensors: those of `chain`, number by number; compiled, they are the same functions."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from helpers_finite import DOMAINS, Target
 from helpers_mutants import mutant
+from torch import Tensor
 
+import ebmlab.samplers.compiled as compiled
 import ebmlab.samplers.pure_steps as pure
-from ebmlab.energies import GRBM, RBM, Energy, Ising
+from ebmlab.domains import Real
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA
-from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, Gibbs, Sampler
+from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, ChromaticGibbs, Cosine, Gibbs, Langevin, Sampler
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-KERNELS: list[Sampler] = [DMALA(0.4), DMALA(0.6, balance=0.7), AnyScale("first", 0.5, 0.6), GWG()]
+CYCLE = ACS(step_sizes=[2.0, 0.6, 0.3], balances=[0.8, 0.6, 0.5])
+KERNELS: list[Sampler] = [DMALA(0.4), DMALA(0.6, balance=0.7), CYCLE, AnyScale("first", 0.5, 0.6), GWG()]
 ENERGIES = {
     "binary": lambda: Target(DOMAINS["binary"], "cubic"),
     "spin": lambda: Target(DOMAINS["spin"], "cubic"),
     "RBM": lambda: make_rbm(),
 }
+
+
+class Cubic(Energy):
+    """x^4 / 4 + x^3 / 5 of each coordinate, and a product of neighbours; differentiated by autograd."""
+
+    domains = (Real,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Real(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x**4 / 4 + x**3 / 5).sum(1) + 0.3 * (x[:, 1:] * x[:, :-1]).sum(1)
 
 
 def make_rbm() -> RBM:
@@ -33,27 +51,28 @@ def make_rbm() -> RBM:
     return rbm.requires_grad_(False)
 
 
-def plain_steps(kernel: pure.PureSteps, energy: Energy, x: torch.Tensor, num_steps: int) -> list[torch.Tensor]:
+def plain_steps(sampler: Sampler, energy: Energy, x: Tensor, num_steps: int, step: Any = None) -> list[Tensor]:
+    kernel = sampler.pure_steps(energy)
+    assert kernel is not None
+    step, settings = step or kernel.step, kernel.settings.to(x)
     with torch.no_grad():
-        states = [kernel.start(energy, x, *kernel.settings)]
-        for _ in range(num_steps):
-            states.append(kernel.step(energy, states[-1], *kernel.settings))
+        states = [kernel.start(energy, x, settings[0])]
+        for k in range(num_steps):
+            states.append(step(energy, states[-1], settings[k % len(settings)]))
     return [state[0] for state in states[1:]]
 
 
-def follows(sampler: Sampler, energy: Energy, step: Any = None) -> bool:
+def follows(
+    sampler: Sampler, energy: Energy, step: Any = None, same: Callable[[Tensor, Tensor], bool] = torch.equal
+) -> bool:
     """Whether the chain of pure steps is at the states of `Sampler.chain`, from the same random numbers."""
     torch.manual_seed(0)
-    x = energy.random(100)
-    kernel = sampler.pure_steps(make_rbm())  # for these targets, which are differentiated by autograd, it has none
-    assert kernel is not None
-    if step is not None:
-        kernel = kernel._replace(step=step)
+    x = energy.domain.random(100)
     torch.manual_seed(1)
     expected = [state.x for state, _ in sampler.chain(energy, x, 9)]
     assert not torch.equal(expected[-1], x)
     torch.manual_seed(1)
-    return all(map(torch.equal, plain_steps(kernel, energy, x, 9), expected))
+    return all(map(same, plain_steps(sampler, energy, x, 9, step), expected))
 
 
 @pytest.mark.parametrize("sampler", KERNELS, ids=lambda sampler: type(sampler).__name__)
@@ -66,27 +85,65 @@ def test_block_gibbs_draws_the_same_bits() -> None:
     assert follows(BlockGibbs(), make_rbm())
 
 
+@pytest.mark.parametrize(
+    "energy", [Ising.lattice(4, 0.3, field=0.1), Ising.lattice(20, 0.3), Ising.barabasi_albert(30, 2, 0.2)]
+)
+def test_sweeps_draw_the_same_spins(energy: Ising) -> None:
+    assert follows(ChromaticGibbs(), energy)
+
+
+@pytest.mark.parametrize("adjust_from", [None, 0])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_langevin_moves_alike(adjust_from: int | None, temperature: float) -> None:
+    sampler = Langevin(0.1, adjust_from, temperature=temperature)
+    assert follows(sampler, Cubic(), same=lambda a, b: torch.allclose(a, b, atol=1e-5))
+
+
 MUTANTS = {
-    "no reverse term": ("flatten(1).sum(1) - normaliser_y + normaliser", "flatten(1).sum(1) * 0"),
+    "no reverse term": ("* flips).flatten(1).sum(1) - there[1] + here[1]", "* flips).flatten(1).sum(1) * 0"),
     "one acceptance per batch": ("log_ratio.clamp(max=0).exp()", "log_ratio[:1].clamp(max=0).exp()"),
     "no Metropolis": ("torch.rand_like(log_ratio) <", "-torch.rand_like(log_ratio) <"),
-    "another step size": ("else 2.0) / alpha", "else 2.0) / alpha / 2"),
+    "another step size": ("stiffness + weight * fall", "2 * stiffness + weight * fall"),
 }
 
 
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
-def test_mutants_differ(old: str, new: str) -> None:
-    assert not follows(DMALA(0.6), Target(DOMAINS["spin"], "cubic"), mutant(pure.step_langevin, old, new))
+@pytest.mark.parametrize(("sampler", "step"), [(DMALA(0.6), pure.step_flips), (CYCLE, pure.step_cycle)])
+def test_mutants_differ(sampler: Sampler, step: Any, old: str, new: str) -> None:
+    assert not follows(sampler, Target(DOMAINS["spin"], "cubic"), mutant(step, old, new))
 
 
-def test_mutants_of_gibbs_with_gradients_differ() -> None:
-    wrong = mutant(pure.step_gwg, "there[2].gather(1, chosen) - ", "")
-    assert not follows(GWG(), Target(DOMAINS["binary"], "cubic"), wrong)
+def test_mutants_of_the_law_of_a_step_differ() -> None:
+    """A law that was made with the settings of the step before, and Gibbs with gradients without the way back."""
+    target = Target(DOMAINS["spin"], "cubic")
+    assert not follows(
+        CYCLE, target, mutant(pure.step_cycle, "_law(there[2], settings)", "_law(there[2], 2 * settings)")
+    )
+    assert not follows(GWG(), target, mutant(pure.step_gwg, "there[2].gather(1, chosen) - ", ""))
+
+
+LANGEVIN_MUTANTS = {
+    "no reverse term": ("/ temperature - back + forth", "/ temperature"),
+    "no temperature": ("/ temperature - back", "- back"),
+    "another noise": ("(2 * alpha * temperature).sqrt() * noise", "(alpha * temperature).sqrt() * noise"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), LANGEVIN_MUTANTS.values(), ids=LANGEVIN_MUTANTS)
+def test_mutants_of_adjusted_langevin_differ(old: str, new: str) -> None:
+    wrong = mutant(pure.step_adjusted, old, new)
+    same = lambda a, b: torch.allclose(a, b, atol=1e-5)  # noqa: E731
+    assert not follows(Langevin(0.1, 0, temperature=0.5), Cubic(), wrong, same)
+
+
+def test_both_colours_are_redrawn() -> None:
+    wrong = mutant(pure.step_sweep, "in energy.colours:", "in energy.colours[:1]:")
+    assert not follows(ChromaticGibbs(), Ising.lattice(4, 0.3), wrong)
 
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [DMALA(0.4), GWG(), BlockGibbs()], ids=lambda sampler: type(sampler).__name__)
+@pytest.mark.parametrize("sampler", [DMALA(0.4), CYCLE, GWG(), BlockGibbs()], ids=lambda s: type(s).__name__)
 def test_compiled_chains_follow_the_law(sampler: Sampler) -> None:
     """20,000 exact draws are as well spread over the 64 states after 16 compiled steps and 3 others."""
     rbm = make_rbm()
@@ -102,34 +159,49 @@ def test_compiled_chains_follow_the_law(sampler: Sampler) -> None:
     assert chi_square < 103.4  # of 63 degrees of freedom: one right sampler in a thousand fails
 
 
+COMPILED: dict[str, tuple[Sampler, Callable[[], Energy]]] = {
+    "DMALA": (DMALA(1.6), lambda: Ising.lattice(3, 0.3)),
+    "ACS": (CYCLE, lambda: Ising.lattice(3, 0.3)),
+    "sweeps": (ChromaticGibbs(), lambda: Ising.lattice(4, 0.3)),
+    "many spins": (ChromaticGibbs(), lambda: Ising.lattice(20, 0.3)),  # bits of numpy's generator
+    "autograd": (DMALA(0.4), lambda: Target(DOMAINS["binary"], "cubic")),
+    "a network": (DMALA(0.4), lambda: MLP(6)),
+    "Langevin": (Langevin(0.1), Cubic),
+    "adjusted Langevin": (Langevin(0.1, 0), Cubic),
+}
+
+
 @needs_compiler
 @pytest.mark.slow
-def test_a_compiled_chain_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("sampler", "make"), COMPILED.values(), ids=COMPILED)
+def test_a_compiled_chain_is_the_plain_one(
+    sampler: Sampler, make: Callable[[], Energy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With torch's own random numbers in place of the compiler's."""
-    import torch._inductor.config as inductor
-
-    monkeypatch.setattr(inductor, "fallback_random", True)
-    torch._dynamo.reset()
-    energy, sampler = Ising.lattice(3, 0.3), DMALA(1.6)
-    x = energy.random(50)
-    kernel = sampler.pure_steps(energy)
-    assert kernel is not None
+    monkeypatch.setattr(compiled, "FEW", 0)
+    torch.manual_seed(0)
+    energy = make()
+    x = energy.domain.random(100)
     torch.manual_seed(1)
-    expected = plain_steps(kernel, energy, x, 20)[-1]
+    expected = plain_steps(sampler, energy, x, 20)[-1]
     torch.manual_seed(1)
-    assert torch.equal(sampler.run(energy, x, 20, compile=True), expected)
+    found = sampler.run(energy, x, 20, compile=True)
+    assert not torch.equal(found, x)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assert all(parameter.requires_grad for parameter in energy.parameters())
 
 
 @pytest.mark.parametrize(
     ("sampler", "energy"),
     [
         (Gibbs(), RBM(6, 3)),
-        (ACS(2.0, 0.1, 3), RBM(6, 3)),
         (GWG(num_flips=2), RBM(6, 3)),
         (BlockGibbs(), GRBM(6, 3)),
         (DMALA(0.2, window=1), Target(DOMAINS["ordinal"], "cubic")),
-        (DMALA(0.2), Target(DOMAINS["binary"], "cubic")),
+        (DMALA(0.2), ResNet((1, 8, 8), channels=4)),
         (AdaptiveDMALA(0.2), RBM(6, 3)),
+        (Langevin(0.1, adjust_from=5), Cubic()),
+        (Langevin(0.1, schedule=Cosine()), Cubic()),
     ],
 )
 def test_kernels_without_pure_steps_are_refused(sampler: Sampler, energy: Energy) -> None:
@@ -143,10 +215,3 @@ def test_a_missing_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     rbm = make_rbm()
     with pytest.raises(UserError, match="needs a C\\+\\+ compiler, and none of g"):
         DMALA(0.2).run(rbm, rbm.random(2), 8, compile=True)
-
-
-def test_half_precision_has_the_right_odds() -> None:
-    torch.manual_seed(0)
-    logits = torch.full((400_000,), -7.0, dtype=torch.bfloat16)
-    share = float(pure._bits(logits).float().mean())
-    assert share == pytest.approx(float(torch.sigmoid(torch.tensor(-7.0))), rel=0.2)

@@ -1,0 +1,98 @@
+"""Chains whose steps `torch.compile` turns into one program, eight at a time (`Sampler.run(compile=True)`).
+
+A step on few chains is a few dozen operations of microseconds each, most of which Python and torch spend on starting
+them. Compiled, it is one program. Many chains gain less: there the products of matrices take the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Energy, ResNet
+from ebmlab.errors import UserError
+
+UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
+PROGRAMS = 256  # kept: one for each kernel, energy and shape of x; beyond torch's own 8 it stops compiling
+FEW = 2**12  # random numbers that programs draw faster by themselves than by calling torch's generator, on a CPU
+COMPILERS = ("g++", "clang++", "c++", "cl")
+
+Tensors = tuple[Tensor, ...]
+
+
+class PureSteps(NamedTuple):
+    """A kernel as two functions of an energy, tensors and settings; the first tensor of a state is x.
+
+    Attributes:
+        start: makes the first state of x.
+        step: makes the next state.
+        settings: numbers that both take; those of step k are row k of `(period, numbers)`, which repeat.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import DMALA
+        >>> rbm = RBM(4, 3)
+        >>> kernel = DMALA(0.2).pure_steps(rbm)
+        >>> state = kernel.start(rbm, rbm.random(5), kernel.settings[0])
+        >>> kernel.step(rbm, state, kernel.settings[0])[0].shape
+        torch.Size([5, 4])
+    """
+
+    start: Callable[..., Tensors]
+    step: Callable[..., Tensors]
+    settings: Tensor = torch.empty(1, 0)
+
+
+def worth_compiling(energy: Energy) -> bool:
+    """Whether programs evaluate the energy as fast as it does itself: all but residual networks.
+
+    Example:
+        >>> from ebmlab.energies import MLP, ResNet
+        >>> worth_compiling(MLP(4)), worth_compiling(ResNet((1, 8, 8), channels=4))
+        (True, False)
+    """
+    return not any(isinstance(module, ResNet) for module in energy.modules())
+
+
+@torch.no_grad()
+def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+    """The last x of `num_steps` steps, of which each `UNROLLED` are one compiled program.
+
+    Raises:
+        UserError: x is on a CPU, for which there is no C++ compiler.
+    """
+    on_cpu, programs = x.device.type == "cpu", num_steps // UNROLLED
+    if on_cpu and programs and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+        raise UserError(
+            f"run(compile=True) needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
+            "leave compile out"
+        )
+    settings = kernel.settings.to(x)
+    rows = settings[torch.arange(num_steps, device=x.device) % len(settings)]
+    state = kernel.start(energy, x.clone(), settings[0])
+    if programs:
+        several = _compiled(on_cpu and x.numel() >= FEW)
+        with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
+            for block in rows[: programs * UNROLLED].view(programs, UNROLLED, rows.shape[1]):
+                state = several(kernel.step, energy, state, block)
+    for row in rows[programs * UNROLLED :]:
+        state = kernel.step(energy, state, row)
+    return state[0]
+
+
+def _several(step: Callable[..., Tensors], energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
+    for row in settings.unbind():
+        state = step(energy, state, row)
+    return state
+
+
+@functools.cache
+def _compiled(torch_random: bool) -> Any:
+    """The program, which calls torch's generator or draws random numbers itself; importing the compiler takes time."""
+    return torch.compile(_several, dynamic=False, options={"fallback_random": torch_random})
