@@ -11,7 +11,7 @@ from benchmarks import published
 from benchmarks.cases.rbm import training
 from benchmarks.cases.targets import repeating, sampling
 from benchmarks.harness import Contestant, Race, race
-from ebmlab.energies import ResNet
+from ebmlab.energies import Energy, ResNet
 from ebmlab.learners import ReplayBuffer
 from ebmlab.samplers import DMALA
 
@@ -22,9 +22,15 @@ def images(n: int) -> Tensor:
     return torch.randint(2, (n, 1, 28, 28), generator=torch.Generator().manual_seed(1)).float()
 
 
-def energy() -> ResNet:
+class ByAutograd(ResNet):
+    """The network whose gradient is not written out."""
+
+    value_and_grad = Energy.value_and_grad
+
+
+def energy(kind: type[ResNet] = ResNet) -> ResNet:
     torch.manual_seed(0)
-    return ResNet((1, 28, 28))
+    return kind((1, 28, 28))
 
 
 def convolutions(times: int, weights: bool) -> Contestant:
@@ -50,9 +56,9 @@ def convolutions(times: int, weights: bool) -> Contestant:
     return Contestant(run)
 
 
-def flat_log_prob(net: ResNet) -> published.LogProb:
-    """The network as it is written, one layer after the other, in torch's own memory format."""
-    net.net.to(memory_format=torch.contiguous_format)
+def flat_log_prob(net: ResNet, memory_format: torch.memory_format = torch.contiguous_format) -> published.LogProb:
+    """The network as it is written, one layer after the other; the authors' has torch's own memory format."""
+    net.net.to(memory_format=memory_format)
 
     def log_prob(x: Tensor) -> Tensor:
         images = x.view(-1, 1, 28, 28)
@@ -64,13 +70,19 @@ def flat_log_prob(net: ResNet) -> published.LogProb:
 @race("resnet-dmala")
 def step() -> Race:
     x, steps = images(CHAINS), 10
-    plain = partial(published.dmala, flat_log_prob(energy()), step_size=STEP_SIZE)
+
+    def plain(memory_format: torch.memory_format) -> Contestant:
+        step = partial(published.dmala, flat_log_prob(energy(), memory_format), step_size=STEP_SIZE)
+        return repeating(step, x.flatten(1), steps, published.ADJUSTED)
+
     return Race(
         "DMALA, ResNet-64 on 28 x 28, 100 chains",
         steps,
         {
             "ebmlab": lambda: sampling(DMALA(STEP_SIZE), energy(), x, steps),
-            "published": lambda: repeating(plain, x.flatten(1), steps, published.ADJUSTED),
+            "ebmlab, by autograd": lambda: sampling(DMALA(STEP_SIZE), energy(ByAutograd), x, steps),
+            "published": lambda: plain(torch.contiguous_format),
+            "published, channels last": lambda: plain(torch.channels_last),
             "floor": lambda: convolutions(steps, weights=False),
         },
     )
