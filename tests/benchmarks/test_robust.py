@@ -67,6 +67,7 @@ def test_a_run_that_differs_is_told_from_one_that_does_not(what: str, tmp_path: 
     assert "differ" in str(differs(tmp_path / "one", tmp_path / "other"))
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if another test has imported it
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == FAST else [pytest.mark.slow]) for n in AIMS])
 def test_a_killed_run_goes_on_to_the_same_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
@@ -75,6 +76,7 @@ def test_a_killed_run_goes_on_to_the_same_end(name: str, tmp_path: Path, monkeyp
     assert outcome.fault is None
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.slow
 def test_a_long_run_needs_no_more_memory_at_its_end() -> None:
     outcome = endurance(steps=4000)
