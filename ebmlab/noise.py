@@ -24,20 +24,20 @@ def bernoulli(logits: Tensor) -> Tensor:
     p = wide(torch.sigmoid(logits))
     if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
         return torch.rand_like(p).lt_(p).to(logits.dtype)
-    bits = (_words_in_programs if torch.compiler.is_compiling() else _words)(p)
+    seed = torch.randint(2**62, (3,))
+    bits = (_words_in_programs if torch.compiler.is_compiling() else _words)(p, seed)
     bits &= -256  # float32 holds the top 24 bits exactly, so that p = 0 never gives 1 and p = 1 always does
     return bits.float().lt_(torch.add(_LOWEST, p, alpha=2.0**32))
 
 
-def _words(like: Tensor) -> Tensor:
-    """Random 32-bit integers in the shape of `like`."""
-    seed = torch.randint(2**62, (3,)).numpy().view(np.uint64)
-    generator = np.random.SFC64(_Seed(seed))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
+def _words(like: Tensor, seed: Tensor) -> Tensor:
+    """Random 32-bit integers in the shape of `like`, from three 62-bit numbers."""
+    generator = np.random.SFC64(_Seed(seed.numpy().view(np.uint64)))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
     return torch.from_numpy(generator.random_raw((like.numel() + 1) // 2).view(np.int32)[: like.numel()]).view_as(like)
 
 
 _words_in_programs = torch.library.custom_op("ebmlab::words", _words, mutates_args=())  # what the compiler calls
-_words_in_programs.register_fake(lambda like: torch.empty_like(like, dtype=torch.int32))
+_words_in_programs.register_fake(lambda like, seed: like.new_empty(like.shape, dtype=torch.int32))
 
 
 class _Seed(np.random.bit_generator.ISeedSequence):

@@ -48,8 +48,9 @@ class Energy(Recorded, nn.Module):
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """E(x) `(B,)` and dE/dx `(B, *event)`, both detached; samplers may overwrite them."""
         if torch.compiler.is_compiling():  # the way below would leave the compiled program
-            value, pull = torch.func.vjp(self, x)  # type: ignore[misc]  # three values only with has_aux
-            return value, pull(torch.ones_like(value))[0]
+            with torch.no_grad():
+                value, pull = torch.func.vjp(self, x)  # type: ignore[misc]  # three values only with has_aux
+                return value, pull(torch.ones_like(value))[0]
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.inference_mode(False), torch.enable_grad():
             x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()

@@ -110,9 +110,8 @@ class Pairwise(Energy):
         Free of copies where x has its sites first in memory. The neighbours of a colour are looked up alone.
         """
         neighbours = self.neighbours
-        if sites is not None:
-            lists = (those for own, those in zip(self._colours or [], self._lists, strict=True) if own is sites)
-            neighbours = next(lists, self.neighbours)
+        for own, those in zip(self._colours or [], self._lists, strict=True):
+            neighbours = those if own is sites else neighbours
         table = x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
         weights = neighbours.weights.to(x.dtype)
         sums = embedding_bag(neighbours.sites, table, neighbours.offsets, mode="sum", per_sample_weights=weights)

@@ -14,9 +14,11 @@ from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.compiled import PureSteps
-from ebmlab.samplers.pure_steps import start_alone, step_sweep
+from ebmlab.samplers.pure_steps import start_sweep, step_sweep
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+
+COLOURS = 8  # of a sweep that can be compiled; that of many colours is a long program, which takes minutes
 
 
 class Coloured(Protocol):
@@ -83,9 +85,9 @@ class ChromaticGibbs(Sampler):
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
         two_values = isinstance(energy.domain, Binary | Spin) and len(energy.domain.event_shape) == 1
-        if type(self) is not ChromaticGibbs or not two_values:
+        if type(self) is not ChromaticGibbs or not two_values or len(cast(Coloured, energy).colours) > COLOURS:
             return None
-        return PureSteps(start_alone, step_sweep)
+        return PureSteps(start_sweep, step_sweep)
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:

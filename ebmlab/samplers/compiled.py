@@ -20,7 +20,7 @@ from ebmlab.errors import UserError
 
 UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
 PROGRAMS = 256  # kept: one for each kernel, energy and shape of x; beyond torch's own 8 it stops compiling
-FEW = 2**12  # random numbers that programs draw faster by themselves than by calling torch's generator, on a CPU
+FEW_NUMBERS = 2**12  # which programs draw faster by themselves than by calling torch's generator, on a CPU
 COMPILERS = ("g++", "clang++", "c++", "cl")
 
 Tensors = tuple[Tensor, ...]
@@ -65,7 +65,7 @@ def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -
     """The last x of `num_steps` steps, of which each `UNROLLED` are one compiled program.
 
     Raises:
-        UserError: x is on a CPU, for which there is no C++ compiler.
+        UserError: the energy cannot be compiled, or x is on a CPU, for which there is no C++ compiler.
     """
     on_cpu, programs = x.device.type == "cpu", num_steps // UNROLLED
     if on_cpu and programs and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
@@ -77,13 +77,19 @@ def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -
     rows = settings[torch.arange(num_steps, device=x.device) % len(settings)]
     state = kernel.start(energy, x.clone(), settings[0])
     if programs:
-        several = _compiled(on_cpu and x.numel() >= FEW)
-        with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
-            for block in rows[: programs * UNROLLED].view(programs, UNROLLED, rows.shape[1]):
-                state = several(kernel.step, energy, state, block)
+        several = _compiled(on_cpu and x.numel() >= FEW_NUMBERS)
+        try:
+            with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
+                for block in rows[: programs * UNROLLED].view(programs, UNROLLED, rows.shape[1]):
+                    state = several(kernel.step, energy, state, block)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise UserError(
+                f"run(compile=True): {type(energy).__name__} cannot be compiled ({reason}): leave compile out"
+            ) from error
     for row in rows[programs * UNROLLED :]:
         state = kernel.step(energy, state, row)
-    return state[0]
+    return state[0].contiguous()
 
 
 def _several(step: Callable[..., Tensors], energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
@@ -95,4 +101,4 @@ def _several(step: Callable[..., Tensors], energy: Energy, state: Tensors, setti
 @functools.cache
 def _compiled(torch_random: bool) -> Any:
     """The program, which calls torch's generator or draws random numbers itself; importing the compiler takes time."""
-    return torch.compile(_several, dynamic=False, options={"fallback_random": torch_random})
+    return torch.compile(_several, fullgraph=True, dynamic=False, options={"fallback_random": torch_random})

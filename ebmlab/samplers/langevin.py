@@ -115,10 +115,10 @@ class Langevin(Sampler):
         return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        steady = type(self) is Langevin and isinstance(self.schedule, Constant) and self.adjust_from in (None, 0)
+        steady = type(self) is Langevin and type(self.schedule) is Constant and self.adjust_from in (None, 0)
         if not steady or not worth_compiling(energy):
             return None
-        settings = torch.tensor([[float(self.step_size * energy.step_unit()), self.temperature]])
+        settings = torch.tensor([[(self.step_size * energy.step_unit()).item(), self.temperature]])
         if self.adjust_from is None:
             return PureSteps(start_alone, step_langevin, settings)
         return PureSteps(start_adjusted, step_adjusted, settings)

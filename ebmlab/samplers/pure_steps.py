@@ -95,14 +95,21 @@ def step_gibbs(energy: Bipartite, state: Tensors, settings: Tensor) -> Tensors:
     return (bernoulli(logits),)
 
 
+def start_sweep(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
+    """x, of which each site is one row of memory."""
+    return (x.transpose(0, 1).contiguous().transpose(0, 1),)
+
+
 def step_sweep(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
-    """`ChromaticGibbs.step` on two values: all sites, one colour after the other. Each site is one row of memory."""
+    """`ChromaticGibbs.step` on two values: all sites, one colour after the other; without a valid law x stays."""
     (x,) = state
+    total = x.new_zeros(len(x))
     for sites in energy.colours:  # type: ignore[union-attr]
-        bits = bernoulli(energy.conditional(x, sites).transpose(0, 1))  # type: ignore[operator]
-        values = cast(Finite, energy.domain).from_index(bits).to(x.dtype)
+        logits = energy.conditional(x, sites).transpose(0, 1)  # type: ignore[operator]
+        total = total + logits.sum(0)
+        values = cast(Finite, energy.domain).from_index(bernoulli(logits)).to(x.dtype)
         x = x.transpose(0, 1).index_copy(0, sites, values).transpose(0, 1)
-    return (x,)
+    return (torch.where(total.isnan().unsqueeze(1), state[0], x),)
 
 
 def step_langevin(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:

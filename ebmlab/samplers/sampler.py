@@ -116,8 +116,8 @@ class Sampler(Recorded, nn.Module):
             energy: as in `sample`.
             x: as in `sample`.
             num_steps: as in `sample`.
-            compile: let `torch.compile` make one program of eight steps, from other random numbers. The first run on
-                an energy, with this many chains, takes 10 seconds longer; the next ones need down to a third of the
+            compile: let `torch.compile` make one program of eight steps, which may draw other random numbers. The first
+                run with a number of chains takes about 10 seconds longer, the next ones as little as a third of the
                 time (docs/howto/precision.md).
 
         Raises:
@@ -136,9 +136,10 @@ class Sampler(Recorded, nn.Module):
             kernel = self.pure_steps(energy)
             if kernel is None:
                 raise UserError(
-                    f"run(compile=True): {type(self).__name__} on {type(energy).__name__} cannot be compiled; DMALA, "
-                    "ACS, AnyScale first and GWG can, on bits or spins, Langevin with a constant step size, BlockGibbs "
-                    "on an RBM, and ChromaticGibbs on an Ising model, but no residual network"
+                    f"run(compile=True): {type(self).__name__} on {type(energy).__name__} cannot be compiled with "
+                    "these settings. DMALA, ACS, AnyScale first and GWG can for bits and spins, Langevin with a "
+                    "constant step size, BlockGibbs for an RBM, ChromaticGibbs for an Ising model of few colours; "
+                    "a ResNet runs faster as it is"
                 )
             return run_compiled(kernel, energy, x, num_steps)
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
