@@ -101,15 +101,16 @@ def start_sweep(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
 
 
 def step_sweep(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
-    """`ChromaticGibbs.step` on two values: all sites, one colour after the other; without a valid law x stays."""
+    """`ChromaticGibbs.step` on two values: all sites, one colour after the other.
+
+    A site without a valid law becomes NaN, and its neighbours after it; in `step` its chain would stay where it is.
+    """
     (x,) = state
-    total = x.new_zeros(len(x))
     for sites in energy.colours:  # type: ignore[union-attr]
         logits = energy.conditional(x, sites).transpose(0, 1)  # type: ignore[operator]
-        total = total + logits.sum(0)
-        values = cast(Finite, energy.domain).from_index(bernoulli(logits)).to(x.dtype)
+        values = cast(Finite, energy.domain).from_index(bernoulli(logits)).to(x.dtype).where(~logits.isnan(), torch.nan)
         x = x.transpose(0, 1).index_copy(0, sites, values).transpose(0, 1)
-    return (torch.where(total.isnan().unsqueeze(1), state[0], x),)
+    return (x,)
 
 
 def step_langevin(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
