@@ -20,7 +20,6 @@ from ebmlab.studies.report import markdown, number
 
 COLUMNS = ("tuning_steps", "tuning_seconds", "step_size", "balance", "acceptance", "hops", "r_hat")
 ESS = {"ess_distance": "ESS of the distance", "ess_energy": "ESS of the energy"}
-SETTINGS = ("step_size", "balance", "tuning_steps", "tuning_seconds")  # in `table.csv` they follow the measures
 
 Key = tuple[str, str]  # target and sampler
 
@@ -39,7 +38,7 @@ def read(folder: Path) -> list[dict[str, str]]:
 def measures(rows: list[dict[str, str]]) -> list[str]:
     """The columns of the study's own measures, such as `log_mmd`."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return [name for name in names[names.index("r_hat") + 1 :] if name not in SETTINGS]
+    return [name for name in names[names.index("r_hat") + 1 :] if name not in COLUMNS]
 
 
 def first_below(folder: Path, curve: str, level: float) -> dict[Key, int | None]:

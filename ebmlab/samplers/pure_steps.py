@@ -114,7 +114,7 @@ def step_sweep(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
 
 
 def step_langevin(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
-    """X - alpha dE/dx + sqrt(2 alpha T) noise, without Metropolis.
+    """Moves x to x - alpha dE/dx + sqrt(2 alpha T) noise, without Metropolis.
 
     Args:
         energy: on a `Real` domain.

@@ -117,8 +117,8 @@ class Sampler(Recorded, nn.Module):
             x: as in `sample`.
             num_steps: as in `sample`.
             compile: let `torch.compile` make one program of eight steps, which may draw other random numbers. The first
-                run with a number of chains takes about 10 seconds longer, the next ones as little as a third of the
-                time (docs/howto/precision.md).
+                run with a number of chains takes about 10 seconds longer, the next ones as little as 0.4 of the time
+                (docs/performance.md).
 
         Raises:
             UserError: as `sample`; with `compile` also if the kernel cannot be compiled, or there is no C++ compiler.
