@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
+from ebmlab.energies.affine import affine
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
@@ -67,12 +68,12 @@ class GRBM(Bipartite):
     @unrounded
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Logits W'(v / sigma^2) + b of p(h_j = 1 | v) (Eq. 4), `(B, H)`."""
-        return torch.addmm(self.b, v * self.precision, self.W)
+        return affine(self.b, v * self.precision, self.W)
 
     @unrounded
     def visible_given_hidden(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """Mean W h + mu `(B, V)` and variance sigma^2 `(V,)` of the Gaussian p(v | h) (Eq. 3)."""
-        return torch.addmm(self.mu, h, self.W.T), self.variance
+        return affine(self.mu, h, self.W.T), self.variance
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         """E(v, h) of Eq. 1, `(B,)`."""

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
+from ebmlab.energies.affine import affine
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.energy import Around
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum, pair_product
@@ -58,12 +59,12 @@ class RBM(Bipartite):
     @unrounded
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Logits W'v + b_h of p(h_j = 1 | v), `(B, H)`."""
-        return torch.addmm(self.b_h, v, self.W)
+        return affine(self.b_h, v, self.W)
 
     @unrounded
     def visible_given_hidden(self, h: Tensor) -> Tensor:
         """Logits W h + b_v of p(v_i = 1 | h), `(B, V)`."""
-        return torch.addmm(self.b_v, h, self.W.T)
+        return affine(self.b_v, h, self.W.T)
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         return self.visible_energy(v) - (h * self.hidden_given_visible(v)).sum(1)

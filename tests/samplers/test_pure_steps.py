@@ -170,6 +170,8 @@ COMPILED: dict[str, tuple[Sampler, Callable[[], Energy], int]] = {
     "many spins, dense couplings": (ChromaticGibbs(), lambda: Ising.lattice(10, 0.3), 1000),
     "autograd": (DMALA(0.4), lambda: Target(DOMAINS["binary"], "cubic"), 100),
     "a network": (DMALA(0.4), lambda: MLP(6), 100),
+    "one chain of DMALA": (DMALA(0.4), lambda: make_rbm().requires_grad_(), 1),
+    "one chain of block Gibbs": (BlockGibbs(), lambda: make_rbm().requires_grad_(), 1),
     "Langevin": (Langevin(0.1), Cubic, 100),
     "adjusted Langevin": (Langevin(0.1, 0), Cubic, 100),
 }

@@ -1,0 +1,22 @@
+"""An affine map of rows, `x W + b`, as compiled programs compute it fastest."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
+    """`x @ matrix + bias` of rows x `(B, n)`, `(B, m)`.
+
+    A compiled program takes a single row for a vector: the compiler then writes the product itself, in half the time
+    that the product of a matrix with one row takes in torch's library on a CPU.
+
+    Example:
+        >>> affine(torch.tensor([1.0]), torch.ones(2, 3), torch.ones(3, 1))
+        tensor([[4.],
+                [4.]])
+    """
+    if len(x) == 1 and torch.compiler.is_compiling():
+        return torch.addmv(bias, matrix.T, x[0]).unsqueeze(0)
+    return torch.addmm(bias, x, matrix)

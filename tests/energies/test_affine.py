@@ -1,0 +1,26 @@
+"""The affine map of rows, and of a single row in a compiled program."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ebmlab.energies import GRBM, RBM
+from ebmlab.energies.affine import affine
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("turned", [False, True])
+def test_it_is_the_same_in_a_program(rows: int, turned: bool) -> None:
+    bias, x, matrix = torch.randn(4), torch.randn(rows, 5), torch.randn(5, 4)
+    matrix = matrix.T.contiguous().T if turned else matrix
+    expected = bias + x @ matrix
+    torch.testing.assert_close(affine(bias, x, matrix), expected)
+    torch.testing.assert_close(torch.compile(affine, backend="eager")(bias, x, matrix), expected)
+
+
+@pytest.mark.parametrize("energy", [RBM(5, 4), GRBM(5, 4)])
+def test_energies_of_one_state_are_the_same_in_a_program(energy: RBM | GRBM) -> None:
+    x = torch.randn(1, 5).sign().relu()
+    value, grad = torch.compile(energy.value_and_grad, backend="eager")(x)
+    torch.testing.assert_close((value, grad), energy.value_and_grad(x))
