@@ -29,7 +29,7 @@ LAYERS = {  # each layer with its modules, from the ground up
                 "plain_data",
                 "preprocessing",
             ),
-            *("ranks", "recipes", "streams", "tables", "zoo"),
+            *("ranks", "recipes", "softplus", "streams", "tables", "zoo"),
         )
     },
     "energies": {"ebmlab.energies"},

@@ -17,6 +17,6 @@ def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
         tensor([[4.],
                 [4.]])
     """
-    if len(x) == 1 and torch.compiler.is_compiling():
+    if torch.compiler.is_dynamo_compiling() and len(x) == 1:
         return torch.addmv(bias, matrix.T, x[0]).unsqueeze(0)
     return torch.addmm(bias, x, matrix)

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.noise import bernoulli
+from ebmlab.softplus import sum_softplus
 
 Result = TypeVar("Result")
 
@@ -95,8 +95,8 @@ class Bipartite(Energy):
     def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
         """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given the logits of p(h_j = 1 | v)."""
         if isinstance(temperature, float) and temperature == 1.0:  # two passes over memory less
-            return self.visible_energy(v) - softplus(logits).sum(1)
-        return self.visible_energy(v) / temperature - softplus(logits / temperature).sum(1)
+            return self.visible_energy(v) - sum_softplus(logits)
+        return self.visible_energy(v) / temperature - sum_softplus(logits / temperature)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Has a closed form if v is binary: E(v, h) is linear in v, so that -dE/dv is the logits of v at E[h | v]."""

@@ -8,7 +8,6 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.bridge import Bridge
@@ -18,6 +17,7 @@ from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.reference import Base, Bernoulli
 from ebmlab.energies.solved import Solved
 from ebmlab.errors import UserError
+from ebmlab.softplus import sum_softplus
 
 
 def bridge(base: Base, energy: Energy, beta: float = 0.0) -> Bridge:
@@ -173,7 +173,7 @@ class BipartiteBridge(Bridge, Bipartite):
     @staticmethod
     def _free_energy(beta: float, ends: JointEnds) -> Tensor:
         logits = BipartiteBridge._logits(beta, ends)
-        return (1 - beta) * ends.base + beta * ends.visible - softplus(logits).sum(1)
+        return (1 - beta) * ends.base + beta * ends.visible - sum_softplus(logits)
 
 
 def _with_units_of(energy: Bipartite, base: Base) -> Bipartite | None:

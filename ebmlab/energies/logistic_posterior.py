@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
+from ebmlab.softplus import sum_softplus
 
 
 class LogisticPosterior(Energy):
@@ -65,18 +65,18 @@ class LogisticPosterior(Energy):
         return cls(X.to(torch.get_default_dtype()), y)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._losses(x @ self.features.T.to(x)).sum(1)
+        return self._loss(x @ self.features.T.to(x))
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features.to(x)
         v = x @ features.T
-        return self._losses(v).sum(1), (v.sigmoid() - self.targets.to(x)) @ features
+        return self._loss(v), (v.sigmoid() - self.targets.to(x)) @ features
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and X beta `(B, m)`."""
         here = x @ self.features.T.to(x)
-        return self._losses(here).sum(1), here
+        return self._loss(here), here
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one column of X to X beta, or subtracts it: O(k m) instead of O(k m d)."""
@@ -86,8 +86,8 @@ class LogisticPosterior(Energy):
         columns = self.features.T.to(x)
         here = (around[1] if around else x @ columns).unsqueeze(1)
         there = here + signs.unsqueeze(2) * columns[index]
-        return (self._losses(there) - self._losses(here)).sum(2)
+        return self._loss(there) - self._loss(here)
 
-    def _losses(self, v: Tensor) -> Tensor:
-        """-log p(y_i | v_i), in the shape of v `(..., m)`."""
-        return softplus(torch.where(self.targets == 1, -v, v))
+    def _loss(self, v: Tensor) -> Tensor:
+        """-log p(y | v) of v `(..., m)`."""
+        return sum_softplus(torch.where(self.targets == 1, -v, v))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary
 from ebmlab.energies.affine import affine
@@ -12,6 +11,7 @@ from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.energy import Around
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum, pair_product
 from ebmlab.errors import UserError
+from ebmlab.softplus import sum_softplus
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
 
@@ -81,14 +81,14 @@ class RBM(Bipartite):
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip changes the hidden pre-activations by one row of W: O(k H) per chain."""
         logits = around[1] if around else self.hidden_given_visible(x)
-        here = softplus(logits).sum(1, keepdim=True)
+        here = sum_softplus(logits).unsqueeze(1)
         change = 1 - 2 * x
         if index is None:
             index = torch.arange(x.shape[1], device=x.device).expand_as(x)
         parts = []
         for i in torch.split(index, max(1, CHUNK // max(1, logits.numel())), 1):
             sign = change.gather(1, i)
-            there = softplus(logits.unsqueeze(1) + sign.unsqueeze(2) * self.W[i]).sum(2)
+            there = sum_softplus(logits.unsqueeze(1) + sign.unsqueeze(2) * self.W[i])
             parts.append(here - there - sign * self.b_v[i])
         return torch.cat(parts, 1)
 

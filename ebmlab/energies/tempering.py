@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Domain
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
+from ebmlab.softplus import sum_softplus
 
 
 def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
@@ -178,4 +178,4 @@ class TemperedBipartite(Tempering, Bipartite):
     def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
         logits = self.energy.hidden_given_visible(x)
         without = self.energy.visible_energy(x)
-        return betas * without.unsqueeze(1) - softplus(betas.unsqueeze(2) * logits.unsqueeze(1)).sum(2)
+        return betas * without.unsqueeze(1) - sum_softplus(betas.unsqueeze(2) * logits.unsqueeze(1))

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Finite, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
+from ebmlab.softplus import sum_softplus
 
 MAX_TERMS = 2**26  # of a sum
 
@@ -136,7 +136,7 @@ def _log_sum_visible(energy: Bipartite, h: Tensor) -> Tensor:
     """Log of the sum over v of exp(-E(v, h)), `(B,)`: it is -E(v, h) - log p(v | h), for any v."""
     law = energy.visible_given_hidden(h)
     if isinstance(law, Tensor):  # logits of bits: use v = 0
-        return softplus(law).flatten(1).sum(1) - energy.joint_energy(torch.zeros_like(law), h)
+        return sum_softplus(law.flatten(1)) - energy.joint_energy(torch.zeros_like(law), h)
     mean, variance = law  # of a Gaussian: use v = mean
     log_density = -(2 * math.pi * variance).log().expand_as(mean).flatten(1).sum(1) / 2
     return -energy.joint_energy(mean, h) - log_density

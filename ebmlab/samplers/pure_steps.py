@@ -10,12 +10,12 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Finite
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.noise import bernoulli, wide
 from ebmlab.samplers.compiled import Tensors
+from ebmlab.softplus import sum_softplus
 
 
 def flip_settings(energy: Energy, step_sizes: Tensor, balances: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ def _law(fall: Tensor, settings: Tensor) -> Tensors:
     """The logits of the flips, and the normaliser of the proposal."""
     stiffness, weight = settings.unbind()
     logits = stiffness + weight * fall
-    return logits, softplus(logits).flatten(1).sum(1)
+    return logits, sum_softplus(logits.flatten(1))
 
 
 def _flipped(energy: Energy, x: Tensor, flips: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy
@@ -20,6 +19,7 @@ from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.metropolis import MetropolisSampler, metropolis
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info, Leg
+from ebmlab.softplus import sum_softplus
 
 
 def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy, x: Tensor) -> bool:
@@ -81,13 +81,13 @@ def langevin_chain(
         stiffness, weight = laws[(leg.first + k) % len(laws)]
         if k == 0 or len(laws) > 1:
             logits = torch.add(stiffness, fall, alpha=weight)
-            normaliser = softplus(logits).flatten(1).sum(1)
+            normaliser = sum_softplus(logits.flatten(1))
         flips = bernoulli(logits)
         y = _flipped(energy.domain, x, flips)
         at = energy.evaluate(y)
         fall_y = _fall(energy.domain, y, at.grad)
         logits_y = torch.add(stiffness, fall_y, alpha=weight)
-        normaliser_y = softplus(logits_y).flatten(1).sum(1)
+        normaliser_y = sum_softplus(logits_y.flatten(1))
         back_minus_forth = torch.sub(logits_y, logits).mul_(flips).flatten(1).sum(1) - normaliser_y + normaliser
         accepted, probability = metropolis(energy_x - at.energy + back_minus_forth)
         merge, before = Merge(accepted, overwrite=True), x

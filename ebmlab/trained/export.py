@@ -39,7 +39,7 @@ def export_energy(energy: Energy, path: Path) -> None:
         raise UserError(f"{path} needs the packages {' and '.join(missing)}: pip install 'ebmlab[onnx]'")
     x, number = energy.random(3), torch.export.Dim("n", min=1)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), whole(path) as temporary:
+        with warnings.catch_warnings(), whole(path) as temporary:
             warnings.simplefilter("ignore")
             program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
             if path.suffix == ".pt2":

@@ -141,9 +141,9 @@ def test_block_gibbs_leaves_the_joint_law_invariant() -> None:
 
 
 MUTANTS = {
-    "no visible bias": ("torch.addmm(self.b_v, h, self.W.T)", "h @ self.W.T"),
-    "no hidden bias": ("torch.addmm(self.b_h, v, self.W)", "v @ self.W - self.b_h"),
-    "means for draws": ("torch.addmm(self.b_v, h, self.W.T)", "1e3 * torch.addmm(self.b_v, h, self.W.T)"),
+    "no visible bias": ("affine(self.b_v, h, self.W.T)", "h @ self.W.T"),
+    "no hidden bias": ("affine(self.b_h, v, self.W)", "v @ self.W - self.b_h"),
+    "means for draws": ("affine(self.b_v, h, self.W.T)", "1e3 * affine(self.b_v, h, self.W.T)"),
 }
 
 

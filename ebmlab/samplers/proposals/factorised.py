@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.proposals.proposal import Draw, Proposal
+from ebmlab.softplus import sum_softplus
 
 
 def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None = None) -> Proposal:
@@ -59,7 +59,7 @@ class Flips(Proposal):
     def __init__(self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
         self.domain, self.x = domain, x
         self.logits = torch.addcmul(stiffness * (-0.5 if isinstance(domain, Binary) else -2.0), self._flip(), drift)
-        self.normaliser = softplus(self.logits).flatten(1).sum(1)
+        self.normaliser = sum_softplus(self.logits.flatten(1))
 
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)

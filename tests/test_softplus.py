@@ -1,0 +1,79 @@
+"""Sums of log(1 + exp(x)), against torch's softplus in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from helpers_mutants import mutant
+from torch import Tensor
+from torch.nn.functional import softplus
+
+import ebmlab.softplus as module
+from ebmlab.softplus import sum_softplus
+
+WIDTHS = [1, 2, 7, 64, 499, 500, 784, 1024]
+SPREADS = [0.1, 3.0, 30.0, 3000.0]
+
+
+def agrees(function: Callable[[Tensor], Tensor], x: Tensor) -> bool:
+    """Whether each sum is as exact as a sum of float32 numbers can be."""
+    with torch.no_grad():
+        found, terms = function(x), softplus(x.double())
+    error = (found.double() - terms.sum(-1)).abs()
+    return bool((error < 1.2e-7 * x.shape[-1] + 1e-6 * terms.sum(-1)).all())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("rows", [(), (1,), (2000,), (3, 700)])
+def test_sums_are_exact(width: int, spread: float, rows: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x = spread * torch.randn(*rows, width)
+    assert sum_softplus(x).shape == rows
+    assert agrees(sum_softplus, x) and agrees(torch.compile(sum_softplus, backend="eager"), x)
+
+
+def test_double_precision_is_kept() -> None:
+    x = torch.randn(2000, 500, dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(sum_softplus(x), softplus(x).sum(-1), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("x.abs().sigmoid()", "x.sigmoid()"), ("x.relu().sum(-1) - ", "-"), ("x.relu().sum(-1)", "x.sum(-1)")],
+)
+def test_mutants_differ(old: str, new: str) -> None:
+    assert not agrees(mutant(sum_softplus, old, new), torch.randn(2000, 100))
+
+
+def test_products_stay_above_the_smallest_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.zeros(10, 1024)  # the smallest factors, 1 / 2
+    assert agrees(sum_softplus, x)
+    monkeypatch.setattr(module, "_FOLDS", 8)
+    assert not agrees(sum_softplus, x)
+
+
+def test_infinite_numbers_and_nan_are_not_masked() -> None:
+    x = torch.zeros(4, 500)
+    x[0, 3], x[1, 3], x[2, 3] = torch.nan, torch.inf, -torch.inf
+    with torch.no_grad():
+        found = sum_softplus(x)
+    assert found[0].isnan() and found[1] == torch.inf
+    torch.testing.assert_close(found[2:], torch.tensor([499.0, 500.0]) * torch.tensor(2.0).log())
+
+
+def test_gradients_are_those_of_softplus() -> None:
+    """At 0, too, where the formula without a gradient has a kink."""
+    x = torch.linspace(-20, 20, 2001).requires_grad_()
+    sum_softplus(x).backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, x.detach().sigmoid())
+    with torch.no_grad():
+        _, (pulled,) = (
+            torch.func.vjp(sum_softplus, x.detach())[0],
+            torch.func.grad(sum_softplus)(x.detach()).unsqueeze(0),
+        )
+    torch.testing.assert_close(pulled, x.detach().sigmoid())
