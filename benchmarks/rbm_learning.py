@@ -9,8 +9,9 @@ the authors', Adam with 1e-3 to the end.
 
 Log Z is estimated in four ways: annealing forward from the data's mean (adaptive temperatures, resampling, block Gibbs,
 100 chains); backward, from states that replica exchange with the training's stages has moved; from the ratios of
-neighbours in this exchange; and along the training itself, by `TrajectoryLikelihood`. With `--published` also as the
-authors' program does, whose chains are moved by the full model at every temperature. `--estimates` leaves out those
+neighbours in this exchange; and along the training itself, by `TrajectoryLikelihood`, with `--along` also afterwards,
+by chains that take many more steps from stage to stage. With `--published` also as the authors' program does, whose
+chains are moved by the full model at every temperature. `--estimates` leaves out those
 that take minutes: "both" are forward and backward, from test images that block Gibbs has moved. CPU seconds are those
 of training. Weights are kept beside the results, so that other estimates need no training.
 """
@@ -33,6 +34,7 @@ from ebmlab.datamodules import MNIST
 from ebmlab.energies import RBM, Bernoulli, Energy
 from ebmlab.evaluation import ais, exchange_log_z, reverse_ais
 from ebmlab.evaluation.bracket import equilibrated
+from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.files import whole
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
 from ebmlab.samplers import DMALA, GWG, BlockGibbs, TrajectoryTempered
@@ -122,6 +124,24 @@ def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float
     return base.log_z + float(log_w.logsumexp(0)) - math.log(CHAINS)
 
 
+def along_stages(stages: list[RBM], base: Bernoulli, length: float) -> tuple[Trajectory, int]:
+    """Chains that have followed the kept stages, with stops so close that log-weights spread by `length` nats."""
+
+    class Counted(BlockGibbs):
+        steps = 0
+
+        def step(self, *args: Any) -> Any:
+            self.steps += 1
+            return super().step(*args)
+
+    energy, sampler = model(stages[0].state_dict()), Counted()
+    chains = Trajectory(energy, sampler, base, CHAINS)
+    for stage in stages[1:]:
+        energy.load_state_dict(stage.state_dict())
+        chains.follow(200, length)
+    return chains, sampler.steps
+
+
 def run(
     name: str,
     seed: int,
@@ -130,6 +150,7 @@ def run(
     published: bool,
     estimates: str,
     replicates: int,
+    along: float,
     folder: Path,
 ) -> Result:
     """Trains one RBM, unless its weights are kept, and estimates the likelihood of the test images."""
@@ -144,6 +165,11 @@ def run(
     test = -float(stages[-1](data.to_states(data.raw("test")).flatten(1)).double().mean())
     result = {"along": test - kept["log_z"], "along_ess": kept["ess"], "seconds": kept["seconds"]}
     result |= {"families": kept["families"]} if "families" in kept else {}
+    if along:
+        torch.manual_seed(seed)
+        chains, steps = along_stages(stages, base, along)
+        result |= {"stages": test - chains.log_z, "stages_ess": chains.ess, "stages_families": chains.families}
+        result["stages_steps"] = steps
     if published:
         torch.manual_seed(seed)
         result["published"] = test - published_log_z(stages[-1], base, temperatures)
@@ -194,6 +220,10 @@ COLUMNS = {
     "along training": "along",
     "effective (along)": "along_ess",
     "families (along)": "families",
+    "along its stages": "stages",
+    "effective (stages)": "stages_ess",
+    "families (stages)": "stages_families",
+    "steps (stages)": "stages_steps",
     "as published": "published",
     "CPU seconds of training": "seconds",
 }
@@ -211,6 +241,7 @@ def main() -> None:
     parser.add_argument("--published", action="store_true", help="also estimate as the authors' program does")
     parser.add_argument("--estimates", choices=["forward", "both", "exchange"], default="exchange")
     parser.add_argument("--replicates", type=int, default=1, help="of the forward estimate; their mean and spread")
+    parser.add_argument("--along", type=float, default=0.0, help="nats from stop to stop along the stages, e.g. 0.001")
     parser.add_argument("--folder", type=Path, default=Path("runs/rbm_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
@@ -218,11 +249,13 @@ def main() -> None:
     end = f"{how}--{args.temperatures}" + ("--published" if args.published else "")
     end += "" if args.estimates == "exchange" else f"--{args.estimates}"
     end += "" if args.replicates == 1 else f"--{args.replicates}"
+    end += f"--along-{args.along:g}" if args.along else ""
     jobs = {f"{name}--{seed}--{end}": (name, seed) for seed in args.seeds for name in args.samplers}
 
     def job(key: str) -> Result:
         name, seed = jobs[key]
-        return run(name, seed, how, args.temperatures, args.published, args.estimates, args.replicates, args.folder)
+        rest = args.published, args.estimates, args.replicates, args.along, args.folder
+        return run(name, seed, how, args.temperatures, *rest)
 
     run_missing(args.folder, jobs, job, args.part)
     print(f"\n| sampler | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")

@@ -16,18 +16,17 @@ from ebmlab.evaluation.population import Population
 from ebmlab.samplers import GradientState, Sampler, State, hidden_logits
 
 TEMPERATURES = 1000  # of the way from the base law to the first energy
-LENGTH = 0.5  # nats by which the log-weights of different chains spread from one stop to the next
-STOPS = 1000  # at most
+FARTHEST = 500.0  # nats of spread that still add stops
 
 
 class Trajectory:
     """Annealed importance sampling along the path of the parameters themselves (Neal 2001, with E_t for E_beta).
 
     From one call of `follow` to the next the chains go along the straight line between the old and the new parameters,
-    with so many stops that the log-weights spread by about half a nat from each to the next (at most 1,000 stops). At a
-    stop a chain's weight is multiplied by exp(E_last(x) - E_here(x)), and an exact sampler moves the chain. The mean
-    weight times Z_0 is an unbiased estimate of Z_t if the changes do not depend on these chains. Therefore separate
-    chains are used. The learner's negative samples are unsuitable: they influence the parameters, their initial law is
+    with so many stops that the log-weights spread by about half a nat from each to the next. At a stop a chain's weight
+    is multiplied by exp(E_last(x) - E_here(x)), and an exact sampler moves the chain. The mean weight times Z_0 is an
+    unbiased estimate of Z_t if the changes do not depend on these chains. Therefore separate chains are used. The
+    learner's negative samples are unsuitable: they influence the parameters, their initial law is
     unknown, and those in a replay buffer have taken unequal numbers of steps.
 
     Args:
@@ -76,12 +75,18 @@ class Trajectory:
         self._at_x = self._energies(self._at)
 
     @torch.no_grad()
-    def follow(self, num_steps: int = 1) -> None:
-        """Takes the chains to the present parameters, with at least `num_steps` stops, each followed by one step."""
+    def follow(self, num_steps: int = 1, length: float = 0.5) -> None:
+        """Takes the chains to the present parameters, with stops that are each followed by one step.
+
+        Args:
+            num_steps: stops at least.
+            length: nats by which the log-weights of different chains may spread from one stop to the next. Chains that
+                mix slowly need many steps where the model changes fast, and so a small length.
+        """
         moving, target = _tensors(self._at), _tensors(self._energy)
         start = [p.clone() for p in moving]
         spread = float((self._at_x - self._energies(self._energy)).std())
-        wanted = min(STOPS, math.ceil(spread / LENGTH)) if math.isfinite(spread) else 1
+        wanted = math.ceil(min(spread, FARTHEST) / length) if math.isfinite(spread) else 1
         stops = max(num_steps, wanted)
         for k in range(1, stops + 1):
             for p, a, b in zip(moving, start, target, strict=True):
