@@ -2,8 +2,6 @@
 
     python -m benchmarks --threads 2 1       # every race with two threads, then with one
     python -m benchmarks.tables              # writes the tables into docs/performance.md, and its picture
-    python -m benchmarks NAME ... --threads 2 --output runs/again && python -m benchmarks.tables --again runs/again
-                                             # races that were run again, on another machine: a table of their own
 
 A table stands between the lines `<!-- name -->` and `<!-- end of name -->`; all other lines of the page stay.
 """
@@ -71,13 +69,15 @@ def all_races(races: Races) -> str:
 
 
 def in_short(races: Races) -> str:
-    """Of each race our time, and every peer's over ours."""
-    lines = ["| race | ebmlab | peers' times over ours |", "|---|---|---|"]
+    """Of each race our time, that of compiled steps and of every peer over it."""
+    lines = ["| race | ebmlab | compiled, over it | peers, over it |", "|---|---|---|---|"]
     for name, race in races.items():
         scale = 1e3 if race["unit"] == "ms" else 1.0
         ours = f"{short(race['contestants'][OURS]['median'] * scale)} {race['unit']}"
-        others = ", ".join(f"{who} {f'**{r:.2f}**' if r < 1 else f'{r:.2f}'}" for who, r in peers(race).items())
-        lines.append(f"| `{name}` | {ours} | {others} |")
+        compiled = statistics.median(ratios(race, COMPILED)) if COMPILED in race["contestants"] else None
+        best = min(1.0, compiled or 1.0)
+        others = ", ".join(f"{who} {f'**{r:.2f}**' if r < best else f'{r:.2f}'}" for who, r in peers(race).items())
+        lines.append(f"| `{name}` | {ours} | {'' if compiled is None else f'{compiled:.2f}'} | {others} |")
     return "\n".join(lines)
 
 
@@ -133,16 +133,8 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.tables", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
-    parser.add_argument(
-        "--again", type=Path, help="writes only the table of races that were run again, from this folder"
-    )
     options = parser.parse_args()
     page = options.page.read_text()
-    if options.again:
-        data = json.loads((options.again / "results-2.json").read_text())
-        page = put(put(page, "again", all_races(data["races"])), "machine again", about(data))
-        options.page.write_text(page)
-        return
     for threads in (2, 1):
         file = options.results / f"results-{threads}.json"
         if not file.exists():
