@@ -223,7 +223,8 @@ def chart(races: dict[str, Any]) -> Figure:
         labels.append((start + (y - start - 1) / 2, contest["title"]))
         y += 1
     names = sorted({who for *_, who in bars} - {FLOOR})
-    shades = [shade for i, shade in enumerate(colormaps["tab20"].colors) if i not in (14, 15)]  # grey is for the floor
+    bright = [shade for i, shade in enumerate(colormaps["tab20"].colors) if i not in (14, 15)]  # grey is for the floor
+    shades = [*bright, *colormaps["Dark2"].colors]
     colours = {who: shades[i % len(shades)] for i, who in enumerate(names)} | {FLOOR: "0.75"}
     figure = Figure(figsize=(11, 1.2 + 0.17 * y), layout="constrained")
     axes = figure.subplots()
