@@ -89,7 +89,7 @@ def test_tables_replace_those_of_the_page(order: list[str]) -> None:
     contest = _race(order)
     races = {"a": harness.as_data(contest, run_race(contest, 3)) | {"updates": 10**9}}
     texts = {name: make(races) for name, (_, make) in TABLES.items()}
-    assert "| `a` | 500 ms | peer 3.00 |" in texts["short"] and texts["ahead"] == "None."
+    assert "| `a` | 500 ms |  | peer 3.00 |" in texts["short"] and texts["ahead"] == "None."
     assert "| `a` | ebmlab | 2.000 |" in texts["spins"] and "| A race (`a`) | **ebmlab** |" in texts["all"]
     page = put("before\n<!-- short -->\nold\n<!-- end of short -->\nafter", "short", "new")
     assert page == "before\n<!-- short -->\nnew\n<!-- end of short -->\nafter"
