@@ -125,6 +125,7 @@ def test_every_race_can_be_set_up(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # of a peer
 @pytest.mark.filterwarnings("ignore:You passed in a `val_dataloader` but have no `validation_step`")  # of a peer
 @pytest.mark.parametrize("name", ["dmala-1", "block-gibbs-1", "checkerboard-20", "trainer", "rbm-pcd-1", "lattice-20"])
 def test_races_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
