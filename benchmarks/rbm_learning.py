@@ -11,9 +11,9 @@ Log Z is estimated in four ways: annealing forward from the data's mean (adaptiv
 100 chains); backward, from states that replica exchange with the training's stages has moved; from the ratios of
 neighbours in this exchange; and along the training itself, by `TrajectoryLikelihood`, with `--along` also afterwards,
 by chains that take many more steps from stage to stage. With `--published` also as the authors' program does, whose
-chains are moved by the full model at every temperature. `--estimates` leaves out those
-that take minutes: "both" are forward and backward, from test images that block Gibbs has moved. CPU seconds are those
-of training. Weights are kept beside the results, so that other estimates need no training.
+chains are moved by the full model at every temperature. `--estimates` leaves out those that take minutes: "both" are
+forward and backward, from test images that block Gibbs has moved. CPU seconds are those of training. Weights are kept
+beside the results, so that other estimates need no training.
 """
 
 from __future__ import annotations

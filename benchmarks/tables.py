@@ -64,6 +64,11 @@ def peers(race: dict[str, Any]) -> dict[str, float]:
     return dict(sorted(((who, statistics.median(ratios(race, who))) for who in there), key=lambda pair: pair[1]))
 
 
+def compiled_share(race: dict[str, Any]) -> float | None:
+    """The median of the time of compiled steps over that of the others; None where none are compiled."""
+    return statistics.median(ratios(race, COMPILED)) if COMPILED in race["contestants"] else None
+
+
 def all_races(races: Races) -> str:
     return "\n".join([HEAD, *(line for name, race in races.items() for line in rows(name, race))])
 
@@ -74,7 +79,7 @@ def in_short(races: Races) -> str:
     for name, race in races.items():
         scale = 1e3 if race["unit"] == "ms" else 1.0
         ours = f"{short(race['contestants'][OURS]['median'] * scale)} {race['unit']}"
-        compiled = statistics.median(ratios(race, COMPILED)) if COMPILED in race["contestants"] else None
+        compiled = compiled_share(race)
         best = min(1.0, compiled or 1.0)
         others = ", ".join(f"{who} {f'**{r:.2f}**' if r < best else f'{r:.2f}'}" for who, r in peers(race).items())
         lines.append(f"| `{name}` | {ours} | {'' if compiled is None else f'{compiled:.2f}'} | {others} |")
@@ -85,9 +90,8 @@ def ahead(races: Races) -> str:
     """The peers that are faster than ebmlab, with the time of compiled steps where there are such."""
     lines = []
     for name, race in races.items():
-        compiled = ""
-        if COMPILED in race["contestants"]:
-            compiled = f"; compiled, ebmlab takes {statistics.median(ratios(race, COMPILED)):.2f}"
+        share = compiled_share(race)
+        compiled = "" if share is None else f"; compiled, ebmlab takes {share:.2f}"
         lines += [f"- `{name}`: {who}, {r:.2f} of our time{compiled}" for who, r in peers(race).items() if r < 1]
     return "\n".join(lines) or "None."
 

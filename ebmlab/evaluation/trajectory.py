@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Base, Bipartite, Energy
+from ebmlab.errors import UserError
 from ebmlab.evaluation.annealing import anneal, path_for
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
@@ -26,8 +27,8 @@ class Trajectory:
     with so many stops that the log-weights spread by about half a nat from each to the next. At a stop a chain's weight
     is multiplied by exp(E_last(x) - E_here(x)), and an exact sampler moves the chain. The mean weight times Z_0 is an
     unbiased estimate of Z_t if the changes do not depend on these chains. Therefore separate chains are used. The
-    learner's negative samples are unsuitable: they influence the parameters, their initial law is
-    unknown, and those in a replay buffer have taken unequal numbers of steps.
+    learner's negative samples are unsuitable: they influence the parameters, their initial law is unknown, and those in
+    a replay buffer have taken unequal numbers of steps.
 
     Args:
         energy: E, whose parameters change; it is referenced, not copied.
@@ -82,7 +83,12 @@ class Trajectory:
             num_steps: stops at least.
             length: nats by which the log-weights of different chains may spread from one stop to the next. Chains that
                 mix slowly need many steps where the model changes fast, and so a small length.
+
+        Raises:
+            UserError: length is not above 0.
         """
+        if not length > 0:
+            raise UserError(f"Trajectory: length is {length}, but must be above 0")
         moving, target = _tensors(self._at), _tensors(self._energy)
         start = [p.clone() for p in moving]
         spread = float((self._at_x - self._energies(self._energy)).std())

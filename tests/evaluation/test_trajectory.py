@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ebmlab.energies import MLP, RBM, Energy, Ising, reference
+from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z, trajectory
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.samplers import DMALA, GWG, BlockGibbs, Gibbs
@@ -98,3 +99,5 @@ def test_a_long_way_has_stops() -> None:
     jumped._energy = rbm
     jumped.follow(length=1e9)
     assert jumped.families < followed.families
+    with pytest.raises(UserError, match="length is 0, but must be above 0"):
+        jumped.follow(length=0)
