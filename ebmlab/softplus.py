@@ -13,7 +13,7 @@ _FOLDS = 6  # products of at most 2^6 numbers from 1/2 to 1, far from the smalle
 def sum_softplus(x: Tensor) -> Tensor:
     """Sums log(1 + exp(x)) over the last axis.
 
-    On a CPU, torch's softplus takes ten times as long as its sigmoid. Where no gradient is asked for, this takes
+    On a CPU, torch's softplus takes about ten times as long as its sigmoid. Where no gradient is asked for, this takes
     softplus(x) = max(x, 0) - log sigmoid(|x|), and the logarithm of products of up to 64 of these sigmoids. Each term
     is then off by up to 1e-7 in float32, less than the rounding of the sum of many.
 
