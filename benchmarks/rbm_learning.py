@@ -124,7 +124,7 @@ def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float
     return base.log_z + float(log_w.logsumexp(0)) - math.log(CHAINS)
 
 
-def along_stages(stages: list[RBM], base: Bernoulli, length: float) -> tuple[Trajectory, int]:
+def along_stages(stages: list[RBM], base: Bernoulli, length: float, num_chains: int) -> tuple[Trajectory, int]:
     """Chains that have followed the kept stages, with stops so close that log-weights spread by `length` nats."""
 
     class Counted(BlockGibbs):
@@ -135,7 +135,7 @@ def along_stages(stages: list[RBM], base: Bernoulli, length: float) -> tuple[Tra
             return super().step(*args)
 
     energy, sampler = model(stages[0].state_dict()), Counted()
-    chains = Trajectory(energy, sampler, base, CHAINS)
+    chains = Trajectory(energy, sampler, base, num_chains)
     for stage in stages[1:]:
         energy.load_state_dict(stage.state_dict())
         chains.follow(200, length)
@@ -151,6 +151,7 @@ def run(
     estimates: str,
     replicates: int,
     along: float,
+    along_chains: int,
     folder: Path,
 ) -> Result:
     """Trains one RBM, unless its weights are kept, and estimates the likelihood of the test images."""
@@ -167,7 +168,7 @@ def run(
     result |= {"families": kept["families"]} if "families" in kept else {}
     if along:
         torch.manual_seed(seed)
-        chains, steps = along_stages(stages, base, along)
+        chains, steps = along_stages(stages, base, along, along_chains)
         result |= {"stages": test - chains.log_z, "stages_ess": chains.ess, "stages_families": chains.families}
         result["stages_steps"] = steps
     if published:
@@ -242,6 +243,7 @@ def main() -> None:
     parser.add_argument("--estimates", choices=["forward", "both", "exchange"], default="exchange")
     parser.add_argument("--replicates", type=int, default=1, help="of the forward estimate; their mean and spread")
     parser.add_argument("--along", type=float, default=0.0, help="nats from stop to stop along the stages, e.g. 0.001")
+    parser.add_argument("--along_chains", type=int, default=CHAINS, help="that follow the stages")
     parser.add_argument("--folder", type=Path, default=Path("runs/rbm_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
@@ -250,11 +252,12 @@ def main() -> None:
     end += "" if args.estimates == "exchange" else f"--{args.estimates}"
     end += "" if args.replicates == 1 else f"--{args.replicates}"
     end += f"--along-{args.along:g}" if args.along else ""
+    end += "" if args.along_chains == CHAINS else f"-{args.along_chains}"
     jobs = {f"{name}--{seed}--{end}": (name, seed) for seed in args.seeds for name in args.samplers}
 
     def job(key: str) -> Result:
         name, seed = jobs[key]
-        rest = args.published, args.estimates, args.replicates, args.along, args.folder
+        rest = args.published, args.estimates, args.replicates, args.along, args.along_chains, args.folder
         return run(name, seed, how, args.temperatures, *rest)
 
     run_missing(args.folder, jobs, job, args.part)
