@@ -12,6 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.preprocessing import Preprocessing
+from ebmlab.streams import own_numbers
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -152,8 +153,7 @@ class Data:
         Returns:
             `(N, *event_shape)`, on the CPU.
         """
-        with torch.random.fork_rng(devices=[]):  # loaders that shuffle give the same order each time
-            torch.manual_seed(seed)
+        with own_numbers(seed):  # loaders that shuffle give the same order each time
             states = torch.cat([self.convert(batch).float().cpu() for batch in self.loader(split)])
         return states if n is None else states[chosen(len(states), n, seed)]
 

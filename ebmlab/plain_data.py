@@ -136,12 +136,13 @@ def data_of(trainer: pl.Trainer) -> Data:
     for owner in given.values():
         if isinstance(owner, Data):
             return owner
+    asked = {**given, "model": trainer.lightning_module}
     kept: tuple[dict[str, Any], PlainData] | None = getattr(trainer, _KEPT, None)
-    if kept is not None and kept[0].keys() == given.keys() and all(kept[0][split] is given[split] for split in given):
+    if kept is not None and kept[0].keys() == asked.keys() and all(kept[0][part] is asked[part] for part in asked):
         return kept[1]
     loaders = {split: source.dataloader for split, source in sources.items() if source.is_defined()}
     owner = next((given[split] for split in [*loaders, *given]), None)
     energy: Any = trainer.lightning_module.energy
     data = PlainData("the run" if owner is None else type(owner).__name__, loaders, energy.domain)
-    setattr(trainer, _KEPT, (given, data))
+    setattr(trainer, _KEPT, (asked, data))
     return data

@@ -204,11 +204,13 @@ def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...
     """
     axis = preprocessing.shape[0]
     total = torch.zeros(2, axis, dtype=torch.float64)
+    first = preprocessing.scaled(raw[:1]).double().reshape(axis, -1)[:, 0]
     for part in torch.split(raw, 4096):
         x = preprocessing.scaled(part).double().reshape(len(part), axis, -1)
+        x = x - first.unsqueeze(1)  # so that nothing is rounded where nothing varies
         total += torch.stack([x.sum((0, 2)), x.square().sum((0, 2))])
-    mean, square = total / (raw.numel() / axis)
-    std = (square - mean.square()).clamp_min(0).sqrt()
+    shift, square = total / (raw.numel() / axis)
+    mean, std = first + shift, (square - shift.square()).clamp_min(0).sqrt()
     return tuple(mean.tolist()), tuple(torch.where(std > 0, std, 1.0).tolist())
 
 

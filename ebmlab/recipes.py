@@ -155,7 +155,8 @@ def find(path: Any) -> Callable[..., Any]:
             break
     else:
         raise UserError(
-            f"{path} is not part of ebmlab and has not been imported: if you trust it, import its module before"
+            f"{path} is not part of ebmlab and has not been imported: if you trust it, import its module before "
+            "(`score`, `complete`, `features` and `predict` have --import MODULE)"
         )
     found: Any = sys.modules[module]
     for name in parts[cut:]:

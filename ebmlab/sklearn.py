@@ -91,7 +91,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Trains a fresh model on rows X `(n, d)`; y is ignored."""
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
         with _seeded(self.random_state):
-            self._fit(torch.tensor(rows, dtype=torch.float32))
+            self._fit(torch.tensor(rows, dtype=torch.float64))
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -181,7 +181,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             energy = GRBM(rows.shape[1], self.num_hidden)
         elif self.energy == "RBM":
             energy = RBM(rows.shape[1], self.num_hidden)
-            energy.set_base(rows.mean(0))
+            energy.set_base(rows.mean(0).float())
         else:
             raise UserError(f'EBM: energy is {self.energy!r}, but must be "GRBM", "RBM" or an Energy')
         if (size := math.prod(energy.domain.event_shape)) != rows.shape[1]:

@@ -333,3 +333,30 @@ def test_ratio_matching_takes_them_as_well(tmp_path: Path) -> None:
 def test_states_of_the_domain_pass(domain: Domain) -> None:
     data = PlainData("mine", {"train": lambda: [domain.random(20)]}, domain)
     check_first_batch(data, "train", domain, "Mine")
+
+
+def test_two_models_on_the_same_loaders_have_data_of_their_own(tmp_path: Path) -> None:
+    class Levels(Energy):
+        domains = (Ordinal,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain, self.slope = Ordinal(6, 256), torch.nn.Parameter(torch.ones(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.slope * x.sum(1)
+
+    pixels = torch.randint(256, (40, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    loader, one = DataLoader(pixels, 10), trainer(tmp_path)
+    levels, reals = learner(Levels()), ContrastiveDivergence(GRBM(6, 3), Langevin(0.1), FromData())
+    for model in (levels, reals, levels):
+        one.validate(model, loader, verbose=False)
+        again = trainer(tmp_path).validate(model, loader, verbose=False)
+        assert one.callback_metrics["val/energy"] == pytest.approx(again[0]["val/energy"])
+
+
+def test_reading_data_seeds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("the seeds of GPUs have changed"))
+    data = PlainData("loaders", {"train": lambda: DataLoader(bits(), 10, shuffle=True)}, Binary(6))
+    assert torch.equal(data.states("train"), data.states("train"))
+    assert len(FromDataset(TensorDataset(bits()), domain="binary", batch_size=8).states("train")) == 32

@@ -80,3 +80,10 @@ def test_moments_are_those_of_each_channel_and_never_0() -> None:
 )
 def test_a_difference_is_named(other: Preprocessing, found: str | None) -> None:
     assert PIXELS.difference(other) == found
+
+
+@pytest.mark.parametrize("value", [0.1, 2.7, 1e9 / 3])
+def test_a_column_that_never_varies_has_no_rounding_for_a_deviation(value: float) -> None:
+    raw = torch.stack([torch.full((10_000,), value), torch.arange(10_000.0)], 1).double()
+    _, (constant, varying) = moments(raw, Preprocessing((2,)))
+    assert constant == 1.0 and varying == pytest.approx(10_000 / 12**0.5)

@@ -160,3 +160,11 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     exec(block, names)
     printed = dict(line.rsplit(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert float(printed["EBM, GRBM"]) > float(printed["BernoulliRBM"]) + 0.01
+
+
+def test_a_large_offset_leaves_the_scale_of_a_feature() -> None:
+    """float32 would round these numbers to multiples of 128."""
+    x = 1.7e9 + 5 * np.random.default_rng(0).standard_normal((200, 2))
+    model = EBM(num_hidden=2, num_epochs=1, random_state=0).fit(x)
+    assert np.allclose(model.scale_, x.std(0), rtol=1e-6)
+    assert 1 < model.sample(200, 10, random_state=0).std() < 25

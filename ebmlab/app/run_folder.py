@@ -26,6 +26,7 @@ LAST = "last.ckpt"
 _HANDED_DOWN = "EBMLAB_RUN_FOLDER"
 _REMAINS = (CONFIG, "wandb", CHECKPOINTS)  # all that a run leaves if it ends before its first step
 _held: dict[Path, int] = {}  # folders that this process has locked, and the descriptors that hold the locks
+_made: set[Path] = set()  # folders that this process has made
 
 
 def config_name(args: Sequence[str]) -> str:
@@ -91,10 +92,17 @@ def _timed(parent: Path) -> Path:
     for count in range(1, 1000):
         folder = parent / (stamp if count == 1 else f"{stamp}-{count}")
         with suppress(FileExistsError):
-            parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir()
+            _make(parent)
+            _make(folder, again=False)
             return folder
     raise UserError(f"{parent} has a thousand runs of this second: give the run a --name")
+
+
+def _make(folder: Path, again: bool = True) -> None:
+    """Makes a folder and its parents, and remembers which were missing; without `again` it must not exist."""
+    missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=again)
+    _made.update(missing)
 
 
 def claim(folder: Path) -> None:
@@ -105,7 +113,7 @@ def claim(folder: Path) -> None:
     """
     folder = folder.absolute()
     while folder not in _held:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         try:
             descriptor = os.open(folder, os.O_RDONLY)
         except FileNotFoundError:  # another process has just removed it
@@ -125,14 +133,15 @@ def claim(folder: Path) -> None:
 
 
 def release() -> None:
-    """Unlocks all folders, and removes the empty ones."""
+    """Unlocks all folders, and removes the empty ones that this process has made."""
     while _held:
         folder, descriptor = _held.popitem()
         with suppress(OSError):  # not empty
-            for path in (folder, folder.parent, folder.parent.parent):
-                path.rmdir()
-                if path.name == RUNS.name:
+            for path in (folder, *folder.parents):
+                if path not in _made:
                     break
+                path.rmdir()
+                _made.discard(path)
         os.close(descriptor)
 
 

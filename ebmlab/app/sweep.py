@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from ebmlab.app.finished_run import Score
+from ebmlab.app.own_configs import find_config
 from ebmlab.app.run_folder import RUNS, check_name, config_name
 from ebmlab.app.sweep_space import Space, read_space, sweep_parser
 from ebmlab.app.sweep_trial import FIT, TrialFailed, run_fit
@@ -40,7 +41,7 @@ def sweep(given: Sequence[str]) -> None:
     options, handed_on = sweep_parser().parse_known_args(given)
     if options.trials < 1:
         raise UserError(f"sweep: --trials is {options.trials}, but must be at least 1")
-    space = read_space(Path(options.space))
+    space = read_space(find_config(options.space))
     name = options.name or Path(options.space).stem
     check_name(name)
     optuna = _optuna()

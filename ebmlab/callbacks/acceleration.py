@@ -7,6 +7,7 @@ from typing import Literal
 import pytorch_lightning as pl
 import torch
 
+from ebmlab.energies.channels_last import channels_last
 from ebmlab.errors import UserError
 
 PRECISIONS = ("highest", "high", "medium")
@@ -19,7 +20,7 @@ class Acceleration(pl.Callback):
 
     Args:
         compile: apply `torch.compile` to the energy; the first steps then take a minute or more.
-        channels_last: store the weights of convolutions with the channels last.
+        channels_last: store the weights of convolutions with the channels last, see `energies.channels_last`.
         matmul_precision: `highest` is plain float32; `high` multiplies matrices and convolves in TF32, `medium` in
             bf16.
 
@@ -58,7 +59,7 @@ class Acceleration(pl.Callback):
         torch.set_float32_matmul_precision(self.matmul_precision)
         torch.backends.cudnn.allow_tf32 = self.matmul_precision != "highest"
         if self.channels_last:
-            energy.to(memory_format=torch.channels_last)
+            channels_last(energy)
         if self.compile:
             energy.compile()
 

@@ -165,12 +165,12 @@ class AISEvaluation(PeriodicEvaluation):
             chains, steps = min(chains, FAST_DEV_SAMPLES), min(steps, FAST_DEV_STEPS)
         energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
         base = base_law(learner, data)
-        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         split = held_out(trainer)
         name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
         shows = shows_progress(trainer)
         states, stop = data.states(split), partial(_stop_if_told, trainer)
         mean_energy = mean_energy_of(learner, states)
+        torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         result = ais(
             energy,
             sampler,

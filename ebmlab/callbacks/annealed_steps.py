@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
 from ebmlab.callbacks.requirements import learner_of
@@ -53,6 +54,10 @@ class AnnealedSteps(pl.Callback):
             raise UserError(f"AnnealedSteps: {name} chooses its own step size in training: remove one of the two")
         if not isinstance(getattr(sampler, "step_size", None), Tensor):
             raise UserError(f"AnnealedSteps: {name} has no step_size: remove one of the two, or take DMALA")
+        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        average = next((i for i, c in enumerate(callbacks) if isinstance(c, WeightAveraging)), len(callbacks))
+        if average < callbacks.index(self):  # it averages buffers, too, and must see the step size of the config
+            callbacks.insert(average, callbacks.pop(callbacks.index(self)))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._total = trainer.estimated_stepping_batches

@@ -76,7 +76,8 @@ class DivergenceGuard(pl.Callback):
             raise UserError(f'DivergenceGuard: on_divergence is "{on_divergence}", but must be "stop" or "rollback"')
         self.max_gap = max_gap
         rollback = Rollback(max_rollbacks, learning_rate_factor, num_steps_factor)
-        self._rollback = rollback if on_divergence == "rollback" else None
+        self._asked = rollback if on_divergence == "rollback" else None
+        self._rollback = self._asked  # None outside of `fit`
         self._batch: Any = None
         self._loss: Tensor | None = None
         self._lost = 0  # steps in a row whose gradients float16 could not hold
@@ -113,8 +114,8 @@ class DivergenceGuard(pl.Callback):
         self._stop_if(cause, trainer, pl_module)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if stage != "fit" or trainer.fast_dev_run:  # type: ignore[attr-defined]
-            self._rollback = None
+        fits = stage == "fit" and not trainer.fast_dev_run  # type: ignore[attr-defined]
+        self._rollback = self._asked if fits else None
         if self._rollback is not None:
             self._rollback.setup(trainer, pl_module)
 

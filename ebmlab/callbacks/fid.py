@@ -72,6 +72,7 @@ class FID(SampleEvaluation):
         self.split = split
         self.denoise = denoise
         self._metric: FrechetDistance | None = None
+        self._data: Data | None = None  # whose real images `_metric` holds
         self._real: dict[str, Any] = {}  # what `_metric` holds: the split, the number of images and the extractor
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -82,14 +83,20 @@ class FID(SampleEvaluation):
             require_inception()
         elif data.num_classes is None:
             raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
+        elif data.event_shape is not None and data.event_shape[1] != data.event_shape[2]:
+            height, width = data.event_shape[1:]
+            raise UserError(
+                f"FID: the classifier takes square images, but {data.title} has {height} x {width} pixels: give its "
+                'size as one number, or use extractor "inception"'
+            )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = image_data(trainer, self), learner_of(pl_module, self)
         n, num_steps = self.size(trainer, learner)
         denoise = shows_mean(learner, self.denoise)
         name, split = f"fid/{self.extractor}", self._split(trainer)
-        if self._metric is None or self._real["split"] != split:
-            self._metric = self._prepare(trainer, learner, data, split)
+        if self._metric is None or self._real["split"] != split or self._data is not data:
+            self._metric, self._data = self._prepare(trainer, learner, data, split), data
         metric = self._metric.to(metric_device(learner))
         metric.reset()
         title = f"sampling for {name}"

@@ -22,8 +22,8 @@ Streams = dict[str, Tensor]
 class RunState(pl.Callback):
     """Makes a resumed run draw the random numbers that it would have drawn without the interruption.
 
-    A checkpoint holds the states of torch's global generators (of the CPU, and of CUDA if the run uses it) and of the
-    replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
+    A checkpoint holds the states of torch's global generators (of the CPU, and of the GPU if the run uses one) and of
+    the replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
     `datamodules` resume within an epoch. If there are more ranks than wrote the checkpoint, the additional ones get new
     generators, with a warning. Buffers are distributed again over any number of ranks.
 
@@ -124,15 +124,15 @@ def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
 
 def _streams(device: torch.device) -> Streams:
     states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
+    if device.type != "cpu":
+        states[device.type] = torch.get_device_module(device).get_rng_state(device)
     return states
 
 
 def _restore(states: Streams, device: torch.device) -> None:
     torch.set_rng_state(states["cpu"].cpu().clone())  # a row of a larger tensor makes torch crash
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"].cpu().clone(), device)
+    if device.type != "cpu" and device.type in states:
+        torch.get_device_module(device).set_rng_state(states[device.type].cpu().clone(), device)
 
 
 def _gather(trainer: pl.Trainer, state: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from ebmlab.datamodules.stream_loader import StreamLoader
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.errors import UserError
 from ebmlab.preprocessing import Binarize
+from ebmlab.streams import own_numbers
 
 MEASURED = 10_000  # samples of a streamed data set that tell its scale and its moments
 
@@ -115,8 +116,7 @@ class FromDataset(OwnData):
 
     def take(self, split: str, index: Tensor) -> tuple[Tensor, Tensor | None]:
         subset = Subset(self.datasets[split], index.tolist())
-        with torch.random.fork_rng(devices=[]):  # what the data set draws at random is the same in every run
-            generator = torch.manual_seed(self.split_seed)
+        with own_numbers(self.split_seed) as generator:  # what the data set draws is the same in every run
             collate, workers = self._collate_labelled, self.num_workers
             parts = list(DataLoader(subset, 1000, num_workers=workers, collate_fn=collate, generator=generator))
         labels = [y for _, y in parts if y is not None]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
 from ebmlab.domains import Binary
+from ebmlab.energies.channels_last import channels_last
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.entrance import Entrance
 from ebmlab.energies.residual import Block
@@ -49,7 +50,8 @@ class ResNet(Energy):
         self.net = nn.Sequential(
             nn.Conv2d(shape[0] if len(shape) == 3 else 1, channels, 3, padding=1),
             *(Block(channels, stride) for stride in (2, 2, 1, 1, 1, 1, 1, 1)),
-        ).to(memory_format=torch.channels_last)  # a quarter less time on a CPU
+        )
+        channels_last(self.net)
         self.linear = nn.Linear(channels, 1)
         self.register_buffer("base_logits", torch.zeros(*shape))
         if base is not None:

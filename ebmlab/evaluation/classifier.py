@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
 from ebmlab.files import Damaged, cache_folder, load, save
+from ebmlab.streams import own_numbers
 
 RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}
 LARGE = 16
@@ -91,8 +92,7 @@ def load_or_train(
     images, labels = images.detach().cpu().float().contiguous(), labels.detach().cpu().long()
     digest = _digest(images, labels, num_classes)
     path = (cache_dir or cache_folder()) / f"classifier-{digest}.pt"
-    with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
-        torch.manual_seed(int(RECIPE["seed"]))
+    with own_numbers(int(RECIPE["seed"])), torch.inference_mode(False):
         model = LabelClassifier(images.shape[1], num_classes, images.shape[2])
         if not _load(model, path):
             with torch.enable_grad():

@@ -59,7 +59,7 @@ class SavedChains:
             warnings.warn(f"{self._path} is damaged ({one_line(error)}): the annealing begins again", stacklevel=2)
             return 0
         torch.set_rng_state(kept["rng"].cpu())
-        if chains.x.device.type == "cuda":
+        if chains.x.device.type == "cuda" and "cuda" in kept:  # it may have been saved on a CPU
             torch.cuda.set_rng_state(kept["cuda"].cpu(), chains.x.device)
         chains.x, chains.log_w, chains.family = kept["x"], kept["log_w"].to(chains.log_w), kept["family"]
         chains.sums = kept["sums"].to(chains.log_w)

@@ -143,7 +143,7 @@ class ContrastiveDivergence(Learner):
         sampler, num_steps = self.sampler, self.num_steps
         if isinstance(sampler, ChangesWithTraining):
             sampler, x, num_steps = sampler.at_iteration(self.energy, x, self.global_step, num_steps)
-        used = self.num_steps - self.burn_in
+        used = min(self.num_steps - self.burn_in, num_steps)
         for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
             if logs:
                 total = info if total is None else total + info

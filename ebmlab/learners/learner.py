@@ -191,8 +191,11 @@ class Learner(Rebuilt):
         if (
             isinstance(scheduler, CosineAnnealingLR) and scheduler.T_max == -1 and self.trainer.max_steps > 0
         ):  # the epochs have no end
-            batches = len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
-            scheduler.T_max = math.ceil(self.trainer.max_steps / (1 if self._lr_interval == "step" else batches))
+            scheduler.T_max = self.trainer.max_steps
+            if self._lr_interval != "step":
+                self.trainer.fit_loop.setup_data()
+                batches, each = self.trainer.num_training_batches, self.trainer.accumulate_grad_batches
+                scheduler.T_max = math.ceil(scheduler.T_max / math.ceil(batches / each))
         if (period := getattr(scheduler, "T_max", 1)) < 1:
             raise UserError(
                 f"lr_scheduler: T_max is {period}, but must be at least 1; if it is trainer.max_epochs, "

@@ -147,3 +147,13 @@ def test_a_fast_dev_run_is_never_continued(fails: Callable[..., str], run: Calla
     run("fit", "--trainer.fast_dev_run=true", "--name=trial")
     assert not list(Path("runs").rglob("*.ckpt"))
     assert "no checkpoint" in fails("fit", "--ckpt_path=last")
+
+
+def test_an_empty_folder_that_was_there_before_stays() -> None:
+    Path("mine/out").mkdir(parents=True)
+    claim(Path("mine/out/runs/e/a"))
+    release()
+    assert Path("mine/out").is_dir() and not Path("mine/out/runs").exists()
+    claim(Path("mine/out"))
+    release()
+    assert Path("mine/out").is_dir()

@@ -36,12 +36,12 @@ def check_equal(fast: ResNet, plain: ResNet) -> None:
 )
 def test_an_accelerated_energy_is_the_plain_one(setup, compile: bool) -> None:
     torch.manual_seed(0)
-    energy = ResNet((1, 8, 8), channels=4)
+    energy = ResNet((1, 8, 8), channels=8)
     learner = ContrastiveDivergence(energy, DMALA(0.1), FromData())
     _, trainer = setup([Acceleration(compile)], learner=learner, max_epochs=1, limit_train_batches=2)
     before = torch.get_float32_matmul_precision()
     trainer.fit(learner, datamodule=Digits(binarize=True))
-    plain = ResNet((1, 8, 8), channels=4)
+    plain = ResNet((1, 8, 8), channels=8)
     plain.load_state_dict(copy.deepcopy(energy.state_dict()))
     check_equal(energy, plain)
     weights = [p for p in energy.parameters() if p.dim() == 4 and min(p.shape[1:]) > 1]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging
 
 from ebmlab.callbacks import AnnealedSteps
 from ebmlab.datamodules import Digits
@@ -95,3 +95,12 @@ def test_samplers_that_change_their_own_steps_are_refused(setup: Any) -> None:
     model, trainer = setup([AnnealedSteps()], learner=binary)
     with pytest.raises(UserError, match="PersistentACS chooses its own step size"):
         trainer.fit(model, datamodule=Digits(binarize=True))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_averaged_weights_have_the_whole_step(setup: Any, first: bool) -> None:
+    average, annealed = EMAWeightAveraging(decay=0.5), AnnealedSteps()
+    callbacks = [average, annealed] if first else [annealed, average]
+    model, trainer = setup(callbacks, learner=learner(GibbsLangevin(0.2)), max_steps=6, max_epochs=-1)
+    trainer.fit(model, datamodule=Digits())
+    assert float(model.sampler.step_size) == pytest.approx(0.2)

@@ -252,3 +252,14 @@ def test_spoiled_data_are_not_rolled_back(setup, squares, tmp_path):
     with pytest.raises(UserError, match="2 of the batch's 16 examples"):
         trainer.fit(learner, datamodule=squares)
     assert not (tmp_path / "run" / "rollbacks.csv").exists()
+
+
+def test_a_validation_before_the_training_leaves_the_rollback_on(setup, squares, tmp_path):
+    guard = DivergenceGuard(on_divergence="rollback")
+    callbacks = [guard, RunState(), ModelCheckpoint(tmp_path / "kept")]
+    settings = {"max_steps": 1, "max_epochs": 1, "limit_val_batches": 1}
+    learner, trainer = setup(callbacks, enable_checkpointing=True, **settings)
+    trainer.validate(learner, datamodule=squares, verbose=False)
+    assert guard._rollback is None
+    trainer.fit(learner, datamodule=squares)
+    assert guard._rollback is not None

@@ -129,3 +129,33 @@ def test_no_labels(setup, squares, monkeypatch):
 def test_denoising_is_for_bipartite_energies(setup):
     learner, _ = setup([])
     assert shows_mean(learner, None) and not shows_mean(learner, False)
+
+
+def test_other_data_have_other_real_features(setup, squares):
+    class Dark(type(squares)):
+        def load(self, split):
+            images, labels = super().load(split)
+            return images // 4, labels
+
+    def score(*data):
+        learner, trainer = setup([FID(num_samples=20, num_steps=2)], max_epochs=1)
+        torch.manual_seed(0)
+        for each in data:
+            trainer.test(learner, datamodule=each, verbose=False)
+        return float(trainer.callback_metrics["fid/classifier"])
+
+    assert score(squares, Dark()) == score(Dark()) != score(squares)
+
+
+def test_pictures_that_are_not_square_are_refused_before_training(setup, squares):
+    class Wide(type(squares)):
+        def __init__(self):
+            super(type(squares), self).__init__((1, 4, 9), 16, seed=0)
+
+        def load(self, split):
+            images, labels = super().load(split)
+            return images.reshape(-1, 1, 4, 9), labels
+
+    learner, trainer = setup([FID()], max_epochs=1)
+    with pytest.raises(UserError, match=r"square images, but .* has 4 x 9 pixels"):
+        trainer.fit(learner, datamodule=Wide())

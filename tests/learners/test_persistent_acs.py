@@ -11,6 +11,7 @@ from helpers_trainer import short_fit
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
+from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
@@ -155,3 +156,23 @@ def test_a_checkpoint_of_an_earlier_version_is_read() -> None:
     sampler = PersistentACS()
     sampler.load_state_dict(old)
     assert sampler.found.tolist() == [0, 0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:You are trying to `self.log")
+def test_the_negatives_of_a_short_iteration_weigh_as_much_as_the_data() -> None:
+    """An exploring iteration takes half of the steps, fewer than a burn-in of 0 leaves."""
+
+    class Constant(Energy):
+        domains = (Binary,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain, self.level = Binary(4), torch.nn.Parameter(torch.ones(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.level * (1 + 0 * x.sum(1))
+
+    sampler = PersistentACS(cycle_length=2, tuning_steps=5)
+    learner = ContrastiveDivergence(Constant(), sampler, ReplayBuffer(4), num_steps=10, burn_in=0)
+    learner.training_step(learner.energy.domain.random(4), 0).backward()
+    assert float(learner.energy.level.grad) == pytest.approx(0, abs=1e-6)

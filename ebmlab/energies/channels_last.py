@@ -1,0 +1,31 @@
+"""Convolutions whose channels come last in memory, where that is safe."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+MULTIPLE = 8  # floats in a register of AVX2
+
+
+def channels_last(net: nn.Module) -> None:
+    """Stores the weights of convolutions with the channels last, which takes a quarter less time on a CPU.
+
+    In this layout oneDNN's kernel for AVX2 writes past the end of a weight's gradient if there are several input
+    channels and 8 does not divide their number; the process crashes or computes nonsense (torch 2.14 on a CPU without
+    AVX-512). A first convolution of that kind stays as it is, whose input, an image, has the channels first. If another
+    one is of that kind, all stay as they are, since a convolution hands its layout on to the next.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3))
+        >>> channels_last(net)
+        >>> [layer.weight.is_contiguous(memory_format=torch.channels_last) for layer in net]
+        [False, True]
+    """
+    convolutions = [module for module in net.modules() if isinstance(module, nn.Conv2d)]
+    unsafe = [c for c in convolutions if c.in_channels > 1 and c.in_channels % MULTIPLE]
+    if unsafe not in ([], convolutions[:1]):
+        return
+    for convolution in convolutions:
+        if convolution not in unsafe:
+            convolution.to(memory_format=torch.channels_last)
