@@ -215,6 +215,9 @@ class Ordinal(Finite):
         super().__init__(shape)
         self.num_values = num_values
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, num_values={self.num_values})"
+
     def with_shape(self, shape: int | Sequence[int]) -> Self:
         return type(self)(shape, self.num_values)
 

@@ -74,6 +74,16 @@ def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
     return torch.searchsorted(cdf, level, right=True).clamp(max=last)
 
 
+def uniform(like: Tensor) -> Tensor:
+    """Uniform numbers in the shape of `like`, from the global generator; float32 where `like` has half precision.
+
+    Example:
+        >>> uniform(torch.zeros(2, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    return torch.rand_like(wide(like))
+
+
 def wide(x: Tensor) -> Tensor:
     """Widens half precision to float32, as it has too few distinct uniform numbers: rare events get the wrong odds.
 

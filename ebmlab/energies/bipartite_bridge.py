@@ -14,7 +14,7 @@ from ebmlab.energies.bridge import Bridge
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
-from ebmlab.energies.reference import Base, Bernoulli
+from ebmlab.energies.reference import Base, Bernoulli, StandardNormal
 from ebmlab.energies.solved import Solved
 from ebmlab.errors import UserError
 from ebmlab.softplus import sum_softplus
@@ -75,6 +75,11 @@ class BipartiteBridge(Bridge, Bipartite):
     value_differences = Energy.value_differences
 
     def __init__(self, base: Base, energy: Bipartite, beta: float = 0.0) -> None:
+        if not isinstance(base, Bernoulli | StandardNormal | Gaussian | Solved):
+            raise UserError(
+                f"block Gibbs has no way from the base law {type(base).__name__} to {type(energy).__name__}: take "
+                "Bernoulli, StandardNormal, Gaussian or Solved, or another sampler, such as DMALA or Langevin"
+            )
         super().__init__(base, energy, beta)
         self.num_hidden = energy.num_hidden
         self._kept: tuple[Tensor, Tensor, Tensor] | None = None

@@ -56,7 +56,7 @@ class Bridge(Energy):
 
     def __init__(self, base: Base, energy: Energy, beta: float = 0.0) -> None:
         super().__init__()
-        if base.domain.event_shape != energy.domain.event_shape or type(base.domain) is not type(energy.domain):
+        if str(base.domain) != str(energy.domain):
             raise UserError(f"the base lives on {base.domain}, but {type(energy).__name__} on {energy.domain}")
         self.base = base
         self.energy = energy
@@ -109,4 +109,6 @@ class Bridge(Energy):
         return self.energy.step_unit()
 
     def _mix(self, at_0: Tensor, at_1: Tensor) -> Tensor:
+        if self.beta == 0:
+            return at_0 + torch.zeros_like(at_1)  # 0 times an infinite energy is NaN
         return torch.add((1 - self.beta) * at_0, at_1, alpha=self.beta)  # lerp makes NaN of an infinite energy

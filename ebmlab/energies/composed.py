@@ -123,10 +123,12 @@ class Mixture(_Composed):
         return -terms.logsumexp(1), (shares * torch.stack(grads, 1)).sum(1)
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
-        return self._mix(x, [energy.flip_differences(x, index) for energy in self._parts()])
+        mixed = self._mix(x, [energy.flip_differences(x, index) for energy in self._parts()])
+        return super().flip_differences(x, index, around) if mixed.isnan().any() else mixed  # an energy forbids x
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
-        return self._mix(x, [energy.value_differences(x, index) for energy in self._parts()])
+        mixed = self._mix(x, [energy.value_differences(x, index) for energy in self._parts()])
+        return super().value_differences(x, index) if mixed.isnan().any() else mixed
 
     def _terms(self, x: Tensor) -> Tensor:
         """Log of w_k exp(-E_k(x)) / Z_k, `(B, K)`."""

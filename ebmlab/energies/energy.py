@@ -41,6 +41,20 @@ class Energy(Recorded, nn.Module):
     domain: Domain
     domains: ClassVar[tuple[type[Domain], ...]] = ()
 
+    def __call__(self, x: Tensor) -> Tensor:
+        """Energies `(B,)` of states `(B, *event)`, by `forward`.
+
+        Raises:
+            UserError: `forward` gives another shape, which some samplers would add up to a wrong law without a word.
+        """
+        energies: Tensor = super().__call__(x)
+        if energies.shape != x.shape[:1]:
+            raise UserError(
+                f"{type(self).__name__} gives energies of shape {tuple(energies.shape)} for {len(x)} states, but must "
+                f"give ({len(x)},), one number for each: sum over all other axes"
+            )
+        return energies
+
     def forward(self, x: Tensor) -> Tensor:
         """Energies `(B,)` of states `(B, *event)`."""
         raise NotImplementedError

@@ -115,6 +115,10 @@ class Bernoulli(Base):
         rise = ((2 * x - 1) * self.logits.to(x)).flatten(1)
         return rise if index is None else rise.gather(1, index)
 
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Log-odds of p(x_i) at the sites, `(B, k)`."""
+        return self.logits.flatten()[sites].to(x).expand(len(x), -1)
+
 
 class StandardNormal(Base):
     """E(x) = |x|^2 / 2.

@@ -51,7 +51,7 @@ class Tempering(Energy):
 
     def _many(self, x: Tensor) -> Tensor:
         """Not computed in parts, which would lose the chain, and with it the beta, that a state belongs to."""
-        return self(x)  # type: ignore[no-any-return]
+        return self(x)
 
     def step_unit(self) -> Tensor | float:
         return self.energy.step_unit()

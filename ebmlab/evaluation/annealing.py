@@ -209,6 +209,8 @@ def anneal(
     begin = store.load()
     own, last = None, len(ladder.betas) - 1
     if ladder.scales is not None:
+        if "step_size" not in dict(sampler.named_buffers(recurse=False)):
+            raise UserError(f"the ladder has step sizes, but {type(sampler).__name__} has none: take another ladder")
         sampler = copy.deepcopy(sampler)
         own = sampler.step_size.clone()  # type: ignore[operator]
     known = None  # what the path has computed at x; None if the sampler does not keep it

@@ -13,6 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ebmlab.energies import Base, Bridge, Energy
+from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import MAX_GAP
@@ -136,7 +137,9 @@ def exchange_log_z(
     first, *others = path = [*later, *bridges]
     exchange = _Exchange([kernel] * len(later) + _kernels(kernel, ladder), others, sampler.swap_every)
     exchange.check(first)
-    state = exchange.init(first, torch.cat([x, base.draw(len(x)).to(x)]))
+    drawn = base.draw(len(x)).to(x)
+    drawn = Merge(energy(drawn) < torch.inf)(drawn, x)  # chains at forbidden states could not leave them
+    state = exchange.init(first, torch.cat([x, drawn]))
     rounds = 1 if later or state.replicas[0].known is None else ROUNDS  # without stages swaps need no evaluation
     rises = []
     bar = tqdm(range(num_steps), "replica exchange", disable=None if progress else True, delay=2, leave=False)
@@ -197,10 +200,13 @@ def _sum_of_ratios(at_lower: Tensor, at_upper: Tensor) -> tuple[float, float]:
         at_lower: E_l - E_k at the replicas of k, `(pairs, steps, B)`.
         at_upper: the same at those of l.
     """
-    if not (at_lower.isfinite().all() and at_upper.isfinite().all()):
+    possible = (at_lower > -torch.inf).all() and (at_upper < torch.inf).all()  # a neighbour may forbid a state
+    if not (possible and all(a.isfinite().flatten(1).any(1).all() for a in (at_lower, at_upper))):
         return math.nan, math.nan
     both = torch.cat([at_lower, at_upper], 1).flatten(1)
-    low, high = both.amin(1), both.amax(1)
+    low, high = (both.masked_fill(~both.isfinite(), end) for end in (torch.inf, -torch.inf))
+    beyond = math.log(both.shape[1])  # the root can lie outside of the finite numbers by this
+    low, high = low.amin(1) - beyond, high.amax(1) + beyond
 
     def excess(d: Tensor) -> Tensor:
         """What is zero at the root, chain by chain, `(pairs, B)`."""

@@ -62,6 +62,7 @@ class BlockGibbs(Sampler):
 
     def check(self, energy: Energy) -> None:
         require_bipartite(self, energy)
+        super().check(energy)
 
     @torch.no_grad()
     def init(  # type: ignore[override]

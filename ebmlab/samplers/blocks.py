@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy
-from ebmlab.noise import bernoulli, categorical
+from ebmlab.noise import bernoulli, categorical, uniform
 from ebmlab.samplers.state import Info
 
 MAX_CONFIGURATIONS = 2**16
@@ -63,7 +63,7 @@ def uniform_index(like: Tensor, n: int | Tensor) -> Tensor:
         >>> uniform_index(torch.empty(3), 1)
         tensor([0, 0, 0])
     """
-    return torch.rand_like(like).mul_(n).long()
+    return uniform(like).mul_(n).long()
 
 
 def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
@@ -78,12 +78,12 @@ def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
     if width == 1:
         return uniform_index(x.new_empty(len(x), 1), domain.size)
     if x.device.type != "cpu" or len(x) * domain.size < _MANY * width:
-        return torch.rand_like(x.new_empty(len(x), domain.size)).topk(width, sorted=False).indices
+        return uniform(x.new_empty(len(x), domain.size)).topk(width, sorted=False).indices
     tops = range(domain.size - width, domain.size)  # Floyd's method draws one number per member of the block
-    uniform = torch.rand_like(x.new_empty(len(x), width))
-    block = torch.empty_like(uniform, dtype=torch.int64)
+    drawn = uniform(x.new_empty(len(x), width))
+    block = torch.empty_like(drawn, dtype=torch.int64)
     for k, top in enumerate(tops):
-        member = uniform[:, k].mul(top + 1).long()
+        member = drawn[:, k].mul(top + 1).long()
         taken = (block[:, :k] == member.unsqueeze(1)).any(1)
         block[:, k] = member.masked_fill_(taken, top)
     return block
@@ -176,7 +176,8 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
 
     Returns:
         The new x, and its `Info`. The acceptance of a chain is 1. If one of its energies is NaN or -infinity, or all
-        are infinite, its acceptance is NaN and its x does not change.
+        are infinite, its acceptance is NaN and its x does not change; so does one on a GPU that starts where the energy
+        is infinite.
 
     Example:
         >>> import torch
@@ -193,10 +194,14 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         centre = (old + away) % domain.num_values
         at = place(domain, x, block, centre.unsqueeze(1))
     configurations = (centre.unsqueeze(1) + shifts) % domain.num_values
+    energies = None
     if len(shifts) == ball_size(domain.num_values, block.shape[1], 1):
         changes = change_differences(energy, at, block).flatten(1)
         energies = torch.cat([changes.new_zeros(len(x), 1), changes], 1)
-    else:
+        waits = x.device.type != "cpu" and away is None  # a GPU would wait for the answer
+        if not waits and not (changes > -torch.inf).all():  # a forbidden centre has no differences
+            energies = None
+    if energies is None:
         chunks = configurations.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
         energies = torch.cat([energy(place(domain, x, block, part)).view(len(x), -1) for part in chunks], 1)
     chosen = torch.take_along_dim(configurations, draw(energies).view(-1, 1, 1), 1)

@@ -106,11 +106,15 @@ def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
-    """Redraws all sites of `table`, of which x is a view; returns the sum of the logits, `(B,)`: NaN if any is."""
+    """Redraws all sites of `table`, of which x is a view; returns a number for each chain, NaN if a law is not valid.
+
+    Log-odds of two values may be infinite of either sign, which their absolute values can be and still have a sum. Of
+    more values none may be +infinity, nor all -infinity.
+    """
     graph = cast(Coloured, energy)
     total = x.new_zeros(len(x))
     for sites in graph.colours:
         logits = graph.conditional(x, sites).transpose(0, 1)
-        total += (logits if logits.dim() == 2 else logits.sum(2)).sum(0)
+        total += (logits if logits.dim() == 2 else logits.amax(2) * 0).abs().sum(0)
         table[sites] = graph.domain.from_index(draw_sites(logits)).to(x.dtype)
     return total

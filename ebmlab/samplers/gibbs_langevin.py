@@ -126,7 +126,7 @@ class GibbsLangevin(Sampler):
                     "steps need the same, so set adjust_from to null or leave noise_temperature out"
                 )
         # Not saved: on resume the config's value is used.
-        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)
+        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
         self.inner_steps = inner_steps
         self.adjust_from = adjust_from
         self.temperature = temperature

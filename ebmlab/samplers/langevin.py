@@ -75,7 +75,7 @@ class Langevin(Sampler):
         super().__init__()
         check_settings("Langevin", step_size, adjust_from, temperature)
         # Not saved: on resume the config's value is used.
-        self.register_buffer("step_size", torch.tensor(step_size), persistent=False)
+        self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
         self.adjust_from = adjust_from
         self.schedule = schedule or Constant()
         self.temperature = temperature

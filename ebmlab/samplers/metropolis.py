@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
+from ebmlab.noise import uniform
 from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info
@@ -30,7 +31,7 @@ def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
         tensor([ True, False])
     """
     probability = log_ratio.clamp(max=0).exp()
-    return torch.rand_like(log_ratio) < probability, probability
+    return uniform(log_ratio) < probability, probability
 
 
 class MetropolisSampler(Sampler):

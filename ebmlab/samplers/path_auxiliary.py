@@ -10,6 +10,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.noise import uniform
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
@@ -81,10 +82,11 @@ class DistinctMoves(Proposal):
         The score of a coordinate is the score of its best shift. The coordinates in order of falling score are draws
         without replacement.
         """
-        uniform = torch.rand_like(self.log_moves).clamp(min=torch.finfo(self.log_moves.dtype).tiny)
-        score, best = (self.log_moves - uniform.log().neg().log()).max(-1)
+        drawn = uniform(self.log_moves)
+        drawn.clamp_(min=torch.finfo(drawn.dtype).tiny)
+        score, best = (self.log_moves - drawn.log().neg().log()).max(-1)
         coordinates = score.topk(min(self.longest, score.shape[1])).indices
-        length = 1 + (torch.rand_like(score[:, 0]) * self.longest).floor()
+        length = 1 + (uniform(score[:, 0]) * self.longest).floor()
         taken = torch.arange(coordinates.shape[1], device=score.device) < length.unsqueeze(1)
         return Path(coordinates, 1 + best.gather(1, coordinates), taken)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite
 from ebmlab.energies import Bipartite, Energy
-from ebmlab.noise import bernoulli, wide
+from ebmlab.noise import bernoulli, uniform, wide
 from ebmlab.samplers.compiled import Tensors
 from ebmlab.softplus import sum_softplus
 
@@ -78,7 +78,7 @@ def step_gwg(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
     """`gwg_chain` of two_values.py."""
     x, value, log_law = state
     cdf = wide(log_law).exp().cumsum(1)
-    level = torch.rand_like(cdf[:, -1:]) * cdf[:, -1:]
+    level = uniform(cdf[:, -1:]) * cdf[:, -1:]
     chosen = (cdf <= level).sum(1, keepdim=True).clamp(max=log_law.shape[1] - 1)
     flat = x.flatten(1)
     old = flat.gather(1, chosen)
@@ -166,5 +166,5 @@ def _back_minus_forth(flips: Tensor, here: Tensors, there: Tensors) -> Tensor:
 
 def _accepted(log_ratio: Tensor, new: Tensors, old: Tensors) -> Tensors:
     """Chain by chain the new state with probability min(1, exp(log_ratio)), else the old one."""
-    accept = torch.rand_like(log_ratio) < log_ratio.clamp(max=0).exp()
+    accept = uniform(log_ratio) < log_ratio.clamp(max=0).exp()
     return tuple(torch.where(accept.view(-1, *[1] * (a.dim() - 1)), a, b) for a, b in zip(new, old, strict=True))

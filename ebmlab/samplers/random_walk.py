@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
+from ebmlab.noise import uniform
 from ebmlab.samplers.blocks import place, random_block, uniform_index, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Proposal
@@ -106,7 +107,7 @@ class BlindChanges(Proposal):
             number = x.new_full((len(x),), block.shape[1])
         else:
             old = domain.to_index(x).flatten(1)
-            changes = torch.rand_like(x.new_empty(old.shape)) < self.probability
+            changes = uniform(x.new_empty(old.shape)) < self.probability
             y = domain.from_index(torch.where(changes, self._other(old), old)).to(x.dtype).view_as(x)
             number = changes.sum(1).to(x.dtype)
         return Draw(y, self._log_density(y, number), x)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ebmlab.domains import Domain, Finite
 from ebmlab.energies import Energy
+from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
 
@@ -134,16 +135,17 @@ class FromMode(Start):
         domain = energy.domain
         if not isinstance(domain, Finite):
             raise UserError(f"FromMode starts on finite domains, {type(energy).__name__} lives on {domain}")
-        x = domain.random(self.num_starts, device=energy.device)
+        x = domain.random(self.num_starts, device=energy.device).to(energy.dtype)
+        value = energy(x)
         while True:
-            differences = energy.value_differences(x).flatten(1)
-            steepest, move = differences.min(1)
-            if not (steepest < 0).any():
+            index, move = domain.to_index(x).flatten(1), energy.value_differences(x).flatten(1).argmin(1)
+            coordinate, new = move // domain.num_values, move % domain.num_values
+            index = index.scatter(1, coordinate.unsqueeze(1), new.unsqueeze(1))
+            y = domain.from_index(index.view(-1, *domain.shape)).to(x)
+            value_y = energy(y)
+            falls = value_y < value  # differences can be negative either way, by rounding
+            if not falls.any():
                 break
-            index = domain.to_index(x).flatten(1)
-            coordinate, value = move // domain.num_values, move % domain.num_values
-            changed = index.scatter(1, coordinate.unsqueeze(1), value.unsqueeze(1))
-            index = torch.where((steepest < 0).unsqueeze(1), changed, index)
-            x = domain.from_index(index.view(-1, *domain.shape))
-        lowest = x[energy(x).argmin()].expand(n, *domain.event_shape).contiguous()
+            x, value = Merge(falls)(y, x), torch.where(falls, value_y, value)
+        lowest = x[value.argmin()].expand(n, *domain.event_shape).contiguous()
         return lowest if data is None else lowest.to(data)

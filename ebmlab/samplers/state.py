@@ -17,8 +17,8 @@ Later = Tensor | Callable[[], Tensor]
 class State(PerChain):
     """The positions of the chains, and the values that the kernel has already computed there.
 
-    When the energy's parameters change, the computed values are no longer valid: keep only `x` and call `init` again.
-    When only the sampler's settings change, `replace(state, proposal=None)` is enough.
+    When the energy's parameters or the sampler's settings change, the computed values are no longer valid: keep only
+    `x` and call `init` again.
 
     Attributes:
         x: `(B, *event)`.

@@ -12,7 +12,7 @@ from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
-from ebmlab.noise import bernoulli, categorical
+from ebmlab.noise import bernoulli, categorical, uniform
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -70,7 +70,7 @@ class SwendsenWang(Sampler):
         spins = isinstance(model, Ising)
         alike = x[:, a] * x[:, b] if spins else (x[:, a] * x[:, b]).sum(2)  # 1 or -1 for spins, 1 or 0 for classes
         rise = coupling * alike + (coupling.abs() if spins else 0)
-        chain, edge = (torch.rand_like(rise) < -torch.expm1(-rise)).nonzero(as_tuple=True)
+        chain, edge = (uniform(rise) < -torch.expm1(-rise)).nonzero(as_tuple=True)
         size = x.shape[1]
         return clusters(x.shape[0] * size, chain * size + a[edge], chain * size + b[edge]), rise.sum(1)
 

@@ -241,7 +241,7 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
     run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # an epoch has four batches
     content = torch.load("runs/grbm_digits/a/checkpoints/last.ckpt", weights_only=True)
     assert content["lr_schedulers"][0]["T_max"] == 3
-    run("fit", *"--trainer.max_epochs=-1 --trainer.max_steps=9 --trainer.accumulate_grad_batches=2 --name=c".split())
+    run("fit", *["--trainer.max_epochs=-1", "--trainer.max_steps=9", "--trainer.accumulate_grad_batches=2", "--name=c"])
     content = torch.load("runs/grbm_digits/c/checkpoints/last.ckpt", weights_only=True)
     assert content["lr_schedulers"][0]["T_max"] == 5
     assert "T_max is 0, but must be at least 1" in fails("fit", "--trainer.max_epochs=0", "--name=b")

@@ -103,7 +103,7 @@ def test_langevin_moves_alike(adjust_from: int | None, temperature: float) -> No
 MUTANTS = {
     "no reverse term": ("* flips).flatten(1).sum(1) - there[1] + here[1]", "* flips).flatten(1).sum(1) * 0"),
     "one acceptance per batch": ("log_ratio.clamp(max=0).exp()", "log_ratio[:1].clamp(max=0).exp()"),
-    "no Metropolis": ("torch.rand_like(log_ratio) <", "-torch.rand_like(log_ratio) <"),
+    "no Metropolis": ("uniform(log_ratio) <", "-uniform(log_ratio) <"),
     "another step size": ("stiffness + weight * fall", "2 * stiffness + weight * fall"),
 }
 

@@ -115,7 +115,7 @@ def _run(
     sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None
 ) -> tuple[Any, float, float]:
     """Returns the state after `num_steps`, the sum of their jumps (mean over chains), and their mean acceptance."""
-    state = replace(state, proposal=None)  # the settings have changed
+    state = replace(sampler.init(energy, state.x), step=state.step)  # the settings have changed
     jump, acceptance = torch.zeros(2, dtype=torch.float64, device=state.x.device)
     for _ in range(num_steps):
         before = state

@@ -1,0 +1,172 @@
+"""Energies, base laws and numbers as users write them: right, or one clear line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Binary, Ordinal, Real, Spin
+from ebmlab.energies import GRBM, RBM, Base, Energy, Ising, Uniform, bridge
+from ebmlab.errors import UserError
+from ebmlab.evaluation import ais, exact_log_z
+from ebmlab.samplers import (
+    DMALA,
+    BlockGibbs,
+    ChromaticGibbs,
+    Gibbs,
+    GibbsLangevin,
+    Langevin,
+    RandomWalk,
+    Sampler,
+)
+from ebmlab.samplers.blocks import random_block
+from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.starts import FromMode
+from ebmlab.samplers.tuners import JumpDistance
+
+
+class Shaped(Energy):
+    """Independent bits, whose energies come in a shape that a user may give by mistake."""
+
+    domains = (Binary,)
+
+    def __init__(self, shape: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.domain, self.shape, self.bias = Binary(2), shape, torch.nn.Parameter(torch.tensor([1.0, -1.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.shape(-x @ self.bias)
+
+
+WRONG = [lambda e: e.unsqueeze(1), lambda e: e.sum(), lambda e: e[:1]]
+USES = [
+    lambda energy: Gibbs().sample(energy, torch.zeros(5, 2), 1),
+    lambda energy: DMALA(0.2).run(energy, torch.zeros(5, 2), 1),
+    lambda energy: ais(energy, Gibbs(), 10, 2),
+    exact_log_z,
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("use", USES)
+def test_an_energy_gives_one_number_for_each_state(
+    wrong: Callable[[Tensor], Tensor], use: Callable[[Energy], object]
+) -> None:
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"Shaped gives energies of shape \S*.* for \d+ states, but must give"):
+            use(Shaped(wrong))
+    use(Shaped(lambda e: e))
+
+
+def test_block_gibbs_refuses_a_base_whose_law_given_h_it_does_not_know() -> None:
+    class Wide(Base):
+        domains = (Real,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain = Real(4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.square().sum(1) / 18
+
+    for base, energy in ((Wide(), GRBM(4, 3)), (Uniform(Binary(4)), RBM(4, 3))):
+        with pytest.raises(UserError, match="block Gibbs has no way from the base law"):
+            bridge(base, energy)
+
+
+def test_integers_with_other_numbers_of_values_are_another_domain() -> None:
+    class Line(Energy):
+        domains = (Ordinal,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain = Ordinal(2, 9)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sum(1)
+
+    with pytest.raises(UserError, match=r"lives on Ordinal\(2, num_values=5\), but Line on Ordinal\(2, num_values=9\)"):
+        ais(Line(), DMALA(0.2), 10, 2, base=Uniform(Ordinal(2, 5)))
+
+
+def test_block_gibbs_moves_bits_and_real_numbers_only() -> None:
+    rbm = RBM(3, 2)
+    rbm.domain = Spin(3)  # type: ignore[assignment]
+    with pytest.raises(UserError, match="BlockGibbs samples Real or Binary domains"):
+        BlockGibbs().check(rbm)
+
+
+@pytest.mark.parametrize("sampler", [Langevin(1, adjust_from=0), GibbsLangevin(1)])
+def test_a_whole_number_is_a_step_size_too(sampler: Sampler) -> None:
+    assert sampler.step_size.dtype == torch.float32  # type: ignore[union-attr]
+
+
+def test_the_step_of_langevin_is_tuned() -> None:
+    class Normal(Energy):
+        domains = (Real,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain = Real(2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.square().sum(1) / 2
+
+    torch.manual_seed(0)
+    tuner = JumpDistance(window=10, parameters=["step_size"])
+    sampler, _ = tuner.tune(Langevin(0.01, adjust_from=0), Normal(), torch.randn(200, 2), 600)
+    assert float(sampler.step_size) > 0.1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_descent_to_a_mode_ends_where_rounding_makes_a_tie(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    rbm = RBM(200, 50).to(dtype)
+    rbm.W.data[100:] = 0
+    rbm.b_v.data[100:] = 0
+    x = FromMode(4).draw(rbm, 3)
+    assert x.shape == (3, 200) and rbm.value_differences(x).min() > -1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_has_enough_uniform_numbers(dtype: torch.dtype) -> None:
+    """bfloat16 has 256 of them: rare events would happen a thousand times too often, and some sites never be chosen."""
+    torch.manual_seed(0)
+    accepted, _ = metropolis(torch.full((200_000,), -14.0, dtype=dtype))
+    assert accepted.sum() <= 3  # 0.17 expected
+    for width in (1, 4):
+        assert random_block(Binary(784), torch.zeros(40_000, 784, dtype=dtype), width).unique().numel() == 784
+    moved = torch.zeros(100, 784, dtype=dtype)
+    assert RandomWalk(num_flips=1).check(RBM(784, 2)) is None and moved.sum() == 0
+
+
+def test_a_ladder_with_step_sizes_needs_a_sampler_with_one() -> None:
+    ising = Ising.lattice(2, coupling=0.3)
+    ladder = ais(ising, DMALA(0.2), 20, 5, schedule="adaptive").ladder
+    assert ladder is not None and ladder.scales is not None
+    with pytest.raises(UserError, match="the ladder has step sizes, but Gibbs has none"):
+        ais(ising, Gibbs(), 20, schedule=ladder)
+
+
+def test_coloured_bits_are_annealed_by_their_colours() -> None:
+    """ChromaticGibbs asks the base law for the conditionals of a colour, too."""
+
+    class Pairs(Energy):
+        domains = (Binary,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain, self.colours = Binary(2), [torch.tensor([0]), torch.tensor([1])]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return -1.5 * x[:, 0] * x[:, 1]
+
+        def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+            return 1.5 * x[:, 1 - sites]
+
+    torch.manual_seed(0)
+    result = ais(Pairs(), ChromaticGibbs(), 1000, 50)
+    assert result.log_z == pytest.approx(float(exact_log_z(Pairs())), abs=5 * result.std_error + 1e-3)
