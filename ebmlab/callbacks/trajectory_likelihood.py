@@ -32,7 +32,8 @@ class TrajectoryLikelihood(pl.Callback):
     `trajectory/families`, the number of first states from which they descend. The number has no error bar. Where
     training is faster than the chains, they miss the mass of new modes, few families survive, and the likelihood is too
     high: `trajectory/trusted` is 0 with fewer than 10 families, or above 0 nats for discrete data, and a warning says
-    so once. More steps, or slower training, then help; `AISEvaluation` estimates from both sides.
+    so once. More chains help most, for families die out where chains cannot go from mode to mode, however long they
+    are; more steps or slower training help, too. `AISEvaluation` estimates from both sides.
 
     The chains have random numbers of their own, so that training goes on as without them, and are saved in the
     checkpoint. In a distributed run every rank runs the same chains.
@@ -146,7 +147,7 @@ class TrajectoryLikelihood(pl.Callback):
             self._warned = True
             rank_zero_warn(
                 f"TrajectoryLikelihood: do not trust the likelihood from here on: {doubt}. The chains do not keep up "
-                "with training: raise num_steps or num_chains, lower the learning rate, or use AISEvaluation"
+                "with training: raise num_chains or num_steps, lower the learning rate, or use AISEvaluation"
             )
         return not doubt
 

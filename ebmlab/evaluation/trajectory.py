@@ -14,7 +14,8 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation.annealing import anneal, path_for
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
-from ebmlab.samplers import GradientState, Sampler, State, hidden_logits
+from ebmlab.samplers import Sampler, State, hidden_logits
+from ebmlab.samplers.state import EnergyState
 
 TEMPERATURES = 1000  # of the way from the base law to the first energy
 FARTHEST = 500.0  # nats of spread that still add stops
@@ -133,7 +134,7 @@ class Trajectory:
     def _energies(self, energy: Energy, state: State | None = None) -> Tensor:
         """An energy at the chains' states; a state of its sampler may hold them, or the hidden logits."""
         state = State(x=self._chains.x) if state is None else state
-        if isinstance(state, GradientState):
+        if isinstance(state, EnergyState):
             energies = state.energy
         elif isinstance(energy, Bipartite):
             energies = energy.marginal_energy(state.x, hidden_logits(energy, state))
