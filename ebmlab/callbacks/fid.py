@@ -83,10 +83,9 @@ class FID(SampleEvaluation):
             require_inception()
         elif data.num_classes is None:
             raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
-        elif data.event_shape is not None and data.event_shape[1] != data.event_shape[2]:
-            height, width = data.event_shape[1:]
+        elif len(shape := data.event_shape or ()) == 3 and shape[1] != shape[2]:
             raise UserError(
-                f"FID: the classifier takes square images, but {data.title} has {height} x {width} pixels: give its "
+                f"FID: the classifier takes square images, but {data.title} has {shape[1]} x {shape[2]} pixels: give its "
                 'size as one number, or use extractor "inception"'
             )
 
