@@ -85,8 +85,8 @@ class FID(SampleEvaluation):
             raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
         elif len(shape := data.event_shape or ()) == 3 and shape[1] != shape[2]:
             raise UserError(
-                f"FID: the classifier takes square images, but {data.title} has {shape[1]} x {shape[2]} pixels: give its "
-                'size as one number, or use extractor "inception"'
+                f"FID: the classifier takes square images, but {data.title} has {shape[1]} x {shape[2]} pixels: give "
+                'its size as one number, or use extractor "inception"'
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
