@@ -32,8 +32,8 @@ class TrajectoryLikelihood(pl.Callback):
     `trajectory/families`, the number of first states from which they descend. The number has no error bar. Where
     training is faster than the chains, they miss the mass of new modes, few families survive, and the likelihood is too
     high: `trajectory/trusted` is 0 with fewer than 10 families, or above 0 nats for discrete data, and a warning says
-    so once. More chains help most, for families die out where chains cannot go from mode to mode, however long they
-    are; more steps or slower training help, too. `AISEvaluation` estimates from both sides.
+    so once. More chains help most: where chains cannot go from mode to mode, families die out however many steps they
+    take. More steps or slower training help, too; `AISEvaluation` estimates from both sides.
 
     The chains have random numbers of their own, so that training goes on as without them, and are saved in the
     checkpoint. In a distributed run every rank runs the same chains.

@@ -204,9 +204,9 @@ def _sum_of_ratios(at_lower: Tensor, at_upper: Tensor) -> tuple[float, float]:
     if not (possible and all(a.isfinite().flatten(1).any(1).all() for a in (at_lower, at_upper))):
         return math.nan, math.nan
     both = torch.cat([at_lower, at_upper], 1).flatten(1)
-    low, high = (both.masked_fill(~both.isfinite(), end) for end in (torch.inf, -torch.inf))
-    beyond = math.log(both.shape[1])  # the root can lie outside of the finite numbers by this
-    low, high = low.amin(1) - beyond, high.amax(1) + beyond
+    beyond, infinite = math.log(both.shape[1]), ~both.isfinite()  # by this the root may lie outside of the finite ones
+    low = both.masked_fill(infinite, torch.inf).amin(1) - beyond
+    high = both.masked_fill(infinite, -torch.inf).amax(1) + beyond
 
     def excess(d: Tensor) -> Tensor:
         """What is zero at the root, chain by chain, `(pairs, B)`."""

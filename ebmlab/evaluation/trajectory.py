@@ -92,15 +92,15 @@ class Trajectory:
             raise UserError(f"Trajectory: length is {length}, but must be above 0")
         moving, target = _tensors(self._at), _tensors(self._energy)
         start = [p.clone() for p in moving]
-        walls = [(p, a, b) for p, a, b in zip(moving, start, target, strict=True) if not b.isfinite().all()]
+        walls = [(p, b) for p, a, b in zip(moving, start, target, strict=True) if not (b - a).isfinite().all()]
         spread = float((self._at_x - self._energies(self._energy)).std())
         wanted = math.ceil(min(spread, FARTHEST) / length) if math.isfinite(spread) else 1
         stops = max(num_steps, wanted)
         for k in range(1, stops + 1):
             for p, a, b in zip(moving, start, target, strict=True):
                 torch.lerp(a, b, k / stops, out=p)  # b itself where k is `stops`
-            for p, a, b in walls:
-                p.copy_(torch.where(a == b, b, p))  # lerp makes NaN of infinity
+            for p, b in walls:  # nothing lies between infinity and another number
+                p.copy_(torch.where(p.isfinite(), p, b))
             state = self._sampler.init(self._at, self._chains.x, 1)
             self._chains.log_w += self._at_x - self._energies(self._at, state)
             if self._chains.resample(self._resample) is not None:

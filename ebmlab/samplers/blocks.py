@@ -164,8 +164,8 @@ def draw(energies: Tensor) -> Tensor:
 def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tensor | None = None) -> tuple[Tensor, Info]:
     """Draws the coordinates `block` from p( . | all others), restricted to the given shifts from a centre.
 
-    If the shifts change at most one coordinate, `energy.value_differences` compares them. Otherwise the energy is
-    evaluated at every configuration.
+    If the shifts change at most one coordinate, `energy.value_differences` compares them. Otherwise, and where the
+    energy of a centre is infinite, the energy is evaluated at every configuration.
 
     Args:
         energy: an energy on a finite domain.
@@ -175,9 +175,8 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         away: shift of the centre from x_block, `(B, X)`; None if the centre is x_block itself.
 
     Returns:
-        The new x, and its `Info`. The acceptance of a chain is 1. If one of its energies is NaN or -infinity, or all
-        are infinite, its acceptance is NaN and its x does not change; so does one on a GPU that starts where the energy
-        is infinite.
+        The new x, and its `Info`. The acceptance of a chain is 1. It is NaN, and x does not change, if one of its
+        energies is NaN or -infinity, or all are infinite, or if the centre is an x of infinite energy on a GPU.
 
     Example:
         >>> import torch
@@ -194,14 +193,13 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         centre = (old + away) % domain.num_values
         at = place(domain, x, block, centre.unsqueeze(1))
     configurations = (centre.unsqueeze(1) + shifts) % domain.num_values
-    energies = None
-    if len(shifts) == ball_size(domain.num_values, block.shape[1], 1):
+    compares = len(shifts) == ball_size(domain.num_values, block.shape[1], 1)
+    if compares:
         changes = change_differences(energy, at, block).flatten(1)
         energies = torch.cat([changes.new_zeros(len(x), 1), changes], 1)
-        waits = x.device.type != "cpu" and away is None  # a GPU would wait for the answer
-        if not waits and not (changes > -torch.inf).all():  # a forbidden centre has no differences
-            energies = None
-    if energies is None:
+        asks = away is not None or x.device.type == "cpu"  # on a GPU Gibbs does not wait for the answer
+        compares = not asks or bool((changes > -torch.inf).all())  # nothing compares with a forbidden centre
+    if not compares:
         chunks = configurations.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
         energies = torch.cat([energy(place(domain, x, block, part)).view(len(x), -1) for part in chunks], 1)
     chosen = torch.take_along_dim(configurations, draw(energies).view(-1, 1, 1), 1)

@@ -140,6 +140,17 @@ def test_isolation_is_undone_after_an_exception():
     assert torch.is_grad_enabled()
 
 
+def test_an_apple_gpu_keeps_its_random_numbers(monkeypatch):
+    stream = [7]
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "manual_seed", lambda seed: stream.__setitem__(0, seed))
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: stream[0])
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda state: stream.__setitem__(0, state))
+    with isolated(torch.nn.Linear(1, 1), seed=3):
+        assert stream == [3]
+    assert stream == [7]
+
+
 def test_intervals_must_be_positive():
     with pytest.raises(UserError, match="every_n_epochs is 0"):
         Record(every_n_epochs=0)

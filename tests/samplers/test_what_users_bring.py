@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from helpers_blocks import Sum
 from torch import Tensor
 
 from ebmlab.domains import Binary, Ordinal, Real, Spin
-from ebmlab.energies import GRBM, RBM, Base, Energy, Ising, Uniform, bridge
+from ebmlab.energies import GRBM, RBM, Base, Energy, Ising, StandardNormal, Uniform, bridge
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z
 from ebmlab.samplers import (
@@ -19,7 +20,6 @@ from ebmlab.samplers import (
     Gibbs,
     GibbsLangevin,
     Langevin,
-    RandomWalk,
     Sampler,
 )
 from ebmlab.samplers.blocks import random_block
@@ -55,9 +55,8 @@ USES = [
 def test_an_energy_gives_one_number_for_each_state(
     wrong: Callable[[Tensor], Tensor], use: Callable[[Energy], object]
 ) -> None:
-    for _ in range(2):
-        with pytest.raises(UserError, match=r"Shaped gives energies of shape \S*.* for \d+ states, but must give"):
-            use(Shaped(wrong))
+    with pytest.raises(UserError, match=r"Shaped gives energies of shape \(.*\) for \d+ states, but must give"):
+        use(Shaped(wrong))
     use(Shaped(lambda e: e))
 
 
@@ -78,18 +77,8 @@ def test_block_gibbs_refuses_a_base_whose_law_given_h_it_does_not_know() -> None
 
 
 def test_integers_with_other_numbers_of_values_are_another_domain() -> None:
-    class Line(Energy):
-        domains = (Ordinal,)
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.domain = Ordinal(2, 9)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x.sum(1)
-
-    with pytest.raises(UserError, match=r"lives on Ordinal\(2, num_values=5\), but Line on Ordinal\(2, num_values=9\)"):
-        ais(Line(), DMALA(0.2), 10, 2, base=Uniform(Ordinal(2, 5)))
+    with pytest.raises(UserError, match=r"lives on Ordinal\(2, num_values=5\), but Sum on Ordinal\(2, num_values=9\)"):
+        ais(Sum(Ordinal(2, 9)), DMALA(0.2), 10, 2, base=Uniform(Ordinal(2, 5)))
 
 
 def test_block_gibbs_moves_bits_and_real_numbers_only() -> None:
@@ -105,19 +94,9 @@ def test_a_whole_number_is_a_step_size_too(sampler: Sampler) -> None:
 
 
 def test_the_step_of_langevin_is_tuned() -> None:
-    class Normal(Energy):
-        domains = (Real,)
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.domain = Real(2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x.square().sum(1) / 2
-
     torch.manual_seed(0)
     tuner = JumpDistance(window=10, parameters=["step_size"])
-    sampler, _ = tuner.tune(Langevin(0.01, adjust_from=0), Normal(), torch.randn(200, 2), 600)
+    sampler, _ = tuner.tune(Langevin(0.01, adjust_from=0), StandardNormal(Real(2)), torch.randn(200, 2), 600)
     assert float(sampler.step_size) > 0.1  # type: ignore[arg-type]
 
 
@@ -139,8 +118,6 @@ def test_half_precision_has_enough_uniform_numbers(dtype: torch.dtype) -> None:
     assert accepted.sum() <= 3  # 0.17 expected
     for width in (1, 4):
         assert random_block(Binary(784), torch.zeros(40_000, 784, dtype=dtype), width).unique().numel() == 784
-    moved = torch.zeros(100, 784, dtype=dtype)
-    assert RandomWalk(num_flips=1).check(RBM(784, 2)) is None and moved.sum() == 0
 
 
 def test_a_ladder_with_step_sizes_needs_a_sampler_with_one() -> None:
