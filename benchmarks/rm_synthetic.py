@@ -98,11 +98,16 @@ def run(method: str, shape: str, seed: int, settings: Settings, beta: float, wei
     learner.energy.load_state_dict(torch.load(weights))
     energy = learner.energy.eval().requires_grad_(False)
     energy.rest[-1].weight.mul_(beta)  # the bias does not change the law
+    return seconds | score(energy, data)
+
+
+def score(energy: MLP, data: GrayCode2D) -> Result:
+    """How far samples are from the data, and the exponential objective on data; beyond 32 bits the latter alone."""
     real = data.to_states(data.raw("train"))[torch.randperm(len(data.raw("train")))[:SAMPLES]]
-    if bits > 32:
-        return seconds | {"objective": float(Exact("exponential").loss(energy, real[:100]))}
-    samples, _ = Gibbs().sample(energy, energy.domain.random(SAMPLES), SWEEPS * bits)
-    return seconds | {
+    if real.shape[1] > 32:
+        return {"objective": float(Exact("exponential").loss(energy, real[:100]))}
+    samples, _ = Gibbs().sample(energy, energy.domain.random(SAMPLES), SWEEPS * real.shape[1])
+    return {
         "linear": float(hamming_mmd(samples, real, "linear", unbiased=True)),
         "exponential": float(hamming_mmd(samples, real, "exponential", unbiased=True)),
         "objective": float(Exact("exponential").loss(energy, real)),
@@ -154,6 +159,7 @@ def main() -> None:
     parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of the samples")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
     parser.add_argument("--folder", type=Path, help="by default runs/rm_synthetic_<bits>")
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
@@ -163,7 +169,7 @@ def main() -> None:
     jobs = {
         f"{method}--{shape}--{seed}--{settings}": (method, shape, seed, settings, args.beta)
         for seed in args.seeds
-        for shape in SHAPES
+        for shape in args.shapes
         for method in args.methods
     }
     run_missing(scored, jobs, lambda job: run(*jobs[job], folder / f"{job}.pt"), args.part)
