@@ -44,10 +44,21 @@ def test_double_precision_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("x.abs().sigmoid()", "x.sigmoid()"), ("x.relu().sum(-1) - ", "-"), ("x.relu().sum(-1)", "x.sum(-1)")],
+    [("x.abs()", "x"), ("x.relu().sum(-1) + ", ""), ("x.relu().sum(-1)", "x.sum(-1)")],
 )
 def test_mutants_differ(old: str, new: str) -> None:
-    assert not agrees(mutant(sum_softplus, old, new), torch.randn(2000, 100))
+    wrong = mutant(sum_softplus, old, new)
+    assert not agrees(wrong, torch.randn(2000, 100))
+    torch.compiler.reset()
+    assert not agrees(torch.compile(wrong, backend="eager", fullgraph=True), torch.randn(2000, 100))
+
+
+@pytest.mark.parametrize(("old", "new"), [("1 + (-x).exp()", "(-x).exp()"), ("(-x).exp()", "x.exp()")])
+def test_mutants_in_programs_differ(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_sum_log1p_exp_minus", mutant(module._sum_log1p_exp_minus, old, new))
+    torch.compiler.reset()
+    assert agrees(sum_softplus, torch.randn(2000, 100))
+    assert not agrees(torch.compile(sum_softplus, backend="eager", fullgraph=True), torch.randn(2000, 100))
 
 
 def test_products_stay_above_the_smallest_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

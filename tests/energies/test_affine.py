@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+import ebmlab.energies.affine as module
 from ebmlab.energies import GRBM, RBM
 from ebmlab.energies.affine import affine
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["library's product", "written out"])
+def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WIDE", request.param)
+    torch.compiler.reset()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
