@@ -170,7 +170,7 @@ def machine() -> dict[str, Any]:
             versions[package] = "not installed"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "processor": _processor(),
+        "processor": f"{_processor()} with {torch.backends.cpu.get_cpu_capability()}",
         "cores": cores,
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
