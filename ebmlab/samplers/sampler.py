@@ -117,7 +117,7 @@ class Sampler(Recorded, nn.Module):
             x: as in `sample`.
             num_steps: as in `sample`.
             compile: let `torch.compile` make one program of eight steps, which may draw other random numbers. The first
-                run with a number of chains takes about 10 seconds longer, the next ones as little as 0.3 of the time
+                run with a number of chains takes 10 to 20 seconds longer, the next ones as little as 0.3 of the time
                 (docs/performance.md).
 
         Raises:
