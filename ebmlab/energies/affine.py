@@ -11,8 +11,8 @@ WIDE = torch.backends.cpu.get_cpu_capability() == "AVX512"
 def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
     """`x @ matrix + bias` of rows x `(B, n)`, `(B, m)`.
 
-    With AVX-512, a compiled program takes a single row for a vector: the compiler then writes the product itself, in
-    half the time that the product of a matrix with one row takes in torch's library. With AVX2 it takes longer.
+    With AVX-512, a compiled program takes a single row for a vector: the compiler then writes the product itself, which
+    took half the time of the library's product of one row on one machine. On another, with AVX2, it takes longer.
 
     Example:
         >>> affine(torch.tensor([1.0]), torch.ones(2, 3), torch.ones(3, 1))
