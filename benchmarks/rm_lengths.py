@@ -7,7 +7,8 @@ The settings of `rm_synthetic.py` without its options, which are the authors' bu
 Each method trains on from one of `--lengths` to the next, and is scored there: MMD^2 (U-statistic) between 4,000
 samples, by 20 sweeps of Gibbs sampling from random bits, and 4,000 data, by exp(-H / d) first, since d - H sees the
 means of the bits alone. The minimum of the exponential form is the data's law to the power 1/4, so that its models are
-scored by samples of exp(-4 E), too. Draws the curves, as `mmd.png` in its folder.
+scored by samples of exp(-4 E), too. A run that was interrupted goes on from its last 500 iterations, and counts the
+seconds after them alone. Draws the curves, as `mmd.png` in its folder.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def train(method: str, shape: str, seed: int, iterations: int, folder: Path) -> 
     begin = time.process_time()
     settings = {"enable_checkpointing": True, "gradient_clip_val": 1.0}
     fit(learner, data, iterations, before if before.exists() else None, callbacks=[last], **settings)
+    if learner.global_step != iterations:
+        raise SystemExit(f"{before} has {learner.global_step} iterations, past {iterations}: take another --folder")
     seconds, energy = time.process_time() - begin, learner.energy.eval().requires_grad_(False)
     result = {"seconds": seconds} | score(energy, data)
     if method in EXPONENTIAL:

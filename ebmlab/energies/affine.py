@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-WIDE = torch.backends.cpu.get_cpu_capability() == "AVX512"
+WIDE = torch.backends.cpu.get_cpu_capability() == "AVX512"  # whether the compiler writes the product of one row
 
 
 def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
