@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
-from kept import Result, cell, fit, run_missing
-from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
+from kept import Result, cell, fit_on, run_missing
+from pytorch_lightning.callbacks import EMAWeightAveraging
 
 from ebmlab.callbacks import DataMean
 from ebmlab.datamodules import MNIST
@@ -54,13 +54,10 @@ def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> R
         lr_scheduler=warm,
         lr_interval="step",
     )
-    last = ModelCheckpoint(folder / f"{name}--{seed}--{rate:g}", save_last=True, save_top_k=0, every_n_train_steps=250)
-    before = Path(str(last.dirpath)) / "last.ckpt"
-    callbacks = [DataMean(), EMAWeightAveraging(decay=0.99), last]
-    settings = {"enable_checkpointing": True, "gradient_clip_val": 10.0}
     begin = time.process_time()
     data = MNIST(batch_size=50, binarize="dynamic", seed=seed)
-    fit(learner, data, iterations, before if before.exists() else None, callbacks=callbacks, **settings)
+    callbacks = [DataMean(), EMAWeightAveraging(decay=0.99)]
+    fit_on(learner, data, iterations, folder / f"{name}--{seed}--{rate:g}", 250, callbacks, gradient_clip_val=10.0)
     with whole(folder / f"{name}--{seed}--{rate:g}--{iterations}.pt") as temporary:
         torch.save(learner.energy.state_dict(), temporary)
     return {"seconds": time.process_time() - begin}

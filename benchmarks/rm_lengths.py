@@ -21,8 +21,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytorch_lightning as pl
 import torch
-from kept import Result, cell, fit, run_missing
-from pytorch_lightning.callbacks import ModelCheckpoint
+from kept import Result, cell, fit_on, run_missing
 from rm_synthetic import METHODS, SHAPES, Settings, make_learner, score
 
 from ebmlab.datamodules import GrayCode2D
@@ -36,13 +35,8 @@ def train(method: str, shape: str, seed: int, iterations: int, folder: Path) -> 
     pl.seed_everything(seed)
     data = GrayCode2D(shape, BITS, seed=seed, batch_size=BATCH)
     learner = make_learner(method, shape, Settings(BITS, iterations, 1.0, None, 1e-4))
-    last = ModelCheckpoint(folder / f"{method}--{shape}--{seed}", save_last=True, save_top_k=0, every_n_train_steps=500)
-    before = Path(str(last.dirpath)) / "last.ckpt"
     begin = time.process_time()
-    settings = {"enable_checkpointing": True, "gradient_clip_val": 1.0}
-    fit(learner, data, iterations, before if before.exists() else None, callbacks=[last], **settings)
-    if learner.global_step != iterations:
-        raise SystemExit(f"{before} has {learner.global_step} iterations, past {iterations}: take another --folder")
+    fit_on(learner, data, iterations, folder / f"{method}--{shape}--{seed}", 500, gradient_clip_val=1.0)
     seconds, energy = time.process_time() - begin, learner.energy.eval().requires_grad_(False)
     result = {"seconds": seconds} | score(energy, data)
     if method in EXPONENTIAL:

@@ -11,7 +11,8 @@ The last command has the settings of `configs/rm_*.yaml`, the others those of th
 20 sweeps of Gibbs sampling from random bits; fewer iterations. MMD^2 is the U-statistic, by the paper's kernel d - H, H
 the Hamming distance, which sees the bits' means alone, and by exp(-H / d). A perfect model has values around 0. Beyond
 32 bits there are no samples, as no Gibbs chain gets anywhere, and the batch is 256. Results are kept in a folder, a
-file for each run and one with its parameters.
+file for each run and one with its parameters. A run that was interrupted goes on from its last 500 iterations, and
+counts the seconds after them alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import pytorch_lightning as pl
 import torch
-from kept import Result, cell, fit, run_missing
+from kept import Result, cell, fit_on, run_missing
 
 from ebmlab.callbacks import EnergyLandscape
 from ebmlab.datamodules import GrayCode2D
@@ -92,7 +93,7 @@ def run(method: str, shape: str, seed: int, settings: Settings, beta: float, wei
     learner = make_learner(method, shape, settings)
     if not weights.exists():
         begin = time.process_time()
-        fit(learner, data, settings.iterations, gradient_clip_val=1.0)
+        fit_on(learner, data, settings.iterations, weights.with_suffix(""), 500, gradient_clip_val=1.0)
         seconds = {"seconds": time.process_time() - begin}
         torch.save(learner.energy.state_dict(), weights)
     learner.energy.load_state_dict(torch.load(weights))
