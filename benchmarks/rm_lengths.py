@@ -2,6 +2,7 @@
 
     python benchmarks/rm_lengths.py                                   # goes on where it stopped, prints the tables
     python benchmarks/rm_lengths.py --lengths 1000 3000 10000 30000 100000
+    python benchmarks/rm_lengths.py --lengths 1000 3000 --methods "RMwGGIS basic, bounded, s = "{5,20,50,100}
 
 The settings of `rm_synthetic.py` without its options, which are the authors' but for the iterations (100,000 there).
 Each method trains on from one of `--lengths` to the next, and is scored there: MMD^2 (U-statistic) between 4,000
@@ -22,7 +23,7 @@ import matplotlib.pyplot as plt
 import pytorch_lightning as pl
 import torch
 from kept import Result, cell, fit_on, run_missing
-from rm_synthetic import METHODS, SHAPES, Settings, make_learner, score
+from rm_synthetic import METHODS, SHAPES, SIZES, Settings, make_learner, score
 
 from ebmlab.datamodules import GrayCode2D
 
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[1000, 3000, 10_000], help="multiples of 500")
     parser.add_argument("--shape", choices=SHAPES, default="2spirals")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SIZES], default=list(METHODS))
     parser.add_argument("--folder", type=Path, default=Path("runs/rm_lengths"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()

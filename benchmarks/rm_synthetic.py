@@ -58,6 +58,7 @@ ESTIMATORS = {
     "energy discrepancy": EnergyDiscrepancy(32, 0.1),
 }
 METHODS = (*ESTIMATORS, "PCD, GWG")
+SIZES = {f"RMwGGIS basic, bounded, s = {size}": GradientGuided(size, False, "bounded") for size in (5, 20, 50, 100)}
 
 
 class Settings(NamedTuple):
@@ -82,7 +83,7 @@ def make_learner(method: str, shape: str, settings: Settings) -> Learner:
     if method == "PCD, GWG":
         chains = ReplayBuffer(5000, reinitialize=0.05)
         return ContrastiveDivergence(energy, GWG(), chains, num_steps=20, optimizer=adam)
-    return RatioMatching(energy, ESTIMATORS[method], optimizer=adam)
+    return RatioMatching(energy, (ESTIMATORS | SIZES)[method], optimizer=adam)
 
 
 def run(method: str, shape: str, seed: int, settings: Settings, beta: float, weights: Path) -> Result:
@@ -159,7 +160,7 @@ def main() -> None:
     parser.add_argument("--weight_decay", type=float, default=1e-4)
     parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of the samples")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SIZES], default=METHODS)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
     parser.add_argument("--folder", type=Path, help="by default runs/rm_synthetic_<bits>")
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
