@@ -10,6 +10,7 @@ from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from ebmlab.data import Data
+from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
@@ -40,6 +41,9 @@ class ContrastiveDivergence(Learner):
         energy_l2: factor of the mean squared energies of data and negatives. This term of the loss keeps energies near
             0.
         gradient_penalty: factor of the mean of |dE/dx|^2 / 2 over the data, which is added to the loss.
+        data_noise: standard deviation of Gaussian noise that is added to the data of each training step; real states
+            alone. The best model then has no variance below its square, not even for a pixel that is always black, so
+            that large steps of Langevin dynamics stay stable.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
@@ -72,6 +76,7 @@ class ContrastiveDivergence(Learner):
         l1: float = 0.0,
         energy_l2: float = 0.0,
         gradient_penalty: float = 0.0,
+        data_noise: float = 0.0,
         optimizer: OptimizerCallable = SGD,
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
@@ -79,6 +84,7 @@ class ContrastiveDivergence(Learner):
         super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.energy_l2 = non_negative("energy_l2", energy_l2)
         self.gradient_penalty = non_negative("gradient_penalty", gradient_penalty)
+        self.data_noise = non_negative("data_noise", data_noise)
         self.chains = chains or FromNoise()
         self.burn_in = num_steps - 1 if burn_in is None else burn_in
         self.density = density
@@ -88,6 +94,10 @@ class ContrastiveDivergence(Learner):
             raise UserError(
                 f"burn_in is {burn_in}, but must be from 0 to num_steps - 1 = {num_steps - 1}: "
                 "at least one state must be used"
+            )
+        if data_noise and not isinstance(energy.domain, Real):
+            raise UserError(
+                f"data_noise is {data_noise}, but {type(energy).__name__} lives on {energy.domain}: set it to 0"
             )
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
@@ -101,6 +111,8 @@ class ContrastiveDivergence(Learner):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x = self.states(batch)
+        if self.data_noise:
+            x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()
         data_energy = self._add_data(contrast, x)
         starts = self.chains.draw(self.energy, len(x), x)

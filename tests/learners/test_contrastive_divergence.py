@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -406,7 +407,7 @@ def test_penalties_are_the_published_ones() -> None:
             torch.testing.assert_close(g, e)
 
 
-@pytest.mark.parametrize("penalty", ["l1", "energy_l2", "gradient_penalty"])
+@pytest.mark.parametrize("penalty", ["l1", "energy_l2", "gradient_penalty", "data_noise"])
 def test_penalties_are_not_negative(penalty: str) -> None:
     with pytest.raises(UserError, match=f"{penalty} is -1"):
         ContrastiveDivergence(RBM(3, 2), BlockGibbs(), **{penalty: -1.0})
@@ -460,3 +461,23 @@ def test_what_cannot_be_learnt_from_is_refused_before_training() -> None:
         data.domains = domains  # type: ignore[assignment]
         with pytest.raises(UserError, match="must be a tuple of the domains"):
             learner.check_data(data)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.5, 0.0), (0.0, 0.5)])
+def test_noise_of_the_data_bounds_variances_from_below(noise: float, expected: float) -> None:
+    """Of a pixel that is always black: the gradient of its log-variance vanishes at the noise's variance."""
+    torch.manual_seed(0)
+    grbm = GRBM(1, 1)
+    with torch.no_grad():
+        grbm.W.zero_()
+        grbm.log_var.fill_(2 * math.log(0.5))
+    learner = ContrastiveDivergence(grbm, BlockGibbs(), data_noise=noise)
+    learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+    learner.training_step(torch.zeros(200_000, 1), 0).backward()
+    assert grbm.log_var.grad is not None
+    assert abs(float(grbm.log_var.grad) - expected) < 0.01  # the standard error is at most 0.0022
+
+
+def test_bits_take_no_gaussian_noise() -> None:
+    with pytest.raises(UserError, match=r"data_noise is 0\.1, but RBM lives on .*: set it to 0"):
+        ContrastiveDivergence(RBM(4, 3), BlockGibbs(), data_noise=0.1)
