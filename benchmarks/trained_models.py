@@ -40,6 +40,8 @@ TRAINING = {  # config, iterations, settings that differ from it
         429,
         [
             *("--model.num_steps", "30", "--model.energy.num_hidden", "256", "--trainer.max_epochs", "4"),
+            *("--model.sampler.step_size", "0.039", "--model.data_noise", "0"),
+            *("--callbacks.EMAWeightAveraging", "false"),
             *("--callbacks.FID", "false", "--callbacks.ParameterImages", "false"),
         ],
     ),
