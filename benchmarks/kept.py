@@ -20,11 +20,16 @@ QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_model_summary",
 Result = dict[str, float]
 
 
-def fit(learner: pl.LightningModule, data: pl.LightningDataModule, iterations: int, **settings: Any) -> None:
+def fit(
+    learner: pl.LightningModule,
+    data: pl.LightningDataModule,
+    iterations: int,
+    from_checkpoint: Path | None = None,
+    **settings: Any,
+) -> None:
     """Trains on the CPU without output."""
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    from_checkpoint = settings.pop("ckpt_path", None)
     settings = {"accelerator": "cpu", "limit_val_batches": 0} | QUIET | settings
     pl.Trainer(max_steps=iterations, **settings).fit(learner, data, ckpt_path=from_checkpoint)
 
@@ -41,8 +46,8 @@ def fit_on(
     """As `fit`, from the checkpoint that an earlier call left in the folder; writes one every so many iterations."""
     last = ModelCheckpoint(folder, save_last=True, save_top_k=0, every_n_train_steps=every)
     before = folder / "last.ckpt"
-    settings |= {"enable_checkpointing": True, "ckpt_path": before if before.exists() else None}
-    fit(learner, data, iterations, callbacks=[*callbacks, last], **settings)
+    settings |= {"enable_checkpointing": True, "callbacks": [*callbacks, last]}
+    fit(learner, data, iterations, before if before.exists() else None, **settings)
     if learner.global_step != iterations:
         raise SystemExit(f"{before} has {learner.global_step} iterations, past {iterations}: take another --folder")
 

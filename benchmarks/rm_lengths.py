@@ -48,7 +48,7 @@ def train(method: str, shape: str, seed: int, iterations: int, folder: Path) -> 
 
 def curves(folder: Path, shape: str, methods: list[str], lengths: list[int], seeds: list[int]) -> None:
     """MMD^2 by exp(-H / d) against the seconds of training, one line for each method and seed."""
-    figure, axis = plt.subplots(figsize=(8, 5), layout="constrained")
+    figure, axis = plt.subplots(figsize=(10, 5), layout="constrained")
     for colour, method in enumerate(methods):
         for seed in seeds:
             files = [folder / f"{method}--{shape}--{seed}--{length}.json" for length in lengths]
@@ -57,7 +57,7 @@ def curves(folder: Path, shape: str, methods: list[str], lengths: list[int], see
             values = [max(result["exponential"], 1e-6) for result in results]
             axis.plot(seconds, values, f"C{colour}o-", label=method if seed == seeds[0] else None)
     axis.set(xscale="log", yscale="log", xlabel="CPU seconds of training", ylabel="MMD$^2$ by exp(-H / d)", title=shape)
-    axis.legend()
+    figure.legend(loc="outside right upper")
     figure.savefig(folder / "mmd.png", dpi=100)
 
 

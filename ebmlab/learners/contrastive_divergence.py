@@ -41,12 +41,12 @@ class ContrastiveDivergence(Learner):
         energy_l2: factor of the mean squared energies of data and negatives. This term of the loss keeps energies near
             0.
         gradient_penalty: factor of the mean of |dE/dx|^2 / 2 over the data, which is added to the loss.
-        data_noise: standard deviation of Gaussian noise that is added to the data of each training step; real states
-            alone. The best model then has no variance below its square, not even for a pixel that is always black, so
-            that large steps of Langevin dynamics stay stable.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
+        data_noise: standard deviation of Gaussian noise that each training step adds to its data, for real states only.
+            Where pixels are always black it keeps their variance in the model from vanishing, and so large steps of
+            Langevin dynamics stable.
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step; None before the first.
@@ -76,10 +76,10 @@ class ContrastiveDivergence(Learner):
         l1: float = 0.0,
         energy_l2: float = 0.0,
         gradient_penalty: float = 0.0,
-        data_noise: float = 0.0,
         optimizer: OptimizerCallable = SGD,
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
+        data_noise: float = 0.0,
     ) -> None:
         super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.energy_l2 = non_negative("energy_l2", energy_l2)
