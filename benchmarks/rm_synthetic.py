@@ -47,7 +47,7 @@ from ebmlab.learners import (
 from ebmlab.samplers import GWG, Gibbs
 
 SHAPES = ("2spirals", "8gaussians", "circles", "moons", "pinwheel", "swissroll", "checkerboard")
-SAMPLES, SWEEPS = 4000, 20
+SAMPLES, SWEEPS, POINTS = 4000, 20, 100_000
 ESTIMATORS = {
     "ratio matching": Exact("exponential"),
     "RMwGGIS basic": GradientGuided(10, False, "exponential"),
@@ -69,10 +69,12 @@ class Settings(NamedTuple):
     gain: float
     rate: float | None
     weight_decay: float
+    points: int = POINTS
 
     def __str__(self) -> str:
         published = (self.gain, self.rate, self.weight_decay) == (1, None, 1e-4)
-        return f"{self.iterations}" + ("" if published else f"--{self.gain:g}-{self.rate}-{self.weight_decay:g}")
+        name = f"{self.iterations}" + ("" if published else f"--{self.gain:g}-{self.rate}-{self.weight_decay:g}")
+        return name + ("" if self.points == POINTS else f"--{self.points}")
 
 
 def make_learner(method: str, shape: str, settings: Settings) -> Learner:
@@ -90,7 +92,8 @@ def run(method: str, shape: str, seed: int, settings: Settings, beta: float, wei
     """Trains a model, unless its weights are kept, and scores samples of exp(-beta E)."""
     pl.seed_everything(seed)
     bits, seconds = settings.bits, {}
-    data = GrayCode2D(shape, bits, seed=seed, batch_size=128 if bits == 32 else 256)
+    batch = 128 if bits == 32 else 256
+    data = GrayCode2D(shape, bits, settings.points, batch, seed)
     learner = make_learner(method, shape, settings)
     if not weights.exists():
         begin = time.process_time()
@@ -158,6 +161,7 @@ def main() -> None:
     parser.add_argument("--gain", type=float, default=1.0, help="of the first layer's initial weights")
     parser.add_argument("--rate", type=float, help="of learning; by default the authors'")
     parser.add_argument("--weight_decay", type=float, default=1e-4)
+    parser.add_argument("--points", type=int, default=POINTS, help="to train on")
     parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of the samples")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SIZES], default=METHODS)
@@ -167,7 +171,7 @@ def main() -> None:
     args = parser.parse_args()
     folder = args.folder or Path(f"runs/rm_synthetic_{args.bits}")
     scored = folder if args.beta == 1 else folder / f"beta_{args.beta:g}"
-    settings = Settings(args.bits, args.iterations, args.gain, args.rate, args.weight_decay)
+    settings = Settings(args.bits, args.iterations, args.gain, args.rate, args.weight_decay, args.points)
     jobs = {
         f"{method}--{shape}--{seed}--{settings}": (method, shape, seed, settings, args.beta)
         for seed in args.seeds
