@@ -19,6 +19,7 @@ from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
 from ebmlab.callbacks.graph_mmd_evaluation import GraphMMDEvaluation
+from ebmlab.callbacks.growing_chains import GrowingChains
 from ebmlab.callbacks.hamming_mmd_evaluation import HammingMMDEvaluation
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
@@ -45,6 +46,7 @@ __all__ = [
     "EquilibriumCheck",
     "GraphGrid",
     "GraphMMDEvaluation",
+    "GrowingChains",
     "HammingMMDEvaluation",
     "OutOfDistribution",
     "ParameterImages",

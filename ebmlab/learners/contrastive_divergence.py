@@ -51,6 +51,8 @@ class ContrastiveDivergence(Learner):
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step; None before the first. Of a
             bipartite energy they are marginal energies, which the loss does without, in the last step that was logged.
+        chain_steps: steps of each chain in the current training step, which `callbacks.GrowingChains` sets; None for
+            num_steps.
 
     Raises:
         UserError: the settings do not fit each other or the energy.
@@ -65,6 +67,7 @@ class ContrastiveDivergence(Learner):
     """
 
     energies: tuple[Tensor, Tensor] | None = None
+    chain_steps: int | None = None
 
     def __init__(
         self,
@@ -156,7 +159,7 @@ class ContrastiveDivergence(Learner):
             logged, else None; the mean `Info` if it is logged, else None; the last states.
         """
         state, total, logs = None, None, self.log_is_due
-        sampler, num_steps = self.sampler, self.num_steps
+        sampler, num_steps = self.sampler, self.chain_steps or self.num_steps
         if isinstance(sampler, ChangesWithTraining):
             sampler, x, num_steps = sampler.at_iteration(self.energy, x, self.global_step, num_steps)
         used = min(self.num_steps - self.burn_in, num_steps)
