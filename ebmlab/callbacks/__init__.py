@@ -19,7 +19,6 @@ from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
 from ebmlab.callbacks.graph_mmd_evaluation import GraphMMDEvaluation
-from ebmlab.callbacks.growing_chains import GrowingChains
 from ebmlab.callbacks.hamming_mmd_evaluation import HammingMMDEvaluation
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
@@ -29,6 +28,7 @@ from ebmlab.callbacks.progress import Progress
 from ebmlab.callbacks.run_state import RunState
 from ebmlab.callbacks.sample_grid import SampleGrid
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
+from ebmlab.callbacks.short_chains import ShortChains
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
     "EquilibriumCheck",
     "GraphGrid",
     "GraphMMDEvaluation",
-    "GrowingChains",
     "HammingMMDEvaluation",
     "OutOfDistribution",
     "ParameterImages",
@@ -55,6 +54,7 @@ __all__ = [
     "RunState",
     "SampleGrid",
     "SamplerMonitor",
+    "ShortChains",
     "TrajectoryLikelihood",
     "log_image",
 ]

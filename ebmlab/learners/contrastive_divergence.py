@@ -51,7 +51,7 @@ class ContrastiveDivergence(Learner):
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step; None before the first. Of a
             bipartite energy they are marginal energies, which the loss does without, in the last step that was logged.
-        chain_steps: steps of each chain in the current training step, which `callbacks.GrowingChains` sets; None for
+        chain_steps: steps of each chain in the current training step, which `callbacks.ShortChains` sets; None for
             num_steps.
 
     Raises:
