@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from ebmlab.allocator import keep_freed_memory
+from ebmlab.callbacks import RunState
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_model_summary", "enable_progress_bar"), False)
 
@@ -43,10 +44,13 @@ def fit_on(
     callbacks: Iterable[pl.Callback] = (),
     **settings: Any,
 ) -> None:
-    """As `fit`, from the checkpoint that an earlier call left in the folder; writes one every so many iterations."""
+    """As `fit`, from the checkpoint that an earlier call left in the folder; writes one every so many iterations.
+
+    A checkpoint holds the replay buffer and the random numbers, so that the parts are one training.
+    """
     last = ModelCheckpoint(folder, save_last=True, save_top_k=0, every_n_train_steps=every)
     before = folder / "last.ckpt"
-    settings |= {"enable_checkpointing": True, "callbacks": [*callbacks, last]}
+    settings |= {"enable_checkpointing": True, "callbacks": [*callbacks, RunState(), last]}
     fit(learner, data, iterations, before if before.exists() else None, **settings)
     if learner.global_step != iterations:
         raise SystemExit(f"{before} has {learner.global_step} iterations, past {iterations}: take another --folder")
