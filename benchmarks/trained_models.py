@@ -41,7 +41,7 @@ TRAINING = {  # config, iterations, settings that differ from it
         [
             *("--model.num_steps", "30", "--model.energy.num_hidden", "256", "--trainer.max_epochs", "4"),
             *("--model.sampler.step_size", "0.039", "--model.data_noise", "0"),
-            *("--callbacks.EMAWeightAveraging", "false"),
+            *("--model.burn_in", "0", "--callbacks.EMAWeightAveraging", "false", "--callbacks.ShortChains", "false"),
             *("--callbacks.FID", "false", "--callbacks.ParameterImages", "false"),
         ],
     ),
