@@ -6,7 +6,8 @@
     python benchmarks/rm_synthetic.py --beta 4      # scores what is there again, by samples of exp(-4 E)
     python benchmarks/rm_synthetic.py --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
 
-The last command has the settings of `configs/rm_*.yaml`, the others those of the authors' program: Adam at 5e-4
+The last command has the settings of `configs/rm_*.yaml`, with `--bits 256 --iterations 60000 --points 2000000` nearly
+those of `rm_256bits.yaml`; the others those of the authors' program: Adam at 5e-4
 (checkerboard and RMwRAND 1e-4), weight decay 1e-4, gradients clipped to norm 1, batch 128, s = 10, and 4,000 samples by
 20 sweeps of Gibbs sampling from random bits; fewer iterations. MMD^2 is the U-statistic, by the paper's kernel d - H, H
 the Hamming distance, which sees the bits' means alone, and by exp(-H / d). A perfect model has values around 0. Beyond
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -129,18 +130,18 @@ def table(folder: Path, methods: Iterable[str], settings: Settings, key: str) ->
 
 
 @torch.no_grad()
-def heat_maps(folder: Path, settings: Settings, seed: int) -> None:
+def heat_maps(folder: Path, settings: Settings, seed: int, shapes: Sequence[str]) -> None:
     """Draws the models' densities in the plane, one row per method with results."""
     landscape = EnergyLandscape(num_samples=0)
     there = [m for m in METHODS if any(folder.glob(f"{m}--*--{seed}--{settings}.pt"))]
     figure, axes = plt.subplots(
-        len(there) + 1, len(SHAPES), figsize=(2 * len(SHAPES), 2 * len(there) + 2), layout="constrained", squeeze=False
+        len(there) + 1, len(shapes), figsize=(2 * len(shapes), 2 * len(there) + 2), layout="constrained", squeeze=False
     )
     for i, method in enumerate(["data", *there]):
-        for axis, shape in zip(axes[i], SHAPES, strict=True):
+        for axis, shape in zip(axes[i], shapes, strict=True):
             axis.set(xticks=[], yticks=[])
             axis.set_title(shape if i == 0 else "")
-            axis.set_ylabel(method if shape == SHAPES[0] else "")
+            axis.set_ylabel(method if shape == shapes[0] else "")
             data, path = GrayCode2D(shape, settings.bits), folder / f"{method}--{shape}--{seed}--{settings}.pt"
             if i == 0:
                 density = landscape.data_density(data, torch.Generator().manual_seed(0))
@@ -181,7 +182,7 @@ def main() -> None:
     run_missing(scored, jobs, lambda job: run(*jobs[job], folder / f"{job}.pt"), args.part)
     for key in ("linear", "exponential", "objective", "seconds") if args.bits == 32 else ("objective", "seconds"):
         print(f"\n{key}\n\n{table(scored, args.methods, settings, key)}")
-    heat_maps(folder, settings, args.seeds[0])
+    heat_maps(folder, settings, args.seeds[0], args.shapes)
 
 
 if __name__ == "__main__":
