@@ -52,7 +52,8 @@ def test_data_of_the_wrong_shape(fails: Fails) -> None:
 
 
 def test_missing_data_folder(fails: Fails) -> None:
-    line = fails("fit", "--data.init_args.root=nowhere", "--data.init_args.download=false", config="rbm_mnist")
+    options = ["--model.burn_in=0", "--data.init_args.root=nowhere", "--data.init_args.download=false"]
+    line = fails("fit", *options, config="grbm_mnist_small")
     assert "nowhere" in line
     assert "grbm_digits.yaml" in line
 
@@ -62,7 +63,8 @@ def test_no_network_and_no_files(fails: Fails, monkeypatch: pytest.MonkeyPatch) 
         raise OSError("Temporary failure in name resolution")
 
     monkeypatch.setattr("urllib.request.urlopen", no_network)
-    line = fails("fit", "--data.init_args.root=nowhere", "--wandb=offline", config="rbm_mnist")
+    options = ["--model.burn_in=0", "--data.init_args.root=nowhere", "--wandb=offline"]
+    line = fails("fit", *options, config="grbm_mnist_small")
     assert "nowhere" in line
     assert "grbm_digits.yaml" in line
     assert not Path("runs").exists() and not Path("nowhere").exists()
