@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ import matplotlib.pyplot as plt
 import pytorch_lightning as pl
 import torch
 from kept import Result, fit_on, run_missing
+from study_seeds import cell
 
 from ebmlab.datamodules import IsingSamples
 from ebmlab.energies import Ising
@@ -77,12 +76,6 @@ def run(name: str, num_steps: int, seed: int, iterations: int, folder: Path) -> 
     return watch.curve
 
 
-def span(values: Sequence[float], digits: int = 2) -> str:
-    """The mean, and the range of several."""
-    mean = f"{statistics.mean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
 def draw(folder: Path, jobs: dict[str, tuple[str, int, int, int]]) -> None:
     """Prints a row for each sampler and number of steps, over its seeds, and draws the curve of each training."""
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
@@ -100,7 +93,7 @@ def draw(folder: Path, jobs: dict[str, tuple[str, int, int, int]]) -> None:
     print("\n| sampler | steps | seeds | best log RMSE | last | CPU seconds |\n|---|---|---|---|---|---|")
     for (name, num_steps), row in rows.items():
         best, last, taken = zip(*row, strict=True)
-        print(f"| {name} | {num_steps} | {len(row)} | {span(best)} | {span(last)} | {span(taken, 0)} |")
+        print(f"| {name} | {num_steps} | {len(row)} | {cell(best)} | {cell(last)} | {cell(taken)} |")
     axes[0].set(xlabel="iterations", ylabel="log RMSE of the couplings")
     axes[1].set(xlabel="CPU seconds of training")
     axes[1].legend()
@@ -116,6 +109,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/ising_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
+    if args.iterations < EVERY or args.iterations % EVERY:
+        parser.error(f"--iterations is {args.iterations}, but must be a multiple of {EVERY}")
     jobs = {
         f"{name}--{steps}--{seed}--{args.iterations}": (name, steps, seed, args.iterations)
         for seed in args.seeds

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 from ebmlab.files import load
@@ -53,7 +54,7 @@ def first_below(folder: Path, curve: str, level: float) -> dict[Key, int | None]
     return found
 
 
-def cell(values: list[float]) -> str:
+def cell(values: Sequence[float]) -> str:
     """The mean, and the range unless it rounds to one number."""
     if not values:
         return "-"

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
-from ebmlab.callbacks.requirements import learner_of
+from ebmlab.callbacks.requirements import learner_of, training_steps
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 
@@ -45,7 +45,7 @@ class AnnealedSteps(pl.Callback):
             raise UserError(f"AnnealedSteps: end is {end}, but must be a factor from 0 to 1")
         self.end = end
         self._full: Tensor | None = None
-        self._total: float = math.inf
+        self._total = 0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         sampler = learner_of(pl_module, self).sampler
@@ -60,9 +60,7 @@ class AnnealedSteps(pl.Callback):
             callbacks.insert(average, callbacks.pop(callbacks.index(self)))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._total = trainer.estimated_stepping_batches
-        if not math.isfinite(self._total):
-            raise UserError("AnnealedSteps: training has no end; set trainer.max_epochs or trainer.max_steps")
+        self._total = training_steps(trainer, self)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         size = _step_size(pl_module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
@@ -38,6 +39,15 @@ def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
     """The learner's replay buffer, if it has one."""
     chains = getattr(pl_module, "chains", None)  # only some learners have it
     return chains if isinstance(chains, ReplayBuffer) else None
+
+
+def training_steps(trainer: pl.Trainer, callback: pl.Callback) -> int:
+    """Optimizer steps of the whole training, which must have an end."""
+    total = trainer.estimated_stepping_batches
+    if not math.isfinite(total):
+        name = type(callback).__name__
+        raise UserError(f"{name}: training has no end; set trainer.max_epochs or trainer.max_steps")
+    return int(total)
 
 
 def shows_mean(learner: Learner, denoise: bool | None) -> bool:

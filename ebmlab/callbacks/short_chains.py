@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytorch_lightning as pl
 
-from ebmlab.callbacks.requirements import learner_of
+from ebmlab.callbacks.requirements import learner_of, training_steps
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 
@@ -46,7 +45,7 @@ class ShortChains(pl.Callback):
             raise UserError(f"ShortChains: until is {until}, but must be a share of the training, from 0 to 1")
         self.num_steps = num_steps
         self.until = until
-        self._last: float = math.inf
+        self._end = 0.0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         learner = learner_of(pl_module, self)
@@ -61,14 +60,14 @@ class ShortChains(pl.Callback):
             )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        total = trainer.estimated_stepping_batches
-        if not math.isfinite(total):
-            raise UserError("ShortChains: training has no end; set trainer.max_epochs or trainer.max_steps")
-        self._last = self.until * total
+        self._end = self.until * training_steps(trainer, self)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        short = trainer.global_step < self._last
+        short = trainer.global_step < self._end
         pl_module.chain_steps = self.num_steps if short else None  # type: ignore[assignment]
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        self.teardown(trainer, pl_module, "fit")
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         pl_module.chain_steps = None  # type: ignore[assignment]

@@ -49,8 +49,7 @@ class ContrastiveDivergence(Learner):
             Langevin dynamics stable.
 
     Attributes:
-        energies: mean energies of the data and of the negatives in the last training step; None before the first. Of a
-            bipartite energy they are marginal energies, which the loss does without, in the last step that was logged.
+        energies: mean energies of the data and of the negatives in the last training step; None before the first.
         chain_steps: steps of each chain in the current training step, which `callbacks.ShortChains` sets; None for
             num_steps.
 
@@ -121,11 +120,8 @@ class ContrastiveDivergence(Learner):
         data_energy = self._add_data(contrast, x)
         starts = self.chains.draw(self.energy, len(x), x)
         negative_energy, info, y = self._subtract_negatives(contrast, data_energy, starts)
-        if data_energy is not None and negative_energy is not None:
-            self.energies = data_energy, negative_energy
+        self.energies = data_energy, negative_energy
         if info is not None:
-            assert self.energies is not None
-            data_energy, negative_energy = self.energies
             self.log_dict(
                 {
                     "train/energy_data": data_energy,
@@ -138,25 +134,25 @@ class ContrastiveDivergence(Learner):
             self.log("sampler/hops", info.hops.mean())
         return contrast.value() + self.penalty() + self._regularizer(x, y)
 
-    def _add_data(self, contrast: WeightedSum, x: Tensor) -> Tensor | None:
-        """Adds the data's mean energy; returns it, detached, for bipartite energies the marginal one if logged."""
+    def _add_data(self, contrast: WeightedSum, x: Tensor) -> Tensor:
+        """Adds the data's mean energy; returns the mean marginal energy, detached."""
         if not isinstance(self.energy, Bipartite):
             contrast.add(x, weight=1 / len(x))
             return contrast.value().detach()
         with torch.no_grad():
             logits = self.energy.hidden_given_visible(x)
-            marginal = self.energy.marginal_energy(x, logits).mean() if self.log_is_due else None
+            marginal = self.energy.marginal_energy(x, logits).mean()
         contrast.add(x, bernoulli(logits) if self.density == "joint" else torch.sigmoid(logits), weight=1 / len(x))
         return marginal
 
     def _subtract_negatives(
-        self, contrast: WeightedSum, data_energy: Tensor | None, x: Tensor
-    ) -> tuple[Tensor | None, Info | None, Tensor]:
+        self, contrast: WeightedSum, data_energy: Tensor, x: Tensor
+    ) -> tuple[Tensor, Info | None, Tensor]:
         """Subtracts the mean energy of the chains' states after burn-in.
 
         Returns:
-            The mean energy of these states, for bipartite energies the mean marginal energy of the last ones if it is
-            logged, else None; the mean `Info` if it is logged, else None; the last states.
+            The mean energy of these states, for bipartite energies the mean marginal energy of the last ones; the mean
+            `Info` if it is logged, else None; the last states.
         """
         state, total, logs = None, None, self.log_is_due
         sampler, num_steps = self.sampler, self.chain_steps or self.num_steps
@@ -172,10 +168,7 @@ class ContrastiveDivergence(Learner):
         mean = None if total is None else total / num_steps
         self.chains.end(state.kept)
         if not isinstance(self.energy, Bipartite):
-            assert data_energy is not None
             return data_energy - contrast.value().detach(), mean, state.x
-        if not logs:
-            return None, mean, state.x
         with torch.no_grad():
             marginal = self.energy.marginal_energy(state.x, hidden_logits(self.energy, state)).mean()
         return marginal, mean, state.x

@@ -123,6 +123,19 @@ def test_negatives_may_drift_either_way(setup, gap):
         DivergenceGuard().on_before_optimizer_step(trainer, learner, None)
 
 
+def test_a_drift_is_seen_in_the_step_in_which_it_happens(setup, squares):
+    """Whatever is logged, and when: here nothing before step 100."""
+
+    class Jump(Callback):
+        def on_train_batch_start(self, trainer, pl_module, *_):
+            if trainer.global_step == 2:
+                pl_module.energy.mu.data.fill_(1e4)
+
+    learner, trainer = setup([Jump(), DivergenceGuard()], log_every_n_steps=100)
+    with pytest.raises(UserError, match=r"^step 2, epoch 0: the energies of data \(.*have drifted"):
+        trainer.fit(learner, datamodule=squares)
+
+
 @pytest.mark.parametrize("entry", [math.inf, math.nan])
 def test_a_loss_scaler_that_never_finds_a_scale_is_named(setup, entry):
     """Lightning's scaler skips a step whose gradients overflow and halves its scale. A few such steps are normal."""

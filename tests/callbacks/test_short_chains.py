@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pytorch_lightning.callbacks import Callback
+from torch import Tensor
 
 from ebmlab.callbacks import ShortChains
 from ebmlab.datamodules import Digits
@@ -18,15 +20,19 @@ from ebmlab.samplers import BlockGibbs
 
 
 class Spy(BlockGibbs):
-    """Keeps the lengths of the chains, and for each the states that it gave."""
+    """Keeps the lengths of the chains, and their states."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[int] = []
+        self.states: list[list[Tensor]] = []
 
     def chain(self, energy: Any, x: Any, num_steps: int) -> Iterator[Any]:  # type: ignore[override]
         self.seen.append(num_steps)
-        return super().chain(energy, x, num_steps)
+        self.states.append([])
+        for state, info in super().chain(energy, x, num_steps):
+            self.states[-1].append(state.x)
+            yield state, info
 
 
 def learner(num_steps: int = 4, burn_in: int | None = None) -> ContrastiveDivergence:
@@ -57,24 +63,39 @@ def test_chains_are_short_for_a_share_of_the_training(
     assert model.sampler.seen[-1] == 4
 
 
-@pytest.mark.parametrize(("short", "negatives"), [(1, [-1.0]), (3, [-1 / 2] * 2)])
+@pytest.mark.parametrize(("short", "used"), [(1, 1), (3, 2)])
 def test_negatives_are_the_last_states_that_burn_in_leaves(
-    setup: Any, monkeypatch: pytest.MonkeyPatch, short: int, negatives: list[float]
+    setup: Any, monkeypatch: pytest.MonkeyPatch, short: int, used: int
 ) -> None:
-    """Of four steps the last two count, of one step its state."""
+    """Of three or four steps the last two count, of one step its state; they weigh 1 together."""
     model, trainer = setup([ShortChains(short, 0.5)], learner=learner(burn_in=2), max_steps=2, max_epochs=-1)
-    added: list[float] = []
+    added: list[tuple[Tensor, float]] = []
     make = model.energy.weighted_sum
 
     def spied() -> Any:
         total = make()
         add = total.add
-        total.add = lambda x, hidden=None, weight=1.0: added.append(weight * len(x)) or add(x, hidden, weight)
+        total.add = lambda x, hidden=None, weight=1.0: added.append((x, weight * len(x))) or add(x, hidden, weight)
         return total
 
     monkeypatch.setattr(model.energy, "weighted_sum", spied)
     trainer.fit(model, datamodule=Digits(**BITS))
-    assert added == pytest.approx([1, *negatives, 1, -1 / 2, -1 / 2])
+    assert [w for _, w in added] == pytest.approx([1, *[-1 / used] * used, 1, -1 / 2, -1 / 2])
+    negatives = [x for x, weight in added if weight < 0]
+    first, second = model.sampler.states
+    expected = first[-used:] + second[-2:]
+    assert all(torch.equal(x, y) for x, y in zip(negatives, expected, strict=True))
+
+
+def test_a_run_that_breaks_off_leaves_the_learner_as_it_was(setup: Any) -> None:
+    class Stop(Callback):
+        def on_before_optimizer_step(self, *_: Any) -> None:
+            raise RuntimeError("stopped")
+
+    model, trainer = setup([ShortChains(), Stop()], learner=learner(), max_steps=4, max_epochs=-1)
+    with pytest.raises(RuntimeError, match="stopped"):
+        trainer.fit(model, datamodule=Digits(**BITS))
+    assert model.sampler.seen == [1] and model.chain_steps is None
 
 
 def test_a_resumed_run_goes_on_from_its_step(setup: Any, tmp_path: Path) -> None:

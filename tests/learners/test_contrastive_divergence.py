@@ -369,20 +369,6 @@ def test_training_metrics_are_logged_when_they_are_written_and_at_the_end_of_an_
     assert trainer.callback_metrics["train/energy_gap"] == pytest.approx(negative - data)
 
 
-def test_marginal_energies_are_computed_where_they_are_logged_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loss does without them: 7 batches, written at every 5th, so that steps 5 and 7 need those of two batches."""
-    calls = []
-    marginal = GRBM.marginal_energy
-    monkeypatch.setattr(GRBM, "marginal_energy", lambda *args: calls.append(1) or marginal(*args))
-    learner = ContrastiveDivergence(GRBM(4, 3), BlockGibbs(), num_steps=2)
-    trainer = quiet_trainer(tmp_path, max_epochs=1, limit_val_batches=0, log_every_n_steps=5)
-    loader = DataLoader(torch.randn(56, 4), batch_size=8)
-    trainer.fit(learner, loader, loader)
-    assert len(calls) == 4
-
-
 def test_validate_and_test_report_the_mean_energy(tmp_path: Path) -> None:
     torch.manual_seed(0)
     grbm, data = GRBM(4, 3), torch.randn(10, 4)
