@@ -4,7 +4,7 @@
     python benchmarks/rm_synthetic.py --part 0/2 & python benchmarks/rm_synthetic.py --part 1/2
     python benchmarks/rm_synthetic.py --bits 256 --seeds 0 --methods "RMwGGIS advanced" RMwRAND      # Figure 2
     python benchmarks/rm_synthetic.py --beta 4      # scores what is there again, by samples of exp(-4 E)
-    python benchmarks/rm_synthetic.py --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
+    python benchmarks/rm_synthetic.py --iterations 8000 --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
 
 The last command has the settings of `configs/rm_*.yaml`, with `--bits 256 --iterations 60000 --points 2000000` nearly
 those of `rm_256bits.yaml`; the others those of the authors' program: Adam at 5e-4
