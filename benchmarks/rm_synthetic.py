@@ -4,10 +4,10 @@
     python benchmarks/rm_synthetic.py --part 0/2 & python benchmarks/rm_synthetic.py --part 1/2
     python benchmarks/rm_synthetic.py --bits 256 --seeds 0 --methods "RMwGGIS advanced" RMwRAND      # Figure 2
     python benchmarks/rm_synthetic.py --beta 4      # scores what is there again, by samples of exp(-4 E)
-    python benchmarks/rm_synthetic.py --iterations 8000 --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
+    python benchmarks/rm_synthetic.py --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
 
-The last command has the settings of `configs/rm_*.yaml`, with `--bits 256 --iterations 60000 --points 2000000` nearly
-those of `rm_256bits.yaml`; the others those of the authors' program: Adam at 5e-4
+The last command has the settings of `configs/rm_*.yaml` with `--iterations 8000`, and nearly those of `rm_256bits.yaml`
+with `--bits 256 --iterations 60000 --points 2000000`; the others those of the authors' program: Adam at 5e-4
 (checkerboard and RMwRAND 1e-4), weight decay 1e-4, gradients clipped to norm 1, batch 128, s = 10, and 4,000 samples by
 20 sweeps of Gibbs sampling from random bits; fewer iterations. MMD^2 is the U-statistic, by the paper's kernel d - H, H
 the Hamming distance, which sees the bits' means alone, and by exp(-H / d). A perfect model has values around 0. Beyond
