@@ -18,7 +18,7 @@ from ebmlab.errors import UserError, one_line
 
 _SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
 _SEAL_SIZE = len(_SEAL) + 64
-_TEMPORARY = re.compile(r"\.\d+\..+")
+_TEMPORARY = re.compile(r"\.ebmlab-(\d+)\..+")
 
 
 class Damaged(Exception):
@@ -49,7 +49,7 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
     """
     made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    temporary = path.with_name(f".ebmlab-{os.getpid()}.{path.name}")
     try:
         yield temporary
         if sync:
@@ -86,14 +86,27 @@ def remove_temporaries(folder: Path) -> None:
     """Deletes the temporary files that killed processes left in a folder and its subfolders; `whole` makes them.
 
     Example:
-        >>> Path(".123.a.txt").touch()
+        >>> Path(".ebmlab-99999999.a.txt").touch()
         >>> remove_temporaries(Path("."))
-        >>> Path(".123.a.txt").exists()
+        >>> Path(".ebmlab-99999999.a.txt").exists()
         False
     """
-    for path in folder.rglob(".*"):
-        if _TEMPORARY.fullmatch(path.name) and path.is_file():
+    for path in folder.rglob(".ebmlab-*"):
+        if (found := _TEMPORARY.fullmatch(path.name)) and path.is_file() and not _runs(int(found[1])):
             path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether another process of this number is alive."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def save(content: Any, path: Path, sync: bool = False) -> None:

@@ -110,6 +110,17 @@ def test_sigkill_during_a_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
+def test_files_of_others_and_of_living_processes_are_kept(tmp_path: Path) -> None:
+    living = subprocess.Popen(["sleep", "60"])
+    kept = [".0001.png.Xy12Zz", ".123.notes.txt.swp", f".ebmlab-{living.pid}.last.ckpt"]
+    for name in [*kept, ".ebmlab-99999999.last.ckpt", f".ebmlab-{os.getpid()}.last.ckpt"]:
+        (tmp_path / name).touch()
+    remove_temporaries(tmp_path)
+    living.kill()
+    living.wait()
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(kept)
+
+
 def test_a_failed_write_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError), whole(tmp_path / "data" / "set" / "a.pt"):
         raise ValueError

@@ -14,8 +14,9 @@ import yaml
 from ebmlab.app.class_paths import full_names
 from ebmlab.errors import UserError, one_line
 
-LIKELIHOOD, BITS = "ais/log_likelihood", "ais/bits_per_dim"
+LIKELIHOOD = "ais/log_likelihood"
 _HIGHER = ("log_likelihood", "auroc", "aupr")
+_MAY_MISLEAD = ("log_likelihood", "log_likelihood_lower", "bits_per_dim")  # GROUP/trusted says whether they do
 _LOWER = ("bits_per_dim", "fid", "mmd", "rmse", "loss", "fpr")
 _DETAILS = (
     "train/",
@@ -115,7 +116,7 @@ def read_run(folder: Path) -> FinishedRun:
     try:
         config = yaml.load(full_names((folder / "config.yaml").read_text()), Loader=_LOADER)
         settings = dict(_flat(config, ""))
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
+    except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{folder / 'config.yaml'} is damaged: {one_line(error)}") from error
     run = FinishedRun(folder, settings)
     rows = _rows(folder / "metrics.csv")
@@ -139,7 +140,8 @@ def read_run(folder: Path) -> FinishedRun:
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRAINING = ("train/loss", "train/energy_gap")  # shown if nothing else was logged
 _EVALUATIONS = ("validate", "test")
-_AFTER = ("ais/", "fid/", "mmd/", "ood/", "equilibrium/", "coupling/")  # under the steps taken; Lightning counts from 0
+# Under the number of steps taken; Lightning counts from 0.
+_AFTER = ("ais/", "fid/", "mmd/", "ood/", "equilibrium/", "coupling/", "rollback/")
 _WORDS = {"None": "null", "True": "true", "False": "false"}
 
 
@@ -168,7 +170,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
     try:
         with path.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
-    except (csv.Error, UnicodeDecodeError) as error:
+    except (csv.Error, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged: {one_line(error)}") from error
     return sorted(rows, key=lambda row: int(row["step"]))
 
@@ -190,9 +192,10 @@ def _is_shown(name: str, monitored: dict[str, str]) -> bool:
 
 
 def _score(row: dict[str, str], name: str, step: int) -> Score:
-    value, trusted = _number(row[name]), _number(row.get("ais/trusted") or "1") == 1
-    if name not in (LIKELIHOOD, BITS):
+    value = _number(row[name])
+    if not name.endswith(_MAY_MISLEAD):
         return Score(value, step)
+    trusted = _number(row.get(f"{name.partition('/')[0]}/trusted") or "1") == 1
     error = _number(row.get("ais/std_error") or "nan") if name == LIKELIHOOD else math.nan
     return Score(value, step, error if trusted and not math.isnan(error) else None, trusted)
 

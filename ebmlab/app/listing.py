@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from ebmlab.app.class_paths import short_name
-from ebmlab.app.own_configs import FOLDER, own_names
+from ebmlab.app.own_configs import FOLDER, configs_in, own_names
 from ebmlab.app.sources import Source, public
 
 FAMILIES = (
@@ -60,5 +60,6 @@ def _configs() -> list[str]:
     """Those of ebmlab by name, and the files in the user's own folder `configs`."""
     files = own_names()
     if not (FOLDER and Path("configs").exists() and FOLDER.samefile("configs")):
-        files |= {str(path): path for path in sorted(Path("configs").rglob("*.yaml"))}
-    return [f"  {name:<36} {(path.read_text().splitlines() or [''])[0].lstrip('# ')}" for name, path in files.items()]
+        files |= {str(path): path for path in configs_in(Path("configs"))}
+    texts = {name: path.read_text(errors="replace") for name, path in files.items()}
+    return [f"  {name:<36} {(text.splitlines() or [''])[0].lstrip('# ')}" for name, text in texts.items()]

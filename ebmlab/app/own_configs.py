@@ -17,7 +17,17 @@ def own_names() -> dict[str, Path]:
     """
     if FOLDER is None:
         return {}
-    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.rglob("*.yaml"))}
+    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in configs_in(FOLDER)}
+
+
+def configs_in(folder: Path) -> list[Path]:
+    """The files of configs in a folder and its subfolders; none that an editor hides.
+
+    Example:
+        >>> configs_in(Path("no folder"))
+        []
+    """
+    return sorted(path for path in folder.rglob("[!.]*.yaml") if path.is_file())
 
 
 def find_config(name: str | Path, beside: Path | None = None) -> Path:

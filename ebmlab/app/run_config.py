@@ -33,7 +33,7 @@ def with_run_config(args: list[str]) -> list[str]:
     options = options_in(args)
     path = Path(options.get("--ckpt_path", ""))
     if "--ckpt_path" in options and (path.is_dir() or checkpoint(path)):  # of a run or the zoo
-        path = checkpoint_in(path)
+        path = checkpoint_in(path, "last" if args[0] == "fit" else "best")
         args = [*args, "--ckpt_path", str(path)]
     if {"-c", "--config"} & options.keys():
         return args

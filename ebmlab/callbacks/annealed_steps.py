@@ -10,8 +10,11 @@ from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
 from ebmlab.callbacks.requirements import learner_of, training_steps
+from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
+
+_READ_THE_STEP_SIZE = (WeightAveraging, TrajectoryLikelihood)  # after a batch: the first averages buffers, too
 
 
 class AnnealedSteps(pl.Callback):
@@ -55,9 +58,9 @@ class AnnealedSteps(pl.Callback):
         if not isinstance(getattr(sampler, "step_size", None), Tensor):
             raise UserError(f"AnnealedSteps: {name} has no step_size: remove one of the two, or take DMALA")
         callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        average = next((i for i, c in enumerate(callbacks) if isinstance(c, WeightAveraging)), len(callbacks))
-        if average < callbacks.index(self):  # it averages buffers, too, and must see the step size of the config
-            callbacks.insert(average, callbacks.pop(callbacks.index(self)))
+        reads = next((i for i, c in enumerate(callbacks) if isinstance(c, _READ_THE_STEP_SIZE)), len(callbacks))
+        if reads < callbacks.index(self):  # they must see the step size of the config
+            callbacks.insert(reads, callbacks.pop(callbacks.index(self)))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._total = training_steps(trainer, self)

@@ -207,7 +207,7 @@ class Rollback:
         )
         metrics = {f"rollback/{k}": float(last[k]) for k in ("step", "learning_rate_factor", "num_steps")}
         for logger in trainer.loggers:
-            logger.log_metrics({"rollback/number": float(number), **metrics}, step=max(trainer.global_step - 1, 0))
+            logger.log_metrics({"rollback/number": float(number), **metrics}, step=trainer.global_step)
         if trainer.is_global_zero:
             with whole(Path(trainer.default_root_dir, "rollbacks.csv")) as path, path.open("w", newline="") as file:
                 writer = csv.DictWriter(file, list(last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytorch_lightning as pl
@@ -16,7 +17,8 @@ class ShortChains(pl.Callback):
 
     Short chains learn most of what there is to learn in less time, and the learner's own `num_steps` mend at the end
     what they leave undone. As many of a chain's last states are negatives as the learner's `burn_in` leaves of its
-    `num_steps`, or all of them if there are fewer. Samples for pictures and scores have the length of the config.
+    `num_steps`, or all of them if there are fewer. Samples for pictures and scores have the length of the config. A
+    rollback of `DivergenceGuard` that lengthens the learner's chains lengthens the short ones as much.
 
     Args:
         num_steps: steps of the short chains; at most the learner's.
@@ -46,6 +48,7 @@ class ShortChains(pl.Callback):
         self.num_steps = num_steps
         self.until = until
         self._end = 0.0
+        self._full = 0  # the learner's num_steps before any rollback of `DivergenceGuard`
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         learner = learner_of(pl_module, self)
@@ -59,12 +62,15 @@ class ShortChains(pl.Callback):
                 f"ShortChains: num_steps is {self.num_steps}, but must be at most the learner's, {learner.num_steps}"
             )
 
+        self._full = learner.num_steps
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._end = self.until * training_steps(trainer, self)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        short = trainer.global_step < self._end
-        pl_module.chain_steps = self.num_steps if short else None  # type: ignore[assignment]
+        assert isinstance(pl_module, ContrastiveDivergence)
+        short = math.ceil(self.num_steps * pl_module.num_steps / self._full)
+        pl_module.chain_steps = short if trainer.global_step < self._end else None
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import torch
-from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, ReduceLROnPlateau
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
@@ -78,6 +79,7 @@ class Learner(Rebuilt):
         self._make_optimizer = optimizer
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
+        self._period = 0  # T_max of a cosine over `max_steps`, of which a resumed run's may differ
         sampler.check(energy)
         if num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
@@ -176,6 +178,13 @@ class Learner(Rebuilt):
         if self.global_rank > 0:  # the ranks must not draw the same random numbers
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
+    def on_train_start(self) -> None:
+        for schedule in self.trainer.lr_scheduler_configs if self._period else ():
+            if (saved := schedule.scheduler.T_max) != self._period:  # type: ignore[union-attr]
+                rank_zero_warn(
+                    f"lr_scheduler: the run continues with the checkpoint's T_max = {saved}, not {self._period}"
+                )
+
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.log_is_due:
             grads = [p.grad for p in self.parameters() if p.grad is not None]
@@ -196,12 +205,16 @@ class Learner(Rebuilt):
                 self.trainer.fit_loop.setup_data()
                 batches, each = self.trainer.num_training_batches, self.trainer.accumulate_grad_batches
                 scheduler.T_max = math.ceil(scheduler.T_max / math.ceil(batches / each))
+            self._period = scheduler.T_max
         if (period := getattr(scheduler, "T_max", 1)) < 1:
             raise UserError(
                 f"lr_scheduler: T_max is {period}, but must be at least 1; if it is trainer.max_epochs, "
                 "set that to at least 1"
             )
-        return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval}] if scheduler else []
+        if scheduler is None:
+            return optimizer
+        monitor = {"monitor": scheduler.monitor} if isinstance(scheduler, ReduceLROnPlateau) else {}
+        return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval, **monitor}]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves how to make the learner again, and how raw data become states."""

@@ -58,8 +58,12 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
     return TrainedModel(learner.to(device), preprocessing, path)
 
 
-def checkpoint_in(path: Path) -> Path:
+def checkpoint_in(path: Path, first: str = "best") -> Path:
     """The file itself, the best or last checkpoint of a run's folder, or the model that `zoo/NAME` stands for.
+
+    Args:
+        path: of a file or folder, or `zoo/NAME`.
+        first: the checkpoint of a folder that is taken if it is there: `best`, or `last` to train on.
 
     Raises:
         UserError: there is none.
@@ -81,4 +85,4 @@ def checkpoint_in(path: Path) -> Path:
     found = [file for file in folder.glob("[!.]*.ckpt") if file.is_file()]
     if not found:
         raise UserError(f"{path}: there is no checkpoint in {folder}; give a .ckpt file, or the folder of a run")
-    return max(found, key=lambda file: (file.stem == "best", file.stem == "last", file.stat().st_mtime_ns))
+    return max(found, key=lambda file: (file.stem == first, file.stem == "last", file.stat().st_mtime_ns))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
@@ -111,7 +112,7 @@ class TrainedModel:
         grad = -torch.cat([self._energy.value_and_grad(part)[1] for part in torch.split(x, BATCH)])
         given = self.preprocessing
         grad = grad.view(-1, *given.event_shape)
-        return back(grad if given.binarize or given.num_classes else grad * given.slope(as_tensor(raw)[0]).to(grad))
+        return back(grad * given.slope(as_tensor(raw)[0]).to(grad) if isinstance(self._energy.domain, Real) else grad)
 
     @torch.no_grad()
     def sample(self, n: int, num_steps: int = 1000, denoise: bool = False, batch_size: int = BATCH) -> Tensor:

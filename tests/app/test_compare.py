@@ -101,6 +101,15 @@ def test_untrusted_bits_per_dimension_are_never_the_best(make: Callable[..., Pat
     assert table["ais/bits_per_dim, last"] == ["50 at 39, not trusted"] * 2
 
 
+def test_every_likelihood_that_is_not_to_be_trusted_says_so(make: Callable[..., Path]) -> None:
+    names = ["ais/train_log_likelihood", "trajectory/val_log_likelihood"]
+    metrics = f"step,{names[0]},ais/trusted,{names[1]},trajectory/trusted\n9,-90,1,-91,1\n19,-19,0,-15,0\n"
+    table = lines(compare([str(make("a", metrics)), str(make("b", metrics))]))
+    for name, best in zip(names, ("-90 at 9", "-91 at 10"), strict=True):
+        assert table[f"{name}, best"] == [best] * 2
+        assert all(cell.endswith("not trusted") for cell in table[f"{name}, last"])
+
+
 def test_classes_and_callbacks_that_differ(make: Callable[..., Path]) -> None:
     """A class is shown without its module; of a callback that one run lacks, only the name."""
     a, b = make("a"), make("b")

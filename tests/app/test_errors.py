@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ebmlab.app.cli import main
+from ebmlab.app.run_config import with_run_config
 
 Fails = Callable[..., str]
 
@@ -247,6 +248,26 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
     content = torch.load("runs/grbm_digits/c/checkpoints/last.ckpt", weights_only=True)
     assert content["lr_schedulers"][0]["T_max"] == 5
     assert "T_max is 0, but must be at least 1" in fails("fit", "--trainer.max_epochs=0", "--name=b")
+    with pytest.warns(UserWarning, match="the run continues with the checkpoint's T_max = 3, not 4"):
+        run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=13", "--name=a", "--resume=auto")
+
+
+def test_a_schedule_that_watches_a_metric(run: Callable[..., None]) -> None:
+    plateau = "pytorch_lightning.cli.ReduceLROnPlateau"
+    watched = ["--model.lr_scheduler.monitor=val/energy", "--trainer.check_val_every_n_epoch=1"]
+    run("fit", f"--model.lr_scheduler={plateau}", *watched, "--trainer.max_epochs=1")
+
+
+def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]) -> None:
+    """Not from the best one: that would write over what came after it."""
+    checkpoints = Path("runs/grbm_digits/a/checkpoints")
+    run("fit", "--trainer.max_epochs=2", "--trainer.max_steps=4", "--name=a")
+    (checkpoints / "best.ckpt").write_bytes((checkpoints / "last.ckpt").read_bytes())
+    run("fit", "--trainer.max_epochs=2", "--name=a", "--resume=auto")
+    args = with_run_config(["fit", "--ckpt_path", "runs/grbm_digits/a"])
+    assert args[-1] == str(checkpoints / "last.ckpt")
+    args = with_run_config(["test", "--ckpt_path", "runs/grbm_digits/a"])
+    assert args[-1] == str(checkpoints / "best.ckpt")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,15 @@ def shown() -> set[str]:
     return {line.split()[0] for line in lines if line.startswith("  ")}
 
 
+def test_files_that_are_no_configs_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs" / "folder.yaml").mkdir(parents=True)
+    (tmp_path / "configs" / ".#mine.yaml").symlink_to("gone")  # Emacs makes one for each file that is not saved
+    (tmp_path / "configs" / "mine.yaml").write_bytes(b"# caf\xe9\n")
+    own = list_components().split("\nconfigs\n")[1].splitlines()
+    assert [line.split()[0] for line in own if "mine" in line or "folder" in line] == ["configs/mine.yaml"]
+
+
 def test_all_that_configs_name_is_listed() -> None:
     named = {name for path in CONFIGS for name in NAME.findall(path.read_text())}
     assert len(named) > 50 and named <= shown()

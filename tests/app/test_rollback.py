@@ -43,6 +43,9 @@ class Unstable(pl.Callback):
         if means.abs().max() > self.above:
             means *= 1.1
 
+    def on_train_epoch_end(self, trainer, learner):
+        trainer.logger.log_metrics({"fid/own": trainer.global_step}, step=trainer.global_step)
+
 class Dies(pl.Callback):
     '''Ends the process once, at a step, before or after the first rollback.'''
 
@@ -128,9 +131,10 @@ def test_a_run_that_drifts_goes_back_to_before_the_drift(fit: Callable[..., Path
     assert checkpoint["global_step"] == 32 and len(checkpoint["replay_buffer"]) == 600
     assert all(x.isfinite().all() and x.abs().max() < 10 for x in checkpoint["state_dict"].values())
     rows = table(folder / "metrics.csv")
-    assert [int(row["step"]) for row in rows] == list(range(32))
+    assert [int(row["step"]) for row in rows] == list(range(33))
+    assert [row["fid/own"] for row in rows if row["fid/own"]] == [f"{step}.0" for step in range(4, 33, 4)]
     assert [row["rollback/number"] for row in rows if row["rollback/number"]] == ["1.0"]
-    rates = [float(row["train/learning_rate"]) for row in rows]
+    rates = [float(row["train/learning_rate"]) for row in rows[:32]]
     assert rates[8] == pytest.approx(0.005 * (1 + math.cos(math.pi / 4)) / 4)  # half of the cosine at epoch 2 of 8
     names = sorted(path.name for path in (folder / "checkpoints" / "good").iterdir())
     assert names == ["step=20.ckpt", "step=24.ckpt", "step=28.ckpt", "step=32.ckpt"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging
 
-from ebmlab.callbacks import AnnealedSteps
+from ebmlab.callbacks import AnnealedSteps, TrajectoryLikelihood
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
@@ -43,6 +43,29 @@ def test_steps_fall_on_a_cosine_and_are_whole_outside_of_training(setup: Any, en
     trainer.fit(model, datamodule=Digits())
     assert model.sampler.seen == pytest.approx(expected(6, 6, end))
     assert float(model.sampler.step_size) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_likelihoods_along_the_training_see_the_whole_step(setup: Any, first: bool) -> None:
+    class Reads(TrajectoryLikelihood):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[float] = []
+
+        def setup(self, *_: Any, **__: Any) -> None: ...
+
+        def on_train_start(self, *_: Any) -> None: ...
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            self.seen.append(float(pl_module.sampler.step_size))
+
+        def on_train_end(self, *_: Any) -> None: ...
+
+    reads = Reads()
+    callbacks = [reads, AnnealedSteps()] if first else [AnnealedSteps(), reads]
+    model, trainer = setup(callbacks, learner=learner(), max_steps=4, max_epochs=-1)
+    trainer.fit(model, datamodule=Digits())
+    assert reads.seen == pytest.approx([0.2] * 4)
 
 
 def test_a_second_training_has_a_length_of_its_own(setup: Any) -> None:

@@ -125,3 +125,13 @@ def test_wrong_use_is_refused(setup: Any) -> None:
     model, trainer = setup([ShortChains()], learner=RatioMatching(RBM(64, 4)))
     with pytest.raises(UserError, match="RatioMatching has no negative chains"):
         trainer.fit(model, datamodule=Digits(**BITS))
+
+
+def test_a_rollback_that_lengthens_chains_lengthens_short_ones(setup: Any) -> None:
+    class Lengthens(Callback):
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            pl_module.num_steps = 6  # as `DivergenceGuard` does after a rollback with a factor of 1.5
+
+    model, trainer = setup([ShortChains(2, 0.5), Lengthens()], learner=learner(), max_steps=4, max_epochs=-1)
+    trainer.fit(model, datamodule=Digits(**BITS))
+    assert model.sampler.seen == [3, 3, 6, 6]

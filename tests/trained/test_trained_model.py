@@ -231,6 +231,14 @@ def test_gradients_against_autograd_in_raw_numbers(number: torch.dtype) -> None:
     torch.testing.assert_close(model.grad_log_prob(raw), expected.float(), rtol=1e-4, atol=1e-6)
 
 
+def test_gradients_on_a_finite_domain_are_those_in_the_states() -> None:
+    energy = wild(Ising.learnable(6))
+    model = model_of(energy, Preprocessing((6,), mean=(0.5,), std=(0.5,)))  # bits as spins
+    bits = torch.randint(2, (4, 6)).float()
+    expected = -energy.value_and_grad(2 * bits - 1)[1]
+    torch.testing.assert_close(model.grad_log_prob(bits), expected)
+
+
 def test_features_are_the_hidden_units_in_closed_form() -> None:
     energy = wild(GRBM(6, 4))
     model = model_of(energy, Preprocessing((2, 3), mean=(1.0,), std=(2.0,)))
