@@ -41,6 +41,7 @@ class Pairwise(Energy):
     neighbours: Neighbours
     _colours: list[Tensor] | None
     _lists: list[Neighbours]
+    _seen: tuple[Tensor, int] | None
 
     def __init__(self, coupling: Matrix, field: Any, event: tuple[int, ...] = (), learn: bool = False) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class Pairwise(Energy):
             if name in {**self._buffers, **self._modules}:
                 delattr(self, name)
         self.sparse = 0 < len(edges.values) < SPARSE * edges.size**2
-        self._colours, self._lists = None, []
+        self._colours, self._lists, self._seen = None, [], None
         if self.sparse:
             degrees = torch.bincount(edges.rows, minlength=edges.size)
             self.neighbours = Neighbours(edges.columns, edges.values, degrees).to(self.field)
@@ -88,10 +89,19 @@ class Pairwise(Energy):
                 f"{type(self).__name__}: learnt couplings join all sites, so that no two can be redrawn at once; "
                 "use Gibbs in place of ChromaticGibbs"
             )
-        if self._colours is None or self._colours[0].device != self.field.device:
-            self._colours = [sites.to(self.field.device) for sites in colour(self.edges())]
+        if self._colours is None or (not torch.compiler.is_compiling() and self._has_changed()):
+            if not self.sparse or self._colours is None or self._colours[0].device != self.field.device:
+                self._colours = [sites.to(self.field.device) for sites in colour(self.edges())]
             self._lists = [self.neighbours.of(sites) for sites in self._colours] if self.sparse else []
+            self._has_changed()
         return self._colours
+
+    def _has_changed(self) -> bool:
+        """Whether couplings have changed since the last call, in place too, as where a chain follows a training."""
+        weights = self.neighbours.weights if self.sparse else self.coupling
+        now = weights, 0 if weights.is_inference() else weights._version
+        before, self._seen = self._seen, now
+        return before is None or before[0] is not now[0] or before[1] != now[1]
 
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """(J x + h)_i = -dE/dx_i of all sites, `(B, d, ...)`, or of the given ones, `(B, k, ...)`."""
@@ -180,7 +190,7 @@ class _Symmetric(nn.Module):
         self._kept: tuple[Tensor, Tensor] | None = None
 
     def forward(self, matrix: Tensor) -> Tensor:
-        if torch.is_grad_enabled() or matrix.device.type != "cpu":
+        if torch.is_grad_enabled() or matrix.device.type != "cpu" or torch.compiler.is_compiling():
             return self._make(matrix)
         if self._kept is None or self._kept[0].dtype != matrix.dtype or not torch.equal(self._kept[0], matrix):
             self._kept = matrix.clone(), self._make(matrix)

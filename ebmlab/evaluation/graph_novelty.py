@@ -82,7 +82,7 @@ def _class(seen: dict[Any, list[Any]], key: Any, graph: Any) -> tuple[Any, int]:
 
     alike = seen[key]
     for k, other in enumerate(alike):
-        if nx.vf2pp_is_isomorphic(graph, other):
+        if not (graph or other) or nx.vf2pp_is_isomorphic(graph, other):  # which is False of two empty graphs
             return key, k
     alike.append(graph)
     return key, len(alike) - 1

@@ -66,7 +66,7 @@ class GibbsLangevinState(BipartiteState):
     Attributes:
         mean: mu + W h, `(B, V)`.
         law: law of v after the inner steps; the same for all chains.
-        energy: marginal energy of x divided by the temperature, `(B,)`, if steps are adjusted.
+        marginal: marginal energy of x divided by the temperature, `(B,)`, if the next step is adjusted.
 
     Example:
         >>> from ebmlab.energies import GRBM
@@ -78,7 +78,7 @@ class GibbsLangevinState(BipartiteState):
 
     mean: Tensor
     law: InnerLaw
-    energy: Tensor | None = None
+    marginal: Tensor | None = None
 
 
 class GibbsLangevin(Sampler):
@@ -151,29 +151,33 @@ class GibbsLangevin(Sampler):
         variance = energy.variance
         factors = cosine_factors(self.inner_steps).to(variance)
         law = inner_law(self.step_size * variance.mean() * factors, variance, self.noise_temperature)
-        return self._state(energy, x, 0, law)
+        return self._state(energy, x, 0, law, self.adjust_from is not None)  # a leg's first step may be any step
 
     @torch.no_grad()
     def step(self, energy: GRBM, state: GibbsLangevinState) -> tuple[GibbsLangevinState, Info]:  # type: ignore[override]
         noise = torch.randn_like(state.x)
         x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
-        new = self._state(energy, x, state.step + 1, state.law)
+        new = self._state(energy, x, state.step + 1, state.law, self._adjusts(state.step + 1))
         probability = x.new_ones(len(x))
-        if state.energy is not None and new.energy is not None:
+        if self._adjusts(state.step) and state.marginal is not None and new.marginal is not None:
             # p(v, h) / p(h | v) is p(v), so Eq. 12 needs only marginal energies
             back = self._log_density(state.x, new)
             forth = -noise.square().sum(1) / 2
-            accepted, probability = metropolis(state.energy - new.energy + back - forth)
+            accepted, probability = metropolis(state.marginal - new.marginal + back - forth)
             new = new.overwritten(accepted, state)
         return new, Info(probability, energy.domain.hops(new.x, state.x))
 
-    def _state(self, energy: GRBM, x: Tensor, k: int, law: InnerLaw) -> GibbsLangevinState:
+    def _adjusts(self, step: int) -> bool:
+        return self.adjust_from is not None and step >= self.adjust_from
+
+    def _state(self, energy: GRBM, x: Tensor, step: int, law: InnerLaw, adjusted: bool) -> GibbsLangevinState:
         logits = energy.hidden_given_visible(x)
         hidden = bernoulli(logits / self.temperature if self.temperature != 1.0 else logits)
         mean, _ = energy.visible_given_hidden(hidden)
-        adjusted = self.adjust_from is not None and k >= self.adjust_from
         marginal = energy.marginal_energy(x, logits, self.temperature) if adjusted else None
-        return GibbsLangevinState(x=x, step=k, logits=logits, hidden=hidden, mean=mean.to(x), law=law, energy=marginal)
+        return GibbsLangevinState(
+            x=x, step=step, logits=logits, hidden=hidden, mean=mean.to(x), law=law, marginal=marginal
+        )
 
     @staticmethod
     def _log_density(x: Tensor, start: GibbsLangevinState) -> Tensor:

@@ -71,8 +71,9 @@ class Histogram2D(Measure):
 
 def _coarse(table: Tensor, block: int = 11) -> Tensor:
     """Sums over blocks of `block` by `block` states, so few that thousands of samples fill them."""
-    side = table.shape[0] // block * block
-    return table[:side, :side].view(side // block, block, side // block, block).sum((1, 3))
+    missing = -table.shape[0] % block
+    side = (table.shape[0] + missing) // block
+    return torch.nn.functional.pad(table, (0, missing, 0, missing)).view(side, block, side, block).sum((1, 3))
 
 
 def _image(table: Tensor) -> Tensor:

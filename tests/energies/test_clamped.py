@@ -24,6 +24,7 @@ from ebmlab.energies import (
     Clamped,
     ClampedBipartite,
     Energy,
+    Gaussian,
     Ising,
     Potts,
     Scaled,
@@ -299,3 +300,16 @@ def test_one_clear_line(energy: Energy, x: object, mask: object, message: str) -
     with pytest.raises(UserError, match=message) as error:
         Clamped(energy, x, mask)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
+
+
+def test_annealing_a_clamped_grbm_from_a_gaussian() -> None:
+    torch.manual_seed(0)
+    grbm = GRBM(5, 3)
+    with torch.no_grad():
+        grbm.W.mul_(3)
+        grbm.log_var.copy_(torch.linspace(-1, 1, 5))
+    clamped = Clamped(grbm, torch.ones(5), [True, True, False, False, False])
+    root = torch.randn(3, 3)
+    base = Gaussian(0.3 * torch.randn(3), root @ root.T + 0.3 * torch.eye(3))
+    found = ais(clamped, BlockGibbs(), 400, 200, base=base)
+    assert found.log_z == pytest.approx(float(exact_log_z(clamped)), abs=5 * found.std_error)

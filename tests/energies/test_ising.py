@@ -273,3 +273,31 @@ def test_the_symmetric_matrix_is_made_anew_only_when_its_entries_change(monkeypa
         assert symmetric(matrix).tolist() == [[0, 2], [2, 0]]
         assert symmetric(matrix.double()).dtype == torch.float64
         assert len(made) == 3
+
+
+@torch.no_grad()
+def test_couplings_that_change_in_place_reach_every_colour() -> None:
+    """As where chains follow a training: `Trajectory` writes into an energy's buffers."""
+    ising = lopsided(sparse=True)
+    assert len(ising.colours) > 1 and ising.sparse
+    ising.neighbours.weights.mul_(-2.0)
+    x = spins(5, 300)
+    for sites in ising.colours:
+        torch.testing.assert_close(ising.local_field(x, sites), ising.local_field(x)[:, sites], **TIGHT)
+
+
+@torch.no_grad()
+def test_an_edge_that_appears_parts_its_colour() -> None:
+    ising = Ising(torch.zeros(2, 2))
+    assert len(ising.colours) == 1
+    ising.coupling.copy_(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    assert len(ising.colours) == 2
+
+
+def test_a_learnt_model_has_compiled_chains() -> None:
+    """The cache of the symmetric matrix, which compares tensors, is passed over while a program is compiled."""
+    ising, x = Ising.learnable(4), spins(3, 4).float()
+    with torch.no_grad():
+        field = ising.local_field(x)  # fills the cache
+        compiled = torch.compile(ising.local_field, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x), field)

@@ -73,3 +73,9 @@ def test_wrong_input_is_refused() -> None:
         graph_novelty(x[:0], x, 5)
     with pytest.raises(UserError, match="given by bits"):
         graph_novelty(x + 0.5, x, 5)
+
+
+def test_graphs_without_edges_are_alike() -> None:
+    empty = torch.zeros(4, 3)
+    found = graph_novelty(empty, empty[:1], 3)
+    assert (found.unique, found.novel) == (0.25, 0.0)

@@ -16,7 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, annealing, exact_log_z, exact_samples, reverse_ais, saved_chains
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import next_beta, pilot_ladder
-from ebmlab.evaluation.population import Population, systematic
+from ebmlab.evaluation.population import Population, conditional_ess, systematic
 
 
 def make_rbm() -> RBM:
@@ -271,3 +271,7 @@ def test_wrong_settings_are_refused() -> None:
     with pytest.raises(UserError, match="moves 0"):
         ais(energy, sampler, moves=0)
     assert ais(energy, sampler, 5, 3, schedule=Ladder([0.0, 0.5, 1.0])).families is None
+
+
+def test_a_share_of_chains_that_is_not_a_number_says_so() -> None:
+    assert math.isnan(conditional_ess(torch.zeros(3), torch.tensor([0.0, torch.nan, 0.0])))

@@ -15,12 +15,13 @@ from torch import Tensor
 from ebmlab.errors import UserError
 from ebmlab.samplers import GibbsLangevin
 from ebmlab.samplers.gibbs_langevin import inner_law
+from ebmlab.samplers.state import Leg
 
 SETTINGS = [(0.6, 1), (0.3, 4), (0.08, 10), (0.5, 10)]  # (step_size, inner_steps): short, medium and long inner moves
 MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, and the temperature at which it shows
     "no reverse proposal": ("+ back - forth", "", 1.0),
     "proposal ratio upside down": ("+ back - forth", "- back + forth", 1.0),
-    "energy ratio upside down": ("state.energy - new.energy", "new.energy - state.energy", 1.0),
+    "energy ratio upside down": ("state.marginal - new.marginal", "new.marginal - state.marginal", 1.0),
     "reverse drift flipped": (
         "torch.lerp(start.mean, start.x, start.law.decay)",
         "start.x + (start.x - start.mean) / 4",
@@ -39,7 +40,7 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
     ),
     "stale energy": (
         "new = new.overwritten(accepted, state)",
-        "new = new.overwritten(accepted, state); new.energy = state.energy",
+        "new = new.overwritten(accepted, state); new.marginal = state.marginal",
         1.0,
     ),
     "h of the proposal, x of the old": (
@@ -48,13 +49,13 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
         1.0,
     ),
     "one uniform for the whole batch": (
-        "accepted, probability = metropolis(state.energy - new.energy + back - forth)",
-        "accepted = torch.rand(()) < (state.energy - new.energy + back - forth).exp()",
+        "accepted, probability = metropolis(state.marginal - new.marginal + back - forth)",
+        "accepted = torch.rand(()) < (state.marginal - new.marginal + back - forth).exp()",
         1.0,
     ),
     "one ratio for the whole batch": (
-        "metropolis(state.energy - new.energy + back - forth)",
-        "metropolis((state.energy - new.energy + back - forth).mean().expand(len(x)))",
+        "metropolis(state.marginal - new.marginal + back - forth)",
+        "metropolis((state.marginal - new.marginal + back - forth).mean().expand(len(x)))",
         1.0,
     ),
     "temperature outside of the sum over h": (
@@ -183,6 +184,17 @@ def test_first_steps_are_not_adjusted() -> None:
     acceptance = [i.acceptance.mean().item() for _, i in GibbsLangevin(0.5, 2, adjust_from=5).chain(grbm, x, 9)]
     assert acceptance[:5] == [1.0] * 5
     assert all(0.2 < a < 0.99 for a in acceptance[5:])
+
+
+def test_legs_of_a_chain_are_adjusted_from_the_same_step() -> None:
+    torch.manual_seed(0)
+    grbm, sampler, acceptance = make_grbm(2), GibbsLangevin(0.5, 2, adjust_from=3), []
+    x = torch.randn(1000, 2, dtype=torch.float64)
+    for first in range(0, 6, 2):
+        for state, info in sampler.chain(grbm, x, 2, Leg(first=first)):
+            acceptance.append(info.acceptance.mean().item())
+            x = state.x
+    assert acceptance[:3] == [1.0] * 3 and all(0.2 < a < 0.99 for a in acceptance[3:])
 
 
 def test_acceptance_is_equation_12() -> None:

@@ -82,6 +82,13 @@ def test_histogram_counts_modes_by_chain_and_together() -> None:
     assert good.picture().shape == good.truth().shape and float(good.picture().max()) <= 1
 
 
+def test_states_at_the_edge_of_a_histogram_count_in_its_blocks() -> None:
+    """21 states a side are no multiple of a block's 11: a chain in the far corner misses the only mode."""
+    energy = ModeGrid(side=1, num_values=21, spacing=4.0, variance=1.0)
+    corner = torch.full((2, 2), 20.0)
+    assert feed(Histogram2D(), energy, [corner]).summary()["tv_blocks"] > 0.5
+
+
 def test_images_show_the_last_states_of_bits_and_spins() -> None:
     class Free(Energy):
         domain = Spin(6)
