@@ -117,7 +117,7 @@ def read_run(folder: Path) -> FinishedRun:
         config = yaml.load(full_names((folder / "config.yaml").read_text()), Loader=_LOADER)
         settings = dict(_flat(config, ""))
     except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / 'config.yaml'} is damaged: {one_line(error)}") from error
+        raise UserError(f"{folder / 'config.yaml'} cannot be read: {one_line(error)}") from error
     run = FinishedRun(folder, settings)
     rows = _rows(folder / "metrics.csv")
     run.logged = _scores(rows, "", None)
@@ -171,7 +171,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         with path.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
     except (csv.Error, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is damaged: {one_line(error)}") from error
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
     return sorted(rows, key=lambda row: int(row["step"]))
 
 

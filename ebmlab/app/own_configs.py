@@ -21,13 +21,14 @@ def own_names() -> dict[str, Path]:
 
 
 def configs_in(folder: Path) -> list[Path]:
-    """The files of configs in a folder and its subfolders; none that an editor hides.
+    """The files of configs in a folder and its subfolders; none that is hidden, as editors and notebooks keep some.
 
     Example:
         >>> configs_in(Path("no folder"))
         []
     """
-    return sorted(path for path in folder.rglob("[!.]*.yaml") if path.is_file())
+    paths = sorted(path for path in folder.rglob("*.yaml") if path.is_file())
+    return [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def find_config(name: str | Path, beside: Path | None = None) -> Path:

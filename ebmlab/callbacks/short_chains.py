@@ -61,7 +61,6 @@ class ShortChains(pl.Callback):
             raise UserError(
                 f"ShortChains: num_steps is {self.num_steps}, but must be at most the learner's, {learner.num_steps}"
             )
-
         self._full = learner.num_steps
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -160,7 +160,9 @@ class ClampedBipartite(Clamped, Bipartite):
         if isinstance(law, Tensor):
             return self.split(law)
         mean, variance = law
-        return self.split(mean), variance[self.free] if variance.dim() == 1 else self.split(variance)
+        if variance.dim() == len(mean.shape):
+            return self.split(mean), self.split(variance.expand_as(mean))
+        return self.split(mean), self.split(variance.expand(1, *mean.shape[1:]))[0]
 
     def visible_energy(self, v: Tensor) -> Tensor:
         return self.energy.visible_energy(self.merge(v))

@@ -89,15 +89,18 @@ class Pairwise(Energy):
                 f"{type(self).__name__}: learnt couplings join all sites, so that no two can be redrawn at once; "
                 "use Gibbs in place of ChromaticGibbs"
             )
-        if self._colours is None or (not torch.compiler.is_compiling() and self._has_changed()):
+        changed = not torch.compiler.is_compiling() and self._has_changed()
+        if self._colours is None or changed:
             if not self.sparse or self._colours is None or self._colours[0].device != self.field.device:
                 self._colours = [sites.to(self.field.device) for sites in colour(self.edges())]
             self._lists = [self.neighbours.of(sites) for sites in self._colours] if self.sparse else []
-            self._has_changed()
         return self._colours
 
     def _has_changed(self) -> bool:
-        """Whether couplings have changed since the last call, in place too, as where a chain follows a training."""
+        """Whether couplings have changed since the last call, in place too, as where a chain follows a training.
+
+        Inference tensors do not say when they are written to, nor does a write through `.data`.
+        """
         weights = self.neighbours.weights if self.sparse else self.coupling
         now = weights, 0 if weights.is_inference() else weights._version
         before, self._seen = self._seen, now

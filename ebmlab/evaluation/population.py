@@ -103,8 +103,8 @@ def conditional_ess(log_w: Tensor, increment: Tensor) -> float:
         1.0
     """
     log_w = log_w.log_softmax(0)
-    share = float(2 * (log_w + increment).logsumexp(0) - (log_w + 2 * increment).logsumexp(0))
-    return math.exp(share if share < 0 or math.isnan(share) else 0.0)
+    share = 2 * (log_w + increment).logsumexp(0) - (log_w + 2 * increment).logsumexp(0)
+    return float(share.clamp(max=0).exp())
 
 
 def rows(known: PerChain | None, index: Tensor | None) -> PerChain | None:

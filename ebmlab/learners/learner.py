@@ -212,9 +212,11 @@ class Learner(Rebuilt):
                 "set that to at least 1"
             )
         if scheduler is None:
-            return optimizer
-        monitor = {"monitor": scheduler.monitor} if isinstance(scheduler, ReduceLROnPlateau) else {}
-        return [optimizer], [{"scheduler": scheduler, "interval": self._lr_interval, **monitor}]
+            return [optimizer], []
+        schedule: dict[str, Any] = {"scheduler": scheduler, "interval": self._lr_interval}
+        if isinstance(scheduler, ReduceLROnPlateau):  # waits where an epoch has no validation
+            schedule |= {"monitor": scheduler.monitor, "strict": False}
+        return [optimizer], [schedule]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves how to make the learner again, and how raw data become states."""

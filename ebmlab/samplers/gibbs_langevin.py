@@ -66,7 +66,8 @@ class GibbsLangevinState(BipartiteState):
     Attributes:
         mean: mu + W h, `(B, V)`.
         law: law of v after the inner steps; the same for all chains.
-        marginal: marginal energy of x divided by the temperature, `(B,)`, if the next step is adjusted.
+        marginal: marginal energy of x divided by the temperature, `(B,)`; of the first state of a chain, and where the
+            next step is adjusted.
 
     Example:
         >>> from ebmlab.energies import GRBM

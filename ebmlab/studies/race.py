@@ -164,8 +164,8 @@ def race(
 
 def _points(num_records: int, num_points: int) -> set[int]:
     """Numbers of the records at which curves have points: equally spaced logarithms, from the first to the last."""
-    exponents = torch.linspace(0, 1, num_points, dtype=torch.float64)
-    return {round(float(p)) for p in torch.tensor(float(num_records), dtype=torch.float64) ** exponents} | {num_records}
+    exponents = torch.linspace(1, 0, num_points, dtype=torch.float64)  # a single point is the last record
+    return {round(float(p)) for p in torch.tensor(float(num_records), dtype=torch.float64) ** exponents}
 
 
 def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:

@@ -112,7 +112,9 @@ class TrainedModel:
         grad = -torch.cat([self._energy.value_and_grad(part)[1] for part in torch.split(x, BATCH)])
         given = self.preprocessing
         grad = grad.view(-1, *given.event_shape)
-        return back(grad * given.slope(as_tensor(raw)[0]).to(grad) if isinstance(self._energy.domain, Real) else grad)
+        if not isinstance(self._energy.domain, Real) or given.binarize or given.num_classes:
+            return back(grad)
+        return back(grad * given.slope(as_tensor(raw)[0]).to(grad))
 
     @torch.no_grad()
     def sample(self, n: int, num_steps: int = 1000, denoise: bool = False, batch_size: int = BATCH) -> Tensor:

@@ -15,7 +15,7 @@ from ebmlab.samplers import DMALA, Gibbs, Sampler
 from ebmlab.samplers.tuners import Tuner
 from ebmlab.studies import Contender, FromPoint, Study
 from ebmlab.studies.measures import Measure
-from ebmlab.studies.race import Result
+from ebmlab.studies.race import Result, _points
 
 
 class ToTheTop(Tuner):
@@ -76,3 +76,7 @@ def test_time_limit(tmp_path: Path) -> None:
 def test_grad_mode_is_left_as_it_was(tmp_path: Path) -> None:
     run(tmp_path, samplers={"a": Contender(Gibbs())})
     assert torch.is_grad_enabled()
+
+
+def test_a_curve_of_one_point_has_its_last() -> None:
+    assert _points(100, 1) == {100} and _points(100, 3) == {1, 10, 100}

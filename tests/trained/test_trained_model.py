@@ -239,6 +239,13 @@ def test_gradients_on_a_finite_domain_are_those_in_the_states() -> None:
     torch.testing.assert_close(model.grad_log_prob(bits), expected)
 
 
+def test_gradients_of_states_that_are_thresholds_are_those_in_the_states() -> None:
+    energy = wild(GRBM(6, 4))
+    model = model_of(energy, Preprocessing((6,), scale=255.0, binarize=True))
+    levels = torch.randint(256, (4, 6), dtype=torch.uint8)
+    torch.testing.assert_close(model.grad_log_prob(levels), -energy.value_and_grad(model.states(levels))[1])
+
+
 def test_features_are_the_hidden_units_in_closed_form() -> None:
     energy = wild(GRBM(6, 4))
     model = model_of(energy, Preprocessing((2, 3), mean=(1.0,), std=(2.0,)))
