@@ -127,14 +127,14 @@ def test_resume_auto_starts_and_continues_a_run(run: Callable[..., None]) -> Non
 
 
 def test_resume_auto_restarts_a_run_that_has_no_checkpoint(run: Callable[..., None]) -> None:
-    for remains in ("metrics.csv", "config.yaml", "images/a.png", "checkpoints/.77.last.ckpt"):
+    for remains in ("metrics.csv", "config.yaml", "images/a.png", "checkpoints/.ebmlab-99999999.last.ckpt"):
         path = Path("runs/grbm_digits/a", remains)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     Path("runs/grbm_digits/a/metrics.csv").write_text("step,train/energy_gap\n0,1.0\n10,1.0\n20,1")
     run("fit", "--resume=auto", "--name=a", "--trainer.max_epochs=1")
     assert Path("runs/grbm_digits/a/checkpoints/last.ckpt").exists()
-    assert not Path("runs/grbm_digits/a/checkpoints/.77.last.ckpt").exists()
+    assert not Path("runs/grbm_digits/a/checkpoints/.ebmlab-99999999.last.ckpt").exists()
 
 
 def test_resume_auto_needs_a_name(fails: Callable[..., str], run: Callable[..., None]) -> None:
