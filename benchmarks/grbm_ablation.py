@@ -33,6 +33,10 @@ ROWS = {
     "adjusted from step 8 on": ["--model.sampler.adjust_from", "8"],
     "adjusted from step 15 on": ["--model.sampler.adjust_from", "15"],
     "adjusted from step 15 on, annealed": ["--model.sampler.adjust_from", "15", "--callbacks.AnnealedSteps", "true"],
+    "annealed to a quarter": ["--callbacks.AnnealedSteps.end", "0.25"],
+    "adjusted from step 15 on, annealed to a quarter": [
+        *("--model.sampler.adjust_from", "15", "--callbacks.AnnealedSteps.end", "0.25"),
+    ],
 }
 QUIET = ["--callbacks.SampleGrid", "false", "--callbacks.ParameterImages", "false", "--wandb", "disabled"]
 SCORE = ["--callbacks.FID.split", "test", "--callbacks.FID.at_start", "false", "--callbacks.FID.every_n_epochs", "200"]
@@ -43,9 +47,10 @@ def run(job: str, settings: list[str], seed: int) -> Result:
     command = [sys.executable, "-m", "ebmlab", "fit", "--config", "configs/grbm_digits.yaml", "--name", job]
     command += [*settings, "--seed_everything", str(seed), "--resume", "auto", *QUIET, *SCORE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "have drifted" in done.stderr:  # `DivergenceGuard` has ended the run
+        return {"diverged": 1.0}
     if done.returncode:
-        print(done.stderr)
-        return {"failed": 1.0}
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
     with Path("runs", "grbm_digits", job, "fid.csv").open(newline="") as file:
         return {"fid": float(list(csv.DictReader(file))[-1]["fid"])}
 
@@ -60,8 +65,8 @@ def main() -> None:
     run_missing(args.folder, jobs, lambda job: run(job, ROWS[jobs[job][0]], jobs[job][1]), args.part)
     print("\n| setting | FID |\n|---|---|")
     for i, name in enumerate(ROWS):
-        failed = sum("failed" in path.read_text() for path in args.folder.glob(f"ablation-{i}-*.json"))
-        print(f"| {name} | {cell(args.folder, f'ablation-{i}-*', 'fid')}{f'; {failed} failed' * (failed > 0)} |")
+        diverged = sum("diverged" in path.read_text() for path in args.folder.glob(f"ablation-{i}-*.json"))
+        print(f"| {name} | {cell(args.folder, f'ablation-{i}-*', 'fid')}{f'; {diverged} diverged' * (diverged > 0)} |")
 
 
 if __name__ == "__main__":
