@@ -15,7 +15,7 @@ from benchmarks.harness import Contestant, Make, Race, race
 from ebmlab.evaluation import ais
 from ebmlab.samplers import DMALA, GWG, BlockGibbs
 
-CHAINS, TEMPERATURES, STEP_SIZE = 500, 20, 0.2
+CHAINS, TEMPERATURES, STEP_SIZE = 500, 24, 0.2
 SAMPLERS = {"dmala": DMALA(STEP_SIZE), "gwg": GWG(), "block-gibbs": BlockGibbs()}
 
 
@@ -45,8 +45,14 @@ def annealing(name: str) -> Race:
         },
         "block-gibbs": {"rbms": lambda: Contestant(packages.rbms_ais(energy, CHAINS, TEMPERATURES))},
     }
+    compiled: dict[str, Make] = {}
+    if name != "block-gibbs":
+        compiled["ebmlab, compiled"] = lambda: Contestant(
+            lambda: ais(energy, sampler, CHAINS, TEMPERATURES, compile=True)
+        )
     entries: dict[str, Make] = {
         "ebmlab": lambda: Contestant(lambda: ais(energy, sampler, CHAINS, TEMPERATURES)),
+        **compiled,
         **peers[name],
         "floor": lambda: floor(layers, uniforms=CHAINS * draws, times=TEMPERATURES),
     }

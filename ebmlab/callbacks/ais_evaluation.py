@@ -28,6 +28,7 @@ from ebmlab.evaluation import ais, data_law, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.learners import Learner
 from ebmlab.plain_data import data_of
@@ -75,6 +76,7 @@ class AISEvaluation(PeriodicEvaluation):
         moves: steps of each chain at each temperature.
         equilibrate: the sampler that moves data at the full model before they go backward, such as `Tempered` for
             modes that `sampler` does not leave; None takes `sampler`.
+        compile: see `ebmlab.evaluation.ais`; it pays from a few thousand temperatures on.
 
     Example:
         >>> from ebmlab.datamodules import Digits
@@ -104,6 +106,7 @@ class AISEvaluation(PeriodicEvaluation):
         resample: float = 0.0,
         moves: int = 1,
         equilibrate: Sampler | None = None,
+        compile: bool = False,
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed)
         check_schedule(schedule)
@@ -132,6 +135,7 @@ class AISEvaluation(PeriodicEvaluation):
                 "law however long they are: take an exact sampler, or Tempered around one"
             )
         self.equilibrate = equilibrate
+        self.compile = compile
         self._history: list[Likelihood] = []
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -145,7 +149,9 @@ class AISEvaluation(PeriodicEvaluation):
             )
         try:
             sampler.check(learner.energy)
-            path_for(sampler, reference(learner.energy.domain), learner.energy)
+            path = path_for(sampler, reference(learner.energy.domain), learner.energy)
+            if self.compile:
+                annealing_kernel(path, sampler, self.resample, self.moves)
             if self.equilibrate is not None:
                 self.equilibrate.check(learner.energy)
         except UserError as error:
@@ -184,6 +190,7 @@ class AISEvaluation(PeriodicEvaluation):
             check=stop,
             resample=self.resample,
             moves=self.moves,
+            compile=self.compile,
         )
         backward = None
         if self.reverse:
@@ -191,7 +198,7 @@ class AISEvaluation(PeriodicEvaluation):
             mover = sampler if self.equilibrate is None else self.equilibrate.to(learner.device)
             x = equilibrated(energy, mover, x, max(1, steps // 10), stop)
             ladder = self.schedule if result.ladder is None else result.ladder
-            backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves)
+            backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves, self.compile)
         both = Bracket(result, backward)
         metrics = metrics_of(both, mean_energy)
         metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, energy)

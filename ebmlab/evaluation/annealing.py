@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from tqdm import tqdm
 from ebmlab.energies import Base, Bridge, Energy, bridge, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ais_result import AISResult
+from ebmlab.evaluation.compiled_walk import annealing_kernel, compiled_walk
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.evaluation.population import Population, rows
@@ -36,6 +37,7 @@ def ais(
     check: Callable[[], None] | None = None,
     resample: float = 0.0,
     moves: int = 1,
+    compile: bool = False,
 ) -> AISResult:
     """Estimates log Z from chains that move from a base law to the energy's law through a sequence of temperatures.
 
@@ -62,9 +64,11 @@ def ais(
         check: called before each temperature; an exception from it ends the call.
         resample: the effective share of the chains below which they are resampled systematically; 0 never resamples.
         moves: steps of each chain at each temperature.
+        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.run`, for DMALA, ACS,
+            AnyScale first and GWG on bits and spins, without resampling and with one move.
 
     Raises:
-        UserError: the sampler is not exact, or does not support the energy.
+        UserError: the sampler is not exact, does not support the energy, or cannot be compiled.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -82,11 +86,13 @@ def ais(
     total = num_chains * num_replicates
     first, share = _mine(total)
     path = path_for(sampler, base, energy)
+    if compile:
+        annealing_kernel(path, sampler, resample, moves)
     ladder = _ladder(path, sampler, schedule, num_temperatures, total, moves)
     path.beta = 0.0
     islands = [size for size in (torch.arange(first, first + share) // num_chains).bincount().tolist() if size]
     chains = Population(base.draw(share).to(energy.dtype), islands, first)
-    anneal(path, sampler, chains, ladder, progress, saved, check, resample, moves)
+    anneal(path, sampler, chains, ladder, progress, saved, check, resample, moves, compile)
     shape = num_replicates, num_chains
     log_w = (_gather(chains.log_w, total) + path.log_z).view(shape)
     families = _gather(chains.family, total).view(shape) if resample else None
@@ -103,6 +109,7 @@ def reverse_ais(
     progress: bool = False,
     check: Callable[[], None] | None = None,
     moves: int = 1,
+    compile: bool = False,
 ) -> AISResult:
     """Estimates log Z from chains that move from exact samples of the energy's law to a base law.
 
@@ -120,9 +127,10 @@ def reverse_ais(
         progress: show a progress bar.
         check: called before each temperature; an exception from it ends the call.
         moves: steps of each chain at each temperature.
+        compile: as in `ais`.
 
     Raises:
-        UserError: the sampler is not exact or does not support the energy, or x is not in the energy's domain.
+        UserError: as in `ais`, or x is not in the energy's domain.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -138,10 +146,12 @@ def reverse_ais(
     rank, world = rank_and_world()
     base = (reference(energy.domain) if base is None else base).to(x.device)
     path = path_for(sampler, base, energy)
+    if compile:
+        annealing_kernel(path, sampler, moves=moves)
     ladder = _ladder(path, sampler, schedule, num_temperatures, len(x), moves)
     path.beta = 1.0
     chains = Population(x[rank::world])
-    anneal(path, sampler, chains, turned := ladder.turned(), progress, check=check, moves=moves)
+    anneal(path, sampler, chains, turned := ladder.turned(), progress, check=check, moves=moves, compile=compile)
     log_w = (_gather(chains.log_w, len(x)) - path.log_z).view(1, -1)
     return AISResult(log_w, chains.x, reverse=True, ladder=ladder, path=_path(chains, turned))
 
@@ -193,6 +203,7 @@ def anneal(
     check: Callable[[], None] | None = None,
     resample: float = 0.0,
     moves: int = 1,
+    compile: bool = False,
 ) -> None:
     """Moves the chains along the ladder; log-weights are relative to the law of the chains' first states.
 
@@ -205,20 +216,43 @@ def anneal(
         >>> chains.log_w.shape
         torch.Size([10])
     """
+    if ladder.scales is not None and "step_size" not in dict(sampler.named_buffers(recurse=False)):
+        raise UserError(f"the ladder has step sizes, but {type(sampler).__name__} has none: take another ladder")
     store = SavedChains(saved, path, sampler, (type(path).__name__, ladder, resample, moves), chains)
-    begin = store.load()
+    begin, last = store.load(), len(ladder.betas) - 1
+    noted = set(_noted(last))
+    if compile:
+        walk = compiled_walk(path, sampler, chains, ladder, begin, noted)
+    else:
+        walk = _walk(path, sampler, chains, ladder, begin, noted, resample, moves)
+    with tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False) as bar:
+        while begin < last:
+            if check is not None:
+                check()
+            passed = next(walk)
+            bar.update(passed - begin)
+            begin = passed
+            store.save(passed)
+    store.delete()
+
+
+def _walk(
+    path: Bridge,
+    sampler: Sampler,
+    chains: Population,
+    ladder: Ladder,
+    begin: int,
+    noted: Collection[int],
+    resample: float,
+    moves: int,
+) -> Iterator[int]:
+    """Moves the chains along the ladder; yields how many temperatures they have passed."""
     own, last = None, len(ladder.betas) - 1
     if ladder.scales is not None:
-        if "step_size" not in dict(sampler.named_buffers(recurse=False)):
-            raise UserError(f"the ladder has step sizes, but {type(sampler).__name__} has none: take another ladder")
         sampler = copy.deepcopy(sampler)
         own = sampler.step_size.clone()  # type: ignore[operator]
     known = None  # what the path has computed at x; None if the sampler does not keep it
-    noted = set(_noted(last))
-    bar = tqdm(range(begin, last), "AIS", last, initial=begin, disable=None if progress else True, delay=2, leave=False)
-    for k in bar:
-        if check is not None:
-            check()
+    for k in range(begin, last):
         path.beta, new = ladder.betas[k], ladder.betas[k + 1]
         chains.log_w += path.increment(chains.x, new, known).to(chains.log_w)
         if k in noted:
@@ -229,8 +263,7 @@ def anneal(
             sampler.step_size.copy_(own * ladder.scales[k + 1])  # type: ignore
         for state, _ in sampler.chain(path, chains.x, moves, Leg(k * moves, last * moves, known)):
             chains.x, known = state.x, state.known
-        store.save(k + 1)
-    store.delete()
+        yield k + 1
 
 
 def _noted(last: int) -> list[int]:

@@ -17,7 +17,7 @@ from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.noise import wide
 from ebmlab.recipes import Recorded
 
-ROWS = 3 * 2**10  # largest number of neighbours whose autograd graph is in memory at once
+ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
 Form = Literal["bounded", "exponential"]
 

@@ -17,7 +17,7 @@ from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.discrete_langevin import LangevinOptions
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal
-from ebmlab.samplers.pure_steps import flip_settings, start_cycle, step_cycle
+from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_cycle, step_cycle
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
@@ -123,7 +123,7 @@ class ACS(MetropolisSampler):
         same = same_steps(self, ACS, energy) and type(self).chain is ACS.chain
         if not same or not worth_compiling(energy) or not self.options.plain:
             return None
-        return PureSteps(start_cycle, step_cycle, flip_settings(energy, self.step_sizes, self.balances))
+        return PureSteps(start_cycle, step_cycle, flip_settings(energy, self.step_sizes, self.balances), anneal_flips)
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

@@ -16,7 +16,7 @@ from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.pure_steps import flip_settings, start_flips, step_flips
+from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_flips, step_flips
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
@@ -154,7 +154,7 @@ class AnyScale(MetropolisSampler):
         same = same_steps(self, AnyScale, energy) and type(self).chain is AnyScale.chain
         if not same or not worth_compiling(energy) or self.curvature is not None:
             return None
-        return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance))
+        return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance), anneal_flips)
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

@@ -1,4 +1,4 @@
-"""Chains whose steps `torch.compile` turns into one program, eight at a time (`Sampler.run(compile=True)`).
+"""Chains whose steps `torch.compile` turns into one program, eight at a time, as in `Sampler.run(compile=True)`.
 
 A step on few chains is a few dozen operations of microseconds each, most of which Python and torch spend on starting
 them. Compiled, it is one program. Many chains gain less: there the products of matrices take the time.
@@ -6,10 +6,11 @@ them. Compiled, it is one program. Many chains gain less: there the products of 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +34,7 @@ class PureSteps(NamedTuple):
         start: makes the first state of x.
         step: makes the next state.
         settings: numbers that both take; those of step k are row k of `(period, numbers)`, which repeat.
+        anneal: a temperature of annealed importance sampling, as `anneal_flips`; None if there is no such function.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -47,6 +49,7 @@ class PureSteps(NamedTuple):
     start: Callable[..., Tensors]
     step: Callable[..., Tensors]
     settings: Tensor = torch.empty(1, 0)
+    anneal: Callable[..., Tensors] | None = None
 
 
 def worth_compiling(energy: Energy) -> bool:
@@ -60,33 +63,57 @@ def worth_compiling(energy: Energy) -> bool:
     return not any(isinstance(module, ResNet) for module in energy.modules())
 
 
+@contextlib.contextmanager
+def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: str) -> Iterator[Callable[..., Any]]:
+    """Gives the function as a compiled program for states such as x.
+
+    Args:
+        function: of an energy and tensors.
+        energy: the one that it is called with.
+        x: states `(B, *event)`.
+        caller: what the user called, for errors.
+
+    Raises:
+        UserError: the energy cannot be compiled, or x is on a CPU, for which there is no C++ compiler.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(4, 3)
+        >>> with compiling(lambda energy, x: energy(x), rbm, rbm.random(2), "mine") as program:
+        ...     callable(program)
+        True
+    """
+    on_cpu = x.device.type == "cpu"
+    if on_cpu and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+        raise UserError(
+            f"{caller} needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
+            "leave compile out"
+        )
+    try:
+        with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
+            yield _compiled(function, on_cpu and x.numel() >= FEW_NUMBERS)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(
+            f"{caller}: {type(energy).__name__} cannot be compiled ({reason}): leave compile out"
+        ) from error
+
+
 @torch.no_grad()
 def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
     """The last x of `num_steps` steps, of which each `UNROLLED` are one compiled program.
 
     Raises:
-        UserError: the energy cannot be compiled, or x is on a CPU, for which there is no C++ compiler.
+        UserError: as `compiling`, if there are enough steps for a program.
     """
-    on_cpu, programs = x.device.type == "cpu", num_steps // UNROLLED
-    if on_cpu and programs and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
-        raise UserError(
-            f"run(compile=True) needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
-            "leave compile out"
-        )
+    programs = num_steps // UNROLLED
     settings = kernel.settings.to(x)
     rows = settings[torch.arange(num_steps, device=x.device) % len(settings)]
     state = kernel.start(energy, x.clone(), settings[0])
     if programs:
-        several = _compiled(on_cpu and x.numel() >= FEW_NUMBERS)
-        try:
-            with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
-                for block in rows[: programs * UNROLLED].view(programs, UNROLLED, rows.shape[1]):
-                    state = several(kernel.step, energy, state, block)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise UserError(
-                f"run(compile=True): {type(energy).__name__} cannot be compiled ({reason}): leave compile out"
-            ) from error
+        with compiling(_several, energy, x, "run(compile=True)") as several:
+            for block in rows[: programs * UNROLLED].view(programs, UNROLLED, rows.shape[1]):
+                state = several(kernel.step, energy, state, block)
     for row in rows[programs * UNROLLED :]:
         state = kernel.step(energy, state, row)
     return state[0].contiguous()
@@ -99,6 +126,6 @@ def _several(step: Callable[..., Tensors], energy: Energy, state: Tensors, setti
 
 
 @functools.cache
-def _compiled(torch_random: bool) -> Any:
+def _compiled(function: Callable[..., Any], torch_random: bool) -> Any:
     """The program, which calls torch's generator or draws random numbers itself; importing the compiler takes time."""
-    return torch.compile(_several, fullgraph=True, dynamic=False, options={"fallback_random": torch_random})
+    return torch.compile(function, fullgraph=True, dynamic=False, options={"fallback_random": torch_random})

@@ -11,7 +11,7 @@ from ebmlab.energies import Energy
 from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.pure_steps import flip_settings, start_flips, step_flips
+from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_flips, step_flips
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
@@ -49,7 +49,7 @@ class DMALA(DiscreteLangevin, MetropolisSampler):
         same = same_steps(self, DMALA, energy) and type(self).chain is DMALA.chain
         if not same or not worth_compiling(energy) or not self.options.plain:
             return None
-        return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance))
+        return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance), anneal_flips)
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

@@ -16,7 +16,7 @@ from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
-from ebmlab.samplers.pure_steps import start_gwg, step_gwg
+from ebmlab.samplers.pure_steps import anneal_gwg, start_gwg, step_gwg
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import gwg_chain, same_steps, written_out
 
@@ -54,7 +54,7 @@ class GWG(MetropolisSampler):
         same = same_steps(self, GWG, energy) and type(self).chain is GWG.chain
         if not same or not worth_compiling(energy) or self.num_flips > 1:
             return None
-        return PureSteps(start_gwg, step_gwg)
+        return PureSteps(start_gwg, step_gwg, anneal=anneal_gwg)
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)

@@ -1,21 +1,26 @@
 """The steps of samplers as functions of tensors alone, which can be compiled (`compiled.py`).
 
 Each samples as `Sampler.chain` does, from the same random numbers if it is not compiled. A state is a tuple of tensors,
-x first. `settings` are those of this step, `(numbers,)`.
+x first. `settings` are those of this step, `(numbers,)`. On a path of annealed importance sampling the energy changes
+at every step, so that a state holds what both of its ends contribute, from which follows what they have at any beta.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite
-from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies import Bipartite, Bridge, Energy
 from ebmlab.noise import bernoulli, uniform, wide
 from ebmlab.samplers.compiled import Tensors
 from ebmlab.softplus import sum_softplus
+
+Proposed = tuple[Tensor, Callable[[Tensor], Tensor]]
+"""A proposal y, and from `fall` at y the log-probability of the way back minus that of the way there."""
 
 
 def flip_settings(energy: Energy, step_sizes: Tensor, balances: Tensor) -> Tensor:
@@ -61,11 +66,9 @@ def start_cycle(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
 def step_cycle(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
     """`step_flips` where the next step has other settings, so that no law is kept."""
     x, value, fall = state
-    law = _law(fall, settings)
-    flips = bernoulli(law[0])
-    there = start_cycle(energy, _flipped(energy, x, flips), settings)
-    back_minus_forth = _back_minus_forth(flips, law, _law(there[2], settings))
-    return _accepted(value - there[1] + back_minus_forth, there, state)
+    y, back_minus_forth = _propose_flips(energy, x, fall, settings)
+    there = start_cycle(energy, y, settings)
+    return _accepted(value - there[1] + back_minus_forth(there[2]), there, state)
 
 
 def start_gwg(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
@@ -77,15 +80,34 @@ def start_gwg(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
 def step_gwg(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
     """`gwg_chain` of two_values.py."""
     x, value, log_law = state
-    cdf = wide(log_law).exp().cumsum(1)
-    level = uniform(cdf[:, -1:]) * cdf[:, -1:]
-    chosen = (cdf <= level).sum(1, keepdim=True).clamp(max=log_law.shape[1] - 1)
-    flat = x.flatten(1)
-    old = flat.gather(1, chosen)
-    y = flat.scatter(1, chosen, 1 - old if isinstance(energy.domain, Binary) else -old).view_as(x)
+    y, chosen = _one_flipped(energy, x, log_law)
     there = start_gwg(energy, y, settings)
     back_minus_forth = (there[2].gather(1, chosen) - log_law.gather(1, chosen)).squeeze(1)
     return _accepted(value - there[1] + back_minus_forth, there, state)
+
+
+def start_path(path: Bridge, x: Tensor) -> Tensors:
+    """x, and at each end of the path E(x) and half of what the flip of each coordinate saves to first order."""
+    return x, *_value_and_fall(path.base, x), *_value_and_fall(path.energy, x)
+
+
+def anneal_flips(path: Bridge, state: Tensors, settings: Tensor) -> Tensors:
+    """A temperature of AIS by discrete Langevin proposals on two values, as `anneal` and `langevin_chain` move chains.
+
+    Args:
+        path: from a base to an energy; its own beta does not count.
+        state: as from `start_path`.
+        settings: beta until now, the next beta, and the settings of the step there.
+
+    Returns:
+        The increments of the log-weights `(B,)`, and the tensors of the next state.
+    """
+    return _anneal(path, state, settings, _propose_flips)
+
+
+def anneal_gwg(path: Bridge, state: Tensors, settings: Tensor) -> Tensors:
+    """`anneal_flips` by `gwg_chain`."""
+    return _anneal(path, state, settings, _propose_one_flip)
 
 
 def step_gibbs(energy: Bipartite, state: Tensors, settings: Tensor) -> Tensors:
@@ -148,11 +170,51 @@ def _value_and_fall(energy: Energy, x: Tensor) -> Tensors:
     return value, (x - 0.5) * grad if isinstance(energy.domain, Binary) else x * grad
 
 
+def _anneal(path: Bridge, state: Tensors, settings: Tensor, propose: Callable[..., Proposed]) -> Tensors:
+    x, base, base_fall, value, fall = state
+    old, new, own = settings[0], settings[1], settings[2:]
+
+    def mix(at_0: Tensor, at_1: Tensor) -> Tensor:
+        return (1 - new) * at_0 + torch.where(new == 0, 0, new * at_1)  # 0 times an infinite energy is NaN
+
+    y, back_minus_forth = propose(path, x, mix(base_fall, fall), own)
+    there = start_path(path, y)
+    log_ratio = mix(base, value) - mix(there[1], there[3]) + back_minus_forth(mix(there[2], there[4]))
+    return (new - old) * (base - value), *_accepted(log_ratio, there, state)
+
+
+def _propose_flips(energy: Energy, x: Tensor, fall: Tensor, settings: Tensor) -> Proposed:
+    law = _law(fall, settings)
+    flips = bernoulli(law[0])
+    return _flipped(energy, x, flips), lambda there: _back_minus_forth(flips, law, _law(there, settings))
+
+
+def _propose_one_flip(energy: Energy, x: Tensor, fall: Tensor, settings: Tensor) -> Proposed:
+    log_law = fall.flatten(1).log_softmax(1)
+    y, chosen = _one_flipped(energy, x, log_law)
+
+    def back_minus_forth(there: Tensor) -> Tensor:
+        back = there.flatten(1).log_softmax(1).gather(1, chosen)
+        return (back - log_law.gather(1, chosen)).squeeze(1)
+
+    return y, back_minus_forth
+
+
 def _law(fall: Tensor, settings: Tensor) -> Tensors:
     """The logits of the flips, and the normaliser of the proposal."""
     stiffness, weight = settings.unbind()
     logits = stiffness + weight * fall
     return logits, sum_softplus(logits.flatten(1))
+
+
+def _one_flipped(energy: Energy, x: Tensor, log_law: Tensor) -> tuple[Tensor, Tensor]:
+    """States with one coordinate of x flipped, drawn from a law `(B, size)`, and which it is, `(B, 1)`."""
+    cdf = wide(log_law).exp().cumsum(1)
+    level = uniform(cdf[:, -1:]) * cdf[:, -1:]
+    chosen = (cdf <= level).sum(1, keepdim=True).clamp(max=log_law.shape[1] - 1)
+    flat = x.flatten(1)
+    old = flat.gather(1, chosen)
+    return flat.scatter(1, chosen, 1 - old if isinstance(energy.domain, Binary) else -old).view_as(x), chosen
 
 
 def _flipped(energy: Energy, x: Tensor, flips: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import shutil
 import warnings
 from functools import partial
 from pathlib import Path
@@ -299,3 +300,26 @@ def saved(state: dict[str, Any]) -> io.BytesIO:
     torch.save(state, file)
     file.seek(0)
     return file
+
+
+def test_temperatures_that_cannot_be_compiled_are_refused_before_training(setup) -> None:
+    model, trainer = setup([AISEvaluation(compile=True)], learner=learner())
+    with pytest.raises(
+        UserError, match=r"AISEvaluation: BlockGibbs cannot move its chains: ais\(compile=True\): Block"
+    ):
+        trainer.fit(model, datamodule=Digits(binarize=True))
+    callback = AISEvaluation(compile=True, sampler=DMALA(0.2), resample=0.5)
+    model, trainer = setup([callback], learner=learner(), folder="second")
+    with pytest.raises(UserError, match=r"resample is 0\.5 and moves 1, but compiled temperatures neither resample"):
+        trainer.fit(model, datamodule=Digits(binarize=True))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_compiled_temperatures_give_the_likelihood(setup) -> None:
+    callback = quick(num_temperatures=1000, sampler=DMALA(0.2), reverse=True, compile=True)
+    model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)
+    trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+    found = trainer.callback_metrics
+    assert abs(float(found["ais/log_likelihood"]) - likelihood(model, "val")) < 4 * float(found["ais/std_error"]) < 1
+    assert found["ais/trusted"] == 1

@@ -117,9 +117,7 @@ def test_mutants_differ(sampler: Sampler, step: Any, old: str, new: str) -> None
 def test_mutants_of_the_law_of_a_step_differ() -> None:
     """A law that was made with the settings of the step before, and Gibbs with gradients without the way back."""
     target = Target(DOMAINS["spin"], "cubic")
-    assert not follows(
-        CYCLE, target, mutant(pure.step_cycle, "_law(there[2], settings)", "_law(there[2], 2 * settings)")
-    )
+    assert not follows(CYCLE, target, mutant(pure.step_cycle, "_law(there, settings)", "_law(there, 2 * settings)"))
     assert not follows(GWG(), target, mutant(pure.step_gwg, "there[2].gather(1, chosen) - ", ""))
 
 
