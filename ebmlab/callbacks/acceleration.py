@@ -1,4 +1,4 @@
-"""Faster training on a GPU, by compilation and lower precision."""
+"""Faster training, by compilation and lower precision."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PRECISIONS = ("highest", "high", "medium")
 
 
 class Acceleration(pl.Callback):
-    """Compiles the energy, on which chains spend their time, and trades float32 precision for speed on a GPU.
+    """Compiles the energy, on which chains spend their time, and trades float32 precision for speed.
 
     For bf16, set the trainer's `precision: bf16-mixed`. `make gpu-check` measures what each setting gains and costs.
 
     Args:
         compile: apply `torch.compile` to the energy; the first steps then take a minute or more.
         channels_last: store the weights of convolutions with the channels last, see `energies.channels_last`.
-        matmul_precision: `highest` is plain float32; `high` multiplies matrices and convolves in TF32, `medium` in
-            bf16.
+        matmul_precision: `highest` is plain float32; `high` multiplies matrices and convolves in TF32, on a GPU;
+            `medium` multiplies matrices in bf16, also on a CPU that has instructions for it (AMX).
 
     Raises:
         UserError: no such precision, or compilation together with a gradient penalty.

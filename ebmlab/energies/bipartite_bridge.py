@@ -95,6 +95,9 @@ class BipartiteBridge(Bridge, Bipartite):
         """By autograd. Samplers that need gradients follow the path of the marginal law, which is cheaper."""
         return Evaluation(*Energy.value_and_grad(self, x))
 
+    def values(self, x: Tensor) -> PerChain:
+        return self._ends(x, None)
+
     def increment(self, x: Tensor, beta: float, known: PerChain | None = None) -> Tensor:
         ends = self._ends(x, known)
         return self._free_energy(self.beta, ends) - self._free_energy(beta, ends)

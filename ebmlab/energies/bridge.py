@@ -16,6 +16,19 @@ from ebmlab.errors import UserError
 
 
 @dataclass
+class Values(PerChain):
+    """Values of both ends of a bridge at x.
+
+    Attributes:
+        base: E_0(x), `(B,)`.
+        energy: E_1(x), `(B,)`.
+    """
+
+    base: Tensor
+    energy: Tensor
+
+
+@dataclass
 class Ends(PerChain):
     """Values and gradients of both ends of a bridge at x. They do not depend on its beta.
 
@@ -81,11 +94,14 @@ class Bridge(Energy):
         at = self.evaluate(x)
         return at.energy, at.grad
 
+    def values(self, x: Tensor) -> PerChain:
+        """What `increment` needs to know at x, without the gradients that `evaluate` computes."""
+        return Values(self.base(x), self.energy(x))
+
     def increment(self, x: Tensor, beta: float, known: PerChain | None = None) -> Tensor:
         """Log of the unnormalised density at another beta, minus that at the current one, `(B,)`."""
-        ends = cast(Ends | None, known)
-        base, energy = (self.base(x), self.energy(x)) if ends is None else (ends.base, ends.energy)
-        return (beta - self.beta) * (base - energy)
+        ends = cast(Values | Ends, self.values(x) if known is None else known)
+        return (beta - self.beta) * (ends.base - ends.energy)
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self._mix(self.base.flip_differences(x, index), self.energy.flip_differences(x, index))

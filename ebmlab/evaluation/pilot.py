@@ -81,10 +81,9 @@ def _run(
         if left <= halved:
             length, halved = 2 * length, left // 2
         left -= 1
-        if known is None:
-            known = path.evaluate(chains.x).known
-        new = next_beta(path, chains.x, chains.log_w, math.exp(-(length**2)), known) if left else 1.0
-        increment = path.increment(chains.x, new, known).to(chains.log_w)
+        at = path.values(chains.x) if known is None else known
+        new = next_beta(path, chains.x, chains.log_w, math.exp(-(length**2)), at) if left else 1.0
+        increment = path.increment(chains.x, new, at).to(chains.log_w)
         effective = conditional_ess(chains.log_w, increment)
         chains.log_w += increment
         known = rows(known, chains.resample(0.5))

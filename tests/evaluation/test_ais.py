@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ebmlab import samplers as s
 from ebmlab.datamodules import Digits
+from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
 from ebmlab.energies.bridge import Ends
 from ebmlab.errors import UserError
@@ -424,3 +425,23 @@ def test_the_effective_chains_along_the_path() -> None:
     assert kept.path is not None and len(kept.path) == 200 and kept.path[-1, 0] == 1 and kept.path[:, 1].min() > 70
     back = reverse_ais(energy, s.Gibbs(), exact_samples(energy, 50), 30)
     assert back.path is not None and float(back.path[-1, 1]) == pytest.approx(back.ess) and back.path[-1, 0] == 0
+
+
+def test_samplers_without_gradients_need_none_for_an_adaptive_ladder() -> None:
+    """An energy that looks its values up in a table has no gradient in x."""
+
+    class Table(Energy):
+        domains = (Binary,)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain = Binary(4)
+            self.register_buffer("values", torch.randn(16, generator=torch.Generator().manual_seed(0)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.values[(x.long() * torch.tensor([8, 4, 2, 1])).sum(1)]
+
+    torch.manual_seed(0)
+    energy = Table()
+    result = ais(energy, s.Gibbs(), 1000, 10, schedule="adaptive")
+    assert abs(z_score(result, float(exact_log_z(energy)))) < 4
