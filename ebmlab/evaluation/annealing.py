@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 
 import torch
@@ -61,7 +62,7 @@ def ais(
         progress: show a progress bar.
         saved: a file to which the chains are saved every minute, so that a later call with the same arguments
             continues. A fingerprint of the arguments is appended to its name. It is deleted at the end.
-        check: called before each temperature; an exception from it ends the call.
+        check: called before each temperature, or each program of them; an exception from it ends the call.
         resample: the effective share of the chains below which they are resampled systematically; 0 never resamples.
         moves: steps of each chain at each temperature.
         compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.run`, for DMALA, ACS,
@@ -125,7 +126,7 @@ def reverse_ais(
         base: law at which the chains end; the domain's reference law when None.
         schedule: of the inverse temperatures, as in `ais`, but from 1 down to 0.
         progress: show a progress bar.
-        check: called before each temperature; an exception from it ends the call.
+        check: as in `ais`.
         moves: steps of each chain at each temperature.
         compile: as in `ais`.
 
@@ -222,10 +223,11 @@ def anneal(
     begin, last = store.load(), len(ladder.betas) - 1
     noted = set(_noted(last))
     if compile:
-        walk = compiled_walk(path, sampler, chains, ladder, begin, noted)
+        walk = compiled_walk(path, annealing_kernel(path, sampler, resample, moves), chains, ladder, begin, noted)
     else:
         walk = _walk(path, sampler, chains, ladder, begin, noted, resample, moves)
-    with tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False) as bar:
+    bar = tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False)
+    with bar, contextlib.closing(walk):
         while begin < last:
             if check is not None:
                 check()
@@ -245,7 +247,7 @@ def _walk(
     noted: Collection[int],
     resample: float,
     moves: int,
-) -> Iterator[int]:
+) -> Generator[int]:
     """Moves the chains along the ladder; yields how many temperatures they have passed."""
     own, last = None, len(ladder.betas) - 1
     if ladder.scales is not None:

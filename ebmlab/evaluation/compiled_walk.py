@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 
 import torch
 from torch import Tensor
@@ -12,20 +12,22 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population
 from ebmlab.samplers import Sampler
-from ebmlab.samplers.compiled import UNROLLED, PureSteps, Tensors, compiling
+from ebmlab.samplers.compiled import UNROLLED, PureSteps, Tensors, compiling, require_compiler
 from ebmlab.samplers.pure_steps import start_path
+
+CALLER = "ais(compile=True)"  # in errors
 
 
 def compiled_walk(
-    path: Bridge, sampler: Sampler, chains: Population, ladder: Ladder, begin: int, noted: Collection[int]
-) -> Iterator[int]:
+    path: Bridge, kernel: PureSteps, chains: Population, ladder: Ladder, begin: int, noted: Collection[int]
+) -> Generator[int]:
     """Moves the chains along the ladder, `UNROLLED` temperatures at a time, each time by one program.
 
     The weights are those of temperatures in the precision of x, at least float32.
 
     Args:
         path: from the base to the energy.
-        sampler: makes one step at each temperature.
+        kernel: makes one step at each temperature, see `annealing_kernel`.
         chains: to be moved.
         ladder: the temperatures.
         begin: how many of them the chains have passed.
@@ -35,14 +37,13 @@ def compiled_walk(
         How many temperatures the chains have passed.
 
     Raises:
-        UserError: the sampler cannot be compiled on this path.
+        UserError: the energy cannot be compiled.
     """
-    kernel = annealing_kernel(path, sampler)
     anneal = kernel.anneal
     assert anneal is not None
     rows = _settings(kernel, ladder).to(chains.x.device, torch.promote_types(chains.x.dtype, torch.float32))
     state = start_path(path, chains.x)
-    with compiling(_temperatures, path, chains.x, "ais(compile=True)") as program:
+    with compiling(_temperatures, path.energy, chains.x, CALLER) as program:
         for block in torch.split(rows[begin:], UNROLLED):
             several = program if len(block) == UNROLLED else _temperatures
             increments, state = several(anneal, path, state, block)
@@ -59,7 +60,8 @@ def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, move
     """The sampler's steps on a path, as functions of tensors.
 
     Raises:
-        UserError: it has none, or the settings of `ais` ask for more than one step at each temperature.
+        UserError: it has none, the settings of `ais` ask for more than one step at each temperature, or there is no
+            compiler.
 
     Example:
         >>> from ebmlab.energies import RBM, reference
@@ -76,9 +78,10 @@ def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, move
     kernel = sampler.pure_steps(path)
     if kernel is None or kernel.anneal is None:
         raise UserError(
-            f"ais(compile=True): {type(sampler).__name__} on {type(path.energy).__name__} cannot be compiled with "
+            f"{CALLER}: {type(sampler).__name__} on {type(path.energy).__name__} cannot be compiled with "
             "these settings. DMALA, ACS, AnyScale first and GWG can for bits and spins; leave compile out"
         )
+    require_compiler(path.energy.device, CALLER)
     return kernel
 
 
@@ -86,7 +89,7 @@ def _settings(kernel: PureSteps, ladder: Ladder) -> Tensor:
     """What each temperature takes: the inverse temperature before, its own, and the settings of its step."""
     betas = torch.tensor(ladder.betas, dtype=torch.float64)
     steps = torch.arange(len(betas) - 1) % len(kernel.settings)
-    own = kernel.settings.to("cpu", torch.float64)[steps]
+    own = kernel.settings.cpu().double()[steps]
     if ladder.scales is not None:  # of the step size, by which the first setting is divided
         own[:, 0] /= torch.tensor(ladder.scales[1:], dtype=torch.float64)
     return torch.cat([betas[:-1, None], betas[1:, None], own], 1)

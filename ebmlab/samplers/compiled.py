@@ -74,7 +74,7 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
         caller: what the user called, for errors.
 
     Raises:
-        UserError: the energy cannot be compiled, or x is on a CPU, for which there is no C++ compiler.
+        UserError: the energy cannot be compiled, or there is no compiler (`require_compiler`).
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -83,12 +83,8 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
         ...     callable(program)
         True
     """
+    require_compiler(x.device, caller)
     on_cpu = x.device.type == "cpu"
-    if on_cpu and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
-        raise UserError(
-            f"{caller} needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
-            "leave compile out"
-        )
     try:
         with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
             yield _compiled(function, on_cpu and x.numel() >= FEW_NUMBERS)
@@ -97,6 +93,19 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
         raise UserError(
             f"{caller}: {type(energy).__name__} cannot be compiled ({reason}): leave compile out"
         ) from error
+
+
+def require_compiler(device: torch.device, caller: str) -> None:
+    """Raises `UserError` if programs on this device need a C++ compiler and there is none.
+
+    Example:
+        >>> require_compiler(torch.device("cuda"), "mine")
+    """
+    if device.type == "cpu" and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+        raise UserError(
+            f"{caller} needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
+            "leave compile out"
+        )
 
 
 @torch.no_grad()

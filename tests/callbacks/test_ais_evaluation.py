@@ -200,6 +200,7 @@ def test_callbacks_that_differ_in_one_setting_have_different_state_keys() -> Non
     ]
     assert len(set(keys)) == 5
     assert quick(every_n_epochs=1).state_key == quick(every_n_epochs=2).state_key  # so that it may change when resuming
+    assert quick(compile=True).state_key == quick().state_key and "compile" not in quick().state_key
 
 
 def test_no_alarm_without_cause(setup) -> None:

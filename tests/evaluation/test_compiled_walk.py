@@ -13,6 +13,7 @@ import torch
 from helpers_finite import DOMAINS, Target
 from helpers_mutants import mutant
 
+import ebmlab.evaluation.annealing as annealing
 import ebmlab.evaluation.compiled_walk as compiled_walk
 import ebmlab.samplers.pure_steps as pure
 from ebmlab.domains import Binary
@@ -44,6 +45,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         yield function
 
     monkeypatch.setattr(compiled_walk, "compiling", compiling)
+    monkeypatch.setattr(compiled_walk, "require_compiler", lambda *_: None)
 
 
 def both(sampler: Sampler, energy: Energy, **settings: Any) -> tuple[AISResult, AISResult]:
@@ -78,20 +80,22 @@ def test_other_bases_ladders_and_step_sizes() -> None:
     assert same(*both(DMALA(0.4), energy, schedule="adaptive"))
 
 
+class Forbidding(Energy):
+    """Bits of which the first two may not both be 1."""
+
+    domains = (Binary,)
+    domain = Binary(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1).masked_fill(x[:, 0] * x[:, 1] == 1, torch.inf)
+
+    def value_and_grad(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self(x), torch.ones_like(x)
+
+
 @pytest.mark.usefixtures("plain")
 def test_backward_chains_end_at_the_base() -> None:
     """There beta is 0, and an energy that forbids a state must not forbid it any more."""
-
-    class Forbidding(Energy):
-        domains = (Binary,)
-        domain = Binary(3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.sum(1).masked_fill(x[:, 0] * x[:, 1] == 1, torch.inf)
-
-        def value_and_grad(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return self(x), torch.ones_like(x)
-
     energy, results = Forbidding(), []
     for compile in (False, True):
         torch.manual_seed(0)
@@ -100,13 +104,16 @@ def test_backward_chains_end_at_the_base() -> None:
     assert (results[1].samples[:, :2].sum(1) == 2).any()
 
 
+@pytest.mark.usefixtures("plain")
+def test_temperatures_that_float32_does_not_tell_apart_weigh_nothing() -> None:
+    a, b = both(DMALA(0.4), Forbidding(), schedule=Ladder([0.0, 1e-9, 0.5, 0.5 + 1e-9, 1 - 1e-9, 1.0]))
+    assert abs(a.log_z - b.log_z) < 1e-5
+
+
 MUTANTS = {
     "no reverse term": (" + back_minus_forth(mix(there[2], there[4]))", ""),
     "the law of the last temperature": ("(1 - new) * at_0 + torch.where(new == 0, 0, new * at_1)", "at_0 + old * at_1"),
-    "weights after the step": (
-        "(new - old) * (base - value), *_accepted",
-        "(new - old) * (there[1] - there[3]), *_accepted",
-    ),
+    "weights after the step": ("(new - old) * (base - value)", "(new - old) * (there[1] - there[3])"),
     "no Metropolis": ("uniform(log_ratio) <", "-uniform(log_ratio) <"),
     "one acceptance per batch": ("log_ratio.clamp(max=0).exp()", "log_ratio[:1].clamp(max=0).exp()"),
 }
@@ -151,6 +158,27 @@ def test_an_interrupted_walk_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ais(energy, DMALA(0.4), 50, 30, saved=tmp_path / "chains.pt", check=stop, compile=True)
     torch.manual_seed(0)
     assert same(whole, ais(energy, DMALA(0.4), 50, 30, saved=tmp_path / "chains.pt", compile=True))
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_an_energy_that_cannot_be_compiled_is_named() -> None:
+    class Branching(RBM):
+        def value_and_grad(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return super().value_and_grad(x if x.sum() > 0 else 1 - x)
+
+    with pytest.raises(
+        UserError, match=r"ais\(compile=True\): Branching cannot be compiled \(.+\): leave compile out$"
+    ):
+        ais(Branching(6, 3).requires_grad_(False), DMALA(0.4), 4, 8, compile=True)
+
+
+def test_a_missing_compiler_is_told_before_the_pilot_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(annealing, "pilot_ladder", None)
+    with pytest.raises(UserError, match=r"ais\(compile=True\) needs a C\+\+ compiler, and none of g"):
+        ais(RBM(6, 3), DMALA(0.4), 4, 8, schedule="adaptive", compile=True)
 
 
 @pytest.mark.parametrize(
