@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.energies import Base, Bridge, Energy, bridge, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ais_result import AISResult
-from ebmlab.evaluation.compiled_walk import annealing_kernel, compiled_walk
+from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import pilot_ladder
-from ebmlab.evaluation.population import Population, rows
-from ebmlab.evaluation.saved_chains import SavedChains
+from ebmlab.evaluation.population import Population
+from ebmlab.evaluation.walk import anneal, noted_after
 from ebmlab.ranks import rank_and_world
-from ebmlab.samplers import Leg, Sampler
-
-POINTS = 200  # of the ladder, at which the effective number of chains is noted
+from ebmlab.samplers import Sampler
 
 
 def ais(
@@ -193,92 +188,11 @@ def _ladder(
     return pilot_ladder(path, sampler, -(-total // rank_and_world()[1]), num_temperatures, moves)
 
 
-@torch.no_grad()
-def anneal(
-    path: Bridge,
-    sampler: Sampler,
-    chains: Population,
-    ladder: Ladder,
-    progress: bool = False,
-    saved: Path | None = None,
-    check: Callable[[], None] | None = None,
-    resample: float = 0.0,
-    moves: int = 1,
-    compile: bool = False,
-) -> None:
-    """Moves the chains along the ladder; log-weights are relative to the law of the chains' first states.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import Gibbs
-        >>> energy = Ising.lattice(2, coupling=0.3)
-        >>> path, chains = bridge(reference(energy.domain), energy), Population(energy.domain.random(10))
-        >>> anneal(path, Gibbs(), chains, fixed_ladder("linear", 5))
-        >>> chains.log_w.shape
-        torch.Size([10])
-    """
-    if ladder.scales is not None and "step_size" not in dict(sampler.named_buffers(recurse=False)):
-        raise UserError(f"the ladder has step sizes, but {type(sampler).__name__} has none: take another ladder")
-    store = SavedChains(saved, path, sampler, (type(path).__name__, ladder, resample, moves), chains)
-    begin, last = store.load(), len(ladder.betas) - 1
-    noted = set(_noted(last))
-    if compile:
-        walk = compiled_walk(path, annealing_kernel(path, sampler, resample, moves), chains, ladder, begin, noted)
-    else:
-        walk = _walk(path, sampler, chains, ladder, begin, noted, resample, moves)
-    bar = tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False)
-    with bar, contextlib.closing(walk):
-        while begin < last:
-            if check is not None:
-                check()
-            passed = next(walk)
-            bar.update(passed - begin)
-            begin = passed
-            store.save(passed)
-    store.delete()
-
-
-def _walk(
-    path: Bridge,
-    sampler: Sampler,
-    chains: Population,
-    ladder: Ladder,
-    begin: int,
-    noted: Collection[int],
-    resample: float,
-    moves: int,
-) -> Generator[int]:
-    """Moves the chains along the ladder; yields how many temperatures they have passed."""
-    own, last = None, len(ladder.betas) - 1
-    if ladder.scales is not None:
-        sampler = copy.deepcopy(sampler)
-        own = sampler.step_size.clone()  # type: ignore[operator]
-    known = None  # what the path has computed at x; None if the sampler does not keep it
-    for k in range(begin, last):
-        path.beta, new = ladder.betas[k], ladder.betas[k + 1]
-        chains.log_w += path.increment(chains.x, new, known).to(chains.log_w)
-        if k in noted:
-            chains.note()
-        known = rows(known, chains.resample(resample))
-        path.beta = new
-        if ladder.scales is not None:
-            sampler.step_size.copy_(own * ladder.scales[k + 1])  # type: ignore
-        for state, _ in sampler.chain(path, chains.x, moves, Leg(k * moves, last * moves, known)):
-            chains.x, known = state.x, state.known
-        yield k + 1
-
-
-def _noted(last: int) -> list[int]:
-    """After which of the ladder's increments the sums of the weights are noted."""
-    points = min(POINTS, last)
-    return [last * (i + 1) // points - 1 for i in range(points)]
-
-
 def _path(chains: Population, ladder: Ladder) -> Tensor:
     """`AISResult.path`, from the sums of all ranks' chains."""
     sums = _gather_ranks(chains.sums)
     ess = (2 * sums[:, :, 0].logsumexp(0) - sums[:, :, 1].logsumexp(0)).exp().cpu()
-    at = torch.tensor([ladder.betas[k + 1] for k in _noted(len(ladder.betas) - 1)], dtype=ess.dtype)
+    at = torch.tensor([ladder.betas[k + 1] for k in noted_after(len(ladder.betas) - 1)], dtype=ess.dtype)
     return torch.stack([at, ess], 1)
 
 

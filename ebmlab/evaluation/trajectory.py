@@ -11,9 +11,10 @@ from torch import Tensor
 
 from ebmlab.energies import Base, Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.evaluation.annealing import anneal, path_for
+from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
+from ebmlab.evaluation.walk import anneal
 from ebmlab.samplers import Sampler, State, hidden_logits
 from ebmlab.samplers.state import EnergyState
 

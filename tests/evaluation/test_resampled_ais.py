@@ -13,7 +13,7 @@ from torch import Tensor
 from ebmlab import samplers as s
 from ebmlab.energies import RBM, Energy, Ising, bridge, reference
 from ebmlab.errors import UserError
-from ebmlab.evaluation import AISResult, ais, annealing, exact_log_z, exact_samples, reverse_ais, saved_chains
+from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_samples, reverse_ais, saved_chains, walk
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import next_beta, pilot_ladder
 from ebmlab.evaluation.population import Population, conditional_ess, systematic
@@ -255,11 +255,11 @@ def test_resampled_chains_keep_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
     energy, sampler = CASES["Ising"]
     torch.manual_seed(0)
     quick = ais(energy, sampler, 50, 12, resample=0.9)
-    monkeypatch.setattr(annealing, "rows", lambda known, index: known if index is None else None)
+    monkeypatch.setattr(walk, "rows", lambda known, index: known if index is None else None)
     torch.manual_seed(0)
     plain = ais(energy, sampler, 50, 12, resample=0.9)
     torch.testing.assert_close(quick.log_weights, plain.log_weights)
-    monkeypatch.setattr(annealing, "rows", lambda known, index: known)  # a mutant: keeps the rows of other chains
+    monkeypatch.setattr(walk, "rows", lambda known, index: known)  # a mutant: keeps the rows of other chains
     torch.manual_seed(0)
     assert not torch.allclose(ais(energy, sampler, 50, 12, resample=0.9).log_weights, plain.log_weights)
 
