@@ -52,14 +52,14 @@ def train(method: str, shape: str, seed: int, iterations: int, precision: str, f
 
 
 def curves(folder: Path, shape: str, methods: list[str], lengths: list[int], seeds: list[int]) -> None:
-    """MMD^2 by exp(-H / d) against the seconds of training, one line for each method and seed."""
+    """MMD^2 by exp(-H / d), at least 1e-5, against the seconds of training: one line for each method and seed."""
     figure, axis = plt.subplots(figsize=(10, 5), layout="constrained")
     for colour, method in enumerate(methods):
         for seed in seeds:
             files = [folder / f"{method}--{shape}--{seed}--{length}.json" for length in lengths]
             results = [json.loads(file.read_text()) for file in files if file.exists()]
             seconds = torch.tensor([result["seconds"] for result in results]).cumsum(0)
-            values = [max(result["exponential"], 1e-6) for result in results]
+            values = [max(result["exponential"], 1e-5) for result in results]
             axis.plot(seconds, values, f"C{colour}o-", label=method if seed == seeds[0] else None)
     axis.set(xscale="log", yscale="log", xlabel="CPU seconds of training", ylabel="MMD$^2$ by exp(-H / d)", title=shape)
     figure.legend(loc="outside right upper")
