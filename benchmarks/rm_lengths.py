@@ -80,10 +80,8 @@ def densities(folder: Path, shape: str, methods: list[str], seed: int) -> None:
     axes[0, 0].set_title("data", fontsize=9)
     shown = {axes[0, 0]: landscape.data_density(data, torch.Generator().manual_seed(0))}
     for i, (method, file) in enumerate(there.items(), 1):
-        learner, kept = (
-            make_learner(method, shape, Settings(BITS, 0, 1.0, None, 1e-4)),
-            torch.load(file, weights_only=False),
-        )
+        learner = make_learner(method, shape, Settings(BITS, 0, 1.0, None, 1e-4))
+        kept = torch.load(file, weights_only=False)
         learner.load_state_dict(kept["state_dict"])
         axes[0, i].set_title(f"{method}\n{kept['global_step']:,}", fontsize=9)
         shown[axes[0, i]] = landscape.model_density(learner, data)

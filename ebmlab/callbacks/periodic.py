@@ -20,12 +20,8 @@ from ebmlab.ranks import seed_of_rank
 
 FAST_DEV_SAMPLES = 16
 FAST_DEV_STEPS = 2
-NO_STATE = {
-    "every_n_epochs",
-    "at_start",
-    "batch_size",
-    "compile",
-}  # settings that change neither what is evaluated nor how
+# Settings that change neither what is evaluated nor how:
+NO_STATE = {"every_n_epochs", "at_start", "batch_size", "compile"}
 
 
 class PeriodicEvaluation(pl.Callback):

@@ -180,7 +180,7 @@ def _anneal(path: Bridge, state: Tensors, settings: Tensor, propose: Callable[..
     y, back_minus_forth = propose(path, x, mix(base_fall, fall), own)
     there = start_path(path, y)
     log_ratio = mix(base, value) - mix(there[1], there[3]) + back_minus_forth(mix(there[2], there[4]))
-    increment = torch.where(new == old, 0, (new - old) * (base - value))  # as above
+    increment = torch.where(new == old, 0, (new - old) * (base - value))  # likewise
     return increment, *_accepted(log_ratio, there, state)
 
 
