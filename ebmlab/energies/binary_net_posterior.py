@@ -12,7 +12,7 @@ from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.tables import Rows, TabularSource
 
-_CHUNK = 2**24  # hidden units computed at once, over chains and rows: 64 MiB in float32
+_CHUNK = 2**21  # hidden units computed at once, over chains and rows: 8 MiB in float32
 
 
 class BinaryNetPosterior(Energy):
@@ -22,6 +22,9 @@ class BinaryNetPosterior(Energy):
     W `(F, H)`, b `(H,)`, v `(H,)` and c, so that d = (F + 2) H + 1. The paper has a sum over rows; the authors' code
     has 100 times the mean. Their step size 0.1 is for bits (w + 1) / 2, whose squared distances are a quarter of those
     of spins. It corresponds to 0.4 here.
+
+    Rows with the same features have the same output, which is computed once: for n of them with targets of mean m and
+    variance s^2 the sum of squared errors is n ((f - m)^2 + s^2). Of COMPAS's 4,937 training rows 2,174 differ.
 
     Args:
         data: the rows; `Rows(features, targets)` for tensors.
@@ -38,6 +41,10 @@ class BinaryNetPosterior(Energy):
 
     domains = (Spin,)
     inputs: Tensor
+    shares: Tensor
+    means: Tensor
+    variance: Tensor
+    row: Tensor
     targets: Tensor
     test_x: Tensor | None
     test_y: Tensor | None
@@ -60,31 +67,42 @@ class BinaryNetPosterior(Energy):
         self.hidden = hidden
         self.sharpness = sharpness
         self.batch_size = batch_size
-        for name, value in (("inputs", _with_constant(x)), ("targets", y)):
+        features, row, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+        means = torch.zeros_like(counts, dtype=y.dtype).index_add_(0, row, y) / counts
+        buffers = {
+            "inputs": _with_constant(features),  # (U, F + 1), those that differ
+            "shares": counts / len(y),  # of all rows
+            "means": means,  # of their targets
+            "variance": (y - means[row]).square().mean(),  # of the targets around these means
+            "row": row,  # (N,), of `inputs`
+            "targets": y,  # (N,)
+        }
+        for name, value in buffers.items():
             self.register_buffer(name, value, persistent=False)
         for name in ("test_x", "test_y"):
             self.register_buffer(name, getattr(table, name), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.sharpness * (self._outputs(x, self.inputs) - self.targets.to(x)).square().mean(1)
+        errors = (self._outputs(x, self.inputs) - self.means.to(x)).square()
+        return self.sharpness * (errors @ self.shares.to(x) + self.variance.to(x))
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """E and its gradient, from one pass over the rows."""
-        targets, grad = self.targets.to(x), torch.zeros_like(x)
-        energy = x.new_zeros(len(x))
+        means, shares, grad = self.means.to(x), self.shares.to(x), torch.zeros_like(x)
+        energy = self.variance.to(x).repeat(len(x))
         _, v, _ = self._unpack(x)
         grad_w, grad_v, grad_c = self._unpack(grad)  # views, filled in place
-        for rows, inputs, units, outputs in self._passes(x, self.inputs):
-            error = outputs - targets[rows]
-            energy += error.square().sum(1)
-            slope = 2 * error * outputs * (1 - outputs)  # d(squared error) / d(last pre-activation), (B, n)
-            grad_c += slope.sum(1, keepdim=True)
-            grad_v += torch.einsum("bn,bnh->bh", slope, units)
-            slopes = units.square_().neg_().add_(1).mul_(slope.unsqueeze(2))  # (B, n, H): slope * tanh'
-            grad_w += torch.matmul(inputs.T, slopes) * v.unsqueeze(1)
-        scale = self.sharpness / len(targets)
-        return energy * scale, grad * scale
+        for rows, inputs, gates, outputs in self._passes(x, self.inputs):
+            error = outputs - means[rows]
+            energy += error.square() @ shares[rows]
+            slope = 2 * shares[rows] * error * outputs * (1 - outputs)  # by the last pre-activation, (B, n)
+            total = slope.sum(1, keepdim=True)
+            grad_c += total
+            grad_v += 2 * torch.einsum("bn,bnh->bh", slope, gates) - total
+            slopes = gates.addcmul_(gates, gates, value=-1).mul_(slope.unsqueeze(2))  # (B, n, H), slope * tanh' / 4
+            grad_w += torch.matmul(inputs.T, slopes) * (4 * v).unsqueeze(1)
+        return energy * self.sharpness, grad * self.sharpness
 
     def minibatch(self, size: int | None = None) -> BinaryNetPosterior:
         """The energy of random rows, drawn without replacement: an unbiased estimate of E and of its gradient.
@@ -94,7 +112,7 @@ class BinaryNetPosterior(Energy):
         """
         size = self.batch_size if size is None else size
         rows = torch.randperm(len(self.targets), device=self.targets.device)[:size]
-        part = Rows(self.inputs[rows, :-1], self.targets[rows])
+        part = Rows(self.inputs[self.row[rows], :-1], self.targets[rows])
         return BinaryNetPosterior(part, self.hidden, self.sharpness, self.batch_size)
 
     @torch.no_grad()
@@ -124,14 +142,18 @@ class BinaryNetPosterior(Energy):
         return w.view(len(x), -1, self.hidden), v, c
 
     def _passes(self, x: Tensor, inputs: Tensor) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-        """Passes of n rows: their slice, their inputs `(n, F + 1)`, hidden units `(B, n, H)` and outputs `(B, n)`."""
+        """Passes of n rows: their slice, their inputs `(n, F + 1)`, gates `(B, n, H)` and outputs `(B, n)`.
+
+        The hidden units are tanh z = 2 gate - 1 with gate = sigmoid(2 z), which takes a third of the time of tanh.
+        """
         w, v, c = self._unpack(x)
+        rest = c - v.sum(1, keepdim=True)
         n = max(1, _CHUNK // (len(x) * self.hidden))
         for start in range(0, len(inputs), n):
             rows = slice(start, start + n)
             chunk = inputs[rows].to(x)
-            units = torch.matmul(chunk, w).tanh_()
-            yield rows, chunk, units, torch.sigmoid(torch.einsum("bnh,bh->bn", units, v) + c)
+            gates = torch.matmul(2 * chunk, w).sigmoid_()
+            yield rows, chunk, gates, torch.sigmoid(2 * torch.einsum("bnh,bh->bn", gates, v) + rest)
 
     def _outputs(self, x: Tensor, inputs: Tensor) -> Tensor:
         return torch.cat([outputs for *_, outputs in self._passes(x, inputs)], 1)

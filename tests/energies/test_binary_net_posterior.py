@@ -90,11 +90,26 @@ def test_gradient_is_that_of_autograd_for_all_chunk_sizes(
 def test_hidden_units_are_never_all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     chunk, sizes = 600, []
     monkeypatch.setattr(binary_net_posterior, "_CHUNK", chunk)
-    own = torch.Tensor.tanh_
-    monkeypatch.setattr(torch.Tensor, "tanh_", lambda x: (sizes.append(x.numel()), own(x))[1])
+    own = torch.Tensor.sigmoid_
+    monkeypatch.setattr(torch.Tensor, "sigmoid_", lambda x: (sizes.append(x.numel()), own(x))[1])
     energy = BinaryNetPosterior(table(50, 2), hidden=10)
     energy.value_and_grad(energy.domain.random(6))
     assert sum(sizes) == 6 * 50 * 10 and max(sizes) <= chunk
+
+
+def test_rows_with_the_same_features_are_computed_once() -> None:
+    data = table(5, 3)
+    order = torch.tensor([3, 0, 0, 4, 2, 1, 0, 3])
+    x, y = data.train_x[order], torch.linspace(0, 1, 8, dtype=torch.float64)
+    energy = BinaryNetPosterior(Rows(x, y), hidden=4, sharpness=30.0)
+    w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    expected = 30 * (energy.predict(w, x) - y).square().mean(1)
+    assert len(energy.inputs) == 5
+    torch.testing.assert_close(energy(w).detach(), expected)
+    torch.testing.assert_close(energy.value_and_grad(w.detach()), Energy.value_and_grad(energy, w.detach()))
+    torch.manual_seed(0)
+    parts = torch.stack([energy.minibatch(3)(w.detach()) for _ in range(2000)])
+    assert ((parts.mean(0) - expected) / (parts.std(0) / 2000**0.5)).abs().max() < 4
 
 
 def test_saturated_networks_have_finite_energies_and_gradients() -> None:
