@@ -1,6 +1,19 @@
 """The races: importing this package registers them all."""
 
-from benchmarks.cases import ais, binary, gibbs, grbm, langevin, processes, ratio_matching, rbm, resnet, running, tuners
+from benchmarks.cases import (
+    ais,
+    binary,
+    gibbs,
+    grbm,
+    langevin,
+    mlp,
+    processes,
+    ratio_matching,
+    rbm,
+    resnet,
+    running,
+    tuners,
+)
 
 __all__ = [
     "ais",
@@ -8,6 +21,7 @@ __all__ = [
     "gibbs",
     "grbm",
     "langevin",
+    "mlp",
     "processes",
     "ratio_matching",
     "rbm",

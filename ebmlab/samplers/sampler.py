@@ -105,6 +105,17 @@ class Sampler(Recorded, nn.Module):
         """The kernel on this energy as functions of tensors, which can be compiled; None if it has no such form."""
         return None
 
+    def require_pure_steps(self, energy: Energy, caller: str) -> PureSteps:
+        """`pure_steps`, or a `UserError` that names the caller where the kernel has no such form."""
+        kernel = self.pure_steps(energy)
+        if kernel is None:
+            raise UserError(
+                f"{caller}: {type(self).__name__} on {type(energy).__name__} cannot be compiled with these settings. "
+                "DMALA, ACS, AnyScale first and GWG can for bits and spins, Langevin with a constant step size, "
+                "BlockGibbs for an RBM, ChromaticGibbs for an Ising model of few colours; a ResNet runs faster as it is"
+            )
+        return kernel
+
     def run(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> Tensor:
         """The last x of `sample` alone. Acceptance and hops are not computed, which short steps notice.
 
@@ -133,15 +144,7 @@ class Sampler(Recorded, nn.Module):
         self.check(energy)
         energy.domain.validate(x)
         if compile:
-            kernel = self.pure_steps(energy)
-            if kernel is None:
-                raise UserError(
-                    f"run(compile=True): {type(self).__name__} on {type(energy).__name__} cannot be compiled with "
-                    "these settings. DMALA, ACS, AnyScale first and GWG can for bits and spins, Langevin with a "
-                    "constant step size, BlockGibbs for an RBM, ChromaticGibbs for an Ising model of few colours; "
-                    "a ResNet runs faster as it is"
-                )
-            return run_compiled(kernel, energy, x, num_steps)
+            return run_compiled(self.require_pure_steps(energy, "run(compile=True)"), energy, x, num_steps)
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         blocks = 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
         return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(max(1, blocks))])

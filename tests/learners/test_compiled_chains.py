@@ -1,0 +1,123 @@
+"""Training by compiled chains: the loss and the buffer of plain chains, number by number."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from helpers_trainer import short_fit
+from torch import Tensor
+
+import ebmlab.samplers.compiled as compiled
+from ebmlab.energies import MLP, RBM, Energy, Ising, ResNet
+from ebmlab.errors import UserError
+from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, PersistentACS, ReplayBuffer
+from ebmlab.samplers import DMALA, DULA, GWG, AnyScale, BlockGibbs, Gibbs, Sampler
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
+    pytest.mark.filterwarnings("ignore:The dirpath has changed"),
+]
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Eight steps at a time, but not compiled; counts the calls."""
+    calls = []
+
+    @contextlib.contextmanager
+    def compiling(function: Any, *_: Any) -> Iterator[Any]:
+        calls.append(1)
+        yield function
+
+    monkeypatch.setattr(compiled, "compiling", compiling)
+    return calls
+
+
+def make_energy(name: str) -> Energy:
+    torch.manual_seed(1)
+    energy: Energy = RBM(9, 4) if name == "RBM" else MLP(9, 8) if name == "MLP" else Ising.learnable(9)
+    for parameter in energy.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return energy
+
+
+def step(energy: Energy, sampler: Sampler, compile_chains: bool, num_steps: int = 19) -> tuple[Tensor, ...]:
+    """The loss, its gradient and the buffer after a training step that is not logged."""
+    torch.manual_seed(0)
+    learner = ContrastiveDivergence(energy, sampler, ReplayBuffer(50), num_steps, compile_chains=compile_chains)
+    learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+    loss = learner.training_step(energy.domain.random(40), 0)
+    parameters = [p for p in energy.parameters() if p.requires_grad]
+    assert isinstance(learner.chains, ReplayBuffer) and learner.chains.slots is not None
+    return loss, *torch.autograd.grad(loss, parameters, allow_unused=True), learner.chains.slots
+
+
+@pytest.mark.parametrize("sampler", [DMALA(0.6), GWG(), AnyScale("first", 0.5, 0.6)], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("name", ["RBM", "MLP", "Ising"])
+def test_a_step_is_that_of_plain_chains(
+    name: str, sampler: Sampler, plain: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energy = make_energy(name)
+    expected = step(energy, sampler, compile_chains=True)
+    assert plain == []  # without a trainer every step is logged, and the acceptance is needed
+    monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
+    torch.testing.assert_close(step(energy, sampler, compile_chains=True), expected)
+    assert plain == [1]
+    short = step(energy, sampler, compile_chains=True, num_steps=18)
+    assert not torch.equal(short[-1], expected[-1])
+
+
+def test_block_gibbs_fits_the_marginal_density(plain: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    energy = make_energy("RBM")
+    expected = step(energy, BlockGibbs(), compile_chains=False)
+    monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
+    torch.testing.assert_close(step(energy, BlockGibbs(), compile_chains=True), expected)
+    assert plain == [1]
+
+
+def test_iterations_by_another_sampler_may_be_plain(plain: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The large steps of persistent ACS are DULA's, which has no compiled form."""
+    monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
+    monkeypatch.setattr(PersistentACS, "at_iteration", lambda self, energy, x, *_: (DULA(0.4), x, 16))
+    step(make_energy("RBM"), PersistentACS(), compile_chains=True)
+    assert plain == []
+
+
+@pytest.mark.parametrize(
+    ("energy", "sampler", "options", "message"),
+    [
+        (RBM(4, 3), Gibbs(), {}, "compile_chains: Gibbs on RBM cannot be compiled"),
+        (RBM(4, 3), AdaptiveDMALA(), {}, "compile_chains: AdaptiveDMALA on RBM cannot be compiled"),
+        (ResNet((1, 8, 8), channels=4), DMALA(0.1), {}, "compile_chains: DMALA on ResNet cannot be compiled"),
+        (RBM(4, 3), DMALA(0.1), {"num_steps": 9, "burn_in": 3}, r'"marginal" and burn_in 3: it needs "marginal" and 8'),
+        (RBM(4, 3), BlockGibbs(), {"density": "joint"}, 'density is "joint" and burn_in 0: it needs "marginal" and 0'),
+    ],
+)
+def test_what_needs_more_than_the_last_state_is_refused(
+    energy: Energy, sampler: Sampler, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        ContrastiveDivergence(energy, sampler, **options, compile_chains=True)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_training_goes_on_from_a_checkpoint_to_the_same_numbers(tmp_path: Path) -> None:
+    def fit(folder: Path, epochs: int, **resume: str) -> list[Tensor]:
+        pl.seed_everything(0)
+        learner = ContrastiveDivergence(RBM(64, 16), GWG(), ReplayBuffer(500), 16, energy_l2=0.01, compile_chains=True)
+        short_fit(learner, folder, epochs, **resume)
+        return [p.detach().clone() for p in learner.parameters()]
+
+    whole = fit(tmp_path / "whole", 3)
+    fit(tmp_path / "part", 2)
+    again = fit(tmp_path / "again", 3, ckpt_path=str(tmp_path / "part" / "epoch=1.ckpt"))
+    assert all(map(torch.equal, again, whole))
