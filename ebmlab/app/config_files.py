@@ -23,7 +23,7 @@ from ebmlab.errors import UserError
 
 BASE = "base"
 CALLBACKS = "callbacks"
-NAMED = ("targets", "samplers", "measures")  # sections of a study in which null removes an entry of the base
+NAMED = ("targets", "samplers", "measures")  # sections of a study in which null removes an entry of what came before
 
 # enumerations are the defaults of some callbacks; the parser's own texts of configs need this too
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, value: dumper.represent_str(value.name))
@@ -40,6 +40,11 @@ class ConfigFile(ActionConfigFile):
             UserError: the file, one of its bases or one of its callbacks does not exist or is not valid.
         """
         path, config = _file_or_text(value)
+        for section in NAMED:
+            if isinstance(config.get(section), dict):
+                before = {name: _plain(entry) for name, entry in (cfg.get(section) or {}).items()}
+                config[section] = merge(before, config[section])
+        _leave_out(config)
         changes = config.pop(CALLBACKS, None) if "trainer" in cfg else None
         if isinstance(config.get("trainer"), dict) and CALLBACKS in config["trainer"]:
             cfg["trainer.callbacks"] = None  # jsonargparse would merge two lists of one length entry by entry
@@ -62,6 +67,10 @@ def inline(config: dict[str, Any]) -> str:
     return text.strip()
 
 
+def _plain(entry: Any) -> Any:
+    return entry.as_dict() if isinstance(entry, Namespace) else entry
+
+
 def _apply(parser: LightningArgumentParser, cfg: Namespace, dest: str, config: dict[str, Any]) -> None:
     ActionConfigFile.apply_config(parser, cfg, dest, inline(config))
 
@@ -81,7 +90,20 @@ def read_config(path: Path) -> dict[str, Any]:
         >>> read_config(Path("b.yaml"))
         {'data': {'size': 9, 'seed': 1}}
     """
+    config = _file(path)
+    _leave_out(config)
+    return config
+
+
+def _file(path: Path) -> dict[str, Any]:
     return _on_its_bases(load_config(_read(path, "--config"), str(path)), path)
+
+
+def _leave_out(config: dict[str, Any]) -> None:
+    """Removes the entries of a study that are null."""
+    for section in NAMED:
+        if isinstance(entries := config.get(section), dict):
+            config[section] = {name: entry for name, entry in entries.items() if entry is not None}
 
 
 def load_config(text: str, source: str) -> dict[str, Any]:
@@ -154,7 +176,7 @@ def _file_or_text(value: str) -> tuple[Path | None, dict[str, Any]]:
     if value.lstrip().startswith("{") or "\n" in value:
         return None, _on_its_bases(load_config(value, "--config"), None)
     path = find_config(value)
-    return path, read_config(path)
+    return path, _file(path)
 
 
 def _on_its_bases(config: dict[str, Any], path: Path | None) -> dict[str, Any]:
@@ -169,11 +191,8 @@ def _on_its_bases(config: dict[str, Any], path: Path | None) -> dict[str, Any]:
             raise UserError(f"{source}: base {base} leads back to {path}: a config cannot be its own base")
         seen.append(path.resolve())
         layers.insert(0, load_config(_read(path, f"{source}: base"), str(path)))
-    config = reduce(merge, layers)
-    for section in NAMED:
-        if isinstance(entries := config.get(section), dict):
-            config[section] = {name: entry for name, entry in entries.items() if entry is not None}
-    return config
+    merged: dict[str, Any] = reduce(merge, layers)
+    return merged
 
 
 def _read(path: Path, asker: str) -> str:

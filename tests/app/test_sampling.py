@@ -161,6 +161,19 @@ def test_entries_left_out_on_the_command_line_and_added_by_a_resumed_run(
     assert "--samplers.C=null: there is no C to leave out of samplers; the config has A, B b" in capsys.readouterr().err
 
 
+def test_a_second_config_changes_the_entries_of_the_first(study: Callable[..., Path], tmp_path: Path) -> None:
+    path = tiny(
+        tmp_path,
+        "{A: {sampler: ebmlab.samplers.Gibbs},"
+        " B: {sampler: {class_path: ebmlab.samplers.DMALA, init_args: {step_size: 2.0}}}}",
+    )
+    change = tmp_path / "change.yaml"
+    change.write_text("samplers: {A: null, B: {sampler: {balance: 0.75}}, C: {sampler: ebmlab.samplers.GWG}}")
+    table = rows(study(path, f"--config={change}"))
+    assert [row["sampler"] for row in table] == ["B", "C"]
+    assert (float(table[0]["step_size"]), float(table[0]["balance"])) == (2.0, 0.75)
+
+
 def test_null_and_false_as_values_of_an_entrys_options(
     study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
