@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ebmlab.callbacks.ais_metrics import bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import log_image, made_by
+from ebmlab.callbacks.monitors import skip_where
 from ebmlab.callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
@@ -161,7 +162,7 @@ class AISEvaluation(PeriodicEvaluation):
         super().setup(trainer, pl_module, stage)
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint) and callback.monitor in LIKELIHOODS:
-                _refuse_untrusted(callback)
+                skip_where(callback, lambda _, score: score is not None and bool(score.isnan()))  # untrusted
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
@@ -237,19 +238,6 @@ class AISEvaluation(PeriodicEvaluation):
 
     def _sampler(self, learner: Learner) -> Sampler:
         return self.sampler or learner.sampler
-
-
-def _refuse_untrusted(checkpoint: ModelCheckpoint) -> None:
-    """Makes NaN replace no best checkpoint, and be none: Lightning takes the first value, whatever it is."""
-    ask = checkpoint.check_monitor_top_k
-
-    def check(trainer: pl.Trainer, current: Tensor | None = None) -> bool:
-        if current is None or not current.isnan():
-            return ask(trainer, current)
-        checkpoint._last_global_step_saved = trainer.global_step  # so that it still saves its last checkpoint
-        return False
-
-    checkpoint.check_monitor_top_k = check  # type: ignore[method-assign]
 
 
 def _stop_if_told(trainer: pl.Trainer) -> None:

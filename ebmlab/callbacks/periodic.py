@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from ebmlab.callbacks.averaged import averaged
 from ebmlab.callbacks.isolated import isolated
+from ebmlab.callbacks.monitors import watch
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.ranks import seed_of_rank
@@ -30,6 +31,10 @@ class PeriodicEvaluation(pl.Callback):
     A subclass overrides `evaluate`, which runs in eval mode, without gradients and with its own random numbers, so that
     it does not change the training. If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged
     weights are evaluated.
+
+    A score is that of the weights at its evaluation: a `ModelCheckpoint` that monitors it takes no other weights for
+    the best, and a learning rate that falls on a plateau changes only after an evaluation. The evaluation at the end of
+    fit is a candidate for the best only if the number of epochs is a multiple of `every_n_epochs`.
 
     A subclass must keep each of its settings in an attribute of the same name. The settings identify the callback in a
     checkpoint, so that one trainer can have two callbacks of one class if their settings differ.
@@ -54,6 +59,7 @@ class PeriodicEvaluation(pl.Callback):
         self.seed = seed
         self._last_step = -1
         self._metrics: dict[str, float] = {}
+        self._watched: set[str] = set()
 
     @property
     def state_key(self) -> str:
@@ -125,6 +131,7 @@ class PeriodicEvaluation(pl.Callback):
         return min(num_samples, FAST_DEV_SAMPLES), min(num_steps, FAST_DEV_STEPS)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._watched.clear()
         self._publish(trainer, self._metrics)  # a resumed run has metrics already
         if self.at_start and trainer.global_step == 0:
             self._run(trainer, pl_module)
@@ -161,9 +168,14 @@ class PeriodicEvaluation(pl.Callback):
         if trainer.state.fn == TrainerFn.FITTING:
             self._last_step = trainer.global_step
 
-    @staticmethod
-    def _publish(trainer: pl.Trainer, metrics: dict[str, float]) -> None:
+    def _publish(self, trainer: pl.Trainer, metrics: dict[str, float]) -> None:
+        new = metrics.keys() - self._watched
+        self._watched |= new
+        watch(trainer, new, self.every_n_epochs, self._is_stale, type(self).__name__)
         trainer.callback_metrics.update({key: torch.tensor(value) for key, value in metrics.items()})
+
+    def _is_stale(self, trainer: pl.Trainer, score: Tensor | None) -> bool:
+        return self._last_step != trainer.global_step
 
 
 def shows_progress(trainer: pl.Trainer) -> bool:

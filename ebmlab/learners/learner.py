@@ -216,6 +216,8 @@ class Learner(Rebuilt):
         schedule: dict[str, Any] = {"scheduler": scheduler, "interval": self._lr_interval}
         if isinstance(scheduler, ReduceLROnPlateau):  # waits where an epoch has no validation
             schedule |= {"monitor": scheduler.monitor, "strict": False}
+            if self._lr_interval == "epoch" and str(scheduler.monitor).startswith("val/"):  # else it sees old scores
+                schedule["frequency"] = self.trainer.check_val_every_n_epoch or 1
         return [optimizer], [schedule]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
