@@ -15,6 +15,7 @@ from ebmlab.streams import stream
 
 Binarize = bool | Literal["dynamic"]
 LEVELS = 255.0
+FAR = 2**12  # standard deviations from 0 beyond which float32 rounds off more than a few thousandths of one
 
 
 @dataclass(frozen=True)
@@ -66,26 +67,33 @@ class Preprocessing:
         if self.binarize:
             return draw_bits(x, stream("binarize")) if self.binarize == "dynamic" else (x > 0.5).float()
         mean, std = self._moments_like(x)
-        return (x - mean) / std
+        return ((x - mean) / std).float()
 
     def to_raw(self, x: Tensor) -> Tensor:
         """Turns states, `(B, *event_shape)` or `(B, prod(event_shape))`, into raw data `(B, *shape)`.
 
         The result is floating-point and in units of `float_scale`, even if the raw data were integers: pixels come back
-        in [0, 1]. Class numbers come back as integers.
+        in [0, 1]. Class numbers come back as integers, and numbers that are far from 0 for their standard deviation,
+        such as points of time, as float64.
         """
         x = x.reshape(len(x), *self.event_shape)
         if self.num_classes:
             return x.argmax(-1)
         if not self.binarize:
+            far = any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=True))
+            x = x.double() if far else x
             mean, std = self._moments_like(x)
             x = x * std + mean
         return (x.clamp(0, 1) if self.unit else x) * self.float_scale
 
     def scaled(self, raw: Tensor) -> Tensor:
-        """Raw data after scaling and before anything else, `(B, *shape)`, float32."""
+        """Raw data after scaling and before anything else, `(B, *shape)`.
+
+        They are float32, but float64 where the raw numbers have more digits than float32 holds.
+        """
         raw = self.shaped(raw)
-        return raw.float() / (self.float_scale if raw.is_floating_point() else self.scale)
+        exact = raw.dtype in (torch.float64, torch.int64, torch.int32)
+        return (raw.double() if exact else raw.float()) / (self.float_scale if raw.is_floating_point() else self.scale)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data, which `torch.load(weights_only=True)` can read and `from_dict` accepts."""

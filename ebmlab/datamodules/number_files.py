@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError, one_line
+from ebmlab.preprocessing import FAR
 
 SUFFIXES = (".npy", ".npz", ".csv", ".pt")
 Labels = str | int | None
@@ -25,7 +27,8 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         field: the name of the samples in an .npz or .pt file with several arrays.
 
     Returns:
-        Samples `(N, ...)`, float64 as float32 and booleans as uint8, and labels `(N,)` as they stand in the file.
+        Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and booleans
+        as uint8, and labels `(N,)` as they stand in the file.
 
     Raises:
         UserError: the file cannot be read, or holds something else.
@@ -56,14 +59,16 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         raise UserError(
             f"{path}: there are {len(x)} samples, but the labels have shape {y.shape}; there must be one each"
         )
-    return torch.from_numpy(np.ascontiguousarray(x.astype(_type(x.dtype)))), y
+    return torch.from_numpy(np.ascontiguousarray(x.astype(_type(x)))), y
 
 
-def _type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A type that torch calculates with."""
-    if dtype.kind == "f":
-        return np.dtype(np.float32)
-    return np.dtype(np.uint8 if dtype.itemsize == 1 and dtype.kind in "bu" else np.int64)
+def _type(x: npt.NDArray[Any]) -> type[np.generic]:
+    """A type that torch calculates with, and that holds the digits by which samples differ."""
+    if x.dtype.kind == "f":
+        spread = x.std(0)
+        far = (np.abs(x).max(0) > FAR * spread) & (spread > 0)
+        return np.float64 if x.dtype.itemsize > 4 and far.any() else np.float32
+    return np.uint8 if x.dtype.itemsize == 1 and x.dtype.kind in "bu" else np.int64
 
 
 def _array(path: Path, labels: Labels) -> tuple[Any, Any]:

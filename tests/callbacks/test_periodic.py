@@ -4,6 +4,7 @@ import inspect
 from types import SimpleNamespace
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 

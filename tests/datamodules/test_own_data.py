@@ -143,6 +143,27 @@ def test_numbers_become_states(case: str, by: str, tmp_path: Path) -> None:
     torch.testing.assert_close(data.preprocessing.to_states(raw)[0].flatten(), torch.tensor(states).float())
 
 
+@pytest.mark.parametrize("by", ["npy", "whole npy", "csv", "FromDataset", "streamed"])
+def test_points_of_time_keep_their_digits(by: str, tmp_path: Path) -> None:
+    """Seconds since 1970: float32 has one number in 128 there, more than the standard deviation."""
+    rows = (1.7e9 + 100 * np.random.default_rng(0).standard_normal((500, 2))).round()
+    if by in ("FromDataset", "streamed"):
+        data: Any = FromDataset(list(rows), batch_size=10, streamed=by == "streamed", val=list(rows))
+    elif by == "csv":
+        np.savetxt(tmp_path / "a.csv", rows, delimiter=",", fmt="%.0f")
+        data = Arrays(tmp_path / "a.csv", batch_size=10)
+    else:
+        data = Arrays(save(tmp_path / "a.npy", rows.astype(np.int64) if by == "whole npy" else rows), batch_size=10)
+    data.setup("fit")
+    preprocessing = data.preprocessing
+    assert preprocessing.std == pytest.approx(rows.std(0).tolist(), rel=0.1)
+    states = data.states("train")
+    assert states.dtype == torch.float32 and len(states[:, 0].unique()) > 200
+    assert states.mean(0).abs().max() < 1e-4 and (states.std(0) - 1).abs().max() < 0.01
+    back = preprocessing.to_raw(preprocessing.to_states(torch.from_numpy(rows)))
+    assert back.dtype == torch.float64 and (back - torch.from_numpy(rows)).abs().max() < 0.01
+
+
 @pytest.mark.parametrize(
     ("x", "form", "wrong"),
     [
