@@ -70,11 +70,13 @@ class PlainData(Data):
         if isinstance(self.domain, Categorical) and shape == self.domain.shape != self.domain.event_shape:
             return Preprocessing(shape, num_classes=self.domain.num_values)
         pixels = isinstance(self.domain, Real) and (x.dtype == torch.uint8 or len(shape) == 3) and are_levels(x)
+        fractions = isinstance(self.domain, Real) and len(shape) == 3 and x.is_floating_point() and not pixels
+        if fractions and float(x.min()) >= 0 and float(x.max()) <= 1:
+            return Preprocessing(shape, LEVELS, unit=True)
         scale = LEVELS if pixels else 1.0
         if pixels:
             rank_zero_info(f"{self.title}: the batches hold pixels from 0 to 255, which are divided by 255")
-        unit = pixels or (float(x.min()) >= 0 and float(x.max()) <= 1)
-        return Preprocessing(shape, scale, scale if x.is_floating_point() else 1.0, unit=unit)
+        return Preprocessing(shape, scale, scale if x.is_floating_point() else 1.0, unit=pixels)
 
     def adopt(self, saved: Preprocessing) -> None:
         """Takes the checkpoint's preprocessing whole: loaders have no options, and their batches are raw data.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -176,6 +177,20 @@ def test_batches_in_other_units_than_the_checkpoints_are_refused(tmp_path: Path)
             assert "give raw data in the same units" in found
         for right in (x.byte(), x * 0, x / 255 if scale == 1 else x.float()):
             trainer(tmp_path).validate(model, DataLoader(right, 10), ckpt_path=path, verbose=False)
+
+
+def test_pixels_have_one_unit_however_a_loader_holds_them() -> None:
+    levels, domain = torch.randint(256, (9, 1, 4, 4), dtype=torch.uint8), Real((1, 4, 4))
+    for x in (levels, levels.float(), levels / 255):
+        found = PlainData("mine", {"train": lambda x=x: [x]}, domain).preprocessing
+        assert found.unit and found.log_jacobian(domain) == pytest.approx(-16 * math.log(255))
+        torch.testing.assert_close(found.to_states(x), levels / 255)
+
+
+def test_a_first_batch_between_0_and_1_does_not_bound_the_others() -> None:
+    points = torch.tensor([[0.2, 0.9], [3.57, -1.0]])
+    data = PlainData("mine", {"train": lambda: points.split(1)}, Real(2))
+    assert torch.equal(data.to_raw(data.states("train")), points)
 
 
 def test_which_numbers_are_pixels() -> None:

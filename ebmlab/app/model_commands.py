@@ -180,7 +180,7 @@ def _write(values: Tensor, output: Path) -> None:
         return
     with whole(output) as path, path.open("wb") as file:
         if output.suffix == ".csv":
-            np.savetxt(file, values.numpy(), "%.9g", ",")
+            np.savetxt(file, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
         else:
             np.save(file, values.numpy())
 
