@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.preprocessing import Preprocessing
-from ebmlab.streams import own_numbers
+from ebmlab.streams import own_numbers, undisturbed
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -153,8 +153,8 @@ class Data:
         Returns:
             `(N, *event_shape)`, on the CPU.
         """
-        with own_numbers(seed):  # loaders that shuffle give the same order each time
-            states = torch.cat([self.convert(batch).float().cpu() for batch in self.loader(split)])
+        with own_numbers(seed), undisturbed(loader := self.loader(split), seed):  # the same order each time
+            states = torch.cat([self.convert(batch).float().cpu() for batch in loader])
         return states if n is None else states[chosen(len(states), n, seed)]
 
     def labels(self, split: str) -> Tensor | None:

@@ -12,10 +12,11 @@ from torch import Tensor
 from ebmlab.data import Data
 from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.errors import UserError
+from ebmlab.streams import undisturbed
 
 
 def first_batch(data: Data, split: str) -> Any:
-    """The first batch of a split's loader, as the loader gives it. The global random stream is left unchanged.
+    """The first batch of a split's loader, as the loader gives it. All random streams stay as they are.
 
     Raises:
         UserError: the loader is empty, or is an iterator, which can be read only once.
@@ -33,7 +34,7 @@ def first_batch(data: Data, split: str) -> Any:
             f"{data.title}: the {split} loader is an iterator, which can be read only once: give a DataLoader, or "
             "another object that starts anew each time it is iterated over"
         )
-    with torch.random.fork_rng(devices=[]):
+    with undisturbed(loader):
         batch = next(iter(loader), None)
     if batch is None:
         raise UserError(f"{data.title}: the {split} loader is empty: it must give at least one batch")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -40,3 +41,33 @@ def own_numbers(seed: int) -> Iterator[torch.Generator]:
     """
     with torch.random.fork_rng(devices=[]):
         yield torch.default_generator.manual_seed(seed)
+
+
+@contextmanager
+def undisturbed(loader: Any, seed: int | None = None) -> Iterator[None]:
+    """Runs its body, which iterates over a loader, and then restores the global generator and the loader's own ones.
+
+    Args:
+        loader: the `generator` of a DataLoader or of its sampler is restored; other iterables have none.
+        seed: of all these generators in the body; None leaves them as they are.
+
+    Example:
+        >>> from torch.utils.data import DataLoader
+        >>> loader = DataLoader(torch.arange(8), shuffle=True, generator=torch.Generator().manual_seed(0))
+        >>> with undisturbed(loader):
+        ...     seen = list(loader)
+        >>> list(loader) == seen  # as if nobody had looked
+        True
+    """
+    batches = getattr(loader, "batch_sampler", None)
+    owners = (loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None))
+    found = [getattr(owner, "generator", None) for owner in owners]
+    states = [(g, g.get_state()) for g in found if isinstance(g, torch.Generator)]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for generator in (torch.default_generator, *(g for g, _ in states)) if seed is not None else ():
+                generator.manual_seed(seed)  # type: ignore[arg-type]
+            yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)

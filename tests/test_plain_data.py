@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import torch
 from helpers_trainer import quiet_trainer
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from ebmlab.callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
 from ebmlab.data import Data, Images, samples_of
@@ -191,6 +191,22 @@ def test_a_first_batch_between_0_and_1_does_not_bound_the_others() -> None:
     points = torch.tensor([[0.2, 0.9], [3.57, -1.0]])
     data = PlainData("mine", {"train": lambda: points.split(1)}, Real(2))
     assert torch.equal(data.to_raw(data.states("train")), points)
+
+
+@pytest.mark.parametrize("of", ["loader", "sampler", "batches"])
+def test_a_look_at_the_data_does_not_move_the_loaders_own_generator(of: str) -> None:
+    x, generator = torch.arange(80.0).view(40, 2), torch.Generator().manual_seed(1)
+    random = RandomSampler(x, generator=generator)  # type: ignore[arg-type]
+    options: dict[str, Any] = {
+        "loader": {"batch_size": 10, "shuffle": True, "generator": generator},
+        "sampler": {"batch_size": 10, "sampler": random},
+        "batches": {"batch_sampler": BatchSampler(random, 10, drop_last=False)},
+    }[of]
+    loader: DataLoader[Any] = DataLoader(x, **options)  # type: ignore[arg-type]
+    data, before = PlainData("mine", {"train": lambda: loader}, Real(2)), generator.get_state()
+    first, again = data.states("train", 20), data.states("train", 20)
+    assert torch.equal(first, again) and not torch.equal(first, data.states("train", 20, seed=1))
+    assert data.batch_size == 10 and torch.equal(generator.get_state(), before)
 
 
 def test_which_numbers_are_pixels() -> None:

@@ -12,6 +12,7 @@ from ebmlab.callbacks.requirements import buffer_of, energy_of
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_first_batch
 from ebmlab.plain_data import data_of
+from ebmlab.streams import undisturbed
 
 
 class DataMean(pl.Callback):
@@ -58,8 +59,8 @@ def _mean(trainer: pl.Trainer) -> Tensor:
     """The mean over one epoch of training batches, of all ranks, `(*event)`, float64."""
     data = data_of(trainer)
     total, count = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-    with torch.random.fork_rng():
-        for batch in data.loader("train"):
+    with undisturbed(loader := data.loader("train")):
+        for batch in loader:
             x = data.convert(batch)
             total, count = total + x.double().sum(0), count + len(x)
     if trainer.world_size > 1:
