@@ -10,6 +10,7 @@ from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
 from ebmlab.callbacks.requirements import learner_of, training_steps
+from ebmlab.callbacks.sampler_monitor import SamplerMonitor
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
@@ -61,6 +62,10 @@ class AnnealedSteps(pl.Callback):
         reads = next((i for i, c in enumerate(callbacks) if isinstance(c, _READ_THE_STEP_SIZE)), len(callbacks))
         if reads < callbacks.index(self):  # they must see the step size of the config
             callbacks.insert(reads, callbacks.pop(callbacks.index(self)))
+        for monitor in [c for c in callbacks if isinstance(c, SamplerMonitor)]:  # and this one that of the batch
+            if (place := callbacks.index(self)) < callbacks.index(monitor):
+                callbacks.remove(monitor)
+                callbacks.insert(place, monitor)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._total = training_steps(trainer, self)

@@ -44,9 +44,14 @@ class CentredGradient(pl.Callback):
             raise UserError(f"CentredGradient: rate is {rate}, but must be above 0 and at most 1")
         self.rate = rate
         self.offsets: Offsets | None = None
+        self._step = 0
+        self._batches: list[Offsets] = []
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._energy(pl_module)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._step = trainer.global_step
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
@@ -59,7 +64,12 @@ class CentredGradient(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        new = mean_units(self._energy(pl_module), learner_of(pl_module, self).states(batch))
+        self._batches.append(mean_units(self._energy(pl_module), learner_of(pl_module, self).states(batch)))
+        if self._step == trainer.global_step:
+            return  # the gradient goes on accumulating
+        means = [torch.stack(parts).mean(0) for parts in zip(*self._batches, strict=True)]
+        new = means[0], means[1]
+        self._step, self._batches = trainer.global_step, []
         if trainer.world_size > 1:
             new = tuple(trainer.strategy.reduce(t, reduce_op="mean") for t in new)  # type: ignore[assignment]
         if self.offsets is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.callbacks.ais_evaluation import base_law, mean_energy_of
@@ -27,7 +28,7 @@ class TrajectoryLikelihood(pl.Callback):
     """Follows log Z through training with weighted chains (`ebmlab.evaluation.trajectory`).
 
     Logs every `every_n_steps` optimizer steps, and at the end of training, `trajectory/train_log_likelihood` and
-    `trajectory/val_log_likelihood`, mean nats of the first `num_data` states of a split that the run has,
+    `trajectory/val_log_likelihood`, mean nats of `num_data` states of a split that the run has,
     `trajectory/log_z`, `trajectory/ess`, the effective number of chains since they were last resampled, and
     `trajectory/families`, the number of first states from which they descend. The number has no error bar. Where
     training is faster than the chains, they miss the mass of new modes, few families survive, and the likelihood is too
@@ -46,7 +47,7 @@ class TrajectoryLikelihood(pl.Callback):
             the zigzag of the optimizer, which would cost log Z a little at every turn.
         num_data: states of each split to score.
         sampler: moves the chains and must be exact; the learner's sampler when None.
-        seed: of the chains.
+        seed: of the chains, and of the choice of states.
 
     Example:
         >>> from ebmlab.datamodules import Digits
@@ -95,10 +96,14 @@ class TrajectoryLikelihood(pl.Callback):
                 f"TrajectoryLikelihood needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` "
                 "to one that is, such as DMALA, GWG, or BlockGibbs for RBMs"
             )
+        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        swaps = next((i for i, c in enumerate(callbacks) if isinstance(c, WeightAveraging)), len(callbacks))
+        if swaps < callbacks.index(self):  # at the end of training its average replaces the weights that are followed
+            callbacks.insert(swaps, callbacks.pop(callbacks.index(self)))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, loaded, data = learner_of(pl_module, self), self._loaded, data_of(trainer)
-        self._data = {s: data.states(s)[: self.num_data].clone() for s in ("train", "val") if data.has(s)}
+        self._data = {s: data.states(s, self.num_data, self.seed) for s in ("train", "val") if data.has(s)}
         self._stream, self._loaded, self._seen = None, None, trainer.global_step
         with self._own_numbers(learner):
             sampler = self._sampler(learner).to(learner.device)

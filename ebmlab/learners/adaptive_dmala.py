@@ -50,10 +50,11 @@ class AdaptiveDMALA(DMALA):
         self.register_buffer("step_size", torch.tensor(float(step_size)))  # saved in checkpoints, unlike that of DMALA
         self.rate, self.gain = rate, gain
         self._adapts = False
+        self._adapted: int | None = None
 
     def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
-        """As in `ChangesWithTraining`: the next chain changes the step size when it ends."""
-        self._adapts = True
+        """As in `ChangesWithTraining`: the next chain changes the step size when it ends, once in an iteration."""
+        self._adapts, self._adapted = iteration != self._adapted, iteration
         return self, x, num_steps
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:

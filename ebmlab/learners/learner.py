@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import torch
+from pytorch_lightning.callbacks import EMAWeightAveraging
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, ReduceLROnPlateau
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
@@ -179,11 +180,26 @@ class Learner(Rebuilt):
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_train_start(self) -> None:
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, EMAWeightAveraging):
+                self._check_average(callback)
         for schedule in self.trainer.lr_scheduler_configs if self._period else ():
             if (saved := schedule.scheduler.T_max) != self._period:  # type: ignore[union-attr]
                 rank_zero_warn(
                     f"lr_scheduler: the run continues with the checkpoint's T_max = {saved}, not {self._period}"
                 )
+
+    def _check_average(self, average: EMAWeightAveraging) -> None:
+        """Raises `UserError` if it begins after the last step: Lightning would end with the initial weights."""
+        step, epoch = average.update_starting_at_step or 0, average.update_starting_at_epoch or 0
+        steps, epochs = self.trainer.estimated_stepping_batches, self.trainer.max_epochs or -1
+        late = 0 < steps <= step
+        if late or 0 < epochs <= epoch:
+            when = f"step {step} of {steps:g}" if late else f"epoch {epoch} of {epochs}"
+            raise UserError(
+                f"EMAWeightAveraging begins at {when}, after training, and would put the initial weights in place of "
+                "the trained ones: let it begin earlier, or leave it out"
+            )
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.log_is_due:

@@ -80,14 +80,16 @@ class PersistentACS(DMALA):
         self.tune_every = tune_every
         self.tuning_steps = tuning_steps
         self._tuner, self._probe = tuner, probe
+        self._latest: int | None = None
 
     @torch.no_grad()
     def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
         """As in `ChangesWithTraining`. An iteration with large steps takes half of the steps (App. D.4)."""
         turn = iteration % (self.cycle_length * self.tune_every)
-        if turn == 0:
+        again, self._latest = iteration == self._latest, iteration  # gradients may accumulate
+        if turn == 0 and not again:
             x = self._tune(energy, x, self._tuner, self.alpha_max, self.beta_max, largest=True)
-        if turn == min(1, self.cycle_length * self.tune_every - 1):
+        if not again and turn == min(1, self.cycle_length * self.tune_every - 1):
             tuner = replace(self._tuner, alpha_floor=self._floor())
             x = self._tune(energy, x, tuner, self.step_size, self.beta_min, largest=False)
             self._remember()

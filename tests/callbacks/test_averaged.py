@@ -1,0 +1,103 @@
+"""Averaged weights that have not begun, and the order of callbacks around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from helpers_trainer import quiet_trainer
+from pytorch_lightning.callbacks import EMAWeightAveraging
+
+from ebmlab.callbacks import AnnealedSteps, CentredGradient, PeriodicEvaluation, SamplerMonitor, TrajectoryLikelihood
+from ebmlab.datamodules import Digits
+from ebmlab.energies import GRBM, RBM
+from ebmlab.errors import UserError
+from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
+from ebmlab.samplers import BlockGibbs, GibbsLangevin
+
+
+class Norms(PeriodicEvaluation):
+    """The norm of the weights that are evaluated, and of those that are trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[float] = []
+        self.trained: list[float] = []
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.trained.append(float(pl_module.energy.W.detach().norm()))  # type: ignore[union-attr, operator]
+        super().on_train_epoch_end(trainer, pl_module)
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.seen.append(float(pl_module.energy.W.detach().norm()))  # type: ignore[union-attr, operator]
+
+
+def fit(folder: Path, callbacks: list[Any], learner: Any = None, **settings: Any) -> ContrastiveDivergence:
+    torch.manual_seed(0)
+    learner = learner or ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+    trainer = quiet_trainer(folder, callbacks=callbacks, log_every_n_steps=1, limit_val_batches=0, **settings)
+    trainer.fit(learner, Digits(binarize=isinstance(learner.energy, RBM), batch_size=100))
+    return learner
+
+
+def test_until_the_average_begins_the_trained_weights_are_evaluated(tmp_path: Path) -> None:
+    norms, ema = Norms(), EMAWeightAveraging(decay=0.9, update_starting_at_step=6)
+    fit(tmp_path, [ema, norms], max_epochs=4, limit_train_batches=3)
+    assert norms.seen[1:3] == norms.trained[:2], "6 steps"
+    assert norms.seen[3] != norms.trained[2] and norms.seen[4] != norms.trained[3]
+
+
+@pytest.mark.parametrize("late", [{"update_starting_at_step": 12}, {"update_starting_at_epoch": 4}])
+def test_an_average_that_never_begins_is_refused(late: dict[str, int], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"begins at (step 12 of 12|epoch 4 of 4), after training, and would put the"):
+        fit(tmp_path, [EMAWeightAveraging(**late)], max_epochs=4, limit_train_batches=3)
+    fit(tmp_path, [EMAWeightAveraging(**{k: v - 1 for k, v in late.items()})], max_epochs=4, limit_train_batches=3)
+
+
+def test_the_trajectory_ends_with_the_trained_weights_in_any_order(tmp_path: Path) -> None:
+    """Its last point is made at the end of training, when Lightning puts the average in their place."""
+    last = []
+    for ema in ([], [EMAWeightAveraging(decay=0.99)]):
+        trajectory = TrajectoryLikelihood(num_chains=20, num_steps=5, every_n_steps=20)
+        torch.manual_seed(0)
+        learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        trainer = quiet_trainer(tmp_path, callbacks=[*ema, trajectory], max_steps=30, log_every_n_steps=10)
+        trainer.fit(learner, Digits(binarize=True, batch_size=100))
+        last.append(float(trainer.callback_metrics["trajectory/log_z"]))
+    assert last[0] == last[1]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_monitor_sees_the_step_size_of_the_batch_in_any_order(first: int, tmp_path: Path) -> None:
+    seen: list[float] = []
+
+    class Learner(ContrastiveDivergence):
+        def on_train_batch_end(self, *_: Any) -> None:
+            seen.append(float(self.trainer.callback_metrics["sampler/step_size"]))
+
+    callbacks = [SamplerMonitor(), AnnealedSteps()]
+    callbacks.insert(1 - first, callbacks.pop())
+    fit(tmp_path, callbacks, Learner(GRBM(64, 8), GibbsLangevin(0.1)), max_steps=4)
+    assert seen[0] == pytest.approx(0.1, rel=0.01) and seen == sorted(seen, reverse=True) and seen[-1] < 0.02
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_accumulated_gradients_are_one_iteration(accumulate: int, tmp_path: Path) -> None:
+    """Step sizes are searched and adapted once, and the first step has the ordinary gradient."""
+    settings = {"max_steps": 3, "accumulate_grad_batches": accumulate}
+    acs = PersistentACS(cycle_length=4, tune_every=5, tuning_steps=20)
+    fit(tmp_path, [], ContrastiveDivergence(RBM(64, 8), acs, ReplayBuffer(200), num_steps=4), **settings)
+    assert acs.found[0] == 1
+    dmala = AdaptiveDMALA(0.1)
+    fit(tmp_path, [], ContrastiveDivergence(RBM(64, 8), dmala, ReplayBuffer(200), num_steps=4), **settings)
+    largest = torch.tensor(0.1 * (1 - dmala.rate) / (dmala.rate * (1 - dmala.rate)))
+    assert 0.1 < dmala.step_size <= 0.1 * (3 * largest).exp()  # three times all accepted
+    settings["max_steps"] = 1
+    ordinary, centred = (fit(tmp_path, callbacks, **settings) for callbacks in ([], [CentredGradient()]))
+    assert torch.equal(ordinary.energy.W, centred.energy.W)  # type: ignore[arg-type]
+    settings["max_steps"] = 2
+    ordinary, centred = (fit(tmp_path, callbacks, **settings) for callbacks in ([], [CentredGradient()]))
+    assert not torch.equal(ordinary.energy.W, centred.energy.W)  # type: ignore[arg-type]
