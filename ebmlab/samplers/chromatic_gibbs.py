@@ -65,6 +65,7 @@ class ChromaticGibbs(Sampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    keeps_values = False
     exact = True
 
     def check(self, energy: Energy) -> None:

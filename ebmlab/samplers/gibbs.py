@@ -56,6 +56,7 @@ class Gibbs(Sampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    keeps_values = False
     exact = True
 
     def __init__(self, block_size: int = 1, scan: Literal["systematic", "random"] = "systematic") -> None:

@@ -37,6 +37,7 @@ class HammingBall(Sampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    keeps_values = False
     exact = True
 
     def __init__(self, block_size: int = 10, radius: int = 1) -> None:

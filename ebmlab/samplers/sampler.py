@@ -27,6 +27,7 @@ class Sampler(Recorded, nn.Module):
     Attributes:
         domains: kinds of domain that the kernel supports.
         independent: whether chains may run apart from each other; all but those of `DiscreteSVGD` may.
+        keeps_values: whether a state holds values at x, so that `init` evaluates the energy as a step does.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -40,6 +41,7 @@ class Sampler(Recorded, nn.Module):
 
     domains: ClassVar[tuple[type[Domain], ...]] = ()
     independent: ClassVar[bool] = True
+    keeps_values: ClassVar[bool] = True
 
     @property
     def exact(self) -> bool:

@@ -38,6 +38,7 @@ class SwendsenWang(Sampler):
     """
 
     domains = (Spin, Categorical)
+    keeps_values = False
     exact = True
 
     def check(self, energy: Energy) -> None:

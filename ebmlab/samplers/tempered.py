@@ -139,7 +139,8 @@ class Tempered(Sampler):
         evaluations = info.evaluations
         if k % self.swap_every == 0 and len(self.betas) > 1:
             new = self._swap(energy, new)
-            evaluations += 2  # the energies of the swap decision, and the kernel's `init` at the new states
+            evaluations += 1  # the energies of the swap decision
+            evaluations += info.evaluations if self.kernel.keeps_values else 0  # the kernel's `init` at the new states
         x = new.replicas.x.view(chains, -1, *state.x.shape[1:])[:, 0]
         acceptance = info.acceptance.view(chains, -1)[:, 0]
         new = replace(new, x=x, step=k)

@@ -131,7 +131,9 @@ class TrajectoryTempered(Sampler):
         evaluations = sum(info.evaluations for _, info in moved)
         if new.step % self.swap_every == 0 and len(path) > 1:
             new = self.swap(path, new)
-            evaluations += 3 * (len(path) - 1)  # every second pair: four energies, and two of the kernel's `init`
+            for k, (_, info) in enumerate(moved):
+                pairs = (k > 0) + (k < len(path) - 1)  # every second one swaps: two energies, and the kernel's `init`
+                evaluations += pairs / 2 * (2 + info.evaluations * self.kernel_of(k).keeps_values)
         new = replace(new, x=new.replicas[0].x)
         return new, Info(moved[0][1].acceptance, energy.domain.hops(new.x, state.x), evaluations)
 

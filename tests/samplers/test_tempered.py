@@ -176,6 +176,32 @@ def test_a_barrier_is_crossed() -> None:
     assert 0.35 < (crossed.mean(1) < 0).float().mean() < 0.65
 
 
+class Counted(Energy):
+    """Counts the states that it evaluates."""
+
+    domains = (Binary,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain, self.w, self.rows = Binary(12), torch.nn.Parameter(torch.linspace(-1, 1, 12)), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows += len(x)
+        return x @ self.w + 0.1 * x.sum(1) ** 2
+
+
+@pytest.mark.parametrize("kernel", [Gibbs(), DMALA(0.2), GWG()], ids=lambda kernel: type(kernel).__name__)
+@pytest.mark.parametrize("swap_every", [1, 2])
+def test_evaluations_are_those_of_the_energy(kernel: Sampler, swap_every: int) -> None:
+    energy, sampler = Counted(), Tempered(kernel, num_temperatures=4, swap_every=swap_every)
+    state, reported = sampler.init(energy, energy.domain.random(5)), 0.0
+    energy.rows = 0
+    for _ in range(10):
+        state, info = sampler.step(energy, state)
+        reported += info.evaluations
+    assert energy.rows / 5 == reported
+
+
 def test_swap_rates_and_evaluations() -> None:
     """Two temperatures swap in each round, of three one pair in turn; the rates are those of pairs of exact draws."""
     energy = Target(DOMAINS["binary"], "quadratic")
