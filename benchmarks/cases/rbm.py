@@ -40,7 +40,7 @@ class Bits(TensorDataModule):
 
 
 class Unlogged(ContrastiveDivergence):
-    """A learner in the 49 of 50 training steps that a trainer does not write down."""
+    """A learner in the training steps that a trainer does not log, nine of ten on the command line."""
 
     log_is_due = False  # type: ignore[assignment]
 

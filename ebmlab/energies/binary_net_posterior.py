@@ -24,7 +24,7 @@ class BinaryNetPosterior(Energy):
     of spins. It corresponds to 0.4 here.
 
     Rows with the same features have the same output, which is computed once: for n of them with targets of mean m and
-    variance s^2 the sum of squared errors is n ((f - m)^2 + s^2). Of COMPAS's 4,937 training rows 2,174 differ.
+    variance s^2 the sum of squared errors is n ((f - m)^2 + s^2). 2,174 of COMPAS's 4,937 training rows are different.
 
     Args:
         data: the rows; `Rows(features, targets)` for tensors.
@@ -53,10 +53,10 @@ class BinaryNetPosterior(Energy):
         super().__init__()
         table = data.load()
         x, y = table.train_x, table.train_y
-        if x.dim() != 2 or y.shape != x.shape[:1] or len(x) == 0:
+        if x.dim() != 2 or y.shape != x.shape[:1] or x.numel() == 0:
             raise UserError(
                 f"BinaryNetPosterior: the features have shape {tuple(x.shape)} and the targets {tuple(y.shape)}; "
-                "they must be (N, F) and (N,) with N at least 1"
+                "they must be (N, F) and (N,) with N and F at least 1"
             )
         if hidden < 1 or batch_size < 1 or not sharpness > 0:
             raise UserError(
@@ -68,16 +68,20 @@ class BinaryNetPosterior(Energy):
         self.sharpness = sharpness
         self.batch_size = batch_size
         features, row, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
-        means = torch.zeros_like(counts, dtype=y.dtype).index_add_(0, row, y) / counts
-        buffers = {
-            "inputs": _with_constant(features),  # (U, F + 1), those that differ
-            "shares": counts / len(y),  # of all rows
-            "means": means,  # of their targets
-            "variance": (y - means[row]).square().mean(),  # of the targets around these means
-            "row": row,  # (N,), of `inputs`
-            "targets": y,  # (N,)
+        exact = y.double()  # whatever type the targets have
+        means = exact.new_zeros(len(counts)).index_add_(0, row, exact) / counts
+        sums = {
+            "shares": counts.double() / len(y),  # (U,), of all rows
+            "means": means,  # (U,), of their targets
+            "variance": (exact - means[row]).square().mean(),  # of the targets around these means
         }
-        for name, value in buffers.items():
+        kept = {
+            "inputs": _with_constant(features),
+            "row": row,
+            "targets": y,
+        }  # (U, F + 1), those that differ; (N,); (N,)
+        kept |= {name: value.to(y.dtype if y.is_floating_point() else x.dtype) for name, value in sums.items()}
+        for name, value in kept.items():
             self.register_buffer(name, value, persistent=False)
         for name in ("test_x", "test_y"):
             self.register_buffer(name, getattr(table, name), persistent=False)

@@ -18,7 +18,7 @@ from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner, non_negative
 from ebmlab.noise import bernoulli
 from ebmlab.samplers import BipartiteState, Info, Sampler, State, hidden_logits
-from ebmlab.samplers.compiled import run_compiled
+from ebmlab.samplers.compiled import UNROLLED, require_compiler, run_compiled
 from ebmlab.samplers.starts import FromNoise, Start
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
@@ -49,8 +49,9 @@ class ContrastiveDivergence(Learner):
             Where pixels are always black it keeps their variance in the model from vanishing, and so large steps of
             Langevin dynamics stable.
         compile_chains: let `torch.compile` make one program of eight steps of the chains, as `Sampler.run` does, in all
-            training steps but those that log the acceptance. It pays for many steps of small models. It needs CD-K
-            (no `burn_in`) and the marginal density.
+            training steps but those that log the acceptance (every `trainer.log_every_n_steps`-th, on which the
+            random numbers of the run therefore depend). It pays for many steps of small models. It needs CD-K (no
+            `burn_in`) of at least eight steps, and the marginal density.
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step; None before the first.
@@ -112,18 +113,30 @@ class ContrastiveDivergence(Learner):
             raise UserError(
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
             )
-        if compile_chains:
-            sampler.require_pure_steps(energy, "compile_chains")
-            if density == "joint" or self.burn_in < num_steps - 1:
-                raise UserError(
-                    f'compile_chains keeps the last state alone, without hidden units, but density is "{density}" and '
-                    f'burn_in {self.burn_in}: it needs "marginal" and {num_steps - 1} (num_steps - 1, or null)'
-                )
 
     def check_data(self, data: Data, training: bool = True) -> None:
         super().check_data(data, training)
         if training:
             self.chains.check(self.energy.domain, data.batch_size)
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage == "fit" and self.compile_chains:
+            self._check_compilation()
+
+    def _check_compilation(self) -> None:
+        self.sampler.require_pure_steps(self.energy, "compile_chains")
+        require_compiler(self.trainer.strategy.root_device, "compile_chains")
+        if self.density == "joint" or self.burn_in < self.num_steps - 1:
+            raise UserError(
+                f'compile_chains keeps the last state alone, without hidden units, but density is "{self.density}" and '
+                f'burn_in {self.burn_in}: it needs "marginal" and {self.num_steps - 1} (num_steps - 1, or null)'
+            )
+        if self.num_steps < UNROLLED:
+            raise UserError(
+                f"compile_chains makes one program of {UNROLLED} steps, but num_steps is {self.num_steps}: raise it, "
+                "or set compile_chains to false"
+            )
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x = self.states(batch)
@@ -174,7 +187,7 @@ class ContrastiveDivergence(Learner):
         used = min(self.num_steps - self.burn_in, num_steps)
         kernel = sampler.pure_steps(self.energy) if self.compile_chains and not logs else None
         if kernel is not None:
-            state = State(x=run_compiled(kernel, self.energy, x, num_steps))
+            state = State(x=run_compiled(kernel, self.energy, x, num_steps, "compile_chains"))
             contrast.add(state.x, weight=-1 / len(x))
         else:
             for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):

@@ -86,12 +86,15 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
     require_compiler(x.device, caller)
     on_cpu = x.device.type == "cpu"
     try:
-        with torch._dynamo.config.patch(cache_size_limit=PROGRAMS):
+        # one program: neither split for DDP, nor with checks that ask for values
+        whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
+        with whole, torch.autograd.set_detect_anomaly(False):
             yield _compiled(function, on_cpu and x.numel() >= FEW_NUMBERS)
     except torch._dynamo.exc.TorchDynamoException as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
+        reason = lines[0] if lines else type(error).__name__
         raise UserError(
-            f"{caller}: {type(energy).__name__} cannot be compiled ({reason}): leave compile out"
+            f"{caller}: {type(energy).__name__} cannot be compiled ({reason}): leave compilation out"
         ) from error
 
 
@@ -104,12 +107,14 @@ def require_compiler(device: torch.device, caller: str) -> None:
     if device.type == "cpu" and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
         raise UserError(
             f"{caller} needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
-            "leave compile out"
+            "leave compilation out"
         )
 
 
 @torch.no_grad()
-def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+def run_compiled(
+    kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int, caller: str = "run(compile=True)"
+) -> Tensor:
     """The last x of `num_steps` steps, of which each `UNROLLED` are one compiled program.
 
     Raises:
@@ -120,7 +125,7 @@ def run_compiled(kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int) -
     rows = settings[torch.arange(num_steps, device=x.device) % len(settings)]
     state = kernel.start(energy, x.clone(), settings[0])
     if programs:
-        with compiling(_several, energy, x, "run(compile=True)") as several:
+        with compiling(_several, energy, x, caller) as several:
             for block in rows[: programs * UNROLLED].view(programs, UNROLLED, rows.shape[1]):
                 state = several(kernel.step, energy, state, block)
     for row in rows[programs * UNROLLED :]:

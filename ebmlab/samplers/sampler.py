@@ -149,7 +149,7 @@ class Sampler(Recorded, nn.Module):
             return run_compiled(self.require_pure_steps(energy, "run(compile=True)"), energy, x, num_steps)
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         blocks = 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
-        return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(max(1, blocks))])
+        return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(blocks)])
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         for state, _ in self.chain(energy, x, num_steps):

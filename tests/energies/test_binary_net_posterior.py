@@ -72,7 +72,9 @@ def test_energy_prediction_and_scores_by_hand() -> None:
 def test_gradient_is_that_of_autograd_for_all_chunk_sizes(
     chunk: int, inference: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    energy = BinaryNetPosterior(table(7, 3), hidden=4)
+    data = table(7, 3)
+    order = torch.tensor([0, 1, 2, 3, 4, 5, 6, 6, 2, 6])  # some rows are there more than once
+    energy = BinaryNetPosterior(Rows(data.train_x[order], data.train_y[order]), hidden=4)
     w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # not on the domain
     expected = Energy.value_and_grad(energy, w)  # the base class differentiates `forward`
     monkeypatch.setattr(binary_net_posterior, "_CHUNK", chunk)
@@ -110,6 +112,19 @@ def test_rows_with_the_same_features_are_computed_once() -> None:
     torch.manual_seed(0)
     parts = torch.stack([energy.minibatch(3)(w.detach()) for _ in range(2000)])
     assert ((parts.mean(0) - expected) / (parts.std(0) / 2000**0.5)).abs().max() < 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.uint8, torch.bool])
+def test_rows_of_any_type_are_counted_exactly(dtype: torch.dtype) -> None:
+    x = torch.arange(3.0).repeat(300).unsqueeze(1)
+    y = (torch.rand(900, generator=torch.Generator().manual_seed(0)) < 0.6).to(dtype)
+    features = x.double() if dtype == torch.float64 else x
+    energy = BinaryNetPosterior(Rows(features, y), hidden=4, sharpness=30.0)
+    w = torch.randn(3, 13, generator=torch.Generator().manual_seed(1)).to(features.dtype)
+    expected = 30 * (energy.predict(w, features) - y.to(w)).square().mean(1)
+    precise = {"rtol": 1e-13, "atol": 0.0} if dtype == torch.float64 else {}
+    torch.testing.assert_close(energy(w), expected, **precise)
+    torch.testing.assert_close(energy.value_and_grad(w)[0], expected, **precise)
 
 
 def test_saturated_networks_have_finite_energies_and_gradients() -> None:
@@ -225,7 +240,7 @@ def test_built_from_a_config() -> None:
     [
         (lambda: BinaryNetPosterior(Rows(torch.ones(3), torch.ones(3))), r"features have shape \(3,\)"),
         (lambda: BinaryNetPosterior(Rows(torch.ones(3, 2), torch.ones(3, 1))), r"targets \(3, 1\)"),
-        (lambda: BinaryNetPosterior(Rows(torch.ones(0, 2), torch.ones(0))), "N at least 1"),
+        (lambda: BinaryNetPosterior(Rows(torch.ones(0, 2), torch.ones(0))), "N and F at least 1"),
         (lambda: tiny(hidden=0), "hidden is 0"),
         (lambda: tiny(batch_size=0), "batch_size 0"),
         (lambda: tiny(sharpness=0.0), "sharpness 0.0"),

@@ -168,7 +168,7 @@ def test_an_energy_that_cannot_be_compiled_is_named() -> None:
             return super().value_and_grad(x if x.sum() > 0 else 1 - x)
 
     with pytest.raises(
-        UserError, match=r"ais\(compile=True\): Branching cannot be compiled \(.+\): leave compile out$"
+        UserError, match=r"ais\(compile=True\): Branching cannot be compiled \(.+\): leave compilation out$"
     ):
         ais(Branching(6, 3).requires_grad_(False), DMALA(0.4), 4, 8, compile=True)
 

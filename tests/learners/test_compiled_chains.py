@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from helpers_trainer import short_fit
+from helpers_trainer import quiet_trainer, short_fit
 from torch import Tensor
 
 import ebmlab.samplers.compiled as compiled
+from ebmlab.datamodules import Digits
 from ebmlab.energies import MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, PersistentACS, ReplayBuffer
@@ -83,6 +85,20 @@ def test_block_gibbs_fits_the_marginal_density(plain: list[int], monkeypatch: py
     assert plain == [1]
 
 
+def test_a_run_may_shorten_its_chains_and_move_their_starts(plain: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ShortChains` sets chain_steps, and persistent ACS moves the chains while it searches a step size."""
+    monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
+    energy = make_energy("RBM")
+    full = step(energy, DMALA(0.6), compile_chains=True, num_steps=17)
+    monkeypatch.setattr(ContrastiveDivergence, "chain_steps", 9)
+    nine = step(energy, DMALA(0.6), compile_chains=True, num_steps=17)
+    torch.testing.assert_close(nine, step(energy, DMALA(0.6), compile_chains=False, num_steps=17))
+    assert not torch.equal(nine[-1], full[-1]) and plain == [1, 1]
+    acs = {"alpha_max": 5.0, "tuning_steps": 30, "cycle_length": 2}
+    tuned, same = (step(energy, PersistentACS(**acs), compile_chains=compiled) for compiled in (True, False))
+    torch.testing.assert_close(tuned, same)
+
+
 def test_iterations_by_another_sampler_may_be_plain(plain: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The large steps of persistent ACS are DULA's, which has no compiled form."""
     monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
@@ -94,18 +110,51 @@ def test_iterations_by_another_sampler_may_be_plain(plain: list[int], monkeypatc
 @pytest.mark.parametrize(
     ("energy", "sampler", "options", "message"),
     [
-        (RBM(4, 3), Gibbs(), {}, "compile_chains: Gibbs on RBM cannot be compiled"),
-        (RBM(4, 3), AdaptiveDMALA(), {}, "compile_chains: AdaptiveDMALA on RBM cannot be compiled"),
+        (RBM(64, 3), Gibbs(), {}, "compile_chains: Gibbs on RBM cannot be compiled"),
+        (RBM(64, 3), AdaptiveDMALA(), {}, "compile_chains: AdaptiveDMALA on RBM cannot be compiled"),
         (ResNet((1, 8, 8), channels=4), DMALA(0.1), {}, "compile_chains: DMALA on ResNet cannot be compiled"),
-        (RBM(4, 3), DMALA(0.1), {"num_steps": 9, "burn_in": 3}, r'"marginal" and burn_in 3: it needs "marginal" and 8'),
-        (RBM(4, 3), BlockGibbs(), {"density": "joint"}, 'density is "joint" and burn_in 0: it needs "marginal" and 0'),
+        (RBM(64, 3), DMALA(0.1), {"burn_in": 3}, r'"marginal" and burn_in 3: it needs "marginal" and 8'),
+        (RBM(64, 3), BlockGibbs(), {"density": "joint"}, 'density is "joint" and burn_in 8: it needs "marginal" and 8'),
+        (RBM(64, 3), DMALA(0.1), {"num_steps": 7}, "one program of 8 steps, but num_steps is 7"),
     ],
 )
 def test_what_needs_more_than_the_last_state_is_refused(
-    energy: Energy, sampler: Sampler, options: dict[str, Any], message: str
+    energy: Energy, sampler: Sampler, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
+    learner = ContrastiveDivergence(energy, sampler, **{"num_steps": 9, **options}, compile_chains=True)
     with pytest.raises(UserError, match=message):
-        ContrastiveDivergence(energy, sampler, **options, compile_chains=True)
+        quiet_trainer(tmp_path, max_steps=1, limit_val_batches=0).fit(learner, Digits(binarize=True))
+
+
+class Step(torch.nn.Module):
+    """A learner whose training step is its `forward`, as in Lightning's strategy for several devices."""
+
+    def __init__(self, learner: ContrastiveDivergence) -> None:
+        super().__init__()
+        self.learner = learner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.learner.training_step(x, 0)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("anomaly", [False, True])
+def test_large_models_compile_on_several_devices(anomaly: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond 1 MiB of parameters torch would split the program for DistributedDataParallel."""
+    monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    try:
+        learner = ContrastiveDivergence(MLP(9, 512), GWG(), ReplayBuffer(64), 8, compile_chains=True)
+        with torch.autograd.set_detect_anomaly(anomaly):
+            loss = torch.nn.parallel.DistributedDataParallel(Step(learner))(torch.ones(16, 9))
+            loss.backward()
+        assert loss.isfinite() and learner.energy.W.grad is not None  # type: ignore[union-attr]
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.slow
