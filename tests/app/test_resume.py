@@ -137,6 +137,33 @@ def test_two_processes_run_different_chains_and_log_once(start: Start, tmp_path:
     assert len(list((runs[0] / "images").glob("samples-grid*"))) == 2
 
 
+PLAIN = """
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+class Plain(pl.LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(torch.arange(80.0).view(80, 1, 1, 1).expand(80, 1, 8, 8) / 80, 10, shuffle=True)
+
+class Seen(pl.Callback):
+    def on_train_batch_start(self, trainer, learner, batch, batch_idx):
+        with open(f"seen-{trainer.global_rank}.txt", "a") as file:
+            file.writelines(f"{round(80 * float(image.min()))}\\n" for image in batch)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_share_out_a_plain_loader(start: Start, tmp_path: Path) -> None:
+    """Lightning does that with loaders that are not ebmlab's."""
+    (tmp_path / "plain.py").write_text(PLAIN)
+    options = ["--data=plain.Plain", "--callbacks.plain.Seen=true", "--callbacks.FID=false"]
+    options += ["--model.energy.num_visible=64", "--trainer.max_epochs=1"]
+    finish(start(*options, "--trainer.devices=2", "--trainer.strategy=ddp"))
+    seen = [(tmp_path / f"seen-{rank}.txt").read_text().split() for rank in range(2)]
+    assert len(seen[0]) == len(seen[1]) == 40 and {int(i) for i in seen[0] + seen[1]} == set(range(80))
+
+
 @pytest.mark.slow
 def test_two_processes_killed_and_resumed_are_bit_exact(start: Start, tmp_path: Path) -> None:
     check_killed_equals_whole(start, tmp_path, "--trainer.devices=2", "--trainer.strategy=ddp")
