@@ -66,14 +66,10 @@ class Domain(Recorded):
         raise NotImplementedError
 
     def validate(self, x: Tensor) -> None:
-        """Raises `UserError` unless `x` is a batch of states of this domain, of at least one."""
+        """Raises `UserError` unless `x` is a batch of states of this domain."""
         if tuple(x.shape[1:]) != self.event_shape or x.dim() == 0:
             expected = ", ".join(["B", *map(str, self.event_shape)])
             raise UserError(f"states of {self} have shape ({expected}), got {tuple(x.shape)}")
-        if len(x) == 0:
-            raise UserError(
-                f"there are no states of {self}: the shape is {tuple(x.shape)}, and its first number must be at least 1"
-            )
         if not x.is_floating_point():
             raise UserError(f"states of {self} are float tensors, got {x.dtype}; convert them with x.float()")
         bad = ~torch.isfinite(x).flatten(1).all(1)

@@ -95,8 +95,7 @@ class Sampler(Recorded, nn.Module):
         Raises:
             UserError: the sampler does not support the energy, or x is not a batch of states of its domain.
         """
-        self.check(energy)
-        energy.domain.validate(x)
+        self._check_states(energy, x)
         total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
         for state, info in self.chain(energy, x, num_steps):
             x = state.x
@@ -143,13 +142,18 @@ class Sampler(Recorded, nn.Module):
             >>> BlockGibbs().run(rbm, rbm.domain.random(4), num_steps=10).shape
             torch.Size([4, 6])
         """
-        self.check(energy)
-        energy.domain.validate(x)
+        self._check_states(energy, x)
         if compile:
             return run_compiled(self.require_pure_steps(energy, "run(compile=True)"), energy, x, num_steps)
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         blocks = 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
         return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(blocks)])
+
+    def _check_states(self, energy: Energy, x: Tensor) -> None:
+        self.check(energy)
+        energy.domain.validate(x)
+        if len(x) == 0:
+            raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         for state, _ in self.chain(energy, x, num_steps):

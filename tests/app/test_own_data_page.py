@@ -57,7 +57,16 @@ def commands(text: str) -> list[tuple[list[str], str]]:
     return [(shlex.split(command), error) for command, error in found]
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=[s.partition("\n")[0] for s in SECTIONS])
+SLOW = ("Pictures", "A Dataset of PyTorch")
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        pytest.param(section, id=(name := section.partition("\n")[0]), marks=[pytest.mark.slow] * (name in SLOW))
+        for section in SECTIONS
+    ],
+)
 def test_the_section_runs(section: str, page: None, run: Callable[..., None], fails: Callable[..., str]) -> None:
     if "runs/waves/memory" in section and "--name memory" not in section:  # a run of an earlier section
         run("fit", "--config", "waves.yaml", "--name", "memory", *FASTER, bare=True)

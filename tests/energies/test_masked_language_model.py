@@ -91,7 +91,7 @@ def test_gradient_by_finite_differences(folder: Path, inference: bool, masked: b
     assert energy.float()(x).dtype == torch.float64 and energy(x.float()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.5), DMALA(5.0), LocallyBalanced()])
+@pytest.mark.parametrize("sampler", [DMALA(0.5), DMALA(5.0), pytest.param(LocallyBalanced(), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("masked", "top_k"), [(False, None), (True, None), (True, 3)])
 def test_samplers_are_exact(folder: Path, sampler: MetropolisSampler, masked: bool, top_k: int | None) -> None:
     energy = MaskedLanguageModel(TEXT, str(folder), masked=masked, top_k=top_k).double()

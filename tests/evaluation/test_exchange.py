@@ -64,6 +64,7 @@ def test_log_z_is_that_of_enumeration(name: str, schedule: str) -> None:
     assert len(result.swap_rates) == len(CASES[name][0]) + 2
 
 
+@pytest.mark.slow
 def test_the_stated_error_is_the_error() -> None:
     results = [run("RBMs", seed, chains=20, num_steps=30) for seed in range(80)]
     z = torch.tensor([error / result.std_error for result, error in results])

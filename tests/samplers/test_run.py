@@ -9,6 +9,7 @@ from helpers_grbm import PASS, make_grbm
 from torch import Tensor
 
 from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, DiscreteSVGD, Info, Langevin, Sampler, sampler
 
 CASES = [
@@ -68,3 +69,10 @@ def test_a_report_is_made_when_it_is_read() -> None:
     assert not calls
     assert info.hops.tolist() == info.hops.tolist() == [0, 0] and calls == ["hops"]
     assert (info + info).acceptance.tolist() == [2, 2] and calls == ["hops", "acceptance"]
+
+
+def test_no_chains_are_refused() -> None:
+    rbm = RBM(4, 3)
+    for call in (GWG().sample, GWG().run):
+        with pytest.raises(UserError, match=r"GWG: there are no chains, as x has shape \(0, 4\)"):
+            call(rbm, rbm.random(3)[:0], 5)
