@@ -65,8 +65,9 @@ def undisturbed(loader: Any, seed: int | None = None) -> Iterator[None]:
     states = [(g, g.get_state()) for g in found if isinstance(g, torch.Generator)]
     try:
         with torch.random.fork_rng(devices=[]):
-            for generator in (torch.default_generator, *(g for g, _ in states)) if seed is not None else ():
-                generator.manual_seed(seed)  # type: ignore[arg-type]
+            if seed is not None:
+                for generator in (torch.default_generator, *(g for g, _ in states)):
+                    generator.manual_seed(seed)
             yield
     finally:
         for generator, state in states:

@@ -51,7 +51,7 @@ class CentredGradient(pl.Callback):
         self._energy(pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._step = trainer.global_step
+        self._step, self._batches = trainer.global_step, []
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer

@@ -56,8 +56,8 @@ def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, 
             continue
         if isinstance(callback, EarlyStopping) and every > 1:
             raise UserError(
-                f"EarlyStopping monitors {name}, which {owner} evaluates in every {every}th epoch alone, while its "
-                f"patience counts epochs: set every_n_epochs of {owner} to 1"
+                f"EarlyStopping monitors {name}, which {owner} evaluates once in {every} epochs, while its patience "
+                f"counts epochs: set every_n_epochs of {owner} to 1"
             )
         if isinstance(callback, ModelCheckpoint):
             skip_where(callback, stale)

@@ -24,7 +24,7 @@ class BinaryNetPosterior(Energy):
     of spins. It corresponds to 0.4 here.
 
     Rows with the same features have the same output, which is computed once: for n of them with targets of mean m and
-    variance s^2 the sum of squared errors is n ((f - m)^2 + s^2). 2,174 of COMPAS's 4,937 training rows are different.
+    variance s^2 the sum of squared errors is n ((f - m)^2 + s^2). COMPAS has 4,937 training rows, with 2,174 outputs.
 
     Args:
         data: the rows; `Rows(features, targets)` for tensors.
@@ -76,10 +76,10 @@ class BinaryNetPosterior(Energy):
             "variance": (exact - means[row]).square().mean(),  # of the targets around these means
         }
         kept = {
-            "inputs": _with_constant(features),
-            "row": row,
-            "targets": y,
-        }  # (U, F + 1), those that differ; (N,); (N,)
+            "inputs": _with_constant(features),  # (U, F + 1), those that differ
+            "row": row,  # (N,), of `inputs`
+            "targets": y,  # (N,)
+        }
         kept |= {name: value.to(y.dtype if y.is_floating_point() else x.dtype) for name, value in sums.items()}
         for name, value in kept.items():
             self.register_buffer(name, value, persistent=False)

@@ -78,6 +78,6 @@ def test_a_rate_that_waits_for_a_plateau_counts_validations(tmp_path: Path) -> N
 
 def test_early_stopping_needs_a_score_of_every_epoch(tmp_path: Path) -> None:
     stop = partial(EarlyStopping, "score", patience=2, check_on_train_epoch_end=True)
-    with pytest.raises(UserError, match="EarlyStopping monitors score, which Score evaluates in every 5th epoch alone"):
+    with pytest.raises(UserError, match="EarlyStopping monitors score, which Score evaluates once in 5 epochs"):
         fit(tmp_path, [Score(5), stop()], 20)
     assert fit(tmp_path, [Score(1), stop()], 5).current_epoch == 5
