@@ -57,6 +57,10 @@ class AdaptiveDMALA(DMALA):
         self._adapts, self._adapted = iteration != self._adapted, iteration
         return self, x, num_steps
 
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._adapted = None  # after a rollback the iteration comes again
+        super()._load_from_state_dict(*args)
+
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         adapts, self._adapts = self._adapts, False
         total: Any = 0.0

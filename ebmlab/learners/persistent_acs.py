@@ -99,6 +99,7 @@ class PersistentACS(DMALA):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         state_dict.setdefault(f"{prefix}found", torch.zeros_like(self.found))  # earlier versions did not keep it
+        self._latest = None  # after a rollback the iteration comes again, and with it its search
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _floor(self) -> float:

@@ -101,3 +101,20 @@ def test_accumulated_gradients_are_one_iteration(accumulate: int, tmp_path: Path
     settings["max_steps"] = 2
     ordinary, centred = (fit(tmp_path, callbacks, **settings) for callbacks in ([], [CentredGradient()]))
     assert not torch.equal(ordinary.energy.W, centred.energy.W)  # type: ignore[arg-type]
+
+
+def test_after_a_rollback_an_iteration_adapts_again() -> None:
+    rbm, x = RBM(8, 3), torch.zeros(20, 8)
+    acs, dmala = PersistentACS(tuning_steps=20), AdaptiveDMALA(0.1)
+    for again in (False, True):
+        for _ in range(2):  # the second batch of an iteration changes nothing
+            acs.at_iteration(rbm, x, 1, 10)
+            for _ in dmala.at_iteration(rbm, x, 1, 3)[0].chain(rbm, x, 3):
+                pass
+        assert acs.found[0] == 1
+        if not again:
+            step_size = float(dmala.step_size)
+            acs.load_state_dict(PersistentACS(tuning_steps=20).state_dict())
+            dmala.load_state_dict(AdaptiveDMALA(0.1).state_dict())
+            assert acs.found[0] == 0 and float(dmala.step_size) < step_size
+    assert float(dmala.step_size) > 0.1
