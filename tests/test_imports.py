@@ -28,6 +28,7 @@ LAYERS = {  # each layer with its modules, from the ground up
                 "noise",
                 "plain_data",
                 "preprocessing",
+                "products",
             ),
             *("ranks", "recipes", "softplus", "streams", "tables", "zoo"),
         )

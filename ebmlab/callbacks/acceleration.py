@@ -22,7 +22,8 @@ class Acceleration(pl.Callback):
         compile: apply `torch.compile` to the energy; the first steps then take a minute or more.
         channels_last: store the weights of convolutions with the channels last, see `energies.channels_last`.
         matmul_precision: `highest` is plain float32; `high` multiplies matrices and convolves in TF32, on a GPU;
-            `medium` multiplies matrices in bf16, also on a CPU that has instructions for it (AMX).
+            `medium` multiplies matrices in bf16, also on a CPU that has instructions for it (AMX). On a CPU `high`
+            leaves things as they are.
 
     Raises:
         UserError: no such precision, or compilation together with a gradient penalty.
@@ -56,7 +57,8 @@ class Acceleration(pl.Callback):
                 "to false, or gradient_penalty to 0"
             )
         self._before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-        torch.set_float32_matmul_precision(self.matmul_precision)
+        if self.matmul_precision != "high" or trainer.strategy.root_device.type != "cpu":
+            torch.set_float32_matmul_precision(self.matmul_precision)
         torch.backends.cudnn.allow_tf32 = self.matmul_precision != "highest"
         if self.channels_last:
             channels_last(energy)
