@@ -50,4 +50,4 @@ def _exact(rows: int, inner: int, columns: int) -> bool:
     """Whether products of numbers that bfloat16 cannot hold are exact, either of them first."""
     odd = 1 + 2**-12  # sums of a thousand of them are exact in float32
     one, other = torch.ones(rows, inner), torch.full((inner, columns), odd)
-    return bool((one @ other == inner * odd).all() and (other.T @ one.T == inner * odd).all())
+    return all(bool((product == inner * odd).all()) for product in (one @ other, other.T @ one.T))

@@ -58,9 +58,7 @@ def test_rounding_of_either_matrix_is_noticed(side: int, monkeypatch: pytest.Mon
     assert not any(products._exact(*shape) for shape in products.SHAPES)
 
 
-def test_a_gpu_an_intel_processor_and_a_decision_are_left_alone(
-    willing: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_an_intel_processor_and_a_decision_are_left_alone(willing: None, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_float32_matmul_precision("high")
     assert not use_onednn() and torch.get_float32_matmul_precision() == "high"
     torch.set_float32_matmul_precision("highest")
