@@ -68,10 +68,8 @@ def measure(options: argparse.Namespace) -> None:
     warnings.filterwarnings("ignore")
     keep_freed_memory()  # as `python -m ebmlab` does; for every contestant
     from benchmarks import cases, harness, tables
-    from ebmlab.products import use_onednn
 
     assert cases.__doc__  # importing it registers the races
-    use_onednn()  # as `python -m ebmlab` does, too
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     names = harness.chosen(options.names)
     if options.list:

@@ -15,7 +15,6 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from ebmlab.allocator import keep_freed_memory
 from ebmlab.callbacks import RunState
-from ebmlab.products import use_onednn
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_model_summary", "enable_progress_bar"), False)
 
@@ -60,7 +59,6 @@ def fit_on(
 def run_missing(folder: Path, jobs: Iterable[str], run: Callable[[str], Result], part: str) -> None:
     """Runs the jobs without a result, or for part "i/n" every n-th of all from the i-th."""
     keep_freed_memory()
-    use_onednn()
     folder.mkdir(parents=True, exist_ok=True)
     first, step = map(int, part.split("/"))
     for job in list(jobs)[first::step]:

@@ -29,9 +29,7 @@ def main() -> None:
 
         keep_freed_memory()
         from ebmlab.app.cli import main as run
-        from ebmlab.products import use_onednn
 
-        use_onednn()
         run()
     finally:
         for signum in (signal.SIGINT, signal.SIGTERM):

@@ -2,41 +2,85 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch import nn
 
+ENOUGH = 2**22  # multiplications in a product from which oneDNN is ahead; before, its start takes more than it gains
 AMD = "AuthenticAMD"
 SHAPES = (16, 16, 32), (100, 784, 500), (1024, 256, 256)
-"""Rows, inner size and columns of the products that must not be rounded."""
+"""Rows, inner size and columns of products that must not be rounded."""
 
 
-def use_onednn() -> bool:
-    """Lets oneDNN multiply float32 matrices on AMD's processors with AVX-512, for the whole process; nothing elsewhere.
+@contextlib.contextmanager
+def fast_products(model: nn.Module, rows: int) -> Iterator[None]:
+    """Within it the fastest library multiplies many rows by the model's matrices, if the largest is large enough.
 
-    torch leaves these products to Intel's MKL, which uses AVX-512 on Intel's processors alone. There oneDNN takes about
-    half of the time for 16 rows and more, and up to 80 microseconds longer for fewer. torch gives it float32 products
-    when they may be rounded to bfloat16, `torch.set_float32_matmul_precision("medium")`. Without AMX it does not round
-    them; a few products, whose sums rounding would change, are computed to make sure. A machine with a GPU stays as it
-    is, because the setting would round the GPU's products, and so does a precision that somebody has set.
-
-    Returns:
-        Whether oneDNN multiplies float32 matrices from now on.
+    Args:
+        model: an energy; its parameters and buffers with two axes are taken for such matrices.
+        rows: states that are evaluated at once.
 
     Example:
-        >>> use_onednn() in (True, False)
+        >>> with fast_products(nn.Linear(784, 500), rows=100):
+        ...     torch.get_float32_matmul_precision() in ("highest", "medium")
         True
     """
-    if torch.get_float32_matmul_precision() != "highest" or torch.cuda.is_available():
-        return False
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not _made_by_amd():
-        return False
+    if not onednn_is_faster():
+        yield
+        return
+    tensors = itertools.chain(model.parameters(), model.buffers())
+    with by_onednn(rows * max((t.numel() for t in tensors if t.dim() == 2), default=0)):
+        yield
+
+
+@contextlib.contextmanager
+def by_onednn(multiplications: int) -> Iterator[None]:
+    """Within it oneDNN multiplies float32 matrices, where `onednn_is_faster` and for products of this size at least.
+
+    torch has oneDNN do so when products may be rounded to bfloat16, `torch.set_float32_matmul_precision("medium")`.
+    A precision that somebody else has set stays.
+
+    Example:
+        >>> with by_onednn(multiplications=10):
+        ...     torch.get_float32_matmul_precision()
+        'highest'
+    """
+    if multiplications < ENOUGH or torch.get_float32_matmul_precision() != "highest" or not onednn_is_faster():
+        yield
+        return
     torch.set_float32_matmul_precision("medium")
-    if all(_exact(*shape) for shape in SHAPES):
-        return True
-    torch.set_float32_matmul_precision("highest")
-    return False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether oneDNN multiplies large float32 matrices faster than MKL, and without rounding them.
+
+    It does on AMD's processors with AVX-512, in half of the time: torch leaves these products to Intel's MKL, which
+    uses AVX-512 on Intel's processors alone. oneDNN rounds with AMX alone; products whose sums rounding would change
+    are computed once to make sure. False on machines with a GPU, since the setting would round the GPU's products.
+
+    Example:
+        >>> onednn_is_faster() in (True, False)
+        True
+    """
+    if torch.cuda.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512" or not _made_by_amd():
+        return False
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        return all(_exact(*shape) for shape in SHAPES)
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _made_by_amd() -> bool:

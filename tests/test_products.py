@@ -1,23 +1,27 @@
-"""Products of float32 matrices by oneDNN: only where they are exact, and where nobody has decided otherwise."""
+"""Products of float32 matrices by oneDNN: only where they are exact and faster, and nobody has decided otherwise."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from ebmlab import products
-from ebmlab.products import use_onednn
+from ebmlab.energies import MLP, RBM, Energy
+from ebmlab.evaluation import ais
+from ebmlab.learners import ContrastiveDivergence, EnergyDiscrepancy, Exact, FromData, GradientGuided
+from ebmlab.products import ENOUGH, by_onednn, fast_products, onednn_is_faster
+from ebmlab.samplers import DMALA, BlockGibbs
 
 
 @pytest.fixture(autouse=True)
-def _precision() -> Iterator[None]:
+def _afresh() -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
+    onednn_is_faster.cache_clear()
     yield
+    onednn_is_faster.cache_clear()
     torch.set_float32_matmul_precision(before)
 
 
@@ -27,21 +31,38 @@ def willing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(products, "_made_by_amd", lambda: True)
+    monkeypatch.setattr(products, "_exact", lambda *shape: True)
 
 
 def test_products_stay_as_exact_as_float32() -> None:
-    used = use_onednn()
-    assert torch.get_float32_matmul_precision() == ("medium" if used else "highest")
     for rows in (1, 3, 16, 100, 1000):
         x, w = torch.randn(rows, 784), torch.randn(784, 500)
         exact = x.double() @ w.double()
-        for product in (x @ w, (w.T @ x.T).T, torch.addmm(torch.zeros(500), x, w)):
-            assert (product - exact).abs().max() < 3e-4  # bfloat16 is off by 0.1
+        with by_onednn(ENOUGH):
+            assert torch.get_float32_matmul_precision() == ("medium" if onednn_is_faster() else "highest")
+            for product in (x @ w, (w.T @ x.T).T, torch.addmm(torch.zeros(500), x, w)):
+                assert (product - exact).abs().max() < 3e-4  # bfloat16 is off by 0.1
+        assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_small_products_stay_where_they_are(willing: None) -> None:
+    rbm = RBM(784, 500)
+    for rows, precision in ((1, "highest"), (100, "medium")):
+        with fast_products(rbm, rows):
+            assert torch.get_float32_matmul_precision() == precision
+    with fast_products(torch.nn.Conv2d(64, 64, 9), 1000):  # convolutions are no such products
+        assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_an_error_leaves_the_setting_as_it_was(willing: None) -> None:
+    with pytest.raises(ValueError, match="mine"), by_onednn(ENOUGH):
+        raise ValueError("mine")
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_rounded_products_are_refused(willing: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_exact", lambda *shape: shape != products.SHAPES[-1])
-    assert not use_onednn()
+    assert not onednn_is_faster()
     assert torch.get_float32_matmul_precision() == "highest"
 
 
@@ -58,25 +79,64 @@ def test_rounding_of_either_matrix_is_noticed(side: int, monkeypatch: pytest.Mon
     assert not any(products._exact(*shape) for shape in products.SHAPES)
 
 
-def test_a_gpu_an_intel_processor_and_a_decision_are_left_alone(willing: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_float32_matmul_precision("high")
-    assert not use_onednn() and torch.get_float32_matmul_precision() == "high"
-    torch.set_float32_matmul_precision("highest")
-    for owner, name, value in (
+@pytest.mark.parametrize(
+    "owner, name, value",
+    [
         (torch.cuda, "is_available", True),
         (torch.backends.cpu, "get_cpu_capability", "AVX2"),
         (products, "_made_by_amd", False),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, lambda value=value: value)
-            assert not use_onednn() and torch.get_float32_matmul_precision() == "highest"
+    ],
+)
+def test_gpus_and_other_processors_are_left_alone(
+    willing: None, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: object
+) -> None:
+    assert onednn_is_faster()
+    onednn_is_faster.cache_clear()
+    monkeypatch.setattr(owner, name, lambda: value)
+    assert not onednn_is_faster()
 
 
-def test_the_command_line_asks_for_it() -> None:
-    program = (
-        "import sys, torch, ebmlab.products as p; sys.argv = ['ebmlab', 'fit', '--no_such_option'];"
-        "p.use_onednn = lambda: print('asked')\n"
-        "from ebmlab.__main__ import main\nmain()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.startswith("asked"), done.stderr
+def test_a_precision_that_somebody_has_set_stays(willing: None) -> None:
+    torch.set_float32_matmul_precision("high")
+    with by_onednn(ENOUGH):
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == "high"
+
+
+def _learn(energy: Energy) -> None:
+    learner = ContrastiveDivergence(energy, DMALA(0.2), FromData())
+    learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    learner.training_step(energy.random(100), 0)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda energy: DMALA(0.2).run(energy, energy.random(100), 2),
+        lambda energy: DMALA(0.2).sample(energy, energy.random(100), 2),
+        lambda energy: ais(energy, DMALA(0.2), 100, 2),
+        lambda energy: ais(energy, DMALA(0.2), 100, 5, schedule="adaptive"),
+        _learn,
+        *(
+            lambda energy, estimator=estimator: estimator.loss(energy, energy.random(100))
+            for estimator in (Exact(), GradientGuided(), EnergyDiscrepancy())
+        ),
+    ],
+    ids=["run", "sample", "ais", "pilot", "learn", "exact", "guided", "discrepancy"],
+)
+def test_long_work_has_fast_products(willing: None, work: Callable[[Energy], object]) -> None:
+    seen, energy = set(), MLP(16, hidden=256)
+    energy.rest.register_forward_pre_hook(lambda *_: seen.add(torch.get_float32_matmul_precision()))
+    work(energy)
+    assert "medium" in seen
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_block_gibbs_gives_the_same_states_either_way() -> None:
+    rbm = RBM(784, 500)
+    ends = []
+    for multiplications in (ENOUGH, 0):
+        torch.manual_seed(0)
+        with by_onednn(multiplications):
+            ends += [state.x for state, _ in BlockGibbs().chain(rbm, rbm.random(100), 1)]
+    assert (ends[0] != ends[1]).float().mean() < 1e-3  # uniform numbers near a probability

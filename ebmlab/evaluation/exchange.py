@@ -19,6 +19,7 @@ from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import MAX_GAP
 from ebmlab.evaluation.ladder import Ladder, fixed_ladder
 from ebmlab.evaluation.pilot import pilot_ladder
+from ebmlab.products import fast_products
 from ebmlab.samplers import Sampler, State, TrajectoryTempered
 from ebmlab.samplers.trajectory_tempered import rise
 
@@ -143,12 +144,13 @@ def exchange_log_z(
     rounds = 1 if later or state.replicas[0].known is None else ROUNDS  # without stages swaps need no evaluation
     rises = []
     bar = tqdm(range(num_steps), "replica exchange", disable=None if progress else True, delay=2, leave=False)
-    for step in bar:
-        state, _ = exchange.step(first, state)
-        for _ in range(rounds - 1):
-            state = exchange.swap(path, state)
-        if step >= num_steps // 2:
-            rises.append(_rises(path, state.replicas))
+    with fast_products(first, 2 * len(x)):
+        for step in bar:
+            state, _ = exchange.step(first, state)
+            for _ in range(rounds - 1):
+                state = exchange.swap(path, state)
+            if step >= num_steps // 2:
+                rises.append(_rises(path, state.replicas))
     at_lower, at_upper = torch.stack(rises, 2)
     total, error = _sum_of_ratios(at_lower, at_upper)
     halves = zip(at_lower.chunk(2, 2), at_upper.chunk(2, 2), strict=True)  # by where they began

@@ -12,6 +12,7 @@ from torch import Tensor
 from ebmlab.energies import Bridge, PerChain
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, conditional_ess, rows
+from ebmlab.products import fast_products
 from ebmlab.samplers import Sampler
 
 SEED = 8_405_917_230_164_773_029  # of the pilot's random numbers; the chains of the estimate must not use them
@@ -51,7 +52,8 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
         (11, 1.0, True)
     """
     device = path.energy.device
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices), fast_products(path, num_chains):
         torch.manual_seed(SEED)
         betas, lengths, scales = _run(path, sampler, num_chains, num_temperatures, moves)
     even = np.linspace(0, lengths[-1], num_temperatures + 1)

@@ -16,6 +16,7 @@ from ebmlab.evaluation.compiled_walk import annealing_kernel, compiled_walk
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, rows
 from ebmlab.evaluation.saved_chains import SavedChains
+from ebmlab.products import fast_products
 from ebmlab.samplers import Leg, Sampler
 
 POINTS = 200  # of the ladder, at which the effective number of chains is noted
@@ -56,7 +57,7 @@ def anneal(
     else:
         walk = _walk(path, sampler, chains, ladder, begin, noted, resample, moves)
     bar = tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False)
-    with bar, contextlib.closing(walk):
+    with bar, contextlib.closing(walk), fast_products(path, len(chains.x)):
         while begin < last:
             if check is not None:
                 check()

@@ -17,6 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner, non_negative
 from ebmlab.noise import bernoulli
+from ebmlab.products import fast_products
 from ebmlab.samplers import BipartiteState, Info, Sampler, State, hidden_logits
 from ebmlab.samplers.compiled import UNROLLED, require_compiler, run_compiled
 from ebmlab.samplers.starts import FromNoise, Start
@@ -140,6 +141,10 @@ class ContrastiveDivergence(Learner):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x = self.states(batch)
+        with fast_products(self.energy, len(x)):
+            return self._loss(x)
+
+    def _loss(self, x: Tensor) -> Tensor:
         if self.data_noise:
             x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()

@@ -15,6 +15,7 @@ from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.noise import wide
+from ebmlab.products import fast_products
 from ebmlab.recipes import Recorded
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
@@ -157,12 +158,13 @@ class EnergyDiscrepancy(Estimator):
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
         _size(energy)
         total = Accumulated(energy.parameters())
-        for part in torch.split(x, max(1, ROWS // self.num_samples)):
-            y = self._perturb(energy, part)
-            z = self._perturb(energy, y.repeat_interleave(self.num_samples, 0))
-            rise = energy(part).unsqueeze(1) - energy(z).view(len(part), -1)
-            log_w = rise.new_full((len(part), 1), self.stabilizer).log()
-            total.add(torch.cat([log_w, rise], 1).logsumexp(1).sum() / len(x))
+        with fast_products(energy, min(ROWS, len(x) * self.num_samples)):
+            for part in torch.split(x, max(1, ROWS // self.num_samples)):
+                y = self._perturb(energy, part)
+                z = self._perturb(energy, y.repeat_interleave(self.num_samples, 0))
+                rise = energy(part).unsqueeze(1) - energy(z).view(len(part), -1)
+                log_w = rise.new_full((len(part), 1), self.stabilizer).log()
+                total.add(torch.cat([log_w, rise], 1).logsumexp(1).sum() / len(x))
         return total.value() - torch.tensor(self.num_samples).log()
 
     def _perturb(self, energy: Energy, x: Tensor) -> Tensor:
@@ -192,10 +194,11 @@ def _mean_of_sums(
     """Mean over x `(B, *event)` of the sum over k of w_k f(E(x) - E(x_-k)), for neighbours `index` `(B, K)`."""
     total = Accumulated(energy.parameters(), around)
     width = max(1, ROWS // len(x))
-    for begin in range(0, index.shape[1], width):
-        columns = slice(begin, begin + width)
-        terms = objective(-energy.flip_differences(x, index[:, columns], total.shared))
-        total.add((terms if weights is None else weights[:, columns] * terms).sum() / len(x))
+    with fast_products(energy, len(x) * min(width, index.shape[1])):
+        for begin in range(0, index.shape[1], width):
+            columns = slice(begin, begin + width)
+            terms = objective(-energy.flip_differences(x, index[:, columns], total.shared))
+            total.add((terms if weights is None else weights[:, columns] * terms).sum() / len(x))
     return total.value()
 
 

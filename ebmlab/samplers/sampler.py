@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
+from ebmlab.products import fast_products
 from ebmlab.recipes import Recorded
 from ebmlab.samplers.compiled import PureSteps, run_compiled
 from ebmlab.samplers.state import Info, Leg, State
@@ -97,9 +98,10 @@ class Sampler(Recorded, nn.Module):
         """
         self._check_states(energy, x)
         total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
-        for state, info in self.chain(energy, x, num_steps):
-            x = state.x
-            total = total + info
+        with fast_products(energy, len(x)):
+            for state, info in self.chain(energy, x, num_steps):
+                x = state.x
+                total = total + info
         return x, total / max(num_steps, 1)
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
@@ -143,8 +145,12 @@ class Sampler(Recorded, nn.Module):
             torch.Size([4, 6])
         """
         self._check_states(energy, x)
-        if compile:
-            return run_compiled(self.require_pure_steps(energy, "run(compile=True)"), energy, x, num_steps)
+        with fast_products(energy, len(x)):
+            if compile:
+                return run_compiled(self.require_pure_steps(energy, "run(compile=True)"), energy, x, num_steps)
+            return self._run_in_blocks(energy, x, num_steps)
+
+    def _run_in_blocks(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         blocks = 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
         return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(blocks)])

@@ -16,6 +16,7 @@ from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.files import load, save
+from ebmlab.products import fast_products
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
@@ -204,7 +205,8 @@ class Study:
             self.max_seconds,
         )
         fresh = {key: measure.fresh() for key, measure in measures.items()}
-        return race(fabric, energy, sampler, x, reference, limits, fresh, result, f"{target}: {name}")
+        with fast_products(energy, len(x)):
+            return race(fabric, energy, sampler, x, reference, limits, fresh, result, f"{target}: {name}")
 
 
 def _file(folder: Path, target: str, sampler: str) -> Path:
