@@ -19,6 +19,7 @@ from ebmlab.files import load, save
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
+from ebmlab.studies.file_names import result_file
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Limits, Result, race
 
@@ -124,7 +125,7 @@ class Study:
             raise UserError(f"burn_in is {self.burn_in}, but must be at least 0")
         if not self.targets or not self.samplers:
             raise UserError("a study needs at least one entry under targets and one under samplers")
-        files = [_file(Path(), target, name) for target in self.targets for name in self.samplers]
+        files = [result_file(Path(), target, name) for target in self.targets for name in self.samplers]
         if len(set(files)) < len(files):
             raise UserError("two targets or samplers have names that differ in spaces or slashes only; rename one")
         for target, energy in self.targets.items():
@@ -145,8 +146,8 @@ class Study:
         results: list[Result] = []
         targets, samplers = list(self.targets), list(self.samplers)
         for target, energy in self.targets.items():
-            todo = [name for name in self.samplers if not _file(folder, target, name).exists()]
-            results += [_load(_file(folder, target, name)) for name in self.samplers if name not in todo]
+            todo = [name for name in self.samplers if not result_file(folder, target, name).exists()]
+            results += [_load(result_file(folder, target, name)) for name in self.samplers if name not in todo]
             if not todo:
                 if fabric.is_global_zero:
                     report(results)
@@ -163,7 +164,7 @@ class Study:
             for name in todo:
                 result = self._one(fabric, target, name, energy, x, reference, measures)
                 if fabric.is_global_zero:
-                    save(result.as_dict(), _file(folder, target, name))
+                    save(result.as_dict(), result_file(folder, target, name))
                 results.append(result)
                 results.sort(key=lambda r: (targets.index(r.target), samplers.index(r.sampler)))  # after a resume too
                 if fabric.is_global_zero:
@@ -205,11 +206,6 @@ class Study:
         )
         fresh = {key: measure.fresh() for key, measure in measures.items()}
         return race(fabric, energy, sampler, x, reference, limits, fresh, result, f"{target}: {name}")
-
-
-def _file(folder: Path, target: str, sampler: str) -> Path:
-    name = f"{target}--{sampler}".replace("/", "-").replace(" ", "_")
-    return folder / "results" / f"{name}.pt"
 
 
 def _load(path: Path) -> Result:
