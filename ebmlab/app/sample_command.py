@@ -23,6 +23,7 @@ from ebmlab.app.wandb_run import WandbMode, git_commit
 from ebmlab.drawing.race_plots import write_overview, write_target
 from ebmlab.errors import UserError
 from ebmlab.files import whole
+from ebmlab.studies.columns import curve_labels
 from ebmlab.studies.file_names import result_file
 from ebmlab.studies.race import Result
 from ebmlab.studies.report import write_tables, write_texts
@@ -76,8 +77,8 @@ def sample(args: list[str], parser: Any) -> None:
         with whole(folder / SAMPLERS) as path:
             OmegaConf.save({**earlier, **settings["samplers"]}, path)
         parser.save(_portable(config), folder / CONFIG, overwrite=True, skip_check=True)
-    log_curves = {m.label for m in (study.measures or {}).values() if m.log_scale}
-
+    measures = study.measures or {}
+    log_curves = {label for name, label in curve_labels(measures).items() if measures[name].log_scale}
     pictures: list[Path] = []
 
     def report(results: list[Result]) -> None:

@@ -16,6 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import effective_sample_size, split_r_hat
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.tuners.jump_distance import jump_distance
+from ebmlab.studies.columns import MEAN_ENERGY, RESERVED, columns, curve_labels
 from ebmlab.studies.measures import Measure
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def race(
     points = _points(limits.num_steps // limits.record_every, limits.num_points)
     traces: list[Tensor] = []
     total, jump, steps = None, torch.zeros((), dtype=torch.float64, device=x.device), 0
-    result.curves = {label: [] for label in [*(m.label for m in measures.values() if m.label), "mean energy"]}
+    labels = curve_labels(measures)
+    result.curves = {label: [] for label in (*labels.values(), MEAN_ENERGY)}
     for k in range(1, limits.num_steps // limits.record_every + 1):
         for _ in range(limits.record_every):
             before = state.x
@@ -130,12 +132,11 @@ def race(
         if k in points or late:
             result.steps.append(steps)
             result.seconds.append(clock.seconds)
-            result.curves["mean energy"].append(float(traces[-1][:, 0].mean()))
+            result.curves[MEAN_ENERGY].append(float(traces[-1][:, 0].mean()))
             if traces[-1][:, 0].isnan().any():
                 raise UserError(f"{description}: an energy is NaN after {steps} steps; check the target")
-            for measure in measures.values():
-                if measure.label:
-                    result.curves[measure.label].append(measure.value())
+            for name, label in labels.items():
+                result.curves[label].append(measures[name].value())
         if late:
             break
     bar.close()
@@ -150,8 +151,8 @@ def race(
         "jump": float(_gather(fabric, jump.view(1)).mean()) / steps,
     }
     result.row |= _efficiency(torch.stack(traces), info.evaluations * steps, clock.seconds)
+    result.row |= columns({name: m.summary() for name, m in measures.items()}, taken=RESERVED | result.row.keys())
     for name, measure in measures.items():
-        result.row |= measure.summary()
         picture, truth, text = measure.picture(), measure.truth(), measure.text()
         if picture is not None:
             result.pictures[name] = picture

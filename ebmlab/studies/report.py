@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 from ebmlab.files import whole
+from ebmlab.studies.columns import NAMES
 from ebmlab.studies.race import Result
 
 SHOWN = (
@@ -34,12 +35,12 @@ def write_tables(results: list[Result], folder: Path) -> str:
         | ising  | Gibbs   |          1 |
         <BLANKLINE>
     """
-    columns = list(dict.fromkeys(key for result in results for key in result.row))
+    columns = [key for key in dict.fromkeys(key for r in results for key in r.row) if key not in NAMES]
     with whole(folder / "table.csv") as path, path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["target", "sampler", "exact", *columns])
+        writer = csv.DictWriter(file, [*NAMES, *columns])
         writer.writeheader()
         for r in results:
-            writer.writerow({"target": r.target, "sampler": r.sampler, "exact": r.exact, **r.row})
+            writer.writerow(r.row | {name: getattr(r, name) for name in NAMES})
     own = [c for c in columns if c not in SHOWN and not c.startswith("ess_") and c not in ("temperature",)]
     shown = [c for c in (*SHOWN, *own) if c in columns]
     text = markdown(

@@ -19,6 +19,7 @@ from ebmlab.files import load, save
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
+from ebmlab.studies.columns import columns
 from ebmlab.studies.file_names import result_file
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Limits, Result, race
@@ -196,7 +197,7 @@ class Study:
             sampler = fabric.broadcast(tuned)
             sampler.to(fabric.device)
         result.settings = {k: v.cpu() for k, v in sampler.named_buffers()}
-        result.row |= {k: float(v) for k, v in result.settings.items() if v.dim() == 0}
+        result.row |= _scalars(sampler)
         limits = Limits(
             round(contender.length * self.num_steps),
             self.burn_in,
@@ -206,6 +207,11 @@ class Study:
         )
         fresh = {key: measure.fresh() for key, measure in measures.items()}
         return race(fabric, energy, sampler, x, reference, limits, fresh, result, f"{target}: {name}")
+
+
+def _scalars(sampler: Sampler) -> dict[str, float]:
+    """The sampler's settings that are single numbers, by their columns in the table."""
+    return columns({"sampler": {name: float(v) for name, v in sampler.named_buffers() if v.dim() == 0}})
 
 
 def _load(path: Path) -> Result:
