@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ebmlab.files import whole
 from ebmlab.studies.columns import NAMES
+from ebmlab.studies.file_names import text_file
 from ebmlab.studies.race import Result
 
 SHOWN = (
@@ -58,7 +59,7 @@ def write_texts(results: list[Result], folder: Path) -> None:
     """Writes the texts of the measures, one file for each measure, target and sampler."""
     for r in results:
         for measure, text in r.texts.items():
-            with whole(folder / f"{measure}-{r.target}-{r.sampler}.txt".replace(" ", "_")) as path:
+            with whole(text_file(folder, measure, r.target, r.sampler)) as path:
                 path.write_text(text + "\n")
 
 

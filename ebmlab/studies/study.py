@@ -20,7 +20,7 @@ from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
 from ebmlab.studies.columns import columns
-from ebmlab.studies.file_names import result_file
+from ebmlab.studies.file_names import check_file_names, result_file
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Limits, Result, race
 
@@ -103,6 +103,7 @@ class Study:
     def __post_init__(self) -> None:
         self.targets = {str(name): energy for name, energy in self.targets.items()}  # YAML reads 1: as a number
         self.samplers = {str(name): contender for name, contender in self.samplers.items()}
+        self.measures = {str(name): measure for name, measure in (self.measures or {}).items()}
 
     def check(self, num_devices: int = 1) -> None:
         """Raises `UserError` unless all settings are valid and every sampler supports every target."""
@@ -126,9 +127,7 @@ class Study:
             raise UserError(f"burn_in is {self.burn_in}, but must be at least 0")
         if not self.targets or not self.samplers:
             raise UserError("a study needs at least one entry under targets and one under samplers")
-        files = [result_file(Path(), target, name) for target in self.targets for name in self.samplers]
-        if len(set(files)) < len(files):
-            raise UserError("two targets or samplers have names that differ in spaces or slashes only; rename one")
+        check_file_names(self.targets, self.samplers, self.measures or {}, self.sweep is not None)
         for target, energy in self.targets.items():
             for name, contender in self.samplers.items():
                 try:
