@@ -47,7 +47,7 @@ def test_two_files_of_one_name_are_refused(
 
 def test_a_target_may_be_called_sweep_where_none_is_drawn() -> None:
     check(["sweep"], ["A"])
-    with pytest.raises(UserError, match="would both be saved as mean_energy-sweep.png"):
+    with pytest.raises(UserError, match=r"would both be saved as mean_energy-sweep\.png"):
         check(["sweep"], ["A"], sweep="steps")
 
 
