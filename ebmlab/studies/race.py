@@ -170,14 +170,14 @@ def _points(num_records: int, num_points: int) -> set[int]:
 
 
 def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:
-    """The `STATISTICS` of each chain, `(B, 3)`, whose autocorrelations measure mixing."""
+    """The `STATISTICS` of each chain, `(B, 3)` in float64, whose autocorrelations measure mixing."""
     known = getattr(state, "energy", None)
     energies = energy(x) if known is None else _gather(fabric, known)
     if energies.isnan().all():  # samplers on minibatches do not know E(x)
         energies = energy(x)
     distance = (x - reference).abs().flatten(1).sum(1)
     values = x[..., 0] if isinstance(energy.domain, Categorical) else x  # the mean over all classes is constant
-    return torch.stack([energies.to(x), distance, values.flatten(1).mean(1)], 1).cpu()
+    return torch.stack([energies.double(), distance.double(), values.flatten(1).mean(1).double()], 1).cpu()
 
 
 def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str, float]:
