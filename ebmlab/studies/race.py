@@ -109,6 +109,7 @@ def race(
     for _ in range(limits.burn_in):
         state, _ = sampler.step(energy, state)
         bar.update()
+    forbidden = _energies(energy, state, _gather(fabric, state.x), fabric).isinf().any()  # moves between them are NaN
     points = _points(limits.num_steps // limits.record_every, limits.num_points)
     traces: list[Tensor] = []
     total, jump, steps = None, torch.zeros((), dtype=torch.float64, device=x.device), 0
@@ -135,6 +136,12 @@ def race(
             result.curves[MEAN_ENERGY].append(float(traces[-1][:, 0].mean()))
             if traces[-1][:, 0].isnan().any():
                 raise UserError(f"{description}: an energy is NaN after {steps} steps; check the target")
+            assert total is not None
+            if not forbidden and _gather(fabric, total.acceptance).isnan().any():
+                raise UserError(
+                    f"{description}: an acceptance is NaN after {steps} steps: the energy or gradient of a proposed "
+                    "state is; check the target"
+                )
             for name, label in labels.items():
                 result.curves[label].append(measures[name].value())
         if late:
@@ -171,13 +178,17 @@ def _points(num_records: int, num_points: int) -> set[int]:
 
 def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:
     """The `STATISTICS` of each chain, `(B, 3)` in float64, whose autocorrelations measure mixing."""
-    known = getattr(state, "energy", None)
-    energies = energy(x) if known is None else _gather(fabric, known)
-    if energies.isnan().all():  # samplers on minibatches do not know E(x)
-        energies = energy(x)
+    energies = _energies(energy, state, x, fabric)
     distance = (x - reference).abs().flatten(1).sum(1)
     values = x[..., 0] if isinstance(energy.domain, Categorical) else x  # the mean over all classes is constant
     return torch.stack([energies.double(), distance.double(), values.flatten(1).mean(1).double()], 1).cpu()
+
+
+def _energies(energy: Energy, state: Any, x: Tensor, fabric: Fabric) -> Tensor:
+    """The energies `(B,)` of the states x of all processes."""
+    known = getattr(state, "energy", None)
+    energies = energy(x) if known is None else _gather(fabric, known)
+    return energy(x) if energies.isnan().all() else energies  # samplers on minibatches do not know E(x)
 
 
 def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str, float]:
