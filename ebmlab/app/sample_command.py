@@ -83,7 +83,7 @@ def sample(args: list[str], parser: Any) -> None:
 
     def report(results: list[Result]) -> None:
         write_tables(results, folder)
-        write_texts(results[-1:], folder)
+        write_texts(results, folder)  # the newest is not the last if a sampler was added to a resumed run
         if len(results) % len(study.samplers) == 0:  # a target is done
             pictures.extend(write_target(results[-len(study.samplers) :], folder, log_curves))
 

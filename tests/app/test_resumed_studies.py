@@ -51,3 +51,14 @@ def test_runs_of_earlier_versions_have_their_samplers_in_the_config(
     assert "samplers.B differs" in refusal(capfd, study, path, "--resume=true", OTHER)
     study(path, "--resume=true")
     assert (folder / "samplers.yaml").exists()
+
+
+def test_a_resumed_run_writes_the_texts_of_samplers_before_the_last(study: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "own_texts.py").write_text(
+        "from ebmlab.studies import Measure\n"
+        "class Text(Measure):\n    def text(self):\n        return str(self._x[0].tolist())\n"
+    )
+    path = tiny(tmp_path, TWO, "measures: {t: own_texts.Text}\n")
+    folder = study(path, "--samplers.A=null")
+    study(path, "--resume=true")
+    assert sorted(file.name for file in folder.glob("*.txt")) == ["t-ising-A.txt", "t-ising-B.txt"]
