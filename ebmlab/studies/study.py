@@ -19,7 +19,7 @@ from ebmlab.files import load, save
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
-from ebmlab.studies.columns import columns
+from ebmlab.studies.columns import MEASURED, columns
 from ebmlab.studies.file_names import check_file_names, result_file
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Limits, Result, race
@@ -72,7 +72,8 @@ class Study:
         num_points: points of each curve.
         max_seconds: seconds of sampling after which a sampler stops, even if steps are left.
         measures: what else to measure, by name.
-        sweep: a setting of the samplers, such as `step_size`, against which the last values of the curves are drawn.
+        sweep: a setting of the samplers, such as `step_size`, against which the last values of the curves are drawn;
+            or a number that is measured, such as `acceptance`.
         seed: of the random numbers, the same for every sampler.
 
     Example:
@@ -127,6 +128,10 @@ class Study:
             raise UserError(f"burn_in is {self.burn_in}, but must be at least 0")
         if not self.targets or not self.samplers:
             raise UserError("a study needs at least one entry under targets and one under samplers")
+        settings = {name for contender in self.samplers.values() for name in _scalars(contender.sampler)}
+        if self.sweep is not None and self.sweep not in settings.union(MEASURED):
+            known = ", ".join(sorted(settings)) or "none"
+            raise UserError(f"sweep is {self.sweep}, but must be a setting that samplers of the study have: {known}")
         check_file_names(self.targets, self.samplers, self.measures or {}, self.sweep is not None)
         for target, energy in self.targets.items():
             for name, contender in self.samplers.items():
