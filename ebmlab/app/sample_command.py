@@ -13,12 +13,13 @@ from typing import Any, cast
 import torch
 from jsonargparse import ActionConfigFile, Namespace
 from lightning_fabric import Fabric
+from lightning_fabric.utilities.rank_zero import _get_rank
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.config_files import NAMED
 from ebmlab.app.loggers import make_loggers
-from ebmlab.app.run_folder import CONFIG, RUNS, config_name, new_run
+from ebmlab.app.run_folder import CONFIG, RUNS, claim, config_name, new_run
 from ebmlab.app.wandb_run import WandbMode, git_commit
 from ebmlab.drawing.race_plots import write_overview, write_target
 from ebmlab.errors import UserError
@@ -167,6 +168,13 @@ def _folder(experiment: str, config: Namespace) -> Path:
         raise UserError("--resume true: say which run to go on with by --name")
     if not folder.is_dir():
         raise UserError(f"--resume true: no run {folder} to go on with; name one with --name")
+    if not (folder / CONFIG).is_file():
+        raise UserError(
+            f"--resume true: {folder} has no {CONFIG}, so no study has begun there; leave --resume out to begin it, or "
+            "name another run with --name"
+        )
+    if not _get_rank():
+        claim(folder)
     return folder
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,3 +64,23 @@ def test_a_resumed_run_writes_the_texts_of_samplers_before_the_last(study: Calla
     folder = study(path, "--samplers.A=null")
     study(path, "--resume=true")
     assert sorted(file.name for file in folder.glob("*.txt")) == ["t-ising-A.txt", "t-ising-B.txt"]
+
+
+def test_a_run_that_another_process_works_on_is_not_resumed(
+    study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tiny(tmp_path, TWO)
+    descriptor = os.open(study(path), os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert "runs/tiny/test is in use by another process" in refusal(capfd, study, path, "--resume=true")
+    os.close(descriptor)
+    study(path, "--resume=true")
+
+
+def test_a_folder_without_a_config_is_no_run(
+    study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tiny(tmp_path, TWO)
+    Path("runs/tiny/test").mkdir(parents=True)
+    assert "runs/tiny/test has no config.yaml" in refusal(capfd, study, path, "--resume=true")
+    study(path)
