@@ -78,7 +78,7 @@ def number(value: float | None) -> str:
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table whose columns are aligned as plain text too.
+    """A Markdown table whose columns are aligned as plain text too. A `|` in a cell is escaped.
 
     Example:
         >>> print(markdown(["a", "b", "c"], [["1", "2", "30"]]))
@@ -87,6 +87,7 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
         | 1 | 2 | 30 |
         <BLANKLINE>
     """
+    header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = [header, ["-" * (w - 1) + (":" if i > 1 else "-") for i, w in enumerate(widths)], *rows]
     justified = [

@@ -14,7 +14,7 @@ from ebmlab.samplers import Gibbs, RandomWalk
 from ebmlab.studies import Contender, LogMMD, Study
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Result
-from ebmlab.studies.report import write_tables
+from ebmlab.studies.report import markdown, write_tables
 
 
 class Own(RandomWalk):
@@ -75,3 +75,7 @@ def test_two_measures_of_one_kind(tmp_path: Path) -> None:
     assert result.row["short_log_mmd"] != result.row["long_log_mmd"] and "log_mmd" not in result.row
     files = [path.name for path in write_target([result], tmp_path, set())]
     assert files == ["log_MMD_short-ising.png", "log_MMD_long-ising.png", "mean_energy-ising.png"]
+
+
+def test_a_bar_in_a_name_does_not_break_the_table() -> None:
+    assert markdown(["target", "sampler"], [["t", "a|b"]]).splitlines()[2] == "| t      | a\\|b    |"
