@@ -90,9 +90,9 @@ def sample(args: list[str], parser: Any) -> None:
 
     try:
         results = study.run(fabric, folder, report)
-    except UserError:
+    except Exception:
         if fabric.is_global_zero and not (folder / "results").exists():
-            shutil.rmtree(folder)  # a start or a measure does not support the target, so that no run has begun
+            shutil.rmtree(folder)  # it failed before the first result, so that no run has begun
         raise
     except KeyboardInterrupt:
         raise UserError(f"stopped; go on with the same command and --resume true --name {folder.name}") from None

@@ -306,6 +306,22 @@ def test_a_nan_energy_stops_the_study(
     assert "b: A: an energy is NaN" in capfd.readouterr().err and not list(Path("runs").rglob("config.yaml"))
 
 
+def test_a_target_that_fails_leaves_no_folder_behind(
+    study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "failing_energies.py").write_text(
+        "from ebmlab.domains import Spin\nfrom ebmlab.energies import Energy\n"
+        "class Failing(Energy):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.domain = Spin(4)\n"
+        "    def forward(self, x):\n        raise RuntimeError('no such column')\n"
+    )
+    path = tiny(tmp_path, GIBBS)
+    path.write_text(f"targets: {{b: failing_energies.Failing}}\nsamplers: {GIBBS}\n")
+    with pytest.raises(SystemExit):
+        study(path)
+    assert "no such column" in capfd.readouterr().err and not list(Path("runs").rglob("*.yaml"))
+
+
 def test_missing_checkpoint_says_how_to_train_it(study: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         study("rbm_mode")
