@@ -8,24 +8,29 @@ import shutil
 import warnings
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jsonargparse import ActionConfigFile, Namespace
 from lightning_fabric import Fabric
+from lightning_fabric.utilities.rank_zero import _get_rank
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.config_files import NAMED
 from ebmlab.app.loggers import make_loggers
-from ebmlab.app.run_folder import CONFIG, RUNS, config_name, new_run
+from ebmlab.app.run_folder import CONFIG, RUNS, claim, config_name, new_run
 from ebmlab.app.wandb_run import WandbMode, git_commit
 from ebmlab.drawing.race_plots import write_overview, write_target
 from ebmlab.errors import UserError
+from ebmlab.files import whole
+from ebmlab.studies.columns import curve_labels
+from ebmlab.studies.file_names import result_file
 from ebmlab.studies.race import Result
 from ebmlab.studies.report import write_tables, write_texts
 from ebmlab.studies.study import Study
 
+SAMPLERS = "samplers.yaml"  # the settings of all samplers of a run, those too that its last start left out
 RUNTIME = {"config", "name", "resume", "accelerator", "devices", "wandb", "wandb_project"}  # no result depends on these
 
 
@@ -66,27 +71,28 @@ def sample(args: list[str], parser: Any) -> None:
     objects = parser.instantiate_classes(config)
     study = Study(**{f.name: objects[f.name] for f in fields(Study)})
     study.check(fabric.world_size)
-    if config.resume:
-        _same(parser, config, folder / CONFIG)
+    settings = _settings(parser.dump(_portable(config), skip_check=True))
+    earlier = _same(settings, folder, study) if config.resume else {}
     fabric.launch()
     if fabric.is_global_zero:
-        folder.mkdir(parents=True, exist_ok=True)
+        with whole(folder / SAMPLERS) as path:
+            OmegaConf.save({**earlier, **settings["samplers"]}, path)
         parser.save(_portable(config), folder / CONFIG, overwrite=True, skip_check=True)
-    log_curves = {m.label for m in (study.measures or {}).values() if m.log_scale}
-
+    measures = study.measures or {}
+    log_curves = {label for name, label in curve_labels(measures).items() if measures[name].log_scale}
     pictures: list[Path] = []
 
     def report(results: list[Result]) -> None:
         write_tables(results, folder)
-        write_texts(results[-1:], folder)
+        write_texts(results, folder)  # the newest is not the last if a sampler was added to a resumed run
         if len(results) % len(study.samplers) == 0:  # a target is done
             pictures.extend(write_target(results[-len(study.samplers) :], folder, log_curves))
 
     try:
         results = study.run(fabric, folder, report)
-    except UserError:
+    except Exception:
         if fabric.is_global_zero and not (folder / "results").exists():
-            shutil.rmtree(folder)  # a start or a measure does not support the target, so that no run has begun
+            shutil.rmtree(folder)  # it failed before the first result, so that no run has begun
         raise
     except KeyboardInterrupt:
         raise UserError(f"stopped; go on with the same command and --resume true --name {folder.name}") from None
@@ -122,16 +128,33 @@ def _portable(config: Namespace) -> Namespace:
     return config
 
 
-def _same(parser: Any, config: Namespace, path: Path) -> None:
-    """Raises `UserError` unless a resumed run has its original settings; samplers may be added or left out."""
-    texts = parser.dump(_portable(config), skip_check=True), path.read_text()
-    now, then = (dict(OmegaConf.create(text)) for text in texts)
-    both = now["samplers"].keys() & then["samplers"].keys()
-    for settings in (now, then):
-        settings["samplers"] = {name: settings["samplers"][name] for name in both}
-    for key in now.keys() & then.keys():
-        if key not in RUNTIME and now.get(key) != then.get(key):
-            raise UserError(f"--resume true: {key} differs from the run's own in {path}; give this run another --name")
+def _settings(text: str) -> dict[str, Any]:
+    return cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(text)))
+
+
+def _same(now: dict[str, Any], folder: Path, study: Study) -> dict[str, Any]:
+    """The settings of the samplers of a run that is resumed, those too that its last start left out.
+
+    Raises:
+        UserError: a setting is not the run's own. Samplers may be added or left out, and may change while they have no
+            result.
+    """
+    then = _settings((folder / CONFIG).read_text())
+    for key in now:
+        if key in then.keys() - RUNTIME - {"samplers"} and now[key] != then[key]:
+            raise UserError(
+                f"--resume true: {key} differs from the run's own in {folder / CONFIG}; give this run another --name"
+            )
+    kept = folder / SAMPLERS  # earlier versions did not write it
+    earlier: dict[str, Any] = _settings(kept.read_text()) if kept.exists() else then["samplers"]
+    for name in now["samplers"].keys() & earlier.keys():
+        done = any(result_file(folder, target, str(name)).exists() for target in study.targets)
+        if done and now["samplers"][name] != earlier[name]:
+            raise UserError(
+                f"--resume true: samplers.{name} differs from that of the results in {folder / 'results'}; give this "
+                "run another --name, or the sampler another name"
+            )
+    return earlier
 
 
 def _folder(experiment: str, config: Namespace) -> Path:
@@ -145,6 +168,13 @@ def _folder(experiment: str, config: Namespace) -> Path:
         raise UserError("--resume true: say which run to go on with by --name")
     if not folder.is_dir():
         raise UserError(f"--resume true: no run {folder} to go on with; name one with --name")
+    if not (folder / CONFIG).is_file():
+        raise UserError(
+            f"--resume true: {folder} has no {CONFIG}, so no study has begun there; leave --resume out to begin it, or "
+            "name another run with --name"
+        )
+    if not _get_rank():
+        claim(folder)
     return folder
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ebmlab.drawing.figures import figure_png, panels
+from ebmlab.drawing.picture_names import SWEEP, picture_name
 from ebmlab.files import whole
 
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#e377c2", "#7f7f7f", "#bcbd22")
@@ -57,14 +58,14 @@ def write_target(results: Sequence[Result], folder: Path, log_curves: set[str]) 
     for label in dict.fromkeys(label for r in results for label in r.curves):
         mine = [r for r in results if r.curves.get(label)]
         if mine:
-            figures[f"{_slug(label)}-{_slug(target)}"] = _curves(mine, label, target, label in log_curves, style)
+            figures[picture_name(label, target)] = _curves(mine, label, target, label in log_curves, style)
     for measure in dict.fromkeys(m for r in results for m in r.pictures):
         pictures: dict[str, Tensor] = {}
         for r in results:
             if measure in r.truths:
                 pictures.setdefault("ground truth", r.truths[measure])
         pictures |= {r.sampler: r.pictures[measure] for r in results if measure in r.pictures}
-        figures[f"{_slug(measure)}-{_slug(target)}"] = panels(pictures, min_width=300 * len(pictures))
+        figures[picture_name(measure, target)] = panels(pictures, min_width=300 * len(pictures))
     return _save(figures, folder)
 
 
@@ -84,7 +85,7 @@ def write_overview(results: Sequence[Result], folder: Path, log_curves: set[str]
     if any("ess_per_second" in r.row for r in results):
         figures["efficiency"] = _bars(results, list(dict.fromkeys(r.target for r in results)), _style(results))
     for label in dict.fromkeys(label for r in results for label in r.curves) if sweep else ():
-        figures[f"{_slug(label)}-sweep"] = _sweep(results, label, label in log_curves, str(sweep))
+        figures[picture_name(label, SWEEP)] = _sweep(results, label, label in log_curves, str(sweep))
     return _save(figures, folder)
 
 
@@ -172,7 +173,3 @@ def _bars(results: Sequence[Result], targets: list[str], style: Style) -> Figure
             axes.set_title(f"{target}, samplers that converge to the law", fontsize=10)
             axes.grid(alpha=0.3, axis="x")
     return figure
-
-
-def _slug(text: str) -> str:
-    return "_".join("".join(c if c.isalnum() or c in ".=-" else " " for c in text).split())

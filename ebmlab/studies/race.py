@@ -16,6 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import effective_sample_size, split_r_hat
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.tuners.jump_distance import jump_distance
+from ebmlab.studies.columns import MEAN_ENERGY, RESERVED, columns, curve_labels
 from ebmlab.studies.measures import Measure
 
 if TYPE_CHECKING:
@@ -108,10 +109,12 @@ def race(
     for _ in range(limits.burn_in):
         state, _ = sampler.step(energy, state)
         bar.update()
+    forbidden = _energies(energy, state, _gather(fabric, state.x), fabric).isinf().any()  # moves between them are NaN
     points = _points(limits.num_steps // limits.record_every, limits.num_points)
     traces: list[Tensor] = []
     total, jump, steps = None, torch.zeros((), dtype=torch.float64, device=x.device), 0
-    result.curves = {label: [] for label in [*(m.label for m in measures.values() if m.label), "mean energy"]}
+    labels = curve_labels(measures)
+    result.curves = {label: [] for label in (*labels.values(), MEAN_ENERGY)}
     for k in range(1, limits.num_steps // limits.record_every + 1):
         for _ in range(limits.record_every):
             before = state.x
@@ -130,12 +133,17 @@ def race(
         if k in points or late:
             result.steps.append(steps)
             result.seconds.append(clock.seconds)
-            result.curves["mean energy"].append(float(traces[-1][:, 0].mean()))
+            result.curves[MEAN_ENERGY].append(float(traces[-1][:, 0].mean()))
             if traces[-1][:, 0].isnan().any():
                 raise UserError(f"{description}: an energy is NaN after {steps} steps; check the target")
-            for measure in measures.values():
-                if measure.label:
-                    result.curves[measure.label].append(measure.value())
+            assert total is not None
+            if not forbidden and _gather(fabric, total.acceptance).isnan().any():
+                raise UserError(
+                    f"{description}: an acceptance is NaN after {steps} steps: the energy or gradient of a proposed "
+                    "state is; check the target"
+                )
+            for name, label in labels.items():
+                result.curves[label].append(measures[name].value())
         if late:
             break
     bar.close()
@@ -150,8 +158,8 @@ def race(
         "jump": float(_gather(fabric, jump.view(1)).mean()) / steps,
     }
     result.row |= _efficiency(torch.stack(traces), info.evaluations * steps, clock.seconds)
+    result.row |= columns({name: m.summary() for name, m in measures.items()}, taken=RESERVED | result.row.keys())
     for name, measure in measures.items():
-        result.row |= measure.summary()
         picture, truth, text = measure.picture(), measure.truth(), measure.text()
         if picture is not None:
             result.pictures[name] = picture
@@ -169,14 +177,18 @@ def _points(num_records: int, num_points: int) -> set[int]:
 
 
 def _statistics(energy: Energy, state: Any, x: Tensor, reference: Tensor, fabric: Fabric) -> Tensor:
-    """The `STATISTICS` of each chain, `(B, 3)`, whose autocorrelations measure mixing."""
-    known = getattr(state, "energy", None)
-    energies = energy(x) if known is None else _gather(fabric, known)
-    if energies.isnan().all():  # samplers on minibatches do not know E(x)
-        energies = energy(x)
+    """The `STATISTICS` of each chain, `(B, 3)` in float64, whose autocorrelations measure mixing."""
+    energies = _energies(energy, state, x, fabric)
     distance = (x - reference).abs().flatten(1).sum(1)
     values = x[..., 0] if isinstance(energy.domain, Categorical) else x  # the mean over all classes is constant
-    return torch.stack([energies.to(x), distance, values.flatten(1).mean(1)], 1).cpu()
+    return torch.stack([energies.double(), distance.double(), values.flatten(1).mean(1).double()], 1).cpu()
+
+
+def _energies(energy: Energy, state: Any, x: Tensor, fabric: Fabric) -> Tensor:
+    """The energies `(B,)` of the states x of all processes."""
+    known = getattr(state, "energy", None)
+    energies = energy(x) if known is None else _gather(fabric, known)
+    return energy(x) if energies.isnan().all() else energies  # samplers on minibatches do not know E(x)
 
 
 def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str, float]:

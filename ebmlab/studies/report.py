@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 
 from ebmlab.files import whole
+from ebmlab.studies.columns import NAMES
+from ebmlab.studies.file_names import text_file
 from ebmlab.studies.race import Result
 
 SHOWN = (
@@ -34,12 +36,12 @@ def write_tables(results: list[Result], folder: Path) -> str:
         | ising  | Gibbs   |          1 |
         <BLANKLINE>
     """
-    columns = list(dict.fromkeys(key for result in results for key in result.row))
+    columns = [key for key in dict.fromkeys(key for r in results for key in r.row) if key not in NAMES]
     with whole(folder / "table.csv") as path, path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["target", "sampler", "exact", *columns])
+        writer = csv.DictWriter(file, [*NAMES, *columns])
         writer.writeheader()
         for r in results:
-            writer.writerow({"target": r.target, "sampler": r.sampler, "exact": r.exact, **r.row})
+            writer.writerow(r.row | {name: getattr(r, name) for name in NAMES})
     own = [c for c in columns if c not in SHOWN and not c.startswith("ess_") and c not in ("temperature",)]
     shown = [c for c in (*SHOWN, *own) if c in columns]
     text = markdown(
@@ -57,7 +59,7 @@ def write_texts(results: list[Result], folder: Path) -> None:
     """Writes the texts of the measures, one file for each measure, target and sampler."""
     for r in results:
         for measure, text in r.texts.items():
-            with whole(folder / f"{measure}-{r.target}-{r.sampler}.txt".replace(" ", "_")) as path:
+            with whole(text_file(folder, measure, r.target, r.sampler)) as path:
                 path.write_text(text + "\n")
 
 
@@ -76,7 +78,7 @@ def number(value: float | None) -> str:
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table whose columns are aligned as plain text too.
+    """A Markdown table whose columns are aligned as plain text too. A `|` in a cell is escaped.
 
     Example:
         >>> print(markdown(["a", "b", "c"], [["1", "2", "30"]]))
@@ -85,6 +87,7 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
         | 1 | 2 | 30 |
         <BLANKLINE>
     """
+    header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = [header, ["-" * (w - 1) + (":" if i > 1 else "-") for i, w in enumerate(widths)], *rows]
     justified = [

@@ -20,6 +20,8 @@ from ebmlab.products import fast_products
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
+from ebmlab.studies.columns import MEASURED, columns
+from ebmlab.studies.file_names import check_file_names, result_file
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.race import Limits, Result, race
 
@@ -71,7 +73,8 @@ class Study:
         num_points: points of each curve.
         max_seconds: seconds of sampling after which a sampler stops, even if steps are left.
         measures: what else to measure, by name.
-        sweep: a setting of the samplers, such as `step_size`, against which the last values of the curves are drawn.
+        sweep: a setting of the samplers, such as `step_size`, against which the last values of the curves are drawn;
+            or a number that is measured, such as `acceptance`.
         seed: of the random numbers, the same for every sampler.
 
     Example:
@@ -102,6 +105,7 @@ class Study:
     def __post_init__(self) -> None:
         self.targets = {str(name): energy for name, energy in self.targets.items()}  # YAML reads 1: as a number
         self.samplers = {str(name): contender for name, contender in self.samplers.items()}
+        self.measures = {str(name): measure for name, measure in (self.measures or {}).items()}
 
     def check(self, num_devices: int = 1) -> None:
         """Raises `UserError` unless all settings are valid and every sampler supports every target."""
@@ -125,9 +129,11 @@ class Study:
             raise UserError(f"burn_in is {self.burn_in}, but must be at least 0")
         if not self.targets or not self.samplers:
             raise UserError("a study needs at least one entry under targets and one under samplers")
-        files = [_file(Path(), target, name) for target in self.targets for name in self.samplers]
-        if len(set(files)) < len(files):
-            raise UserError("two targets or samplers have names that differ in spaces or slashes only; rename one")
+        settings = {name for contender in self.samplers.values() for name in _scalars(contender.sampler)}
+        if self.sweep is not None and self.sweep not in settings.union(MEASURED):
+            known = ", ".join(sorted(settings)) or "none"
+            raise UserError(f"sweep is {self.sweep}, but must be a setting that samplers of the study have: {known}")
+        check_file_names(self.targets, self.samplers, self.measures or {}, self.sweep is not None)
         for target, energy in self.targets.items():
             for name, contender in self.samplers.items():
                 try:
@@ -146,8 +152,8 @@ class Study:
         results: list[Result] = []
         targets, samplers = list(self.targets), list(self.samplers)
         for target, energy in self.targets.items():
-            todo = [name for name in self.samplers if not _file(folder, target, name).exists()]
-            results += [_load(_file(folder, target, name)) for name in self.samplers if name not in todo]
+            todo = [name for name in self.samplers if not result_file(folder, target, name).exists()]
+            results += [_load(result_file(folder, target, name)) for name in self.samplers if name not in todo]
             if not todo:
                 if fabric.is_global_zero:
                     report(results)
@@ -164,7 +170,7 @@ class Study:
             for name in todo:
                 result = self._one(fabric, target, name, energy, x, reference, measures)
                 if fabric.is_global_zero:
-                    save(result.as_dict(), _file(folder, target, name))
+                    save(result.as_dict(), result_file(folder, target, name))
                 results.append(result)
                 results.sort(key=lambda r: (targets.index(r.target), samplers.index(r.sampler)))  # after a resume too
                 if fabric.is_global_zero:
@@ -196,7 +202,7 @@ class Study:
             sampler = fabric.broadcast(tuned)
             sampler.to(fabric.device)
         result.settings = {k: v.cpu() for k, v in sampler.named_buffers()}
-        result.row |= {k: float(v) for k, v in result.settings.items() if v.dim() == 0}
+        result.row |= _scalars(sampler)
         limits = Limits(
             round(contender.length * self.num_steps),
             self.burn_in,
@@ -209,9 +215,9 @@ class Study:
             return race(fabric, energy, sampler, x, reference, limits, fresh, result, f"{target}: {name}")
 
 
-def _file(folder: Path, target: str, sampler: str) -> Path:
-    name = f"{target}--{sampler}".replace("/", "-").replace(" ", "_")
-    return folder / "results" / f"{name}.pt"
+def _scalars(sampler: Sampler) -> dict[str, float]:
+    """The sampler's settings that are single numbers, by their columns in the table."""
+    return columns({"sampler": {name: float(v) for name, v in sampler.named_buffers() if v.dim() == 0}})
 
 
 def _load(path: Path) -> Result:

@@ -18,6 +18,11 @@ SMALL = [
 # Few steps and large batches, for speed: the files that a run writes do not depend on them.
 QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300"]
 
+SHORT_STUDY = [
+    *("--num_steps=6", "--num_chains=4", "--burn_in=1", "--record_every=1"),
+    *("--wandb=disabled", "--accelerator=cpu"),
+]
+
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,5 +57,22 @@ def fails(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> Callab
         lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
         assert len(lines) == 1
         return lines[0]
+
+    return call
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Runs a study in an empty working directory and returns its folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.argv", ["ebmlab"])
+    monkeypatch.setattr("sys.path", list(sys.path))
+
+    def call(config: str | Path, *args: str, name: str = "test") -> Path:
+        path = config if isinstance(config, Path) else ROOT / "configs" / "sampling" / f"{config}.yaml"
+        main(["sample", "--config", str(path), *SHORT_STUDY, f"--name={name}", *args])
+        return Path("runs", path.stem, name)
 
     return call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import re
@@ -16,6 +15,7 @@ import torch
 import yaml
 from helpers_data import make_adult, make_bert, make_blog, make_compas, make_mnist, make_news
 from helpers_grbm import PASS
+from helpers_studies import rows, tiny
 from pytorch_lightning.loggers import WandbLogger
 
 from ebmlab.app.cli import main
@@ -24,41 +24,7 @@ from ebmlab.app.config_files import read_config
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
-SHORT = ["--num_steps=6", "--num_chains=4", "--burn_in=1", "--record_every=1", "--wandb=disabled", "--accelerator=cpu"]
 TRAINED = {"rbm_random": "rbm_mnist_cd", "rbm_mode": "rbm_mnist_cd", "deep_ebm": "ebm_digits_cd"}
-
-
-@pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Runs a study in an empty working directory and returns its folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("sys.argv", ["ebmlab"])
-    monkeypatch.setattr("sys.path", list(sys.path))
-
-    def call(config: str | Path, *args: str, name: str = "test") -> Path:
-        path = config if isinstance(config, Path) else CONFIGS / "sampling" / f"{config}.yaml"
-        main(["sample", "--config", str(path), *SHORT, f"--name={name}", *args])
-        return Path("runs", path.stem, name)
-
-    return call
-
-
-def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "table.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def tiny(tmp_path: Path, samplers: str, extra: str = "") -> Path:
-    """A study of samplers on a 2x2 Ising model."""
-    path = tmp_path / "tiny.yaml"
-    path.write_text(
-        "targets: {ising: {class_path: ebmlab.energies.Ising.lattice,"
-        " init_args: {side: 2, coupling: 0.2, field: 0.2}}}\n"
-        f"samplers: {samplers}\n{extra}"
-    )
-    return path
 
 
 def short_tuning(config: str, tmp_path: Path) -> Path:
@@ -338,6 +304,22 @@ def test_a_nan_energy_stops_the_study(
     with pytest.raises(SystemExit):
         study(path)
     assert "b: A: an energy is NaN" in capfd.readouterr().err and not list(Path("runs").rglob("config.yaml"))
+
+
+def test_a_target_that_fails_leaves_no_folder_behind(
+    study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "failing_energies.py").write_text(
+        "from ebmlab.domains import Spin\nfrom ebmlab.energies import Energy\n"
+        "class Failing(Energy):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.domain = Spin(4)\n"
+        "    def forward(self, x):\n        raise RuntimeError('no such column')\n"
+    )
+    path = tiny(tmp_path, GIBBS)
+    path.write_text(f"targets: {{b: failing_energies.Failing}}\nsamplers: {GIBBS}\n")
+    with pytest.raises(SystemExit):
+        study(path)
+    assert "no such column" in capfd.readouterr().err and not list(Path("runs").rglob("*.yaml"))
 
 
 def test_missing_checkpoint_says_how_to_train_it(study: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import torch
 from helpers_finite import Exact
 from torch import Tensor
 
-from ebmlab.domains import Binary, Spin
+from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
 from ebmlab.energies import RBM, Energy, Ising, ModeGrid
 from ebmlab.errors import UserError
 from ebmlab.evaluation import log_mmd
@@ -89,15 +89,39 @@ def test_states_at_the_edge_of_a_histogram_count_in_its_blocks() -> None:
     assert feed(Histogram2D(), energy, [corner]).summary()["tv_blocks"] > 0.5
 
 
-def test_images_show_the_last_states_of_bits_and_spins() -> None:
-    class Free(Energy):
-        domain = Spin(6)
+class Free(Energy):
+    def __init__(self, domain: Domain) -> None:
+        super().__init__()
+        self.domain = domain
 
+
+def test_images_show_the_last_states_of_bits_and_spins() -> None:
     x = torch.tensor([[-1.0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, -1]])
-    measure = feed(Images((2, 3)), Free(), [x.flip(0), x])
+    measure = feed(Images((2, 3)), Free(Spin(6)), [x.flip(0), x])
     picture = measure.picture()
     assert picture.shape[0] in (1, 3) and {0.0, 0.5, 1.0} >= set(picture.unique().tolist())
     assert measure.value is not None and measure.label == ""
+
+
+@pytest.mark.parametrize(
+    ("domain", "value", "grey"),
+    [(Spin(4), -1.0, 0.0), (Spin(4), 1.0, 1.0), (Binary(4), 1.0, 1.0), (Ordinal(4, 5), 2.0, 0.5), (Real(4), 7.0, 0.0)],
+)
+def test_constant_images_have_the_grey_of_their_value(domain: Domain, value: float, grey: float) -> None:
+    picture = feed(Images((2, 2)), Free(domain), [torch.full((1, 4), value)]).picture()
+    assert picture[0, 1:-1, 1:-1].unique().tolist() == [grey]
+
+
+def test_images_of_real_numbers_reach_from_black_to_white() -> None:
+    picture = feed(Images((2, 2)), Free(Real(4)), [torch.tensor([[270.0, 280, 290, 290]])]).picture()
+    assert picture[0, 1:-1, 1:-1].tolist() == [[0.0, 0.5], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 2), (16,), (2, 2, 2, 2), (-4, -4)])
+def test_images_of_no_colours_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="must be height and width, or 1 or 3 channels, height and width"):
+        Images(shape)
+    assert feed(Images((3, 2, 2)), Free(Spin(12)), [torch.ones(5, 12)]).picture().shape[0] == 3
 
 
 def test_copies_see_only_their_own_states() -> None:

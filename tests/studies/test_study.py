@@ -11,6 +11,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from ebmlab.energies import Energy, Ising
+from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, Gibbs, Sampler
 from ebmlab.samplers.tuners import Tuner
 from ebmlab.studies import Contender, FromPoint, Study
@@ -66,6 +67,17 @@ def test_length_and_record_every_of_a_contender(tmp_path: Path) -> None:
     results = run(tmp_path, samplers={"a": Contender(Gibbs(), length=4.0), "b": Contender(Gibbs(), record_every=2)})
     assert results["a"].row["steps"] == 20 and results["b"].row["steps"] == 4
     assert results["a"].steps[-1] == 20 and len(results["a"].curves["mean energy"]) == len(results["a"].steps)
+
+
+def test_a_sweep_over_what_no_sampler_has_is_refused() -> None:
+    def check(sweep: str) -> None:
+        contenders = {"a": Contender(DMALA(0.5)), "b": Contender(Gibbs())}
+        Study({"ising": Ising.lattice(2, 0.2)}, contenders, sweep=sweep).check()
+
+    check("step_size")
+    check("acceptance")
+    with pytest.raises(UserError, match=r"sweep is foo, but must be a setting that .* have: balance, step_size"):
+        check("foo")
 
 
 def test_time_limit(tmp_path: Path) -> None:
