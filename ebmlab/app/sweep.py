@@ -111,6 +111,8 @@ def _optuna() -> Any:
 
 def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, handed_on: Sequence[str]) -> Any:
     """The study of that name, which is made if there is none yet."""
+    from ebmlab.app.config_files import identity
+
     folder.mkdir(parents=True, exist_ok=True)
     url = options.storage or f"sqlite:///{folder.absolute() / 'study.db'}"
     storage = _storage(optuna, url)
@@ -120,7 +122,12 @@ def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, han
     median = optuna.pruners.MedianPruner(n_startup_trials=4)
     study.pruner = median if options.pruner == "median" else optuna.pruners.NopPruner()
     known = dict(study.user_attrs)
-    asked = {"objective": space.objective, "space": space.parameters, "options": list(handed_on)}
+    asked = {
+        "objective": space.objective,
+        "space": space.parameters,
+        "options": list(handed_on),
+        "config": identity(options.config),
+    }
     for key, value in asked.items():
         if known.get(key, value) != value:
             raise UserError(f"sweep: the study {name} has another {key}: choose another --name")

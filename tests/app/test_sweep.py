@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -111,7 +113,25 @@ def test_a_study_is_not_continued_with_another_question(study: Callable[..., lis
     ):
         with pytest.raises(UserError, match=said):
             study(*options, space=space)
+    Path("exp.yaml").write_text("model: {num_steps: 9}")
+    with pytest.raises(UserError, match="the study s has another config: choose another --name"):
+        study("--trials=2")
     assert len(table()) == 1
+
+
+def test_a_study_goes_on_with_the_same_settings_in_other_words_and_if_it_is_old(
+    study: Callable[..., list[dict[str, str]]],
+) -> None:
+    Path("exp.yaml").write_text("model: {num_steps: 9}\nseed_everything: 0")
+    study("--trials=1")
+    Path("base.yaml").write_text("# the same settings\nseed_everything: 0\nmodel: {num_steps: 8}")
+    Path("exp.yaml").write_text("base: base.yaml\nmodel: {num_steps: 9}")
+    assert len(study("--trials=2")) == 2
+    with contextlib.closing(sqlite3.connect("runs/sweeps/s/study.db")) as database, database:
+        removed = database.execute("DELETE FROM study_user_attributes WHERE key = 'config'")
+        assert removed.rowcount == 1  # older versions did not remember the config
+    Path("exp.yaml").write_text("model: {num_steps: 7}")
+    assert len(study("--trials=3")) == 3
 
 
 def test_bad_runs_are_pruned(study: Callable[..., list[dict[str, str]]]) -> None:
