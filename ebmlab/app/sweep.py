@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def sweep(given: Sequence[str]) -> None:
             trial.report(score.value, score.step)
             return bool(trial.should_prune())
 
-        run = runs / f"{name}-{trial.number:04d}"
+        run = _free(runs / f"{name}-{trial.number:04d}")
         settings = space.options(trial)
         print(f"trial {trial.number}: {' '.join(settings)}", file=sys.stderr, flush=True)
         try:
@@ -98,6 +99,12 @@ def _try_out(space: Space, fit: Sequence[str]) -> None:
             f"sweep: {space.objective} is logged by the callback {space.callback}, which the config lacks: add "
             f"--callbacks.{space.callback} true"
         )
+
+
+def _free(run: Path) -> Path:
+    """The run's folder, or one beside it if runs of another study are left: their scores are not the trial's."""
+    others = (run.with_name(f"{run.name}-{i}") for i in count(2))
+    return next(folder for folder in chain([run], others) if not folder.exists())
 
 
 def _optuna() -> Any:
@@ -157,15 +164,18 @@ def _counted(study: Any) -> int:
 
 def _trials(study: Any) -> list[Trial]:
     return [
-        Trial(
-            trial.number,
-            trial.state.name.lower(),
-            trial.value if trial.value is not None else next(reversed(trial.intermediate_values.values()), None),
-            dict(trial.params),
-        )
+        Trial(trial.number, trial.state.name.lower(), _value(trial), dict(trial.params))
         for trial in study.trials
         if COUNTED in trial.user_attrs
     ]
+
+
+def _value(trial: Any) -> float | None:
+    """The trial's score; of a pruned one the last that it had. A failed one has none, whatever it logged before."""
+    if trial.state.name == "PRUNED":
+        return next(reversed(trial.intermediate_values.values()), None)
+    value: float | None = trial.value
+    return value
 
 
 def _write(study: Any, space: Space, folder: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -26,6 +27,7 @@ from ebmlab.app.finished_run import Score
 from ebmlab.app.sweep import sweep
 from ebmlab.app.sweep_space import read_space, sweep_parser
 from ebmlab.app.sweep_trial import TrialFailed, run_fit
+from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError
 
@@ -55,6 +57,8 @@ for step in (1, 2, 3):
     (folder / "metrics.csv").write_text(rows if kind != "silent" else "step,train/loss\\n1,2.0\\n")
     if kind == "slow":
         time.sleep(60)
+    if kind == "late":
+        time.sleep(0.1)
 """
 
 
@@ -132,6 +136,23 @@ def test_a_study_goes_on_with_the_same_settings_in_other_words_and_if_it_is_old(
         assert removed.rowcount == 1  # older versions did not remember the config
     Path("exp.yaml").write_text("model: {num_steps: 7}")
     assert len(study("--trials=3")) == 3
+
+
+def test_runs_of_a_study_that_was_deleted_give_no_scores(study: Callable[..., list[dict[str, str]]]) -> None:
+    space = SPACE.replace("[good, bad]", "[good]")
+    study("--trials=2", space=space)
+    shutil.rmtree("runs/sweeps")
+    rows = study("--trials=2", space=space, seed=1)
+    assert [row["fid/classifier"] for row in rows] == [str((10 + float(row["rate"])) / 3) for row in rows]
+    assert sorted(path.name for path in Path("runs/exp").iterdir()) == ["s-0000", "s-0000-2", "s-0001", "s-0001-2"]
+
+
+def test_a_trial_that_fails_late_has_no_score(study: Callable[..., list[dict[str, str]]]) -> None:
+    Path("fit.py").write_text(FIT + "sys.exit('error: the energy is not finite')")
+    (row,) = study("--trials=1", space=SPACE.replace("[good, bad]", "[late]"))
+    loaded = optuna.load_study(study_name="s", storage="sqlite:///runs/sweeps/s/study.db")
+    assert loaded.trials[0].intermediate_values  # it had been heard of
+    assert (row["state"], row["fid/classifier"]) == ("fail", "")
 
 
 def test_bad_runs_are_pruned(study: Callable[..., list[dict[str, str]]]) -> None:
@@ -315,3 +336,10 @@ def test_the_picture_has_a_panel_for_each_setting() -> None:
         first, rate, kind = draw_sweep(trials, "fid", higher, {"rate": "log", "kind": "choices"}).axes
         assert list(first.lines[0].get_ydata()) == best and first.get_legend().get_title().get_text() == "1 failed"
         assert (rate.get_xscale(), kind.get_xscale()) == ("log", "linear") and len(rate.collections) == 2
+
+
+def test_the_picture_of_trials_without_scores_says_how_many_have_failed() -> None:
+    trials = [Trial(i, "fail", None, {"rate": 0.1}) for i in range(2)]
+    first, _ = draw_sweep(trials, "fid", False, {"rate": "log"}).axes  # a warning would be an error
+    assert first.get_legend().get_title().get_text() == "2 failed"
+    figure_png(first.figure)
