@@ -94,10 +94,18 @@ def _try_out(space: Space, fit: Sequence[str]) -> None:
         lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or [f"error: {done.stderr}"]
         raise UserError(lines[-1].removeprefix("error: "))
     callbacks = yaml.safe_load(done.stdout)["trainer"]["callbacks"] or []
-    if not any(entry["class_path"].endswith(f".{space.callback}") for entry in callbacks):
+    entries = [entry for entry in callbacks if entry["class_path"].endswith(f".{space.callback}")]
+    if not entries:
         raise UserError(
             f"sweep: {space.objective} is logged by the callback {space.callback}, which the config lacks: add "
             f"--callbacks.{space.callback} true"
+        )
+    wanted = space.objective.removeprefix("fid/")
+    found = [entry.get("init_args", {}).get("extractor", wanted) for entry in entries]
+    if space.callback == "FID" and wanted not in found:
+        raise UserError(
+            f"sweep: the objective is {space.objective}, but FID's extractor is {' and '.join(found)}: add "
+            f"--callbacks.FID.extractor {wanted}, or set the objective to fid/{found[0]}"
         )
 
 

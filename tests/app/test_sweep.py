@@ -43,7 +43,8 @@ options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if
 if "--print_config" in sys.argv:
     if "nonsense" in options:
         sys.exit("error: there is no option nonsense")
-    print("trainer: {callbacks: [{class_path: callbacks.%s}]}" % options.get("callback", "FID"))
+    given = "init_args: {extractor: %s}" % options["extractor"] if "extractor" in options else ""
+    print("trainer: {callbacks: [{class_path: callbacks.%s, %s}]}" % (options.get("callback", "FID"), given))
     sys.exit()
 folder = Path("runs", "exp", sys.argv[sys.argv.index("--name") + 1])
 folder.mkdir(parents=True)
@@ -244,6 +245,12 @@ def test_what_is_wrong_is_said_in_one_line_before_anything_runs(
         ([], SPACE.replace("log: true", "integer: true"), "must be whole numbers"),
         (["--nonsense=1"], SPACE, "there is no option nonsense"),
         (["--callback=AISEvaluation"], SPACE, "add --callbacks.FID true"),
+        (
+            ["--extractor=inception"],
+            SPACE,
+            "the objective is fid/classifier, but FID's extractor is inception: add --callbacks.FID.extractor "
+            "classifier, or set the objective to fid/inception",
+        ),
         (["--storage=nodatabase://x"], SPACE, "cannot be used as the database"),
         (["--name=a/b"], SPACE, "must be the name of a folder"),
         (["--space=missing.yaml"], SPACE, "missing.yaml cannot be read"),
