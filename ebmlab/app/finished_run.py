@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ LIKELIHOOD = "ais/log_likelihood"
 STEPS_TAKEN = "steps_taken.txt"
 _HIGHER = ("log_likelihood", "auroc", "aupr")
 _MAY_MISLEAD = ("log_likelihood", "log_likelihood_lower", "bits_per_dim")  # GROUP/trusted says whether they do
-_LOWER = ("bits_per_dim", "fid", "mmd", "rmse", "loss", "fpr")
+_LOWER = re.compile(r"(^|[/_-])(bits_per_dim|(fid|mmd|rmse|loss|fpr)\d*)($|[/_-])")  # as whole words
 _DETAILS = (
     "train/",
     "sampler/",
@@ -230,4 +231,4 @@ def _mode(metric: str, monitored: dict[str, str]) -> str | None:
         return monitored[metric]
     if metric.endswith(_HIGHER):
         return "max"
-    return "min" if any(word in metric for word in _LOWER) else None
+    return "min" if _LOWER.search(metric) else None
