@@ -12,6 +12,7 @@ import torch
 from ebmlab.callbacks import (
     FID,
     AISEvaluation,
+    Density2D,
     EnergyLandscape,
     HammingMMDEvaluation,
     OutOfDistribution,
@@ -74,6 +75,7 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], tuple[list[Any], list[Any]]]] = {
     "FID batch_size": (lambda k: FID(batch_size=k), ONE),
     "FID num_steps": (lambda k: FID(num_steps=k), ONE),
     "EnergyLandscape resolution": (lambda k: EnergyLandscape(resolution=k), TWO),
+    "Density2D extent": (lambda k: Density2D(extent=k), ([0.01], [0.0, -5.0, math.inf, math.nan])),
     "EnergyLandscape extent": (lambda k: EnergyLandscape(extent=k), ([0.01], [0.0, math.inf])),
     "HammingMMDEvaluation num_samples": (lambda k: HammingMMDEvaluation(num_samples=k), TWO),
     "HammingMMDEvaluation num_steps": (lambda k: HammingMMDEvaluation(num_steps=k), ONE),
