@@ -16,6 +16,7 @@ from ebmlab.callbacks import (
     EnergyLandscape,
     HammingMMDEvaluation,
     OutOfDistribution,
+    ParameterImages,
     SampleGrid,
     TrajectoryLikelihood,
 )
@@ -81,6 +82,7 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], tuple[list[Any], list[Any]]]] = {
     "HammingMMDEvaluation num_steps": (lambda k: HammingMMDEvaluation(num_steps=k), ONE),
     "OutOfDistribution num_samples": (lambda k: OutOfDistribution({"digits": Digits()}, num_samples=k), ONE),
     "OutOfDistribution batch_size": (lambda k: OutOfDistribution({"digits": Digits()}, batch_size=k), ONE),
+    "ParameterImages num_filters": (lambda k: ParameterImages(num_filters=k), ONE),
     "SampleGrid num_strips": (lambda k: SampleGrid(num_strips=k), ONE),
     "SampleGrid num_frames": (lambda k: SampleGrid(num_frames=k), TWO),
     "TrajectoryLikelihood num_chains": (lambda k: TrajectoryLikelihood(num_chains=k), ONE),
