@@ -174,12 +174,13 @@ class Data:
     def show(self, x: Tensor) -> Shown | None:
         """The states in a form that can be drawn, or None if there is none.
 
-        Default: images, if an event has the shape (1, H, W) or (3, H, W); points, if it has the shape (2,).
+        Default: images, if an event has the shape (1, H, W) or (3, H, W), by `Preprocessing.brightness`; points, if it
+        has the shape (2,).
         """
         shape = tuple(x.shape[1:]) if self.event_shape is None else self.event_shape
         if len(shape) == 3 and shape[0] in (1, 3):
-            scale = self.preprocessing.float_scale if self.preprocessing is not None else 1.0
-            return Images((self.to_raw(x.reshape(len(x), *shape)) / scale).clamp(0, 1))
+            raw, preprocessing = self.to_raw(x.reshape(len(x), *shape)), self.preprocessing
+            return Images(raw.clamp(0, 1) if preprocessing is None else preprocessing.brightness(raw))
         if shape == (2,):
             points = self.to_raw(x)
             return Points(points, 1.1 * float(points.abs().max()) if len(points) else 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,17 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from ebmlab.data import Data, one_loader, samples_of
-from ebmlab.domains import Categorical, Domain, Real
+from ebmlab.domains import Categorical, Domain, Ordinal, Real
 from ebmlab.errors import UserError
 from ebmlab.first_batch import first_batch
 from ebmlab.preprocessing import LEVELS, Preprocessing, are_levels
+from ebmlab.streams import own_numbers, undisturbed
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
 _KEPT = "_ebmlab_plain_data"
+MEASURED = 10_000  # samples that tell the limits of pictures
 Loaders = Mapping[str, Callable[[], Any]]
 
 
@@ -33,6 +36,9 @@ class PlainData(Data):
     - With an energy on `Real`, pixel levels are divided by 255. Pixel levels are whole numbers from 0 to 255, at least
       one of them above 1, that are uint8 or have the shape of images. All other numbers stay unchanged.
     - With an energy on `Categorical`, class numbers become one-hot vectors.
+
+    Pictures show real numbers that are neither pixels nor in [0, 1] from black, the smallest of the first 10,000
+    samples, to white, the largest; and the values of an energy on `Ordinal` from 0 to its largest.
 
     Args:
         title: the name of the data in error messages.
@@ -73,10 +79,10 @@ class PlainData(Data):
         fractions = isinstance(self.domain, Real) and len(shape) == 3 and x.is_floating_point() and not pixels
         if fractions and float(x.min()) >= 0 and float(x.max()) <= 1:
             return Preprocessing(shape, LEVELS, unit=True)
-        scale = LEVELS if pixels else 1.0
         if pixels:
             rank_zero_info(f"{self.title}: the batches hold pixels from 0 to 255, which are divided by 255")
-        return Preprocessing(shape, scale, scale if x.is_floating_point() else 1.0, unit=pixels)
+            return Preprocessing(shape, LEVELS, LEVELS if x.is_floating_point() else 1.0, unit=True)
+        return Preprocessing(shape, limits=self._limits())
 
     def adopt(self, saved: Preprocessing) -> None:
         """Takes the checkpoint's preprocessing whole: loaders have no options, and their batches are raw data.
@@ -87,7 +93,8 @@ class PlainData(Data):
         saved.check_units(self._first, self.title)
         found = self.preprocessing.difference(saved)
         saved.to_states(self._first)
-        self.preprocessing = saved
+        own = self.preprocessing.limits  # for checkpoints of older versions, which have none
+        self.preprocessing = saved if saved.unit or saved.limits or found else replace(saved, limits=own)
         if found:
             rank_zero_info(f"{self.title}: the batches become states as in the checkpoint's training: {found}")
 
@@ -105,9 +112,30 @@ class PlainData(Data):
     def convert(self, batch: Any) -> Tensor:
         return self.preprocessing.to_states(samples_of(batch, self.title))
 
+    @property
+    def _split(self) -> str:
+        """The split that decides how batches are converted."""
+        return next(iter(self.loaders), "train")
+
     @cached_property
     def _first(self) -> Tensor:
-        return samples_of(first_batch(self, next(iter(self.loaders), "train")), self.title)
+        return samples_of(first_batch(self, self._split), self.title)
+
+    def _limits(self) -> tuple[float, float] | None:
+        """The numbers that pictures show black and white, the same on every rank; None stands for 0 and 1."""
+        if isinstance(self.domain, Ordinal):
+            return 0.0, self.domain.num_values - 1.0
+        if not isinstance(self.domain, Real) or self._first.dim() != 4:
+            return None
+        lows, highs, seen = [], [], 0
+        with own_numbers(0), undisturbed(loader := self.loader(self._split), 0):
+            for batch in loader:
+                x = samples_of(batch, self.title)
+                lows.append(float(x.min()))
+                highs.append(float(x.max()))
+                if (seen := seen + len(x)) >= MEASURED:
+                    break
+        return min(lows), max(highs)
 
 
 def data_of(trainer: pl.Trainer) -> Data:

@@ -37,6 +37,7 @@ class Preprocessing:
             the probability; the random stream is fixed, so that equal input gives equal output.
         num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
+        limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
 
     Example:
         >>> digits = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.5,), unit=True)
@@ -53,6 +54,7 @@ class Preprocessing:
     binarize: Binarize = False
     num_classes: int = 0
     unit: bool = False
+    limits: tuple[float, float] | None = None
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -86,6 +88,16 @@ class Preprocessing:
             x = x * std + mean
         return (x.clamp(0, 1) if self.unit else x) * self.float_scale
 
+    def brightness(self, raw: Tensor) -> Tensor:
+        """What pictures show of raw data that `to_raw` has returned: 0 is black and 1 white, beyond `limits` too.
+
+        Example:
+            >>> Preprocessing((1, 1, 1), limits=(270.0, 290.0)).brightness(torch.tensor([260.0, 275.0, 290.0]))
+            tensor([0.0000, 0.2500, 1.0000])
+        """
+        low, high = self.limits or (0.0, 1.0)
+        return ((raw / self.float_scale - low) / ((high - low) or 1.0)).clamp(0, 1)
+
     def scaled(self, raw: Tensor) -> Tensor:
         """Raw data after scaling and before anything else, `(B, *shape)`.
 
@@ -114,7 +126,8 @@ class Preprocessing:
     def difference(self, other: Preprocessing) -> str | None:
         """What makes this preprocessing give other states than another one, in words; None if nothing does.
 
-        How numbers are scaled to [0, 1] does not count, because pixels in [0, 1] mean the same in all units.
+        How numbers are scaled to [0, 1] does not count, because pixels in [0, 1] mean the same in all units. The limits
+        of pictures do not count either.
 
         Example:
             >>> Preprocessing((4,), binarize=True).difference(Preprocessing((4,)))

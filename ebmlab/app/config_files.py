@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
+import json
 import math
 from enum import Enum
 from functools import reduce
@@ -93,6 +95,20 @@ def read_config(path: Path) -> dict[str, Any]:
     config = _file(path)
     _leave_out(config)
     return config
+
+
+def identity(value: str) -> str:
+    """A fingerprint of the settings that a config and its bases state, whatever their order and comments.
+
+    Args:
+        value: what `--config` takes: the name of a file, or the text of a config.
+
+    Example:
+        >>> identity("{data: {size: 8, seed: 1}}") == identity("{data: {seed: 1, size: 8}}")
+        True
+    """
+    stated = json.dumps(_file_or_text(value)[1], sort_keys=True, default=str)
+    return hashlib.sha256(stated.encode()).hexdigest()[:16]
 
 
 def _file(path: Path) -> dict[str, Any]:

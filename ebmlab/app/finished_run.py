@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,10 @@ from ebmlab.app.class_paths import full_names
 from ebmlab.errors import UserError, one_line
 
 LIKELIHOOD = "ais/log_likelihood"
+STEPS_TAKEN = "steps_taken.txt"
 _HIGHER = ("log_likelihood", "auroc", "aupr")
 _MAY_MISLEAD = ("log_likelihood", "log_likelihood_lower", "bits_per_dim")  # GROUP/trusted says whether they do
-_LOWER = ("bits_per_dim", "fid", "mmd", "rmse", "loss", "fpr")
+_LOWER = re.compile(r"(^|[/_-])(bits_per_dim|(fid|mmd|rmse|loss|fpr)\d*)($|[/_-])")  # as whole words
 _DETAILS = (
     "train/",
     "sampler/",
@@ -93,6 +95,16 @@ class FinishedRun:
         return next(reversed(self.metrics.get(metric, [])), None)
 
 
+def steps_taken(path: Path) -> set[str]:
+    """The metrics that a run's `steps_taken.txt` names, whose step is the number of steps taken; none without a file.
+
+    Example:
+        >>> steps_taken(Path("runs/missing", STEPS_TAKEN))
+        set()
+    """
+    return set(path.read_text(errors="replace").splitlines()) if path.is_file() else set()
+
+
 def read_run(folder: Path) -> FinishedRun:
     """Reads `config.yaml`, `metrics.csv` and what `test` and `validate` have left.
 
@@ -119,19 +131,20 @@ def read_run(folder: Path) -> FinishedRun:
     except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{folder / 'config.yaml'} cannot be read: {one_line(error)}") from error
     run = FinishedRun(folder, settings)
-    rows = _rows(folder / "metrics.csv")
-    run.logged = _scores(rows, "", None)
+    rows, taken = _rows(folder / "metrics.csv"), steps_taken(folder / STEPS_TAKEN)
+    run.logged = _scores(rows, None, taken)
     run.steps = max((score.step for scores in run.logged.values() for score in scores), default=0)
     monitored = {
         value: settings.get(f"{name.removesuffix('.monitor')}.mode", "min")
         for name, value in settings.items()
         if name.endswith(".monitor") and value != "null"
     }
-    run.metrics = _scores(rows, "", monitored) or _scores(rows, "", dict.fromkeys(_TRAINING, ""))
+    run.metrics = _scores(rows, monitored, taken) or _scores(rows, dict.fromkeys(_TRAINING, ""), taken)
     run.modes = {metric: mode for metric in run.metrics if (mode := _mode(metric, monitored))}
     for name in _EVALUATIONS:
         if (folder / name / "metrics.csv").is_file():
-            run.metrics |= _scores(_rows(folder / name / "metrics.csv"), f"{name} ", monitored)
+            scores = _scores(_rows(folder / name / "metrics.csv"), monitored)
+            run.metrics |= {f"{name} {metric}": found for metric, found in scores.items()}
     seconds = folder / "seconds.txt"
     run.seconds = _number(seconds.read_text(errors="replace")) if seconds.is_file() else None
     return run
@@ -140,7 +153,7 @@ def read_run(folder: Path) -> FinishedRun:
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRAINING = ("train/loss", "train/energy_gap")  # shown if nothing else was logged
 _EVALUATIONS = ("validate", "test")
-# Under the number of steps taken; Lightning counts from 0.
+# Under the number of steps taken, in runs of older versions too; Lightning counts from 0.
 _AFTER = ("ais/", "fid/", "mmd/", "ood/", "equilibrium/", "coupling/", "rollback/")
 _WORDS = {"None": "null", "True": "true", "False": "false"}
 
@@ -175,15 +188,20 @@ def _rows(path: Path) -> list[dict[str, str]]:
     return sorted(rows, key=lambda row: int(row["step"]))
 
 
-def _scores(rows: list[dict[str, str]], prefix: str, monitored: dict[str, str] | None) -> dict[str, list[Score]]:
-    """The scores of the metrics that say how good the model is; of all metrics if `monitored` is None."""
+def _scores(
+    rows: list[dict[str, str]], monitored: dict[str, str] | None, taken: set[str] | None = None
+) -> dict[str, list[Score]]:
+    """The scores of the metrics that say how good the model is; of all metrics if `monitored` is None.
+
+    In training (`taken` is not None) Lightning counts the steps of all metrics from 0, but for `taken` and `_AFTER`.
+    """
     scores: dict[str, list[Score]] = {}
     for row in rows:
         for name, text in row.items():
             if name in ("step", "epoch", None) or not text or not (monitored is None or _is_shown(name, monitored)):
                 continue
-            step = int(row["step"]) + (not prefix and not name.startswith(_AFTER))
-            scores.setdefault(prefix + name, []).append(_score(row, name, step))
+            step = int(row["step"]) + (taken is not None and name not in taken and not name.startswith(_AFTER))
+            scores.setdefault(name, []).append(_score(row, name, step))
     return scores
 
 
@@ -213,4 +231,4 @@ def _mode(metric: str, monitored: dict[str, str]) -> str | None:
         return monitored[metric]
     if metric.endswith(_HIGHER):
         return "max"
-    return "min" if any(word in metric for word in _LOWER) else None
+    return "min" if _LOWER.search(metric) else None

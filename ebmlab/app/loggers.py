@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytorch_lightning.cli import LightningArgumentParser
 from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 
+from ebmlab.app.finished_run import STEPS_TAKEN, steps_taken
 from ebmlab.app.wandb_run import WandbMode, WandbOptions, wandb_run
 from ebmlab.errors import UserError
 from ebmlab.files import whole
@@ -22,7 +24,8 @@ class MetricsCSV(Logger):
 
     A row is written when the next step begins or when `flush` is called. `flush` is called before each checkpoint, so
     the file always has all rows up to the checkpoint. Later values of the same or an earlier step are added to its row.
-    `<folder>/seconds.txt` says how long the run has taken, in all its parts.
+    `<folder>/seconds.txt` says how long the run has taken, in all its parts; `<folder>/steps_taken.txt` names the
+    metrics whose step is the number of steps taken.
 
     Args:
         folder: the run folder.
@@ -37,6 +40,8 @@ class MetricsCSV(Logger):
         self._row: dict[str, Any] = {}
         self._in_file = False  # the file has the row of the current step
         self._dirty = False  # the row has values that the file lacks
+        self._names = folder / STEPS_TAKEN
+        self._taken: set[str] = set()
         self._clock = folder / "seconds.txt"
         self._before: float | None = None  # seconds of the run's earlier parts
         self._start = self._told = time.monotonic()
@@ -72,10 +77,18 @@ class MetricsCSV(Logger):
         self._row.update(row)
 
     @rank_zero_only
+    def count_steps_taken(self, names: Iterable[str]) -> None:
+        """Takes the step of these metrics for the number of steps taken; Lightning counts that of others from 0."""
+        self._taken.update(names)
+
+    @rank_zero_only
     def flush(self) -> None:
         """Writes the row of the current step."""
         if not self._dirty:
             return
+        if self._taken - (known := steps_taken(self._names)):
+            with whole(self._names) as path:
+                path.write_text("".join(f"{name}\n" for name in sorted(self._taken | known)))
         new = [key for key in self._row if key not in self._columns]
         if new or self._in_file:
             self._columns += new

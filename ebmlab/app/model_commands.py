@@ -166,8 +166,7 @@ def grid(model: TrainedModel, x: Tensor, mask: Tensor, found: Tensor) -> bytes |
     truth = data.show(model.preprocessing.to_states(x))
     if not isinstance(truth, Images):
         return None
-    rest = found.flatten(0, 1) / model.preprocessing.float_scale
-    rest = rest.view(len(x), -1, *truth.values.shape[1:]).clamp(0, 1)
+    rest = model.preprocessing.brightness(found).view(len(x), -1, *truth.values.shape[1:])
     known = as_mask(mask, model.preprocessing, domain.shape).view(truth.values.shape[1:])
     given = truth.values.where(known, torch.tensor(0.5))
     rows = torch.cat([given[:, None], truth.values[:, None], rest], 1)

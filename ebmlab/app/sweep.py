@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def sweep(given: Sequence[str]) -> None:
             trial.report(score.value, score.step)
             return bool(trial.should_prune())
 
-        run = runs / f"{name}-{trial.number:04d}"
+        run = _free(runs / f"{name}-{trial.number:04d}")
         settings = space.options(trial)
         print(f"trial {trial.number}: {' '.join(settings)}", file=sys.stderr, flush=True)
         try:
@@ -93,11 +94,25 @@ def _try_out(space: Space, fit: Sequence[str]) -> None:
         lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or [f"error: {done.stderr}"]
         raise UserError(lines[-1].removeprefix("error: "))
     callbacks = yaml.safe_load(done.stdout)["trainer"]["callbacks"] or []
-    if not any(entry["class_path"].endswith(f".{space.callback}") for entry in callbacks):
+    entries = [entry for entry in callbacks if entry["class_path"].endswith(f".{space.callback}")]
+    if not entries:
         raise UserError(
             f"sweep: {space.objective} is logged by the callback {space.callback}, which the config lacks: add "
             f"--callbacks.{space.callback} true"
         )
+    wanted = space.objective.removeprefix("fid/")
+    found = [entry.get("init_args", {}).get("extractor", wanted) for entry in entries]
+    if space.callback == "FID" and wanted not in found:
+        raise UserError(
+            f"sweep: the objective is {space.objective}, but FID's extractor is {' and '.join(found)}: add "
+            f"--callbacks.FID.extractor {wanted}, or set the objective to fid/{found[0]}"
+        )
+
+
+def _free(run: Path) -> Path:
+    """The run's folder, or one beside it if runs of another study are left: their scores are not the trial's."""
+    others = (run.with_name(f"{run.name}-{i}") for i in count(2))
+    return next(folder for folder in chain([run], others) if not folder.exists())
 
 
 def _optuna() -> Any:
@@ -111,6 +126,8 @@ def _optuna() -> Any:
 
 def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, handed_on: Sequence[str]) -> Any:
     """The study of that name, which is made if there is none yet."""
+    from ebmlab.app.config_files import identity
+
     folder.mkdir(parents=True, exist_ok=True)
     url = options.storage or f"sqlite:///{folder.absolute() / 'study.db'}"
     storage = _storage(optuna, url)
@@ -120,7 +137,12 @@ def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, han
     median = optuna.pruners.MedianPruner(n_startup_trials=4)
     study.pruner = median if options.pruner == "median" else optuna.pruners.NopPruner()
     known = dict(study.user_attrs)
-    asked = {"objective": space.objective, "space": space.parameters, "options": list(handed_on)}
+    asked = {
+        "objective": space.objective,
+        "space": space.parameters,
+        "options": list(handed_on),
+        "config": identity(options.config),
+    }
     for key, value in asked.items():
         if known.get(key, value) != value:
             raise UserError(f"sweep: the study {name} has another {key}: choose another --name")
@@ -150,15 +172,18 @@ def _counted(study: Any) -> int:
 
 def _trials(study: Any) -> list[Trial]:
     return [
-        Trial(
-            trial.number,
-            trial.state.name.lower(),
-            trial.value if trial.value is not None else next(reversed(trial.intermediate_values.values()), None),
-            dict(trial.params),
-        )
+        Trial(trial.number, trial.state.name.lower(), _value(trial), dict(trial.params))
         for trial in study.trials
         if COUNTED in trial.user_attrs
     ]
+
+
+def _value(trial: Any) -> float | None:
+    """The trial's score; of a pruned one the last that it had. A failed one has none, whatever it logged before."""
+    if trial.state.name == "PRUNED":
+        return next(reversed(trial.intermediate_values.values()), None)
+    value: float | None = trial.value
+    return value
 
 
 def _write(study: Any, space: Space, folder: Path) -> None:

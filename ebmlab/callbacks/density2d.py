@@ -53,6 +53,8 @@ class Density2D(SampleEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
+        if not 0 < extent < float("inf"):
+            raise UserError(f"Density2D: extent is {extent}, but must be positive and finite")
         self.extent = extent
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

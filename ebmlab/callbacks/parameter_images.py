@@ -38,6 +38,8 @@ class ParameterImages(PeriodicEvaluation):
 
     def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, at_start: bool = True) -> None:
         super().__init__(every_n_epochs, at_start)
+        if num_filters < 1:
+            raise UserError(f"ParameterImages: num_filters is {num_filters}, but must be at least 1")
         self.num_filters = num_filters
         self._history: list[list[float]] = []  # [step, mean, min, max]
 

@@ -114,7 +114,8 @@ class PeriodicEvaluation(pl.Callback):
         """Sends metrics to the loggers and to `trainer.callback_metrics`, where a ModelCheckpoint finds them.
 
         `LightningModule.log` cannot be called before the first step or after the last, so that it is used in `validate`
-        and `test` only, where it also fills the table that they print.
+        and `test` only, where it also fills the table that they print. The step is the number of steps taken, while
+        Lightning's own metrics count from 0; a logger that has `count_steps_taken` is told which metrics these are.
         """
         if trainer.state.fn != TrainerFn.FITTING:
             pl_module.log_dict(metrics)
@@ -122,6 +123,8 @@ class PeriodicEvaluation(pl.Callback):
         self._metrics.update(metrics)
         self._publish(trainer, metrics)
         for logger in trainer.loggers:
+            if count_steps_taken := getattr(logger, "count_steps_taken", None):
+                count_steps_taken(metrics)
             logger.log_metrics({**metrics, "epoch": epoch_of(trainer)}, step=trainer.global_step)
 
     def limit(self, trainer: pl.Trainer, num_samples: int, num_steps: int) -> tuple[int, int]:

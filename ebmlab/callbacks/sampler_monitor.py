@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from torch import Tensor
 
 
 class SamplerMonitor(pl.Callback):
     """Logs the step size in absolute units and, for a GRBM, the range of its variances.
 
-    The metrics are `sampler/step_size` (the setting times `energy.step_unit()`), `sampler/alpha_max` (of
-    `PersistentACS`), `sampler/log_var_mean`, `sampler/log_var_min` and `sampler/log_var_max`, each if the run has it.
-    The learner itself logs `sampler/acceptance` and `sampler/hops`.
+    The metrics are `sampler/step_size` (the setting, if it is a number, times `energy.step_unit()`),
+    `sampler/alpha_max` (of `PersistentACS`), `sampler/log_var_mean`, `sampler/log_var_min` and `sampler/log_var_max`,
+    each if the run has it. The learner itself logs `sampler/acceptance` and `sampler/hops`.
 
     Example:
         >>> from ebmlab.datamodules import Digits
@@ -30,7 +31,7 @@ class SamplerMonitor(pl.Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         energy: Any = pl_module.energy
         metrics: dict[str, Tensor] = {}
-        step_size = getattr(getattr(pl_module, "sampler", None), "step_size", None)
+        step_size = _numbers(getattr(getattr(pl_module, "sampler", None), "step_size", None), pl_module.device)
         if step_size is not None:
             metrics["sampler/step_size"] = (step_size * energy.step_unit()).detach().mean()
         alpha_max = getattr(getattr(pl_module, "sampler", None), "alpha_max", None)
@@ -41,3 +42,12 @@ class SamplerMonitor(pl.Callback):
             log_var = log_var.detach()
             metrics |= {f"sampler/log_var_{name}": getattr(log_var, name)() for name in ("mean", "min", "max")}
         pl_module.log_dict(metrics)
+
+
+def _numbers(value: Any, device: torch.device) -> Tensor | None:
+    """A number, a list of numbers or a tensor as a tensor; None for anything else, such as "auto"."""
+    try:
+        found = torch.as_tensor(value, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return found if found.is_floating_point() else found.float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
@@ -114,6 +115,12 @@ class OwnData(TensorDataModule):
 
     def num_train_samples(self) -> int:
         return len(self.part("train")[1])
+
+    def adopt(self, saved: Preprocessing) -> None:
+        """Takes the checkpoint's limits of pictures, too, so that all pictures of a model can be compared."""
+        super().adopt(saved)
+        limits = None if saved.unit else saved.limits or self.scaling.limits  # old checkpoints have none
+        self._scaling = replace(self.scaling, limits=limits)
 
     @property
     def scaling(self) -> Preprocessing:

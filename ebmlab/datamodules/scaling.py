@@ -113,10 +113,11 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
             f"{found}; pixels must not be negative: signed bytes become levels again with .astype('uint8'); if these "
             "are no pixels, set max_value to 1"
         )
+    limits = None if unit else (low / divisor, high / divisor)
     if not x.is_floating_point():
-        return Preprocessing(shape, divisor, unit=unit)
+        return Preprocessing(shape, divisor, unit=unit, limits=limits)
     integers = LEVELS if pixels and unit and divisor == 1 else divisor  # what integers mean beside floats in [0, 1]
-    return Preprocessing(shape, integers, divisor, unit=unit)
+    return Preprocessing(shape, integers, divisor, unit=unit, limits=limits)
 
 
 def _discrete(x: Tensor, form: Form, whole: bool, found: str) -> Preprocessing:
@@ -124,8 +125,9 @@ def _discrete(x: Tensor, form: Form, whole: bool, found: str) -> Preprocessing:
         raise UserError(f"{found}; {form.domain} values must be whole numbers from 0 on")
     if form.num_values is not None and int(x.max()) >= form.num_values:
         raise UserError(f"{found}, but num_values is {form.num_values}: they must be from 0 to {form.num_values - 1}")
-    num_classes = (form.num_values or int(x.max()) + 1) if form.domain == "categorical" else 0
-    return Preprocessing(tuple(x.shape[1:]), num_classes=num_classes)
+    num_values, shape = form.num_values or int(x.max()) + 1, tuple(x.shape[1:])
+    limits = (0.0, num_values - 1.0)
+    return Preprocessing(shape, num_classes=num_values if form.domain == "categorical" else 0, limits=limits)
 
 
 def _only(x: Tensor, low: float, high: float) -> bool:

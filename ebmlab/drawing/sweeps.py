@@ -65,7 +65,8 @@ def draw_sweep(trials: Sequence[Trial], objective: str, higher: bool, scales: Ma
     first.set(xlabel="trial", ylabel=objective)
     first.xaxis.set_major_locator(MaxNLocator(integer=True))
     failed = sum(trial.state == "fail" for trial in trials)
-    first.legend(fontsize=7, title=f"{failed} failed" if failed else None, title_fontsize=7)
+    handles, _ = first.get_legend_handles_labels()  # given, for without any matplotlib would warn
+    first.legend(handles=handles, fontsize=7, title=f"{failed} failed" if failed else None, title_fontsize=7)
     for place, (name, scale) in enumerate(scales.items(), start=2):
         axes = figure.add_subplot(lines, columns, place)
         values = [trial.settings.get(name) for trial in trials]

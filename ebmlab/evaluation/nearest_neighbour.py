@@ -61,7 +61,8 @@ def adversarial_accuracy(data: Tensor, samples: Tensor) -> AdversarialAccuracy:
             f"adversarial_accuracy compares two sets of the same shape with 2 or more states, got {tuple(data.shape)} "
             f"and {tuple(samples.shape)}"
         )
-    x, y = data.flatten(1).float(), samples.flatten(1).float()
+    exact = torch.promote_types(data.dtype, samples.dtype) in (torch.float64, torch.int64, torch.int32)
+    x, y = (s.flatten(1).double() if exact else s.flatten(1).float() for s in (data, samples))
     return AdversarialAccuracy(_share_of_own(x, y), _share_of_own(y, x))
 
 

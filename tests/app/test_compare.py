@@ -92,6 +92,14 @@ def test_the_table(make: Callable[..., Path]) -> None:
     }
 
 
+def test_lower_is_better_for_whole_words_of_a_name(make: Callable[..., Path]) -> None:
+    lower = ["fid/classifier", "val-loss", "own/fid_2", "ood/noise/fpr95", "mmd", "coupling/rmse_paper"]
+    other = ["samples/confidence", "own/lossless", "own/glossy", "flames/hammmd"]
+    names = [*lower, *other]
+    metrics = f"step,{','.join(names)}\n9{',1' * len(names)}\n19{',2' * len(names)}\n"
+    assert list(read_run(make("a", metrics)).modes) == lower
+
+
 def test_untrusted_bits_per_dimension_are_never_the_best(make: Callable[..., Path]) -> None:
     metrics = METRICS.replace("ais/log_likelihood", "ais/bits_per_dim").replace("-", "")
     config = yaml.safe_dump(CONFIG).replace("monitor: score", "monitor: ais/bits_per_dim").replace("max", "min")

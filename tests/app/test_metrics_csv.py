@@ -6,8 +6,16 @@ import csv
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
+from helpers_trainer import quiet_trainer
 
+from ebmlab.app.finished_run import read_run
 from ebmlab.app.loggers import MetricsCSV
+from ebmlab.callbacks import PeriodicEvaluation
+from ebmlab.datamodules import Digits
+from ebmlab.energies import RBM
+from ebmlab.learners import ContrastiveDivergence, FromNoise
+from ebmlab.samplers import BlockGibbs
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -52,6 +60,31 @@ def test_values_of_an_earlier_step_are_put_in_its_row(tmp_path: Path) -> None:
     assert [(row["step"], row["a"], row["fid"], row["mean"]) for row in rows(tmp_path)] == [
         *(("1", "1.0", "", ""), ("3", "", "", "2.0"), ("4", "4.0", "7.0", ""), ("9", "9.0", "", ""))
     ]
+
+
+class Own(PeriodicEvaluation):
+    """An evaluation of a user's own, with a metric by a name that nothing knows."""
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        steps = float(trainer.global_step)
+        self.log_metrics(trainer, pl_module, {"own/mean": steps, f"own/after_{steps:g}": steps})
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:The number of training batches")
+@pytest.mark.filterwarnings("ignore:Attribute .* is an instance of `nn.Module`")
+def test_evaluations_of_ones_own_stand_at_the_number_of_steps_taken(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("{}")
+    for epochs, resume in ((1, None), (2, tmp_path / "a.ckpt")):
+        learner = ContrastiveDivergence(RBM(64, 4), BlockGibbs(), FromNoise(), num_steps=1)
+        settings = {"max_epochs": epochs, "limit_train_batches": 2, "limit_val_batches": 0, "log_every_n_steps": 1}
+        trainer = quiet_trainer(tmp_path, logger=MetricsCSV(tmp_path), callbacks=[Own()], **settings)
+        trainer.fit(learner, Digits(binarize=True), ckpt_path=resume)
+        trainer.save_checkpoint(tmp_path / "a.ckpt")
+    run = read_run(tmp_path)
+    assert [(score.step, score.value) for score in run.logged["own/mean"]] == [(0, 0), (2, 2), (4, 4)]
+    assert [run.logged[f"own/after_{n}"][0].step for n in (0, 2, 4)] == [0, 2, 4]  # also after resuming
+    assert [score.step for score in run.logged["train/energy_gap"]] == [1, 2, 3, 4]
+    assert run.steps == 4
 
 
 def test_a_resumed_run_keeps_what_was_evaluated_at_its_first_step(tmp_path: Path) -> None:

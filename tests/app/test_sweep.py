@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -24,6 +27,7 @@ from ebmlab.app.finished_run import Score
 from ebmlab.app.sweep import sweep
 from ebmlab.app.sweep_space import read_space, sweep_parser
 from ebmlab.app.sweep_trial import TrialFailed, run_fit
+from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError
 
@@ -39,7 +43,8 @@ options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if
 if "--print_config" in sys.argv:
     if "nonsense" in options:
         sys.exit("error: there is no option nonsense")
-    print("trainer: {callbacks: [{class_path: callbacks.%s}]}" % options.get("callback", "FID"))
+    given = "init_args: {extractor: %s}" % options["extractor"] if "extractor" in options else ""
+    print("trainer: {callbacks: [{class_path: callbacks.%s, %s}]}" % (options.get("callback", "FID"), given))
     sys.exit()
 folder = Path("runs", "exp", sys.argv[sys.argv.index("--name") + 1])
 folder.mkdir(parents=True)
@@ -53,6 +58,8 @@ for step in (1, 2, 3):
     (folder / "metrics.csv").write_text(rows if kind != "silent" else "step,train/loss\\n1,2.0\\n")
     if kind == "slow":
         time.sleep(60)
+    if kind == "late":
+        time.sleep(0.1)
 """
 
 
@@ -111,7 +118,42 @@ def test_a_study_is_not_continued_with_another_question(study: Callable[..., lis
     ):
         with pytest.raises(UserError, match=said):
             study(*options, space=space)
+    Path("exp.yaml").write_text("model: {num_steps: 9}")
+    with pytest.raises(UserError, match="the study s has another config: choose another --name"):
+        study("--trials=2")
     assert len(table()) == 1
+
+
+def test_a_study_goes_on_with_the_same_settings_in_other_words_and_if_it_is_old(
+    study: Callable[..., list[dict[str, str]]],
+) -> None:
+    Path("exp.yaml").write_text("model: {num_steps: 9}\nseed_everything: 0")
+    study("--trials=1")
+    Path("base.yaml").write_text("# the same settings\nseed_everything: 0\nmodel: {num_steps: 8}")
+    Path("exp.yaml").write_text("base: base.yaml\nmodel: {num_steps: 9}")
+    assert len(study("--trials=2")) == 2
+    with contextlib.closing(sqlite3.connect("runs/sweeps/s/study.db")) as database, database:
+        removed = database.execute("DELETE FROM study_user_attributes WHERE key = 'config'")
+        assert removed.rowcount == 1  # older versions did not remember the config
+    Path("exp.yaml").write_text("model: {num_steps: 7}")
+    assert len(study("--trials=3")) == 3
+
+
+def test_runs_of_a_study_that_was_deleted_give_no_scores(study: Callable[..., list[dict[str, str]]]) -> None:
+    space = SPACE.replace("[good, bad]", "[good]")
+    study("--trials=2", space=space)
+    shutil.rmtree("runs/sweeps")
+    rows = study("--trials=2", space=space, seed=1)
+    assert [row["fid/classifier"] for row in rows] == [str((10 + float(row["rate"])) / 3) for row in rows]
+    assert sorted(path.name for path in Path("runs/exp").iterdir()) == ["s-0000", "s-0000-2", "s-0001", "s-0001-2"]
+
+
+def test_a_trial_that_fails_late_has_no_score(study: Callable[..., list[dict[str, str]]]) -> None:
+    Path("fit.py").write_text(FIT + "sys.exit('error: the energy is not finite')")
+    (row,) = study("--trials=1", space=SPACE.replace("[good, bad]", "[late]"))
+    loaded = optuna.load_study(study_name="s", storage="sqlite:///runs/sweeps/s/study.db")
+    assert loaded.trials[0].intermediate_values  # it had been heard of
+    assert (row["state"], row["fid/classifier"]) == ("fail", "")
 
 
 def test_bad_runs_are_pruned(study: Callable[..., list[dict[str, str]]]) -> None:
@@ -203,6 +245,12 @@ def test_what_is_wrong_is_said_in_one_line_before_anything_runs(
         ([], SPACE.replace("log: true", "integer: true"), "must be whole numbers"),
         (["--nonsense=1"], SPACE, "there is no option nonsense"),
         (["--callback=AISEvaluation"], SPACE, "add --callbacks.FID true"),
+        (
+            ["--extractor=inception"],
+            SPACE,
+            "the objective is fid/classifier, but FID's extractor is inception: add --callbacks.FID.extractor "
+            "classifier, or set the objective to fid/inception",
+        ),
         (["--storage=nodatabase://x"], SPACE, "cannot be used as the database"),
         (["--name=a/b"], SPACE, "must be the name of a folder"),
         (["--space=missing.yaml"], SPACE, "missing.yaml cannot be read"),
@@ -295,3 +343,10 @@ def test_the_picture_has_a_panel_for_each_setting() -> None:
         first, rate, kind = draw_sweep(trials, "fid", higher, {"rate": "log", "kind": "choices"}).axes
         assert list(first.lines[0].get_ydata()) == best and first.get_legend().get_title().get_text() == "1 failed"
         assert (rate.get_xscale(), kind.get_xscale()) == ("log", "linear") and len(rate.collections) == 2
+
+
+def test_the_picture_of_trials_without_scores_says_how_many_have_failed() -> None:
+    trials = [Trial(i, "fail", None, {"rate": 0.1}) for i in range(2)]
+    first, _ = draw_sweep(trials, "fid", False, {"rate": "log"}).axes  # a warning would be an error
+    assert first.get_legend().get_title().get_text() == "2 failed"
+    figure_png(first.figure)

@@ -55,6 +55,17 @@ def test_limits() -> None:
     assert collapsed.data > 0.9 and collapsed.samples > 0.9
 
 
+def test_numbers_far_from_0_keep_their_digits() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(300, 2).double(), torch.randn(300, 2).double() + 3
+    found = adversarial_accuracy(x, y)
+    assert found.mean > 0.9 and adversarial_accuracy(x + 2**30, y + 2**30) == found
+    whole = (x * 1000).long(), (y * 1000).long()
+    assert adversarial_accuracy(whole[0] + 2**40, whole[1] + 2**40) == adversarial_accuracy(*whole)
+    half = x.half(), y.half()  # the CPU has no distances of them
+    assert adversarial_accuracy(*half) == adversarial_accuracy(half[0].float(), half[1].float())
+
+
 def test_errors() -> None:
     with pytest.raises(UserError, match=r"2 or more states, got \(1, 3\) and \(1, 3\)"):
         adversarial_accuracy(torch.zeros(1, 3), torch.zeros(1, 3))
