@@ -86,7 +86,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
 
 def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str]]:
     """The samples of a file or folder, after a look whether the model takes them; and where each comes from."""
-    x, names = read_samples(name, model.shape, options.labels, options.field)
+    x, names = read_samples(name, model.preprocessing, options.labels, options.field)
     try:
         model.states(x)
     except UserError as error:
@@ -103,7 +103,7 @@ def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
 def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     if options.first < 1:
         raise UserError(f"--first is {options.first}, but must be at least 1")
-    x = torch.cat([read_samples(name, model.shape, options.labels, options.field)[0] for name in options.files])
+    x = torch.cat([read_samples(name, model.preprocessing, options.labels, options.field)[0] for name in options.files])
     x = x[: options.first]
     mask = given_part(options.given, model.shape)
     sampler = None if options.sampler is None else _sampler(options.sampler)

@@ -14,7 +14,10 @@ from PIL import Image
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.app.sample_files import read_samples
 from ebmlab.datamodules import Digits
+from ebmlab.errors import UserError
+from ebmlab.preprocessing import Preprocessing
 
 RUN = Path("runs/grbm_digits/a")
 
@@ -81,16 +84,35 @@ def test_completions_keep_what_is_given_and_are_drawn_beside_it(digits: torch.Te
 
 
 def test_features_of_pictures_and_arrays_agree(digits: torch.Tensor) -> None:
+    """Pixels of pictures are fractions of 255, levels of arrays fractions of the 16 that the training data have."""
     Path("pictures").mkdir()
     Path("table.csv").write_text("\n".join(",".join(map(str, row)) for row in digits[:4].flatten(1).tolist()))
-    for i, image in enumerate(digits[:4]):
-        Image.fromarray(image[0].numpy()).save(f"pictures/{i}.png")
-    expected = ebmlab.load(RUN).features(digits[:4]).numpy()
+    bright = (digits[:4].float() * 255 / 16).round()
+    for i, image in enumerate(bright):
+        Image.fromarray(image[0].byte().numpy()).save(f"pictures/{i}.png")
+    model = ebmlab.load(RUN)
+    expected, seen = model.features(digits[:4]).numpy(), model.features(bright / 255).numpy()
     for files, output in ((["pictures"], "f.npy"), (["table.csv"], "f.csv"), (["pictures/0.png"], "f.pt")):
         main(["features", *files, f"--ckpt_path={RUN}/checkpoints/last.ckpt", f"--output={output}"])
-    assert np.array_equal(np.load("f.npy"), expected)
+    assert np.array_equal(np.load("f.npy"), seen) and seen == pytest.approx(expected, abs=0.01)
     assert np.loadtxt("f.csv", delimiter=",") == pytest.approx(expected, abs=1e-6)
-    assert torch.load("f.pt", weights_only=True).numpy() == pytest.approx(expected[:1], abs=1e-6)
+    assert torch.load("f.pt", weights_only=True).numpy() == pytest.approx(seen[:1], abs=1e-6)
+
+
+def test_pictures_are_for_models_of_pixels(tmp_path: Path) -> None:
+    Image.new("L", (3, 2), 128).save(tmp_path / "grey.png")
+    for form, pixel in (
+        (Preprocessing((1, 2, 3), 255.0, unit=True), 128 / 255),
+        (Preprocessing((1, 2, 3), 16.0, 16.0, unit=True), 16 * 128 / 255),
+    ):
+        x, _ = read_samples(str(tmp_path / "grey.png"), form, None, "x")
+        assert x.flatten().tolist() == pytest.approx([pixel] * 6)
+    for form, line in (
+        (Preprocessing((1, 2, 3)), "trained on numbers of which none means black or white"),
+        (Preprocessing((6,)), "the model's samples have shape"),
+    ):
+        with pytest.raises(UserError, match=line):
+            read_samples(str(tmp_path / "grey.png"), form, None, "x")
 
 
 def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
