@@ -29,7 +29,7 @@ class Preprocessing:
 
     Attributes:
         shape: the shape of one raw sample, (C, H, W) for images.
-        scale: the number by which integers are divided.
+        scale: the number by which integers are divided, and booleans too, unless `unit` is true: then they are 0 and 1.
         float_scale: the number by which floating-point numbers are divided.
         mean: the mean that is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
         std: the standard deviation by which the difference is divided; as many numbers as in `mean`.
@@ -93,7 +93,13 @@ class Preprocessing:
         """
         raw = self.shaped(raw)
         exact = raw.dtype in (torch.float64, torch.int64, torch.int32)
-        return (raw.double() if exact else raw.float()) / (self.float_scale if raw.is_floating_point() else self.scale)
+        return (raw.double() if exact else raw.float()) / self.divisor(raw)
+
+    def divisor(self, raw: Tensor) -> float:
+        """The number by which raw numbers of raw's type are divided; 1 for booleans that stand for black and white."""
+        if raw.dtype == torch.bool and self.unit:
+            return 1.0
+        return self.float_scale if raw.is_floating_point() else self.scale
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data, which `torch.load(weights_only=True)` can read and `from_dict` accepts."""
@@ -148,7 +154,7 @@ class Preprocessing:
         """
         if not self.unit or len(raw) == 0:
             return
-        scale = self.float_scale if raw.is_floating_point() else self.scale
+        scale = self.divisor(raw)
         low, high = float(raw.min()), float(raw.max())
         fractions = scale == LEVELS and (low < 0 or high <= 1) and bool((raw != raw.round()).any())
         if fractions or low / scale < -0.5 or high / scale > 1.5:
@@ -164,7 +170,7 @@ class Preprocessing:
     def slope(self, raw: Tensor) -> Tensor:
         """The derivative of real states in raw numbers of raw's type; it broadcasts with `(B, *shape)`."""
         _, std = self._moments_like(torch.empty(0, device=raw.device))
-        return 1 / (std * (self.float_scale if raw.is_floating_point() else self.scale))
+        return 1 / (std * self.divisor(raw))
 
     def log_jacobian(self, domain: Domain) -> float:
         """Log density of raw data minus that of their states in a domain; 0 if it is finite.

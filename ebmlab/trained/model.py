@@ -191,7 +191,7 @@ class TrainedModel:
         numbers = given.shaped(as_tensor(raw)[0])
         one_hot = is_given.numel() != torch.Size(given.shape).numel()  # the raw data are one-hot vectors
         free = ~(is_given.unsqueeze(-1) if one_hot else is_given.view(given.shape))
-        x, _ = self._states(numbers.masked_fill(free, 0), check=False)
+        x, _ = self._states(numbers.masked_fill(free, 0), check=False, seen=numbers)
         return [Clamped(self._energy, event, is_given) for event in x]
 
     @torch.no_grad()
@@ -219,9 +219,9 @@ class TrainedModel:
     def _energies(self, x: Tensor) -> Tensor:
         return torch.cat([self._energy(part) for part in torch.split(x, BATCH)])
 
-    def _states(self, raw: Numbers, check: bool = True) -> tuple[Tensor, Back]:
+    def _states(self, raw: Numbers, check: bool = True, seen: Tensor | None = None) -> tuple[Tensor, Back]:
         numbers, back = as_tensor(raw)
-        check_scale(numbers, self.preprocessing)
+        check_scale(numbers, self.preprocessing, seen)
         energy = self._energy
         x = self.preprocessing.to_states(numbers).to(energy.device, energy.dtype)
         x = x.reshape(len(x), *energy.domain.event_shape)
