@@ -18,7 +18,7 @@ from ebmlab.learners import Learner
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import DMALA, BlockGibbs, Langevin, Sampler
 from ebmlab.trained.likelihood import LogLikelihood, log_z
-from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_scale
+from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
 BATCH = 2000  # states in one evaluation
 STUCK = 0.1  # median acceptance of chains from noise, below which most of them have stayed there
@@ -221,6 +221,8 @@ class TrainedModel:
 
     def _states(self, raw: Numbers, check: bool = True, seen: Tensor | None = None) -> tuple[Tensor, Back]:
         numbers, back = as_tensor(raw)
+        numbers = self.preprocessing.shaped(numbers)
+        check_finite(numbers)
         check_scale(numbers, self.preprocessing, seen)
         energy = self._energy
         x = self.preprocessing.to_states(numbers).to(energy.device, energy.dtype)

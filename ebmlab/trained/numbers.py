@@ -14,6 +14,7 @@ from ebmlab.preprocessing import LEVELS, Preprocessing
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
+ROUNDED = 1e-4  # relative errors of pixels that were computed
 
 
 def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
@@ -39,6 +40,23 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
     return torch.from_numpy(np.ascontiguousarray(array)), lambda result: result.cpu().numpy()
 
 
+def check_finite(raw: Tensor) -> None:
+    """Raises `UserError` if one of the events `(N, ...)` holds NaN or infinity.
+
+    Example:
+        >>> check_finite(torch.tensor([[0.0, 1.0], [0.0, torch.inf]]))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: raw holds NaN or infinity in 1 of 2 events, first in number 1, counted from 0
+    """
+    bad = (~raw.isfinite()).flatten(1).any(1)
+    if bad.any():
+        first = int(bad.nonzero()[0])
+        raise UserError(
+            f"raw holds NaN or infinity in {int(bad.sum())} of {len(raw)} events, first in number {first}, counted "
+            "from 0"
+        )
+
+
 def check_scale(raw: Tensor, preprocessing: Preprocessing, seen: Tensor | None = None) -> None:
     """Raises `UserError` for pixels in units other than those of the training data.
 
@@ -52,12 +70,16 @@ def check_scale(raw: Tensor, preprocessing: Preprocessing, seen: Tensor | None =
         Traceback (most recent call last):
         ebmlab.errors.UserError: raw holds floating-point numbers up to 128, ...
     """
-    if raw.numel() == 0 or raw.dtype == torch.bool or not preprocessing.unit:
+    if raw.numel() == 0 or raw.dtype == torch.bool:
         return
-    if raw.is_floating_point():
-        _check_fractions(raw, preprocessing, raw if seen is None else seen)
-    else:
-        _check_levels(raw, preprocessing, raw if seen is None else seen)
+    if preprocessing.unit:
+        check = _check_fractions if raw.is_floating_point() else _check_levels
+        check(raw, preprocessing, raw if seen is None else seen)
+    low, high, white = float(raw.min()), float(raw.max()), preprocessing.divisor(raw)
+    if preprocessing.binarize and not -ROUNDED * white <= low <= high <= (1 + ROUNDED) * white:
+        raise UserError(
+            f"raw holds numbers from {low:.6g} to {high:.6g}, but what becomes bits must lie between 0 and {white:g}"
+        )
 
 
 def _check_fractions(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) -> None:

@@ -357,7 +357,7 @@ REFUSED: dict[str, tuple[Callable[[TrainedModel], Any], str]] = {
     "one event": (lambda m: m.energy(torch.zeros(2, 3)), r"raw data have shape \(2, 3\); it must be \(B, 1, 2, 3\)"),
     "another size": (lambda m: m.energy(np.zeros((4, 7))), r"raw data have shape \(4, 7\)"),
     "grey levels": (lambda m: m.energy(torch.full((1, 6), 0.4)), "raw data become no states of RBM: state number 0"),
-    "NaN": (lambda m: m.energy(np.full((1, 6), np.nan)), "become no states of RBM: 1 of 1 states are not finite"),
+    "NaN": (lambda m: m.energy(np.full((1, 6), np.nan)), "raw holds NaN or infinity in 1 of 1 events"),
     "nothing": (lambda m: m.energy(torch.zeros(0, 6)), "raw holds no events"),
     "text": (lambda m: m.energy(np.array([["a"] * 6])), "raw holds values of the type <U1; they must be real numbers"),
     "a mask of another size": (
@@ -366,7 +366,10 @@ REFUSED: dict[str, tuple[Callable[[TrainedModel], Any], str]] = {
     ),
     "a mask of numbers": (lambda m: m.complete(torch.zeros(1, 6), torch.full((6,), 2)), "mask must hold True"),
     "a full mask": (lambda m: m.complete(torch.zeros(1, 6), torch.ones(6)), "the mask gives all 6 coordinates"),
-    "NaN that is given": (lambda m: m.complete(np.full((1, 6), np.nan), [1, 0, 0, 0, 0, 0]), "1 of 1 states are not"),
+    "NaN that is given": (
+        lambda m: m.complete(np.full((1, 6), np.nan), [1, 0, 0, 0, 0, 0]),
+        "NaN or infinity in 1 of 1",
+    ),
     "no completions": (lambda m: m.complete(torch.zeros(1, 6), [1, 0, 0, 0, 0, 0], 0), "num_samples is 0"),
     "no samples": (lambda m: m.sample(0), "n is 0 and batch_size 2000; both must be at least 1"),
 }

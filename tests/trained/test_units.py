@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ebmlab.samplers import BlockGibbs
 from ebmlab.trained import TrainedModel
 
 LEVELS16 = Preprocessing((1, 2, 2), scale=16.0, binarize=True, unit=True)  # fractions, or integers from 0 to 16
+DYNAMIC = replace(LEVELS16, binarize="dynamic")
 FLOATS255 = Preprocessing((1, 2, 2), 255.0, 255.0, (0.3,), (0.4,), unit=True)  # levels of all types
 FRACTIONS = Preprocessing((1, 2, 2), 255.0, 1.0, (0.3,), (0.4,), unit=True)
 RATINGS = Preprocessing((4,), 10.0, 10.0, unit=True)  # a table that was divided by max_value
@@ -53,6 +55,18 @@ WRONG: dict[str, tuple[Preprocessing, Any, str]] = {
     "bits as floats": (FLOATS255, np.float32([[1, 0, 0, 1]]), "up to 1, but .* levels from 0 to 255: multiply them by"),
     "fractions": (FLOATS255, np.float32([[0.1, 0, 0, 0.9]]), "up to 0.9, but .* levels from 0 to 255: multiply them"),
     "too high levels": (LEVELS16, np.uint8([[0, 255, 128, 3]]), "integers from 0 to 255, but .* levels from 0 to 16"),
+    "not a number": (
+        LEVELS16,
+        np.float32([[0.5, np.nan, 1, 0]]),
+        "NaN or infinity in 1 of 1 events, first in number 0",
+    ),
+    "infinite": (DYNAMIC, np.float32([[0.5, np.inf, 1, 0]]), "NaN or infinity in 1 of 1 events, first in number 0"),
+    "no fractions": (
+        LEVELS16,
+        np.float32([[-0.1, 0.3, 1, 0]]),
+        "from -0.1 to 1, but what becomes bits must lie between",
+    ),
+    "no probabilities": (DYNAMIC, np.float32([[0.3, 1.2, 1, 0]]), "from 0 to 1.2, but what becomes bits must lie bet"),
     "negative levels": (LEVELS16, np.int8([[0, -1, 12, 3]]), "integers from -1 to 12, but .* levels from 0 to 16"),
 }
 
