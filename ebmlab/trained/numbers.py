@@ -95,6 +95,7 @@ def _check_fractions(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) ->
             f"raw holds floating-point numbers up to {top:.6g}, but those of the training data are levels from 0 to "
             f"{white:g}: multiply them by {white:g}"
         )
+    preprocessing.check_units(raw, "raw")
 
 
 def _check_levels(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) -> None:

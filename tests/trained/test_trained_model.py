@@ -150,9 +150,9 @@ def test_densities_of_raw_numbers_integrate_to_one(levels: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ebmlab.trained.model.check_scale", lambda *_: None)  # the plane goes beyond black and white
         found = model.log_likelihood(raw / unit)  # floating-point pixels are fractions
+        truth = -model.energy(raw[:5] / unit) - float(exact_log_z(model.learner.energy))  # of the states
     assert float(found.values.double().exp().sum()) * math.prod(areas) == pytest.approx(1, abs=1e-3)
     assert found.bits_per_dim == pytest.approx(-found.mean / math.log(4))
-    truth = -model.energy(raw[:5] / unit) - float(exact_log_z(model.learner.energy))  # of the states
     assert torch.allclose(found.values[:5] + math.log(unit**2 * std[0] * std[1]), truth, atol=1e-3)
 
 

@@ -67,6 +67,16 @@ WRONG: dict[str, tuple[Preprocessing, Any, str]] = {
         "from -0.1 to 1, but what becomes bits must lie between",
     ),
     "no probabilities": (DYNAMIC, np.float32([[0.3, 1.2, 1, 0]]), "from 0 to 1.2, but what becomes bits must lie bet"),
+    "levels that are not whole": (
+        FRACTIONS,
+        np.float32([[0.5, 200, 255, 0]]),
+        "raw: the values lie between 0 and 255, b",
+    ),
+    "standardised": (
+        FRACTIONS,
+        np.float32([[-1.5, 0.2, 1.3, 0]]),
+        "raw: the values lie between -1.5 and 1.3, but those",
+    ),
     "negative levels": (LEVELS16, np.int8([[0, -1, 12, 3]]), "integers from -1 to 12, but .* levels from 0 to 16"),
 }
 
