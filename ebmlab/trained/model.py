@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ebmlab.domains import Real
+from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.preprocessing import Preprocessing
-from ebmlab.samplers import DMALA, BlockGibbs, Langevin, Sampler
+from ebmlab.samplers import DMALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Langevin, Sampler
 from ebmlab.trained.likelihood import LogLikelihood, log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
 BATCH = 2000  # states in one evaluation
-STUCK = 0.1  # median acceptance of chains from noise, below which most of them have stayed there
+STUCK = 0.1  # acceptance, or changes of a coordinate, of chains from noise, below which most of them have stayed there
+ENOUGH = 20  # coordinates whose changes tell: of chains that have left the noise half are other than at the start
 
 
 class TrainedModel:
@@ -158,7 +159,7 @@ class TrainedModel:
         """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
 
         The chains start from noise, and move by the learner's sampler, or where it cannot serve a conditional law by
-        block Gibbs, DMALA or adjusted Langevin.
+        Gibbs, of blocks where there are any, or adjusted Langevin.
 
         Args:
             raw: events; what they hold at free coordinates is ignored and may be NaN.
@@ -201,11 +202,13 @@ class TrainedModel:
         """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
-        sampler = sampler or self._first(self._samplers(), clamped)
+        own, block, *rest = self._samplers()
+        sampler = sampler or self._first([own, block, ChromaticGibbs(), Gibbs(), *rest], clamped)
         x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
-        if float(info.acceptance.median()) < STUCK:
+        if _stuck(info, clamped, num_steps):
             warnings.warn(
-                f"the chains of {type(sampler).__name__} hardly moved: give another sampler, such as Gibbs",
+                f"the chains of {type(sampler).__name__} hardly moved: give another sampler, such as Gibbs, or more "
+                "steps",
                 stacklevel=2,
             )
         if denoise and isinstance(clamped, ClampedBipartite):
@@ -250,3 +253,11 @@ class TrainedModel:
                 continue
             return sampler
         return samplers[-1]
+
+
+def _stuck(info: Info, energy: Energy, num_steps: int) -> bool:
+    """Whether most chains have stayed in the noise in which they began."""
+    if float(info.acceptance.median()) < STUCK:
+        return True
+    size, changes = energy.domain.size, float(info.hops.mean()) * num_steps
+    return isinstance(energy.domain, Finite) and len(info.hops) * size >= ENOUGH and changes < STUCK * size

@@ -24,7 +24,18 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching, ReplayBuffer
 from ebmlab.preprocessing import Preprocessing
-from ebmlab.samplers import DMALA, BlockGibbs, Gibbs, GibbsLangevin, Langevin, RandomWalk
+from ebmlab.samplers import (
+    DMALA,
+    DULA,
+    BlockGibbs,
+    Gibbs,
+    GibbsLangevin,
+    Langevin,
+    RandomWalk,
+    Sampler,
+    SwendsenWang,
+    Wolff,
+)
 from ebmlab.trained import TrainedModel, likelihood
 
 PASS = 1e-3  # a right sampler fails a test with this probability
@@ -318,6 +329,29 @@ def test_chains_that_stay_in_noise_are_noticed() -> None:
     with pytest.warns(UserWarning, match="the chains of RandomWalk hardly moved: give another sampler, such as Gibbs"):
         model.complete(torch.zeros(2, 40), mask, num_steps=200)
     model.complete(torch.zeros(2, 40), mask, num_steps=20, sampler=BlockGibbs())
+
+
+@pytest.mark.parametrize("sampler", [SwendsenWang(), Wolff()])
+def test_clusters_cannot_be_clamped_so_that_single_sites_complete(sampler: Sampler) -> None:
+    """Of a row of aligned spins the first is given: the chance that its k-th neighbour is equal is known."""
+    energy = Ising(0.8 * torch.diag(torch.ones(7), 1) + 0.8 * torch.diag(torch.ones(7), -1))
+    model = TrainedModel(ContrastiveDivergence(energy, sampler), Preprocessing((8,)))
+    torch.manual_seed(0)
+    found = model.complete(torch.ones(1, 8), torch.arange(8) == 0, num_samples=3000, num_steps=60)[0]
+    expected = math.tanh(0.8) ** torch.arange(8)
+    assert float((found.mean(0) - expected).abs().max()) < 4 / math.sqrt(3000)
+
+
+def test_steps_that_are_all_accepted_and_change_nothing_are_noticed() -> None:
+    energy = Ising.lattice(5, 0.3)
+    model = TrainedModel(ContrastiveDivergence(energy, DULA(0.1)), Preprocessing((25,)))
+    mask = torch.arange(25) < 3
+    with pytest.warns(UserWarning, match="the chains of DULA hardly moved: give another sampler, such as Gibbs, or mo"):
+        model.complete(torch.ones(2, 25), mask, num_steps=100)
+    with pytest.warns(UserWarning, match="the chains of Gibbs hardly moved"):
+        model.complete(torch.ones(2, 25), mask, num_steps=1, sampler=Gibbs())
+    model.complete(torch.ones(2, 25), mask, num_steps=100, sampler=Gibbs())
+    model.complete(torch.ones(2, 25), torch.arange(25) > 0, num_steps=1)  # of one spin nothing can be said
 
 
 def test_samples_are_in_raw_units() -> None:
