@@ -124,6 +124,20 @@ class Own(Energy):
         return self.net(x).squeeze(1) + x.square().sum(1)  # type: ignore[no-any-return]
 
 
+class Hot(Energy):
+    """An energy with the parameters of an RBM that has another law."""
+
+    domains = (Binary,)
+
+    def __init__(self, rbm: RBM) -> None:
+        super().__init__()
+        self.domain, self.parts = rbm.domain, [rbm]
+        self.W, self.b_v, self.b_h = rbm.W, rbm.b_v, rbm.b_h
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.parts[0](x) / 3
+
+
 def test_a_network_that_no_checkpoint_describes_is_given_back_by_the_user(tmp_path: Path) -> None:
     def build() -> Learner:
         return ContrastiveDivergence(Own(nn.Linear(3, 1)), Langevin(0.1), FromData())
@@ -216,6 +230,19 @@ def test_log_z_is_kept_for_its_owner_and_its_checkpoint(tmp_path: Path, monkeypa
     wild(learner.energy).b_v.data.add_(1)
     trained(tmp_path, learner, DataLoader(Binary(5).random(20), batch_size=10))  # training goes on
     assert ebmlab.load(path).log_likelihood(raw).log_z != first.log_z and len(calls) == 8
+
+
+def test_log_z_of_a_given_learner_is_not_kept_for_others(tmp_path: Path) -> None:
+    """The same parameters are another model if the learner's energy is a tempered one."""
+    path = trained(
+        tmp_path,
+        rbm := ContrastiveDivergence(wild(RBM(5, 3)), BlockGibbs()),
+        DataLoader(Binary(5).random(40), batch_size=20),
+    )
+    raw = Binary(5).enumerate()
+    for learner in (ContrastiveDivergence(Hot(RBM(5, 3)), Gibbs()), None, rbm):
+        found = ebmlab.load(path, learner).log_likelihood(raw)
+        assert float(found.values.exp().sum()) == pytest.approx(1, abs=1e-5)
 
 
 def test_likelihoods_that_are_not_to_be_trusted_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
