@@ -66,6 +66,7 @@ class Preprocessing:
         x = self.scaled(raw)
         if self.binarize:
             return draw_bits(x, stream("binarize")) if self.binarize == "dynamic" else (x > 0.5).float()
+        x = x.double() if self._far else x
         mean, std = self._moments_like(x)
         return ((x - mean) / std).float()
 
@@ -80,8 +81,7 @@ class Preprocessing:
         if self.num_classes:
             return x.argmax(-1)
         if not self.binarize:
-            far = any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=True))
-            x = x.double() if far else x
+            x = x.double() if self._far else x
             mean, std = self._moments_like(x)
             x = x * std + mean
         return (x.clamp(0, 1) if self.unit else x) * self.float_scale
@@ -162,6 +162,11 @@ class Preprocessing:
                 f"{where}: the values lie between {low:.4g} and {high:.4g}, but those in training were divided by "
                 f"{scale:g} and then between 0 and 1: give raw data in the same units"
             )
+
+    @property
+    def _far(self) -> bool:
+        """Whether numbers are so far from 0 for their standard deviation that float32 rounds the mean too much."""
+        return any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=True))
 
     def _moments_like(self, x: Tensor) -> list[Tensor]:
         shape = (-1, *[1] * (len(self.shape) - 1))

@@ -87,3 +87,10 @@ def test_a_column_that_never_varies_has_no_rounding_for_a_deviation(value: float
     raw = torch.stack([torch.full((10_000,), value), torch.arange(10_000.0)], 1).double()
     _, (constant, varying) = moments(raw, Preprocessing((2,)))
     assert constant == 1.0 and varying == pytest.approx(10_000 / 12**0.5)
+
+
+@pytest.mark.parametrize("number", [torch.float32, torch.float64])
+def test_times_that_are_far_from_0_keep_their_digits(number: torch.dtype) -> None:
+    form = Preprocessing((2,), mean=(1_700_000_037.0, 0.5), std=(20.0, 2.0))  # between two numbers of float32
+    raw = torch.tensor([[1_700_000_128.0, 0.5], [1_700_000_000.0, 4.5]], dtype=number)  # numbers of float32
+    torch.testing.assert_close(form.to_states(raw), torch.tensor([[91 / 20, 0], [-37 / 20, 2]]))

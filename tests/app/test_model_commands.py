@@ -14,6 +14,7 @@ from PIL import Image
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.app.condition import read_condition
 from ebmlab.app.sample_files import read_samples
 from ebmlab.datamodules import Digits
 from ebmlab.energies import Potts
@@ -173,6 +174,13 @@ def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
     main(["predict", "--condition=half.npy", "--output=half", *options])
     samples = torch.load("half/samples.pt", weights_only=True)
     assert torch.allclose(samples[..., :4, :], digits[:1, :, :4] / 16, atol=1e-5)
+
+
+def test_conditions_keep_the_digits_of_large_numbers(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", [[1_700_000_010.5, np.nan]])
+    for condition in ("0=1700000010.5", str(tmp_path / "a.npy")):
+        event, mask = read_condition(condition, (2,))
+        assert float(event[0, 0]) == 1_700_000_010.5 and mask.tolist() == [True, False]
 
 
 REFUSED = {
