@@ -179,7 +179,11 @@ class TrainedModel:
         completed = []
         for clamped in tqdm(self.conditionals(raw, mask), "completing", disable=not sys.stderr.isatty(), leave=False):
             completed.append(self.preprocessing.to_raw(self.draw(clamped, k, num_steps, denoise, sampler)))
-        found = torch.stack(completed)
+        found, form = torch.stack(completed), self.preprocessing
+        if not (form.binarize or form.num_classes):  # the numbers themselves, neither clamped nor rounded
+            numbers, is_given = self._given(raw, mask)
+            numbers = numbers if numbers.is_floating_point() else form.scaled(numbers) * form.float_scale
+            found = numbers.to(found).unsqueeze(1).where(is_given.to(found.device), found)
         return back(found[:, 0] if num_samples is None else found)
 
     def conditionals(self, raw: Numbers, mask: Any) -> list[Clamped]:
@@ -187,13 +191,17 @@ class TrainedModel:
 
         Arguments as in `complete`. Samplers, `ais` and `exact_log_z` take these energies as they take any other.
         """
-        given, domain = self.preprocessing, self._energy.domain
-        is_given = as_mask(mask, given, domain.shape)
-        numbers = given.shaped(as_tensor(raw)[0])
-        one_hot = is_given.numel() != torch.Size(given.shape).numel()  # the raw data are one-hot vectors
-        free = ~(is_given.unsqueeze(-1) if one_hot else is_given.view(given.shape))
-        x, _ = self._states(numbers.masked_fill(free, 0), check=False, seen=numbers)
-        return [Clamped(self._energy, event, is_given) for event in x]
+        numbers, is_given = self._given(raw, mask)
+        x, _ = self._states(numbers.masked_fill(~is_given, 0), check=False, seen=numbers)
+        coordinates = as_mask(mask, self.preprocessing, self._energy.domain.shape)
+        return [Clamped(self._energy, event, coordinates) for event in x]
+
+    def _given(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
+        """Raw events `(N, *shape)`, and where they are given, in a shape that broadcasts with theirs."""
+        form = self.preprocessing
+        is_given = as_mask(mask, form, self._energy.domain.shape)
+        one_hot = is_given.numel() != torch.Size(form.shape).numel()  # the raw data are one-hot vectors
+        return form.shaped(as_tensor(raw)[0]), is_given.unsqueeze(-1) if one_hot else is_given.view(form.shape)
 
     @torch.no_grad()
     def draw(

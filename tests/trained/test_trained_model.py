@@ -348,6 +348,21 @@ def test_completions_of_real_data_follow_the_gaussian_conditional() -> None:
     assert model.complete(torch.zeros(2, 3), [1, 0, 0], num_steps=1).shape == (2, 3)
 
 
+def test_given_numbers_stay_what_they_are() -> None:
+    forms = [
+        (Preprocessing((1, 1, 3), 255.0, 1.0, (0.31,), (0.7,), unit=True), np.uint8([[77, 3, 0]]), [77 / 255, 3 / 255]),
+        (Preprocessing((1, 1, 3), 255.0, 1.0, (0.31,), (0.7,), unit=True), np.float32([[1.01, 0.1, 0]]), [1.01, 0.1]),
+        (Preprocessing((3,), 9.0, 7.0, (0.31,), (0.3,)), np.float64([[-123.1, 0.1, np.nan]]), [-123.1, 0.1]),
+        (Preprocessing((3,), mean=(1e9 / 3,), std=(1e-3,)), np.float64([[0.1 + 1e9 / 3] * 3]), [0.1 + 1e9 / 3] * 2),
+        (Preprocessing((3,), 9.0, 7.0, (0.31,), (0.3,)), torch.tensor([[9, 2, 0]]), [7, 14 / 9]),
+    ]
+    for form, raw, expected in forms:
+        found = model_of(GRBM(3, 2), form).complete(raw, [True, True, False], 2, num_steps=1)
+        given, drawn = torch.as_tensor(found).reshape(2, 3).split([2, 1], 1)
+        assert torch.equal(given, torch.tensor([expected] * 2, dtype=torch.float64).to(given))
+        assert drawn.isfinite().all() and (form.unit or drawn[0] != drawn[1])
+
+
 def test_chains_that_stay_in_noise_are_noticed() -> None:
     energy = wild(RBM(40, 30))
     energy.W.data.mul_(10)
