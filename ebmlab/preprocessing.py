@@ -191,12 +191,14 @@ class Preprocessing:
         return -domain.size / len(self.std) * sum(math.log(std * self.scale) for std in self.std)
 
     def shaped(self, raw: Tensor) -> Tensor:
-        """Raw data as `(B, *shape)`, from flat ones and from those that lack an axis of length 1.
+        """Raw data as `(B, *shape)`, from flat ones, those that lack an axis of length 1, and images with colours last.
 
         Raises:
             UserError: raw data have another shape.
         """
         given, wanted = tuple(raw.shape[1:]), self.shape
+        if len(wanted) == 3 and wanted[0] == 3 and given == (*wanted[1:], 3) != wanted:
+            return raw.movedim(-1, 1).contiguous()
         alike = [n for n in given if n != 1] == [n for n in wanted if n != 1]
         if raw.dim() == 0 or not (alike or given == (math.prod(wanted),)):
             shape = ", ".join(map(str, wanted))

@@ -48,6 +48,16 @@ def test_raw_data_of_another_shape_are_refused() -> None:
         Preprocessing.from_dict({"shape": (2,), "magic": 1})
 
 
+def test_colours_may_be_the_last_axis_as_in_the_training_data() -> None:
+    form = Preprocessing((3, 4, 5), mean=(1.0, 2.0, 3.0), std=(1.0, 1.0, 1.0))
+    x = torch.randn(2, 3, 4, 5)
+    assert torch.equal(form.to_states(x.permute(0, 2, 3, 1)), form.to_states(x))
+    same = torch.randn(2, 3, 3, 3)  # the axes do not tell: the first is that of the colours, as for the training
+    assert torch.equal(Preprocessing((3, 3, 3)).to_states(same), same)
+    with pytest.raises(UserError, match=r"raw data have shape \(2, 5, 4, 3\); it must be \(B, 3, 4, 5\)"):
+        form.to_states(torch.randn(2, 5, 4, 3))
+
+
 def test_levels_are_whole_between_0_and_255_and_one_of_them_above_1() -> None:
     for numbers, levels in (([0, 1], False), ([0, 2], True), ([0, 255], True), ([0, 256], False), ([-1, 9], False)):
         assert are_levels(torch.tensor(numbers)) == are_levels(torch.tensor(numbers).float()) == levels
