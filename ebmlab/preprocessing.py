@@ -110,12 +110,14 @@ class Preprocessing:
         """The preprocessing with the settings that `to_dict` returned.
 
         Raises:
-            UserError: something else wrote it.
+            UserError: something else wrote it, or it is damaged.
         """
         try:
-            return cls(**plain)
-        except TypeError as error:
-            raise UserError(f"the preprocessing is of another version ({error})") from error
+            found = cls(**plain)
+            found._check()
+        except (TypeError, ValueError) as error:
+            raise UserError(f"the preprocessing is damaged or of another version ({error})") from error
+        return found
 
     def difference(self, other: Preprocessing) -> str | None:
         """What makes this preprocessing give other states than another one, in words; None if nothing does.
@@ -166,7 +168,16 @@ class Preprocessing:
     @property
     def _far(self) -> bool:
         """Whether numbers are so far from 0 for their standard deviation that float32 rounds the mean too much."""
-        return any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=True))
+        return any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=False))
+
+    def _check(self) -> None:
+        """Raises `TypeError` or `ValueError` if a setting is not what it must be."""
+        sizes = {1, *self.shape[:1]}
+        if not (all(n > 0 for n in self.shape) and self.scale > 0 and self.float_scale > 0 and self.num_classes >= 0):
+            raise ValueError(f"shape {self.shape}, scales {self.scale} and {self.float_scale} must be above 0")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in sizes or not all(map(math.isfinite, values)) or (name == "std" and min(values) <= 0):
+                raise ValueError(f"{name} is {values}, which does not fit the shape {self.shape}")
 
     def _moments_like(self, x: Tensor) -> list[Tensor]:
         shape = (-1, *[1] * (len(self.shape) - 1))

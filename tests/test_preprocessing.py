@@ -104,3 +104,27 @@ def test_times_that_are_far_from_0_keep_their_digits(number: torch.dtype) -> Non
     form = Preprocessing((2,), mean=(1_700_000_037.0, 0.5), std=(20.0, 2.0))  # between two numbers of float32
     raw = torch.tensor([[1_700_000_128.0, 0.5], [1_700_000_000.0, 4.5]], dtype=number)  # numbers of float32
     torch.testing.assert_close(form.to_states(raw), torch.tensor([[91 / 20, 0], [-37 / 20, 2]]))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mean": (0.5, 0.5, 0.5)},
+        {"mean": 0.5},
+        {"mean": ("a", "b")},
+        {"mean": None},
+        {"std": ()},
+        {"std": (0.0,)},
+        {"std": (float("nan"), 1.0)},
+        {"scale": "much"},
+        {"float_scale": 0.0},
+        {"shape": 2},
+        {"shape": (2, -1)},
+        {"num_classes": None},
+    ],
+)
+def test_damaged_settings_are_refused_in_one_line(damage: dict[str, object]) -> None:
+    good = Preprocessing((2,), mean=(0.5, 0.4), std=(1.0, 2.0)).to_dict()
+    with pytest.raises(UserError, match="the preprocessing is damaged or of another version") as error:
+        Preprocessing.from_dict(good | damage)
+    assert "\n" not in str(error.value)

@@ -26,6 +26,10 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
         (tensor([1, 2]), array([1, 2]))
     """
     if isinstance(raw, Tensor):
+        if raw.is_complex() or raw.is_quantized:
+            raise UserError(f"{what} holds values of the type {raw.dtype}; they must be real numbers")
+        if raw.layout != torch.strided:
+            raise UserError(f"{what} is a tensor of the layout {raw.layout}: give {what}.to_dense()")
         return raw.detach(), lambda result: result
     try:
         array = np.asarray(raw)
@@ -37,6 +41,7 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
         array = array.astype(np.int64)
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float32)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     return torch.from_numpy(np.ascontiguousarray(array)), lambda result: result.cpu().numpy()
 
 

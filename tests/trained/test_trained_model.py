@@ -255,6 +255,15 @@ def test_likelihoods_that_are_not_to_be_trusted_say_so(monkeypatch: pytest.Monke
     assert not found.trusted and math.isnan(found.std_error) and found.log_z.doubts
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_sums_over_energies_that_are_not_finite_are_not_trusted(value: float) -> None:
+    energy = RBM(4, 2)
+    nn.init.constant_(energy.b_h, value)
+    with pytest.warns(UserWarning, match="do not trust these log-likelihoods: an energy is not finite"):
+        found = model_of(energy).log_likelihood(torch.ones(2, 4))
+    assert not found.trusted and math.isnan(found.std_error)
+
+
 @pytest.mark.parametrize("number", [torch.uint8, torch.float64])
 def test_gradients_against_autograd_in_raw_numbers(number: torch.dtype) -> None:
     raw_law = Preprocessing((2, 3), scale=255.0, mean=(0.3, 0.6), std=(0.2, 0.5))
@@ -436,6 +445,14 @@ REFUSED: dict[str, tuple[Callable[[TrainedModel], Any], str]] = {
     "NaN": (lambda m: m.energy(np.full((1, 6), np.nan)), "raw holds NaN or infinity in 1 of 1 events"),
     "nothing": (lambda m: m.energy(torch.zeros(0, 6)), "raw holds no events"),
     "text": (lambda m: m.energy(np.array([["a"] * 6])), "raw holds values of the type <U1; they must be real numbers"),
+    "complex": (
+        lambda m: m.energy(torch.zeros(1, 6) * 1j),
+        "raw holds values of the type torch.complex64; they must be",
+    ),
+    "sparse": (
+        lambda m: m.energy(torch.zeros(1, 6).to_sparse()),
+        r"raw is a tensor of the layout torch.sparse_coo: give raw.to_dense\(\)",
+    ),
     "a mask of another size": (
         lambda m: m.complete(torch.zeros(1, 6), torch.ones(5)),
         r"mask has shape \(5,\), but mu",
@@ -459,16 +476,25 @@ def test_what_does_not_fit_is_refused_in_one_line(what: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("number", [">f4", ">f8", ">i2", ">i8", "<f8", "f2"])
+def test_numbers_of_every_type_and_order_of_bytes_are_read(number: str) -> None:
+    bits = np.array([[0, 1, 1, 0, 1, 0]])
+    model = binary_model()
+    assert np.array_equal(model.energy(bits.astype(number)), model.energy(bits))
+
+
 def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.ckpt").write_text("not a checkpoint")
     torch.save({"weights": 1}, tmp_path / "other.ckpt")
     torch.save({"state_dict": {}, "hyper_parameters": {"num_steps": 3}}, tmp_path / "old.ckpt")
+    torch.save({"state_dict": {}, "hyper_parameters": None}, tmp_path / "none.ckpt")
     for name, line in {
         "gone.ckpt": "no such file; give a .ckpt file, or the folder of a run",
         "empty": "there is no checkpoint in .*empty",
         "text.ckpt": "cannot be read as a checkpoint",
         "other.ckpt": "is not a Lightning checkpoint: it has no state_dict",
+        "none.ckpt": r"cannot be rebuilt as a learner \(it has no settings, which no checkpoint describes\)",
         "old.ckpt": r"cannot be rebuilt as a learner \(it has no settings, which no checkpoint describes\)",
     }.items():
         with pytest.raises(UserError, match=line) as error:
