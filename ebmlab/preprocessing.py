@@ -29,7 +29,7 @@ class Preprocessing:
 
     Attributes:
         shape: the shape of one raw sample, (C, H, W) for images.
-        scale: the number by which integers are divided.
+        scale: the number by which integers are divided, and booleans too, unless `unit` is true: then they are 0 and 1.
         float_scale: the number by which floating-point numbers are divided.
         mean: the mean that is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
         std: the standard deviation by which the difference is divided; as many numbers as in `mean`.
@@ -68,6 +68,7 @@ class Preprocessing:
         x = self.scaled(raw)
         if self.binarize:
             return draw_bits(x, stream("binarize")) if self.binarize == "dynamic" else (x > 0.5).float()
+        x = x.double() if self._far else x
         mean, std = self._moments_like(x)
         return ((x - mean) / std).float()
 
@@ -82,8 +83,7 @@ class Preprocessing:
         if self.num_classes:
             return x.argmax(-1)
         if not self.binarize:
-            far = any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=True))
-            x = x.double() if far else x
+            x = x.double() if self._far else x
             mean, std = self._moments_like(x)
             x = x * std + mean
         return (x.clamp(0, 1) if self.unit else x) * self.float_scale
@@ -105,7 +105,13 @@ class Preprocessing:
         """
         raw = self.shaped(raw)
         exact = raw.dtype in (torch.float64, torch.int64, torch.int32)
-        return (raw.double() if exact else raw.float()) / (self.float_scale if raw.is_floating_point() else self.scale)
+        return (raw.double() if exact else raw.float()) / self.divisor(raw)
+
+    def divisor(self, raw: Tensor) -> float:
+        """The number by which raw numbers of raw's type are divided; 1 for booleans that stand for black and white."""
+        if raw.dtype == torch.bool and self.unit:
+            return 1.0
+        return self.float_scale if raw.is_floating_point() else self.scale
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data, which `torch.load(weights_only=True)` can read and `from_dict` accepts."""
@@ -116,12 +122,14 @@ class Preprocessing:
         """The preprocessing with the settings that `to_dict` returned.
 
         Raises:
-            UserError: something else wrote it.
+            UserError: something else wrote it, or it is damaged.
         """
         try:
-            return cls(**plain)
-        except TypeError as error:
-            raise UserError(f"the preprocessing is of another version ({error})") from error
+            found = cls(**plain)
+            found._check()
+        except (TypeError, ValueError) as error:
+            raise UserError(f"the preprocessing is damaged or of another version ({error})") from error
+        return found
 
     def difference(self, other: Preprocessing) -> str | None:
         """What makes this preprocessing give other states than another one, in words; None if nothing does.
@@ -161,7 +169,7 @@ class Preprocessing:
         """
         if not self.unit or len(raw) == 0:
             return
-        scale = self.float_scale if raw.is_floating_point() else self.scale
+        scale = self.divisor(raw)
         low, high = float(raw.min()), float(raw.max())
         fractions = scale == LEVELS and (low < 0 or high <= 1) and bool((raw != raw.round()).any())
         if fractions or low / scale < -0.5 or high / scale > 1.5:
@@ -170,6 +178,20 @@ class Preprocessing:
                 f"{scale:g} and then between 0 and 1: give raw data in the same units"
             )
 
+    @property
+    def _far(self) -> bool:
+        """Whether numbers are so far from 0 for their standard deviation that float32 rounds the mean too much."""
+        return any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=False))
+
+    def _check(self) -> None:
+        """Raises `TypeError` or `ValueError` if a setting is not what it must be."""
+        sizes = {1, *self.shape[:1]}
+        if not (all(n > 0 for n in self.shape) and self.scale > 0 and self.float_scale > 0 and self.num_classes >= 0):
+            raise ValueError(f"shape {self.shape}, scales {self.scale} and {self.float_scale} must be above 0")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in sizes or not all(map(math.isfinite, values)) or (name == "std" and min(values) <= 0):
+                raise ValueError(f"{name} is {values}, which does not fit the shape {self.shape}")
+
     def _moments_like(self, x: Tensor) -> list[Tensor]:
         shape = (-1, *[1] * (len(self.shape) - 1))
         return [torch.tensor(values, dtype=x.dtype, device=x.device).view(shape) for values in (self.mean, self.std)]
@@ -177,7 +199,7 @@ class Preprocessing:
     def slope(self, raw: Tensor) -> Tensor:
         """The derivative of real states in raw numbers of raw's type; it broadcasts with `(B, *shape)`."""
         _, std = self._moments_like(torch.empty(0, device=raw.device))
-        return 1 / (std * (self.float_scale if raw.is_floating_point() else self.scale))
+        return 1 / (std * self.divisor(raw))
 
     def log_jacobian(self, domain: Domain) -> float:
         """Log density of raw data minus that of their states in a domain; 0 if it is finite.
@@ -193,12 +215,14 @@ class Preprocessing:
         return -domain.size / len(self.std) * sum(math.log(std * self.scale) for std in self.std)
 
     def shaped(self, raw: Tensor) -> Tensor:
-        """Raw data as `(B, *shape)`, from flat ones and from those that lack an axis of length 1.
+        """Raw data as `(B, *shape)`, from flat ones, those that lack an axis of length 1, and images with colours last.
 
         Raises:
             UserError: raw data have another shape.
         """
         given, wanted = tuple(raw.shape[1:]), self.shape
+        if len(wanted) == 3 and wanted[0] == 3 and given == (*wanted[1:], 3) != wanted:
+            return raw.movedim(-1, 1).contiguous()
         alike = [n for n in given if n != 1] == [n for n in wanted if n != 1]
         if raw.dim() == 0 or not (alike or given == (math.prod(wanted),)):
             shape = ", ".join(map(str, wanted))

@@ -127,6 +127,8 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     ) -> NDArray[Any]:
         """States `(n_samples, d)` of chains after `num_steps` steps from noise, in the units of X."""
         check_is_fitted(self)
+        if n_samples < 1 or num_steps < 1:
+            raise UserError(f"EBM: n_samples is {n_samples} and num_steps {num_steps}; both must be at least 1")
         with _seeded(random_state), torch.no_grad():
             x, _ = self._sampler().sample(self.energy_, self.energy_.random(n_samples).double(), num_steps)
         states: NDArray[Any] = x.flatten(1).numpy() * self.scale_ + self.mean_

@@ -48,6 +48,16 @@ def test_raw_data_of_another_shape_are_refused() -> None:
         Preprocessing.from_dict({"shape": (2,), "magic": 1})
 
 
+def test_colours_may_be_the_last_axis_as_in_the_training_data() -> None:
+    form = Preprocessing((3, 4, 5), mean=(1.0, 2.0, 3.0), std=(1.0, 1.0, 1.0))
+    x = torch.randn(2, 3, 4, 5)
+    assert torch.equal(form.to_states(x.permute(0, 2, 3, 1)), form.to_states(x))
+    same = torch.randn(2, 3, 3, 3)  # the axes do not tell: the first is that of the colours, as for the training
+    assert torch.equal(Preprocessing((3, 3, 3)).to_states(same), same)
+    with pytest.raises(UserError, match=r"raw data have shape \(2, 5, 4, 3\); it must be \(B, 3, 4, 5\)"):
+        form.to_states(torch.randn(2, 5, 4, 3))
+
+
 def test_levels_are_whole_between_0_and_255_and_one_of_them_above_1() -> None:
     for numbers, levels in (([0, 1], False), ([0, 2], True), ([0, 255], True), ([0, 256], False), ([-1, 9], False)):
         assert are_levels(torch.tensor(numbers)) == are_levels(torch.tensor(numbers).float()) == levels
@@ -87,3 +97,34 @@ def test_a_column_that_never_varies_has_no_rounding_for_a_deviation(value: float
     raw = torch.stack([torch.full((10_000,), value), torch.arange(10_000.0)], 1).double()
     _, (constant, varying) = moments(raw, Preprocessing((2,)))
     assert constant == 1.0 and varying == pytest.approx(10_000 / 12**0.5)
+
+
+@pytest.mark.parametrize("number", [torch.float32, torch.float64])
+def test_times_that_are_far_from_0_keep_their_digits(number: torch.dtype) -> None:
+    form = Preprocessing((2,), mean=(1_700_000_037.0, 0.5), std=(20.0, 2.0))  # between two numbers of float32
+    raw = torch.tensor([[1_700_000_128.0, 0.5], [1_700_000_000.0, 4.5]], dtype=number)  # numbers of float32
+    torch.testing.assert_close(form.to_states(raw), torch.tensor([[91 / 20, 0], [-37 / 20, 2]]))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mean": (0.5, 0.5, 0.5)},
+        {"mean": 0.5},
+        {"mean": ("a", "b")},
+        {"mean": None},
+        {"std": ()},
+        {"std": (0.0,)},
+        {"std": (float("nan"), 1.0)},
+        {"scale": "much"},
+        {"float_scale": 0.0},
+        {"shape": 2},
+        {"shape": (2, -1)},
+        {"num_classes": None},
+    ],
+)
+def test_damaged_settings_are_refused_in_one_line(damage: dict[str, object]) -> None:
+    good = Preprocessing((2,), mean=(0.5, 0.4), std=(1.0, 2.0)).to_dict()
+    with pytest.raises(UserError, match="the preprocessing is damaged or of another version") as error:
+        Preprocessing.from_dict(good | damage)
+    assert "\n" not in str(error.value)

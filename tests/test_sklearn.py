@@ -127,6 +127,13 @@ def test_an_energy_and_a_sampler_of_ones_own(monkeypatch: pytest.MonkeyPatch) ->
     assert set(np.unique(spins.sample(20, num_steps=20))) == {-1, 1}
 
 
+def test_samples_take_a_step_at_least() -> None:
+    model = EBM("RBM", num_hidden=4, num_epochs=1, random_state=0).fit(bits())
+    for wrong in ({"num_steps": 0}, {"n_samples": 0}):
+        with pytest.raises(UserError, match="both must be at least 1"):
+            model.sample(**wrong)
+
+
 def test_fractions_are_probabilities_of_bits() -> None:
     """Bits are drawn in each epoch anew, so that rows of 0.5 give independent fair bits."""
     model = EBM("RBM", num_hidden=3, num_epochs=20, random_state=0).fit(np.full((500, 3), 0.5))

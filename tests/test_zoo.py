@@ -27,7 +27,7 @@ from ebmlab.files import load_checkpoint
 from ebmlab.trained import likelihood
 from ebmlab.trained.export import export_energy
 from ebmlab.zoo import checkpoint, names, pack, pull, push
-from ebmlab.zoo.packing import seal
+from ebmlab.zoo.packing import seal, strip
 from ebmlab.zoo.shelf import CARD, CHECKPOINT, LOG_Z, MANIFEST, OURS
 
 NAMES = sorted(path.name for path in OURS.iterdir() if (path / MANIFEST).is_file())
@@ -56,6 +56,12 @@ def served(mine: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
+
+
+def test_a_checkpoint_without_settings_is_not_packed(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}, "hyper_parameters": None}, "a.ckpt")
+    with pytest.raises(UserError, match="does not say how to make its model"):
+        strip(Path("a.ckpt"), tmp_path)
 
 
 def test_the_python_and_the_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:

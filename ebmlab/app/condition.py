@@ -13,7 +13,7 @@ from ebmlab.errors import UserError
 
 
 def read_condition(condition: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """One event in the units of the raw data `(1, *shape)`, and the mask of its known coordinates, `shape`.
+    """One event in the units of the raw data `(1, *shape)`, float64, and the mask of its known coordinates, `shape`.
 
     Args:
         condition: `NUMBER=VALUE,...`, where coordinates are numbered from 0 in the flattened event, or a file with one
@@ -30,7 +30,7 @@ def read_condition(condition: str, shape: tuple[int, ...]) -> tuple[Tensor, Tens
     """
     size = math.prod(shape)
     if "=" in condition:
-        event = torch.full((size,), torch.nan)
+        event = torch.full((size,), torch.nan, dtype=torch.float64)
         for part in condition.split(","):
             number, _, value = part.partition("=")
             try:
@@ -50,7 +50,7 @@ def read_condition(condition: str, shape: tuple[int, ...]) -> tuple[Tensor, Tens
         event, _ = read_numbers(path, None, "x")
         if event.numel() != size:
             raise UserError(f"--condition {path}: {event.numel()} numbers, but one event has {size}")
-    event = event.float().view(1, *shape)
+    event = event.double().view(1, *shape)
     mask = ~event.isnan()
     if not mask[0].any() or mask[0].all():
         raise UserError("--condition must fix some coordinates and leave others free (NaN)")

@@ -86,7 +86,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
 
 def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str]]:
     """The samples of a file or folder, after a look whether the model takes them; and where each comes from."""
-    x, names = read_samples(name, model.shape, options.labels, options.field)
+    x, names = read_samples(name, model.preprocessing, options.labels, options.field)
     try:
         model.states(x)
     except UserError as error:
@@ -95,21 +95,27 @@ def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tenso
 
 
 def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
-    x = torch.cat([_accepted(model, name, options)[0] for name in options.files])
-    _write(model.features(x), output)
+    parts = [_accepted(model, name, options)[0] for name in options.files]
+    _write(torch.cat([model.features(x) for x in parts]), output)
     return [output]
 
 
 def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     if options.first < 1:
         raise UserError(f"--first is {options.first}, but must be at least 1")
-    x = torch.cat([read_samples(name, model.shape, options.labels, options.field)[0] for name in options.files])
-    x = x[: options.first]
     mask = given_part(options.given, model.shape)
     sampler = None if options.sampler is None else _sampler(options.sampler)
-    found = model.complete(x, mask, options.num_samples, options.num_steps, options.denoise, sampler)
-    _write(found, output)
-    png = grid(model, x, mask, found)
+    settings = mask, options.num_samples, options.num_steps, options.denoise, sampler
+    parts: list[Tensor] = []
+    found: list[Tensor] = []
+    for name in options.files:
+        x, _ = read_samples(name, model.preprocessing, options.labels, options.field)
+        x = x[: options.first - sum(map(len, parts))]
+        if len(x):
+            parts.append(x)
+            found.append(model.complete(x, *settings))
+    png = grid(model, parts, mask, torch.cat(found))
+    _write(torch.cat(found), output)
     return [output] if png is None else [output, _picture(output, png)]
 
 
@@ -151,25 +157,29 @@ def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
     return mask
 
 
-def grid(model: TrainedModel, x: Tensor, mask: Tensor, found: Tensor) -> bytes | None:
+def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) -> bytes | None:
     """A picture with a row for each sample: what is given, the truth, the completions; None if they are no images.
 
     Args:
         model: shows states.
-        x: raw samples `(N, ...)`.
+        parts: raw samples `(N, ...)` of each file. They are grey where they are not known, NaN.
         mask: True where they are given.
-        found: completions `(N, k, *shape)`.
+        found: completions of all samples `(N, k, *shape)`.
     """
-    domain = model.learner.energy.domain
+    domain, form = model.learner.energy.domain, model.preprocessing
+    if form.num_classes:
+        return None
     data = PlainData("the files", {}, domain)
-    data.preprocessing = model.preprocessing
-    truth = data.show(model.preprocessing.to_states(x))
+    data.preprocessing = form
+    truth = data.show(torch.cat([form.to_states(x.nan_to_num(0)) for x in parts]))
     if not isinstance(truth, Images):
         return None
-    rest = model.preprocessing.brightness(found).view(len(x), -1, *truth.values.shape[1:])
-    known = as_mask(mask, model.preprocessing, domain.shape).view(truth.values.shape[1:])
-    given = truth.values.where(known, torch.tensor(0.5))
-    rows = torch.cat([given[:, None], truth.values[:, None], rest], 1)
+    is_known = torch.cat([form.shaped(x).isfinite() for x in parts])
+    values = truth.values.where(is_known.view_as(truth.values), torch.tensor(0.5))
+    rest = form.brightness(found).view(len(values), -1, *values.shape[1:])
+    is_given = as_mask(mask, form, domain.shape).view(values.shape[1:])
+    given = values.where(is_given, torch.tensor(0.5))
+    rows = torch.cat([given[:, None], values[:, None], rest], 1)
     return image_png(tile(rows.flatten(0, 1), columns=rows.shape[1], fill=0.5))
 
 

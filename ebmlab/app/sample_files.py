@@ -12,14 +12,15 @@ from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.pictures import SUFFIXES as PICTURES
 from ebmlab.datamodules.pictures import read_picture
 from ebmlab.errors import UserError
+from ebmlab.preprocessing import LEVELS, Preprocessing
 
 
-def read_samples(name: str, shape: tuple[int, ...], labels: str | None, field: str) -> tuple[Tensor, list[str]]:
+def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, field: str) -> tuple[Tensor, list[str]]:
     """The samples of a file or folder, and the file that each comes from.
 
     Args:
         name: a file of numbers, a picture, or a folder of pictures.
-        shape: of one sample; pictures are scaled and cut to it, as for the training.
+        preprocessing: of the training data. Pictures are scaled and cut to its shape, and white becomes its 1.
         labels: column or array that is left out.
         field: name of the samples among several arrays.
 
@@ -42,6 +43,13 @@ def read_samples(name: str, shape: tuple[int, ...], labels: str | None, field: s
         return x, [str(path)] * len(x)
     else:
         raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}")
+    shape = preprocessing.shape
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise UserError(f"{path} is a picture, but the model's samples have shape {shape}: give it files of numbers")
-    return torch.stack([read_picture(file, shape) for file in paths]), [str(file) for file in paths]
+    if not preprocessing.unit:
+        raise UserError(
+            f"{path} is a picture, but the model was trained on numbers of which none means black or white: give it "
+            "files of numbers"
+        )
+    pixels = torch.stack([read_picture(file, shape) for file in paths])
+    return pixels.float() * preprocessing.float_scale / LEVELS, [str(file) for file in paths]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,19 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
 def _type(x: npt.NDArray[Any]) -> type[np.generic]:
     """A type that torch calculates with, and that holds the digits by which samples differ."""
     if x.dtype.kind == "f":
-        spread = x.std(0)
-        far = (np.abs(x).max(0) > FAR * spread) & (spread > 0)
-        return np.float64 if x.dtype.itemsize > 4 and far.any() else np.float32
+        return np.float64 if x.dtype.itemsize > 4 and _rounds(x) else np.float32
     return np.uint8 if x.dtype.itemsize == 1 and x.dtype.kind in "bu" else np.int64
+
+
+def _rounds(x: npt.NDArray[Any]) -> bool:
+    """Whether float32 would round off digits by which samples differ. A single sample does not tell: it keeps them."""
+    constant = 1 if len(x) > 1 else 0  # the spread that counts for columns without one
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns of NaN alone, infinity, numbers beyond float32
+        low, high = np.nanmin(x, 0), np.nanmax(x, 0)
+        spread = np.where(low < high, np.nanstd(x, 0), constant)
+        rounded = (np.abs(x.astype(np.float32) - x) > 0).any(0)
+    return bool((rounded & (np.maximum(high, -low) > FAR * spread)).any())
 
 
 def _array(path: Path, labels: Labels) -> tuple[Any, Any]:

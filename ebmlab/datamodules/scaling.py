@@ -68,7 +68,8 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
 
     One rule says what numbers are divided by. It holds for images, for uint8 of any shape and for what is binarised:
     whole numbers from 0 to 255, of which one is above 1, are levels of pixels and are divided by 255. All other numbers
-    stay what they are.
+    stay what they are. Numbers that were divided, images and what is binarised lie between 0 and 1 by their nature
+    (`Preprocessing.unit`); a table, or flat samples, whose floating-point numbers do so need not.
 
     Args:
         x: `(N, *shape)`, finite.
@@ -103,7 +104,7 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
         raise UserError(f"{found}; bits must be 0 or 1: {mend}")
     pixels = bool(form.binarize) or (len(shape) == 3 and shape[0] in (1, 3))
     divisor = form.max_value or (LEVELS if (pixels or x.dtype == torch.uint8) and are_levels(x) else 1.0)
-    unit = low >= 0 and high <= divisor
+    unit = (pixels or divisor > 1) and low >= 0 and high <= divisor  # other samples only happen to lie in [0, 1]
     if form.binarize and not unit:
         raise UserError(
             f"{found}; what is binarised must lie in [0, 1] or [0, 255]: set max_value to the largest level"

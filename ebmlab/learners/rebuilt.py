@@ -77,7 +77,8 @@ class Rebuilt(Recorded, pl.LightningModule):
     @classmethod
     def from_content(cls, path: Path, checkpoint: dict[str, Any], changes: dict[str, Any] | None = None) -> Self:
         """Makes the module that a checkpoint describes, with new parameters; errors as in `load_from_checkpoint`."""
-        saved, changes = dict(checkpoint.get("hyper_parameters", {})), changes or {}
+        given, changes = checkpoint.get("hyper_parameters"), changes or {}
+        saved = dict(given) if isinstance(given, dict) else {}
         mend = "build it as for its training, and call ebmlab.load(path, learner)"
         missing = {name: kind for name, kind in saved.pop(MISSING, {}).items() if name not in changes}
         saved = {name: value for name, value in saved.items() if name != "_instantiator"} | changes

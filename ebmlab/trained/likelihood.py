@@ -29,6 +29,7 @@ from ebmlab.zoo.shelf import LOG_Z, name_of
 SUMMABLE = 16  # bits over which log Z is summed exactly
 SEED = 0
 ENOUGH = 100  # events whose mean makes a base law
+INFINITE = "an energy is not finite"
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,9 @@ def _computed(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, t
     domain = energy.domain
     bits = domain.size * math.log2(domain.num_values) if isinstance(domain, Finite) else math.inf
     if bits <= SUMMABLE or (isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE):
-        return LogZ(float(exact_log_z(energy)), 0.0, 0.0, (), "exact sum")
+        value = float(exact_log_z(energy))
+        sound = math.isfinite(value)
+        return LogZ(value, 0.0 if sound else math.nan, 0.0, () if sound else (INFINITE,), "exact sum")
     base = _base(energy, x)
     sampler = _exact_sampler(energy, samplers, base)
     devices = [energy.device] if energy.device.type == "cuda" else []
@@ -210,7 +213,7 @@ def _computed(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, t
         assert forward.ladder is not None
         backward = reverse_ais(energy, sampler, starts, temperatures, base, forward.ladder, shows)
     both = Bracket(forward, backward)
-    doubts = tuple(both.doubts if math.isfinite(forward.log_z) else ["an energy is not finite"])
+    doubts = tuple(both.doubts if math.isfinite(forward.log_z) else [INFINITE])
     method = f"AIS, {chains} chains of {type(sampler).__name__}, {temperatures} temperatures"
     return LogZ(forward.log_z, math.nan if doubts else both.std_error, both.gap, doubts, method)
 

@@ -25,7 +25,8 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
         path: a checkpoint; or the folder of a run, whose best checkpoint is taken, or its last if none is called best;
             or `zoo/NAME`, a model of the zoo.
         learner: one that is built as for the training, for checkpoints that do not say how to build it; its parameters
-            are replaced by the checkpoint's.
+            are replaced by the checkpoint's. Log Z of such a model is kept nowhere, because the file does not tell it
+            from another learner's.
         device: where the model computes.
 
     Raises:
@@ -46,6 +47,7 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
     """
     path = checkpoint_in(Path(path))
     checkpoint = load_checkpoint(path)
+    described = learner is None
     if learner is None:
         learner = Learner.from_content(path, checkpoint)
     fill(learner, checkpoint, path)
@@ -55,7 +57,7 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
     preprocessing = (
         Preprocessing(learner.energy.domain.event_shape) if saved is None else Preprocessing.from_dict(saved)
     )
-    return TrainedModel(learner.to(device), preprocessing, path)
+    return TrainedModel(learner.to(device), preprocessing, path if described else None)
 
 
 def checkpoint_in(path: Path, first: str = "best") -> Path:

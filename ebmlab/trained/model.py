@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ebmlab.domains import Real
+from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.preprocessing import Preprocessing
-from ebmlab.samplers import DMALA, BlockGibbs, Langevin, Sampler
+from ebmlab.samplers import DMALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Langevin, Sampler
 from ebmlab.trained.likelihood import LogLikelihood, log_z
-from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_scale
+from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
 BATCH = 2000  # states in one evaluation
-STUCK = 0.1  # median acceptance of chains from noise, below which most of them have stayed there
+STUCK = 0.1  # acceptance, or changes of a coordinate, of chains from noise, below which most of them have stayed there
+ENOUGH = 20  # coordinates whose changes tell: of chains that have left the noise half are other than at the start
 
 
 class TrainedModel:
@@ -158,7 +159,7 @@ class TrainedModel:
         """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
 
         The chains start from noise, and move by the learner's sampler, or where it cannot serve a conditional law by
-        block Gibbs, DMALA or adjusted Langevin.
+        Gibbs, of blocks where there are any, or adjusted Langevin.
 
         Args:
             raw: events; what they hold at free coordinates is ignored and may be NaN.
@@ -178,7 +179,11 @@ class TrainedModel:
         completed = []
         for clamped in tqdm(self.conditionals(raw, mask), "completing", disable=not sys.stderr.isatty(), leave=False):
             completed.append(self.preprocessing.to_raw(self.draw(clamped, k, num_steps, denoise, sampler)))
-        found = torch.stack(completed)
+        found, form = torch.stack(completed), self.preprocessing
+        if not (form.binarize or form.num_classes):  # the numbers themselves, neither clamped nor rounded
+            numbers, is_given = self._given(raw, mask)
+            numbers = numbers if numbers.is_floating_point() else form.scaled(numbers) * form.float_scale
+            found = numbers.to(found).unsqueeze(1).where(is_given.to(found.device), found)
         return back(found[:, 0] if num_samples is None else found)
 
     def conditionals(self, raw: Numbers, mask: Any) -> list[Clamped]:
@@ -186,13 +191,17 @@ class TrainedModel:
 
         Arguments as in `complete`. Samplers, `ais` and `exact_log_z` take these energies as they take any other.
         """
-        given, domain = self.preprocessing, self._energy.domain
-        is_given = as_mask(mask, given, domain.shape)
-        numbers = given.shaped(as_tensor(raw)[0])
-        one_hot = is_given.numel() != torch.Size(given.shape).numel()  # the raw data are one-hot vectors
-        free = ~(is_given.unsqueeze(-1) if one_hot else is_given.view(given.shape))
-        x, _ = self._states(numbers.masked_fill(free, 0), check=False)
-        return [Clamped(self._energy, event, is_given) for event in x]
+        numbers, is_given = self._given(raw, mask)
+        x, _ = self._states(numbers.masked_fill(~is_given, 0), check=False, seen=numbers)
+        coordinates = as_mask(mask, self.preprocessing, self._energy.domain.shape)
+        return [Clamped(self._energy, event, coordinates) for event in x]
+
+    def _given(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
+        """Raw events `(N, *shape)`, and where they are given, in a shape that broadcasts with theirs."""
+        form = self.preprocessing
+        is_given = as_mask(mask, form, self._energy.domain.shape)
+        one_hot = is_given.numel() != torch.Size(form.shape).numel()  # the raw data are one-hot vectors
+        return form.shaped(as_tensor(raw)[0]), is_given.unsqueeze(-1) if one_hot else is_given.view(form.shape)
 
     @torch.no_grad()
     def draw(
@@ -201,11 +210,13 @@ class TrainedModel:
         """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
-        sampler = sampler or self._first(self._samplers(), clamped)
+        own, block, *rest = self._samplers()
+        sampler = sampler or self._first([own, block, ChromaticGibbs(), Gibbs(), *rest], clamped)
         x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
-        if float(info.acceptance.median()) < STUCK:
+        if _stuck(info, clamped, num_steps):
             warnings.warn(
-                f"the chains of {type(sampler).__name__} hardly moved: give another sampler, such as Gibbs",
+                f"the chains of {type(sampler).__name__} hardly moved: give another sampler, such as Gibbs, or more "
+                "steps",
                 stacklevel=2,
             )
         if denoise and isinstance(clamped, ClampedBipartite):
@@ -219,9 +230,11 @@ class TrainedModel:
     def _energies(self, x: Tensor) -> Tensor:
         return torch.cat([self._energy(part) for part in torch.split(x, BATCH)])
 
-    def _states(self, raw: Numbers, check: bool = True) -> tuple[Tensor, Back]:
+    def _states(self, raw: Numbers, check: bool = True, seen: Tensor | None = None) -> tuple[Tensor, Back]:
         numbers, back = as_tensor(raw)
-        check_scale(numbers, self.preprocessing)
+        numbers = self.preprocessing.shaped(numbers)
+        check_finite(numbers)
+        check_scale(numbers, self.preprocessing, seen)
         energy = self._energy
         x = self.preprocessing.to_states(numbers).to(energy.device, energy.dtype)
         x = x.reshape(len(x), *energy.domain.event_shape)
@@ -248,3 +261,11 @@ class TrainedModel:
                 continue
             return sampler
         return samplers[-1]
+
+
+def _stuck(info: Info, energy: Energy, num_steps: int) -> bool:
+    """Whether most chains have stayed in the noise in which they began."""
+    if float(info.acceptance.median()) < STUCK:
+        return True
+    size, changes = energy.domain.size, float(info.hops.mean()) * num_steps
+    return isinstance(energy.domain, Finite) and len(info.hops) * size >= ENOUGH and changes < STUCK * size

@@ -14,6 +14,7 @@ from ebmlab.preprocessing import LEVELS, Preprocessing
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
+ROUNDED = 1e-4  # relative errors of pixels that were computed
 
 
 def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
@@ -25,6 +26,10 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
         (tensor([1, 2]), array([1, 2]))
     """
     if isinstance(raw, Tensor):
+        if raw.is_complex() or raw.is_quantized:
+            raise UserError(f"{what} holds values of the type {raw.dtype}; they must be real numbers")
+        if raw.layout != torch.strided:
+            raise UserError(f"{what} is a tensor of the layout {raw.layout}: give {what}.to_dense()")
         return raw.detach(), lambda result: result
     try:
         array = np.asarray(raw)
@@ -36,32 +41,85 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
         array = array.astype(np.int64)
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float32)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     return torch.from_numpy(np.ascontiguousarray(array)), lambda result: result.cpu().numpy()
 
 
-def check_scale(raw: Tensor, preprocessing: Preprocessing) -> None:
+def check_finite(raw: Tensor) -> None:
+    """Raises `UserError` if one of the events `(N, ...)` holds NaN or infinity.
+
+    Example:
+        >>> check_finite(torch.tensor([[0.0, 1.0], [0.0, torch.inf]]))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: raw holds NaN or infinity in 1 of 2 events, first in number 1, counted from 0
+    """
+    bad = (~raw.isfinite()).flatten(1).any(1)
+    if bad.any():
+        first = int(bad.nonzero()[0])
+        raise UserError(
+            f"raw holds NaN or infinity in {int(bad.sum())} of {len(raw)} events, first in number {first}, counted "
+            "from 0"
+        )
+
+
+def check_scale(raw: Tensor, preprocessing: Preprocessing, seen: Tensor | None = None) -> None:
     """Raises `UserError` for pixels in units other than those of the training data.
+
+    Args:
+        raw: numbers, all finite. Booleans are bits in all units.
+        preprocessing: of the training data.
+        seen: numbers that show the units together with raw ones, such as those of whole events; may hold NaN.
 
     Example:
         >>> check_scale(torch.tensor([[0.0, 128.0]]), Preprocessing((2,), scale=255.0, unit=True))
         Traceback (most recent call last):
         ebmlab.errors.UserError: raw holds floating-point numbers up to 128, ...
     """
-    if raw.numel() == 0 or not preprocessing.unit:
+    if raw.numel() == 0 or raw.dtype == torch.bool:
         return
-    high = float(raw.max())
-    scale = preprocessing.scale
-    whole = raw.is_floating_point() and 1 < high <= scale and bool((raw == raw.round()).all())
-    if whole and preprocessing.float_scale == 1:
+    if preprocessing.unit:
+        check = _check_fractions if raw.is_floating_point() else _check_levels
+        check(raw, preprocessing, raw if seen is None else seen)
+    low, high, white = float(raw.min()), float(raw.max()), preprocessing.divisor(raw)
+    if preprocessing.binarize and not -ROUNDED * white <= low <= high <= (1 + ROUNDED) * white:
+        raise UserError(
+            f"raw holds numbers from {low:.6g} to {high:.6g}, but what becomes bits must lie between 0 and {white:g}"
+        )
+
+
+def _check_fractions(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) -> None:
+    high, scale, white = float(raw.max()), preprocessing.scale, preprocessing.float_scale
+    if white == 1 and 1 < high <= scale and bool((raw == raw.round()).all()):
         raise UserError(
             f"raw holds floating-point numbers up to {high:.6g}, but those of the training data lie in [0, 1]: give "
             f"levels from 0 to {scale:g} as integers (uint8), or divide them by {scale:g}"
         )
-    if not raw.is_floating_point() and preprocessing.scale == LEVELS and high == 1:
+    top = float(seen.nan_to_num(0).max())
+    if white > 1 and _pixels(preprocessing) and (top == 1 or (top < 1 and bool((raw != raw.round()).any()))):
         raise UserError(
-            "raw holds the integers 0 and 1, but integers of the training data are levels from 0 to 255: give bits as "
-            "floating-point numbers"
+            f"raw holds floating-point numbers up to {top:.6g}, but those of the training data are levels from 0 to "
+            f"{white:g}: multiply them by {white:g}"
         )
+    preprocessing.check_units(raw, "raw")
+
+
+def _check_levels(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) -> None:
+    low, high, scale = int(raw.min()), int(raw.max()), preprocessing.scale
+    if low < 0 or high > scale:
+        raise UserError(
+            f"raw holds integers from {low} to {high}, but those of the training data are levels from 0 to {scale:g}: "
+            "give raw data in the same units"
+        )
+    if scale > 1 and _pixels(preprocessing) and int(seen.max()) == 1:
+        raise UserError(
+            f"raw holds the integers 0 and 1, but integers of the training data are levels from 0 to {scale:g}: give "
+            + ("bits as floating-point numbers" if preprocessing.float_scale == 1 else "bits as booleans")
+        )
+
+
+def _pixels(preprocessing: Preprocessing) -> bool:
+    """Whether the largest number of an event is hardly ever 1 of many levels, as it may be in a row of a table."""
+    return preprocessing.scale == LEVELS or bool(preprocessing.binarize) or len(preprocessing.shape) == 3
 
 
 def as_mask(mask: Any, preprocessing: Preprocessing, shape: tuple[int, ...]) -> Tensor:

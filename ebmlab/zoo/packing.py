@@ -48,7 +48,7 @@ def strip(checkpoint: Path, folder: Path) -> Path:
         'model.ckpt'
     """
     content = load_checkpoint(checkpoint)
-    if "_class_path" not in content.get("hyper_parameters", {}):
+    if "_class_path" not in (content.get("hyper_parameters") or {}):
         raise UserError(f"{checkpoint} does not say how to make its model: train it by the command line")
     save({key: content[key] for key in KEPT if key in content}, folder / CHECKPOINT)
     return folder / CHECKPOINT

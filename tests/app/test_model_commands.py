@@ -14,7 +14,15 @@ from PIL import Image
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.app.condition import read_condition
+from ebmlab.app.sample_files import read_samples
 from ebmlab.datamodules import Digits
+from ebmlab.energies import Potts
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence
+from ebmlab.preprocessing import Preprocessing
+from ebmlab.samplers import Gibbs
+from ebmlab.trained import TrainedModel
 
 RUN = Path("runs/grbm_digits/a")
 
@@ -81,16 +89,77 @@ def test_completions_keep_what_is_given_and_are_drawn_beside_it(digits: torch.Te
 
 
 def test_features_of_pictures_and_arrays_agree(digits: torch.Tensor) -> None:
+    """Pixels of pictures are fractions of 255, levels of arrays fractions of the 16 that the training data have."""
     Path("pictures").mkdir()
     Path("table.csv").write_text("\n".join(",".join(map(str, row)) for row in digits[:4].flatten(1).tolist()))
-    for i, image in enumerate(digits[:4]):
-        Image.fromarray(image[0].numpy()).save(f"pictures/{i}.png")
-    expected = ebmlab.load(RUN).features(digits[:4]).numpy()
+    bright = (digits[:4].float() * 255 / 16).round()
+    for i, image in enumerate(bright):
+        Image.fromarray(image[0].byte().numpy()).save(f"pictures/{i}.png")
+    model = ebmlab.load(RUN)
+    expected, seen = model.features(digits[:4]).numpy(), model.features(bright / 255).numpy()
     for files, output in ((["pictures"], "f.npy"), (["table.csv"], "f.csv"), (["pictures/0.png"], "f.pt")):
         main(["features", *files, f"--ckpt_path={RUN}/checkpoints/last.ckpt", f"--output={output}"])
-    assert np.array_equal(np.load("f.npy"), expected)
+    assert np.array_equal(np.load("f.npy"), seen) and seen == pytest.approx(expected, abs=0.01)
     assert np.loadtxt("f.csv", delimiter=",") == pytest.approx(expected, abs=1e-6)
-    assert torch.load("f.pt", weights_only=True).numpy() == pytest.approx(expected[:1], abs=1e-6)
+    assert torch.load("f.pt", weights_only=True).numpy() == pytest.approx(seen[:1], abs=1e-6)
+
+
+def test_pictures_are_for_models_of_pixels(tmp_path: Path) -> None:
+    Image.new("L", (3, 2), 128).save(tmp_path / "grey.png")
+    for form, pixel in (
+        (Preprocessing((1, 2, 3), 255.0, unit=True), 128 / 255),
+        (Preprocessing((1, 2, 3), 16.0, 16.0, unit=True), 16 * 128 / 255),
+    ):
+        x, _ = read_samples(str(tmp_path / "grey.png"), form, None, "x")
+        assert x.flatten().tolist() == pytest.approx([pixel] * 6)
+    for form, line in (
+        (Preprocessing((1, 2, 3)), "trained on numbers of which none means black or white"),
+        (Preprocessing((6,)), "the model's samples have shape"),
+    ):
+        with pytest.raises(UserError, match=line):
+            read_samples(str(tmp_path / "grey.png"), form, None, "x")
+
+
+def test_each_file_is_scaled_by_its_own_type(digits: torch.Tensor) -> None:
+    np.save("fractions.npy", digits[:2].numpy() / 16)
+    expected = ebmlab.load(RUN).features(digits[:2]).numpy()
+    main(["features", "digits.npy", "fractions.npy", f"--ckpt_path={RUN}", "--output=f.npy"])
+    found = np.load("f.npy")
+    assert len(found) == 32 and found[:2] == pytest.approx(expected) and found[30:] == pytest.approx(expected, abs=1e-5)
+    np.save("levels.npy", digits[:2].numpy())
+    options = [f"--ckpt_path={RUN}", "--given=top", "--num_samples=2", "--num_steps=2", "--output=c.npy"]
+    main(["complete", "levels.npy", "fractions.npy", "digits.npy", "--first=5", *options])
+    found = np.load("c.npy")
+    truth = digits[[0, 1, 0, 1, 0]].numpy() / 16
+    assert found.shape == (5, 2, 1, 8, 8) and np.abs(found[..., :4, :] - truth[:, None, :, :4]).max() < 1e-5
+
+
+def test_what_is_not_known_is_grey_in_the_picture(digits: torch.Tensor) -> None:
+    half = digits[:1].numpy() / 16
+    half[:, :, 4:] = np.nan
+    np.save("half.npy", half)
+    options = [f"--ckpt_path={RUN}", "--given=top", "--num_samples=1", "--num_steps=2", "--output=c.npy"]
+    main(["complete", "half.npy", *options])
+    with Image.open("c.png") as file:
+        picture = np.asarray(file.convert("L")) / 255
+    scale = picture.shape[0] // 10
+    small = picture[scale // 2 :: scale, scale // 2 :: scale]
+    assert np.abs(small[1:5, 10:18] - half[0, 0, :4]).max() < 0.01 and np.abs(small[5:9, 10:18] - 0.5).max() < 0.01
+
+
+def test_classes_that_are_not_known_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = TrainedModel(
+        ContrastiveDivergence(Potts.lattice(2, 3, 0.4), Gibbs()),
+        Preprocessing((4,), num_classes=3),
+        tmp_path / "a.ckpt",
+    )
+    monkeypatch.setattr("ebmlab.app.model_commands.load", lambda _: model)
+    np.save("x.npy", np.array([[0, 1, np.nan, np.nan], [2, 2, np.nan, 9]]))
+    np.save("mask.npy", np.array([True, True, False, False]))
+    main(["complete", "x.npy", "--given=mask.npy", "--ckpt_path=a.ckpt", "--output=c.npy", "--num_steps=8"])
+    found = np.load("c.npy")
+    assert found.shape == (2, 4, 4) and (found[:, :, :2] == [[[0, 1]], [[2, 2]]]).all() and found.max() <= 2
 
 
 def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
@@ -105,6 +174,13 @@ def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
     main(["predict", "--condition=half.npy", "--output=half", *options])
     samples = torch.load("half/samples.pt", weights_only=True)
     assert torch.allclose(samples[..., :4, :], digits[:1, :, :4] / 16, atol=1e-5)
+
+
+def test_conditions_keep_the_digits_of_large_numbers(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", [[1_700_000_010.5, np.nan]])
+    for condition in ("0=1700000010.5", str(tmp_path / "a.npy")):
+        event, mask = read_condition(condition, (2,))
+        assert float(event[0, 0]) == 1_700_000_010.5 and mask.tolist() == [True, False]
 
 
 REFUSED = {

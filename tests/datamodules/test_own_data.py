@@ -206,6 +206,31 @@ def test_the_only_array_of_a_file_holds_the_samples_by_any_name(tmp_path: Path) 
         read_numbers(tmp_path / "a.npz", "images", "x")
 
 
+def test_a_table_of_shares_is_not_cut_off_at_0_and_1(tmp_path: Path) -> None:
+    x = RNG.random((40, 4))
+    far = torch.tensor([[9.0, -9, 0, 1]])
+    table = Arrays(save(tmp_path / "a.npy", x), batch_size=4)
+    assert torch.allclose(table.to_states(table.to_raw(far)), far, atol=1e-4)
+    pixels = (
+        Arrays(str(tmp_path / "a.npy"), shape=[1, 2, 2], batch_size=4),
+        Arrays(save(tmp_path / "b.npy", np.uint8(255 * x)), batch_size=4),
+        Arrays(save(tmp_path / "c.npy", 10 * x), max_value=10.0, batch_size=4),
+    )
+    for data in pixels:
+        raw = data.to_raw(far.view(-1, *data.raw_shape)) / data.preprocessing.float_scale
+        assert raw.flatten()[:2].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 50])
+def test_digits_are_kept_where_float32_would_round_off_differences(rows: int, tmp_path: Path) -> None:
+    times = 1_700_000_000.25 + np.arange(rows)[:, None] * [1, 0, 1]
+    times[0, 2] = np.nan
+    found = read_numbers(Path(save(tmp_path / "far.npy", times)), None, "x")[0]
+    assert found.dtype == torch.float64 and np.array_equal(found.numpy(), times, equal_nan=True)
+    for near in (RNG.normal(size=(50, 3)), np.full((50, 3), 0.1), times[:1] * np.nan, np.full((1, 3), 2.0**40)):
+        assert read_numbers(Path(save(tmp_path / "near.npy", near)), None, "x")[0].dtype == torch.float32
+
+
 def test_bad_files_are_named(tmp_path: Path) -> None:
     x = RNG.normal(size=(20, 3))
     path = save(tmp_path / "a.npy", x)

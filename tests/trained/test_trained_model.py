@@ -24,7 +24,18 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching, ReplayBuffer
 from ebmlab.preprocessing import Preprocessing
-from ebmlab.samplers import DMALA, BlockGibbs, Gibbs, GibbsLangevin, Langevin, RandomWalk
+from ebmlab.samplers import (
+    DMALA,
+    DULA,
+    BlockGibbs,
+    Gibbs,
+    GibbsLangevin,
+    Langevin,
+    RandomWalk,
+    Sampler,
+    SwendsenWang,
+    Wolff,
+)
 from ebmlab.trained import TrainedModel, likelihood
 
 PASS = 1e-3  # a right sampler fails a test with this probability
@@ -113,6 +124,20 @@ class Own(Energy):
         return self.net(x).squeeze(1) + x.square().sum(1)  # type: ignore[no-any-return]
 
 
+class Hot(Energy):
+    """An energy with the parameters of an RBM that has another law."""
+
+    domains = (Binary,)
+
+    def __init__(self, rbm: RBM) -> None:
+        super().__init__()
+        self.domain, self.parts = rbm.domain, [rbm]
+        self.W, self.b_v, self.b_h = rbm.W, rbm.b_v, rbm.b_h
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.parts[0](x) / 3
+
+
 def test_a_network_that_no_checkpoint_describes_is_given_back_by_the_user(tmp_path: Path) -> None:
     def build() -> Learner:
         return ContrastiveDivergence(Own(nn.Linear(3, 1)), Langevin(0.1), FromData())
@@ -150,9 +175,9 @@ def test_densities_of_raw_numbers_integrate_to_one(levels: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ebmlab.trained.model.check_scale", lambda *_: None)  # the plane goes beyond black and white
         found = model.log_likelihood(raw / unit)  # floating-point pixels are fractions
+        truth = -model.energy(raw[:5] / unit) - float(exact_log_z(model.learner.energy))  # of the states
     assert float(found.values.double().exp().sum()) * math.prod(areas) == pytest.approx(1, abs=1e-3)
     assert found.bits_per_dim == pytest.approx(-found.mean / math.log(4))
-    truth = -model.energy(raw[:5] / unit) - float(exact_log_z(model.learner.energy))  # of the states
     assert torch.allclose(found.values[:5] + math.log(unit**2 * std[0] * std[1]), truth, atol=1e-3)
 
 
@@ -207,6 +232,19 @@ def test_log_z_is_kept_for_its_owner_and_its_checkpoint(tmp_path: Path, monkeypa
     assert ebmlab.load(path).log_likelihood(raw).log_z != first.log_z and len(calls) == 8
 
 
+def test_log_z_of_a_given_learner_is_not_kept_for_others(tmp_path: Path) -> None:
+    """The same parameters are another model if the learner's energy is a tempered one."""
+    path = trained(
+        tmp_path,
+        rbm := ContrastiveDivergence(wild(RBM(5, 3)), BlockGibbs()),
+        DataLoader(Binary(5).random(40), batch_size=20),
+    )
+    raw = Binary(5).enumerate()
+    for learner in (ContrastiveDivergence(Hot(RBM(5, 3)), Gibbs()), None, rbm):
+        found = ebmlab.load(path, learner).log_likelihood(raw)
+        assert float(found.values.exp().sum()) == pytest.approx(1, abs=1e-5)
+
+
 def test_likelihoods_that_are_not_to_be_trusted_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     energy = RBM(30, 20)
@@ -215,6 +253,15 @@ def test_likelihoods_that_are_not_to_be_trusted_say_so(monkeypatch: pytest.Monke
     with pytest.warns(UserWarning, match="do not trust these log-likelihoods: "):
         found = model.log_likelihood(torch.ones(2, 30), num_chains=20, num_temperatures=2)
     assert not found.trusted and math.isnan(found.std_error) and found.log_z.doubts
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_sums_over_energies_that_are_not_finite_are_not_trusted(value: float) -> None:
+    energy = RBM(4, 2)
+    nn.init.constant_(energy.b_h, value)
+    with pytest.warns(UserWarning, match="do not trust these log-likelihoods: an energy is not finite"):
+        found = model_of(energy).log_likelihood(torch.ones(2, 4))
+    assert not found.trusted and math.isnan(found.std_error)
 
 
 @pytest.mark.parametrize("number", [torch.uint8, torch.float64])
@@ -310,6 +357,21 @@ def test_completions_of_real_data_follow_the_gaussian_conditional() -> None:
     assert model.complete(torch.zeros(2, 3), [1, 0, 0], num_steps=1).shape == (2, 3)
 
 
+def test_given_numbers_stay_what_they_are() -> None:
+    forms = [
+        (Preprocessing((1, 1, 3), 255.0, 1.0, (0.31,), (0.7,), unit=True), np.uint8([[77, 3, 0]]), [77 / 255, 3 / 255]),
+        (Preprocessing((1, 1, 3), 255.0, 1.0, (0.31,), (0.7,), unit=True), np.float32([[1.01, 0.1, 0]]), [1.01, 0.1]),
+        (Preprocessing((3,), 9.0, 7.0, (0.31,), (0.3,)), np.float64([[-123.1, 0.1, np.nan]]), [-123.1, 0.1]),
+        (Preprocessing((3,), mean=(1e9 / 3,), std=(1e-3,)), np.float64([[0.1 + 1e9 / 3] * 3]), [0.1 + 1e9 / 3] * 2),
+        (Preprocessing((3,), 9.0, 7.0, (0.31,), (0.3,)), torch.tensor([[9, 2, 0]]), [7, 14 / 9]),
+    ]
+    for form, raw, expected in forms:
+        found = model_of(GRBM(3, 2), form).complete(raw, [True, True, False], 2, num_steps=1)
+        given, drawn = torch.as_tensor(found).reshape(2, 3).split([2, 1], 1)
+        assert torch.equal(given, torch.tensor([expected] * 2, dtype=torch.float64).to(given))
+        assert drawn.isfinite().all() and (form.unit or drawn[0] != drawn[1])
+
+
 def test_chains_that_stay_in_noise_are_noticed() -> None:
     energy = wild(RBM(40, 30))
     energy.W.data.mul_(10)
@@ -318,6 +380,29 @@ def test_chains_that_stay_in_noise_are_noticed() -> None:
     with pytest.warns(UserWarning, match="the chains of RandomWalk hardly moved: give another sampler, such as Gibbs"):
         model.complete(torch.zeros(2, 40), mask, num_steps=200)
     model.complete(torch.zeros(2, 40), mask, num_steps=20, sampler=BlockGibbs())
+
+
+@pytest.mark.parametrize("sampler", [SwendsenWang(), Wolff()])
+def test_clusters_cannot_be_clamped_so_that_single_sites_complete(sampler: Sampler) -> None:
+    """Of a row of aligned spins the first is given: the chance that its k-th neighbour is equal is known."""
+    energy = Ising(0.8 * torch.diag(torch.ones(7), 1) + 0.8 * torch.diag(torch.ones(7), -1))
+    model = TrainedModel(ContrastiveDivergence(energy, sampler), Preprocessing((8,)))
+    torch.manual_seed(0)
+    found = model.complete(torch.ones(1, 8), torch.arange(8) == 0, num_samples=3000, num_steps=60)[0]
+    expected = math.tanh(0.8) ** torch.arange(8)
+    assert float((found.mean(0) - expected).abs().max()) < 4 / math.sqrt(3000)
+
+
+def test_steps_that_are_all_accepted_and_change_nothing_are_noticed() -> None:
+    energy = Ising.lattice(5, 0.3)
+    model = TrainedModel(ContrastiveDivergence(energy, DULA(0.1)), Preprocessing((25,)))
+    mask = torch.arange(25) < 3
+    with pytest.warns(UserWarning, match="the chains of DULA hardly moved: give another sampler, such as Gibbs, or mo"):
+        model.complete(torch.ones(2, 25), mask, num_steps=100)
+    with pytest.warns(UserWarning, match="the chains of Gibbs hardly moved"):
+        model.complete(torch.ones(2, 25), mask, num_steps=1, sampler=Gibbs())
+    model.complete(torch.ones(2, 25), mask, num_steps=100, sampler=Gibbs())
+    model.complete(torch.ones(2, 25), torch.arange(25) > 0, num_steps=1)  # of one spin nothing can be said
 
 
 def test_samples_are_in_raw_units() -> None:
@@ -357,16 +442,27 @@ REFUSED: dict[str, tuple[Callable[[TrainedModel], Any], str]] = {
     "one event": (lambda m: m.energy(torch.zeros(2, 3)), r"raw data have shape \(2, 3\); it must be \(B, 1, 2, 3\)"),
     "another size": (lambda m: m.energy(np.zeros((4, 7))), r"raw data have shape \(4, 7\)"),
     "grey levels": (lambda m: m.energy(torch.full((1, 6), 0.4)), "raw data become no states of RBM: state number 0"),
-    "NaN": (lambda m: m.energy(np.full((1, 6), np.nan)), "become no states of RBM: 1 of 1 states are not finite"),
+    "NaN": (lambda m: m.energy(np.full((1, 6), np.nan)), "raw holds NaN or infinity in 1 of 1 events"),
     "nothing": (lambda m: m.energy(torch.zeros(0, 6)), "raw holds no events"),
     "text": (lambda m: m.energy(np.array([["a"] * 6])), "raw holds values of the type <U1; they must be real numbers"),
+    "complex": (
+        lambda m: m.energy(torch.zeros(1, 6) * 1j),
+        "raw holds values of the type torch.complex64; they must be",
+    ),
+    "sparse": (
+        lambda m: m.energy(torch.zeros(1, 6).to_sparse()),
+        r"raw is a tensor of the layout torch.sparse_coo: give raw.to_dense\(\)",
+    ),
     "a mask of another size": (
         lambda m: m.complete(torch.zeros(1, 6), torch.ones(5)),
         r"mask has shape \(5,\), but mu",
     ),
     "a mask of numbers": (lambda m: m.complete(torch.zeros(1, 6), torch.full((6,), 2)), "mask must hold True"),
     "a full mask": (lambda m: m.complete(torch.zeros(1, 6), torch.ones(6)), "the mask gives all 6 coordinates"),
-    "NaN that is given": (lambda m: m.complete(np.full((1, 6), np.nan), [1, 0, 0, 0, 0, 0]), "1 of 1 states are not"),
+    "NaN that is given": (
+        lambda m: m.complete(np.full((1, 6), np.nan), [1, 0, 0, 0, 0, 0]),
+        "NaN or infinity in 1 of 1",
+    ),
     "no completions": (lambda m: m.complete(torch.zeros(1, 6), [1, 0, 0, 0, 0, 0], 0), "num_samples is 0"),
     "no samples": (lambda m: m.sample(0), "n is 0 and batch_size 2000; both must be at least 1"),
 }
@@ -380,16 +476,25 @@ def test_what_does_not_fit_is_refused_in_one_line(what: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("number", [">f4", ">f8", ">i2", ">i8", "<f8", "f2"])
+def test_numbers_of_every_type_and_order_of_bytes_are_read(number: str) -> None:
+    bits = np.array([[0, 1, 1, 0, 1, 0]])
+    model = binary_model()
+    assert np.array_equal(model.energy(bits.astype(number)), model.energy(bits))
+
+
 def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.ckpt").write_text("not a checkpoint")
     torch.save({"weights": 1}, tmp_path / "other.ckpt")
     torch.save({"state_dict": {}, "hyper_parameters": {"num_steps": 3}}, tmp_path / "old.ckpt")
+    torch.save({"state_dict": {}, "hyper_parameters": None}, tmp_path / "none.ckpt")
     for name, line in {
         "gone.ckpt": "no such file; give a .ckpt file, or the folder of a run",
         "empty": "there is no checkpoint in .*empty",
         "text.ckpt": "cannot be read as a checkpoint",
         "other.ckpt": "is not a Lightning checkpoint: it has no state_dict",
+        "none.ckpt": r"cannot be rebuilt as a learner \(it has no settings, which no checkpoint describes\)",
         "old.ckpt": r"cannot be rebuilt as a learner \(it has no settings, which no checkpoint describes\)",
     }.items():
         with pytest.raises(UserError, match=line) as error:
