@@ -59,7 +59,8 @@ class Exact(Estimator):
 
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
         everything = torch.arange(_size(energy), device=x.device).expand(len(x), -1)
-        return _mean_of_sums(energy, x, energy.around(x), self.objective, everything)
+        with fast_products(energy, min(ROWS, everything.numel())):
+            return _mean_of_sums(energy, x, energy.around(x), self.objective, everything)
 
 
 class UniformSubset(Estimator):
@@ -84,7 +85,8 @@ class UniformSubset(Estimator):
         size = _size(energy)
         k = min(self.num_samples, size)
         index = torch.rand(len(x), size, device=x.device).topk(k, 1).indices
-        return size / k * _mean_of_sums(energy, x, energy.around(x), self.objective, index)
+        with fast_products(energy, min(ROWS, index.numel())):
+            return size / k * _mean_of_sums(energy, x, energy.around(x), self.objective, index)
 
 
 class GradientGuided(Estimator):
@@ -114,11 +116,12 @@ class GradientGuided(Estimator):
         self.objective = make_objective(objective)
 
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
-        around, grad = _around_and_grad(energy, x)
-        proposal = self.proposal(energy, x, grad)
-        index = _draw(proposal, self.num_samples)
-        weights = None if self.advanced else (self.num_samples * proposal.gather(1, index)).reciprocal()
-        return _mean_of_sums(energy, x, around, self.objective, index, weights)
+        with fast_products(energy, min(ROWS, len(x) * self.num_samples)):
+            around, grad = _around_and_grad(energy, x)
+            proposal = self.proposal(energy, x, grad)
+            index = _draw(proposal, self.num_samples)
+            weights = None if self.advanced else (self.num_samples * proposal.gather(1, index)).reciprocal()
+            return _mean_of_sums(energy, x, around, self.objective, index, weights)
 
     def proposal(self, energy: Energy, x: Tensor, grad: Tensor) -> Tensor:
         """n(i), `(B, d)`, from x and dE/dx `(B, *event)`."""
@@ -194,11 +197,10 @@ def _mean_of_sums(
     """Mean over x `(B, *event)` of the sum over k of w_k f(E(x) - E(x_-k)), for neighbours `index` `(B, K)`."""
     total = Accumulated(energy.parameters(), around)
     width = max(1, ROWS // len(x))
-    with fast_products(energy, len(x) * min(width, index.shape[1])):
-        for begin in range(0, index.shape[1], width):
-            columns = slice(begin, begin + width)
-            terms = objective(-energy.flip_differences(x, index[:, columns], total.shared))
-            total.add((terms if weights is None else weights[:, columns] * terms).sum() / len(x))
+    for begin in range(0, index.shape[1], width):
+        columns = slice(begin, begin + width)
+        terms = objective(-energy.flip_differences(x, index[:, columns], total.shared))
+        total.add((terms if weights is None else weights[:, columns] * terms).sum() / len(x))
     return total.value()
 
 
