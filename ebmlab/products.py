@@ -31,7 +31,7 @@ def fast_products(model: nn.Module, rows: int) -> Iterator[None]:
         ...     torch.get_float32_matmul_precision() in ("highest", "medium")
         True
     """
-    if not onednn_is_faster():
+    if not _may_choose():
         yield
         return
     tensors = itertools.chain(model.parameters(), model.buffers())
@@ -51,7 +51,7 @@ def by_onednn(multiplications: int) -> Iterator[None]:
         ...     torch.get_float32_matmul_precision()
         'highest'
     """
-    if multiplications < ENOUGH or torch.get_float32_matmul_precision() != "highest" or not onednn_is_faster():
+    if multiplications < ENOUGH or not _may_choose():
         yield
         return
     torch.set_float32_matmul_precision("medium")
@@ -59,6 +59,14 @@ def by_onednn(multiplications: int) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def _may_choose() -> bool:
+    """Whether oneDNN is faster, and nobody has set a precision."""
+    try:
+        return torch.get_float32_matmul_precision() == "highest" and onednn_is_faster()
+    except RuntimeError:  # torch does not tell when it was set by the newer `torch.backends....fp32_precision`
+        return False
 
 
 @functools.cache

@@ -103,6 +103,17 @@ def test_a_precision_that_somebody_has_set_stays(willing: None) -> None:
     assert torch.get_float32_matmul_precision() == "high"
 
 
+def test_a_precision_that_torch_does_not_tell_stays(willing: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mixed() -> str:
+        raise RuntimeError("you have used mix of the legacy and new APIs")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "get_float32_matmul_precision", mixed)
+        patch.setattr(torch, "set_float32_matmul_precision", lambda _: pytest.fail("it was set"))
+        with by_onednn(ENOUGH), fast_products(RBM(784, 500), 100):
+            pass
+
+
 def _learn(energy: Energy) -> None:
     learner = ContrastiveDivergence(energy, DMALA(0.2), FromData())
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign,assignment]
