@@ -65,8 +65,9 @@ def peers(race: dict[str, Any]) -> dict[str, float]:
 
 
 def compiled_share(race: dict[str, Any]) -> float | None:
-    """The median of the time of compiled steps over that of the others; None where none are compiled."""
-    return statistics.median(ratios(race, COMPILED)) if COMPILED in race["contestants"] else None
+    """The median of the time of compiled steps over that of the others; None where none are."""
+    there = COMPILED in race["contestants"] and not race["contestants"][COMPILED].get("missing")
+    return statistics.median(ratios(race, COMPILED)) if there else None
 
 
 def all_races(races: Races) -> str:
