@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-ENOUGH = 2**22  # multiplications in a product from which oneDNN is ahead; before, its start takes more than it gains
+ENOUGH = 2**22  # multiplications in a product from which oneDNN is used; smaller ones can take longer by it
 AMD = "AuthenticAMD"
 SHAPES = (16, 16, 32), (100, 784, 500), (1024, 256, 256)
 """Rows, inner size and columns of products that must not be rounded."""

@@ -49,6 +49,24 @@ def test_an_accelerated_energy_is_the_plain_one(setup, compile: bool) -> None:
     assert torch.get_float32_matmul_precision() == before
 
 
+@pytest.mark.parametrize("asked, taken", [("high", "highest"), ("medium", "medium")])
+def test_high_is_for_gpus_alone(setup, asked: str, taken: str) -> None:
+    """On a CPU it would do nothing but keep oneDNN from multiplying."""
+    seen = set()
+    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), FromData())
+    learner.energy.register_forward_pre_hook(lambda *_: seen.add(torch.get_float32_matmul_precision()))
+    _, trainer = setup(
+        [Acceleration(False, matmul_precision=asked)], learner=learner, max_epochs=1, limit_train_batches=1
+    )
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        trainer.fit(learner, datamodule=Digits(binarize=True))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == {taken}
+
+
 def test_energies_stay_in_float32_under_bf16() -> None:
     """Metropolis ratios of energies that are rounded to bf16 would be off by whole nats."""
     torch.manual_seed(0)
