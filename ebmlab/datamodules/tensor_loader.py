@@ -97,7 +97,7 @@ class TensorLoader:
     def _read(self, batches: list[Tensor]) -> Iterator[Tensor]:
         """The samples with the indices in each batch."""
         for indices in batches:
-            yield self.data[indices]
+            yield self.data.index_select(0, indices)
 
     def _order(self) -> Tensor:
         """This rank's indices of the epoch, `(N // world,)`."""

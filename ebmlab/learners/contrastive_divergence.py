@@ -18,7 +18,7 @@ from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner, non_negative
 from ebmlab.noise import bernoulli
 from ebmlab.products import fast_products
-from ebmlab.samplers import BipartiteState, Info, Sampler, State, hidden_logits
+from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.compiled import UNROLLED, require_compiler, run_compiled
 from ebmlab.samplers.starts import FromNoise, Start
 
@@ -55,7 +55,9 @@ class ContrastiveDivergence(Learner):
             `burn_in`) of at least eight steps, and the marginal density.
 
     Attributes:
-        energies: mean energies of the data and of the negatives in the last training step; None before the first.
+        energies: mean energies of the data and of the negatives in the last training step, whose difference is its
+            loss: those of E(v, h) for bipartite energies, with h drawn for the joint density, and else E[h | v]. None
+            before the first step.
         chain_steps: steps of each chain in the current training step, which `callbacks.ShortChains` sets; None for
             num_steps.
 
@@ -141,49 +143,34 @@ class ContrastiveDivergence(Learner):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x = self.states(batch)
-        with fast_products(self.energy, len(x)):
-            return self._loss(x)
-
-    def _loss(self, x: Tensor) -> Tensor:
         if self.data_noise:
             x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()
-        data_energy = self._add_data(contrast, x)
-        starts = self.chains.draw(self.energy, len(x), x)
-        negative_energy, info, y = self._subtract_negatives(contrast, data_energy, starts)
-        self.energies = data_energy, negative_energy
+        with fast_products(self.energy, len(x)):
+            contrast.add(x, self._hidden_of_data(x), weight=1 / len(x))
+        data_energy = contrast.value().detach()
+        with fast_products(self.energy, len(x)):
+            info, y = self._subtract_negatives(contrast, self.chains.draw(self.energy, len(x), x))
+            regularizer = self._regularizer(x, y)
+        difference = contrast.value()
+        self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
-            self.log_dict(
-                {
-                    "train/energy_data": data_energy,
-                    "train/energy_negative": negative_energy,
-                    "train/energy_gap": negative_energy - data_energy,
-                    "sampler/acceptance": info.acceptance.mean(),
-                },
-                prog_bar=True,
-            )
-            self.log("sampler/hops", info.hops.mean())
-        return contrast.value() + self.penalty() + self._regularizer(x, y)
+            self._log_chains(info, x, y)
+        return difference + self.penalty() + regularizer
 
-    def _add_data(self, contrast: WeightedSum, x: Tensor) -> Tensor:
-        """Adds the data's mean energy; returns the mean marginal energy, detached."""
-        if not isinstance(self.energy, Bipartite):
-            contrast.add(x, weight=1 / len(x))
-            return contrast.value().detach()
+    def _hidden_of_data(self, x: Tensor) -> Tensor | None:
+        """Hidden units for the joint density; None, which stands for all of them, for the marginal density."""
+        if self.density == "marginal":
+            return None
+        assert isinstance(self.energy, Bipartite)
         with torch.no_grad():
-            logits = self.energy.hidden_given_visible(x)
-            marginal = self.energy.marginal_energy(x, logits).mean()
-        contrast.add(x, bernoulli(logits) if self.density == "joint" else torch.sigmoid(logits), weight=1 / len(x))
-        return marginal
+            return bernoulli(self.energy.hidden_given_visible(x))
 
-    def _subtract_negatives(
-        self, contrast: WeightedSum, data_energy: Tensor, x: Tensor
-    ) -> tuple[Tensor, Info | None, Tensor]:
-        """Subtracts the mean energy of the chains' states after burn-in.
+    def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
+        """Subtracts the mean energy of the states of chains from x after burn-in.
 
         Returns:
-            The mean energy of these states, for bipartite energies the mean marginal energy of the last ones; the mean
-            `Info` if it is logged, else None; the last states.
+            The mean `Info` if it is logged, else None; the last states.
         """
         state, total, logs = None, None, self.log_is_due
         sampler, num_steps = self.sampler, self.chain_steps or self.num_steps
@@ -201,13 +188,24 @@ class ContrastiveDivergence(Learner):
                 if k >= num_steps - used:
                     contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
         assert state is not None
-        mean = None if total is None else total / num_steps
         self.chains.end(state.kept)
-        if not isinstance(self.energy, Bipartite):
-            return data_energy - contrast.value().detach(), mean, state.x
-        with torch.no_grad():
-            marginal = self.energy.marginal_energy(state.x, hidden_logits(self.energy, state)).mean()
-        return marginal, mean, state.x
+        return None if total is None else total / num_steps, state.x
+
+    def _log_chains(self, info: Info, x: Tensor, y: Tensor) -> None:
+        """Logs the chains' way, and the mean energies (marginal if bipartite) of data x and negatives y."""
+        assert self.energies is not None
+        data, negative = self.energies
+        if isinstance(self.energy, Bipartite):
+            with torch.no_grad():
+                data, negative = self.energy(x).mean(), self.energy(y).mean()
+        values = {
+            "train/energy_data": data,
+            "train/energy_negative": negative,
+            "train/energy_gap": negative - data,
+            "sampler/acceptance": info.acceptance.mean(),
+        }
+        self.log_dict(values, prog_bar=True)
+        self.log("sampler/hops", info.hops.mean())
 
     def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:
         """The penalties of Grathwohl et al. (2021) on energies and their gradients; x are data, y negatives."""

@@ -58,7 +58,7 @@ class ReplayBuffer(Start):
         self.initial = initial
         self.mean: Tensor | None = None
         self._slots: Tensor | None = None
-        self._index: Tensor | None = None
+        self._index: Tensor | slice | None = None
 
     def check(self, domain: Domain, num_chains: int) -> None:
         self._check_size(self._share(), num_chains)
@@ -71,8 +71,12 @@ class ReplayBuffer(Start):
             raise UserError("ReplayBuffer keeps the chains of training, but there are no data here: use FromNoise")
         slots = self._filled(data, energy.domain)
         self._check_size(len(slots), n)
-        self._index = torch.randperm(len(slots), device=data.device)[:n]
-        old = slots[self._index].to(data.dtype)
+        if n < len(slots):
+            self._index = torch.randperm(len(slots), device=data.device)[:n]
+            old = slots.index_select(0, self._index).to(data.dtype)
+        else:
+            self._index = slice(None)
+            old = slots.to(data.dtype, copy=True)
         if self.reinitialize == 0:
             return old
         anew = torch.rand(n, device=data.device) < self.reinitialize

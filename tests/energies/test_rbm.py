@@ -187,8 +187,9 @@ def test_contrastive_divergence_has_the_likelihood_gradient(density: str) -> Non
     exact, grads = Exact(rbm), []
     for _ in range(40):
         contrast = rbm.weighted_sum()
-        data_energy = learner._add_data(contrast, data.repeat(500, 1))
-        learner._subtract_negatives(contrast, data_energy, exact.sample(2000))
+        x = data.repeat(500, 1)
+        contrast.add(x, learner._hidden_of_data(x), weight=1 / len(x))
+        learner._subtract_negatives(contrast, exact.sample(2000))
         grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(contrast.value(), parameters)]))
     grad = torch.stack(grads)
     z = (grad.mean(0) - expected) / (grad.std(0) / 40**0.5 + 1e-12)

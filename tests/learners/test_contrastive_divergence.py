@@ -199,7 +199,7 @@ def test_sampler_hidden_units_are_used_only_for_the_joint_density() -> None:
     for density, hidden in (("joint", h), ("marginal", torch.sigmoid(grbm.hidden_given_visible(v)))):
         learner, _ = make_learner(grbm, Fake(lambda k, x: (v, h)), density=density)
         contrast = grbm.weighted_sum()
-        learner._subtract_negatives(contrast, torch.zeros(()), data)
+        learner._subtract_negatives(contrast, data)
         torch.testing.assert_close(contrast.value(), -grbm.joint_energy(v, hidden)[0])
 
 
@@ -364,9 +364,23 @@ def test_training_metrics_are_logged_when_they_are_written_and_at_the_end_of_an_
     assert set(logged_at) == {(name, step) for name in names for step in (5, 7, 10, 14)}
     rows = csv.DictReader(Path(logger.log_dir, "metrics.csv").read_text().splitlines())
     assert [int(row["step"]) + 1 for row in rows if row["train/energy_gap"]] == [5, 10]
+    gap = trainer.callback_metrics["train/energy_negative"] - trainer.callback_metrics["train/energy_data"]
+    assert trainer.callback_metrics["train/energy_gap"] == pytest.approx(float(gap))
+
+
+def test_energies_are_those_of_the_loss_and_logged_energies_are_marginal(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    grbm, x, y = make_grbm(2), torch.randn(7, 2, dtype=torch.float64), torch.randn(7, 2, dtype=torch.float64)
+    learner, logged = ContrastiveDivergence(grbm, Fake(lambda k, x: (y, y.new_zeros(7, 3))), FromData()), {}
+    monkeypatch.setattr(learner, "log_dict", lambda values, **_: logged.update(values))
+    monkeypatch.setattr(learner, "log", lambda *_, **__: None)
+    loss = learner.training_step(x, 0)
     assert learner.energies is not None
-    data, negative = map(float, learner.energies)
-    assert trainer.callback_metrics["train/energy_gap"] == pytest.approx(negative - data)
+    data, negative = (grbm.joint_energy(v, torch.sigmoid(grbm.hidden_given_visible(v))).mean() for v in (x, y))
+    torch.testing.assert_close(learner.energies, (data.detach(), negative.detach()))
+    torch.testing.assert_close(loss, data - negative)
+    torch.testing.assert_close(logged["train/energy_data"], grbm(x).mean())
+    torch.testing.assert_close(logged["train/energy_negative"], grbm(y).mean())
 
 
 def test_validate_and_test_report_the_mean_energy(tmp_path: Path) -> None:
