@@ -9,9 +9,10 @@ Each method trains on from one of `--lengths` to the next, and is scored there: 
 samples, by 20 sweeps of Gibbs sampling from random bits, and 4,000 data, by exp(-H / d) first, since d - H sees the
 means of the bits alone. The minimum of the exponential form is the data's law to the power 1/4, so that its models are
 scored by samples of exp(-4 E), too. With `--matmul_precision medium` models are trained by products in bfloat16, added
-up in float32, which takes 0.6 of the time on a processor with AMX, and scored in float32. A run that was interrupted
-goes on from its last 500 iterations, and counts the seconds after them alone. Draws the curves, as `mmd.png`, and the
-densities of the latest models, as `densities.png`, in its folder.
+up in float32, which takes 0.6 of the time on a processor with AMX, and scored in float32. With `--compile_chains` the
+chains of PCD are compiled. A run that was interrupted goes on from its last 500 iterations, and counts the seconds
+after them alone. Draws the curves, as `mmd.png`, and the densities of the latest models, as `densities.png`, in its
+folder.
 """
 
 from __future__ import annotations
@@ -30,16 +31,19 @@ from rm_synthetic import METHODS, SHAPES, SIZES, Settings, make_learner, score
 from ebmlab.callbacks import Acceleration, EnergyLandscape
 from ebmlab.datamodules import GrayCode2D
 from ebmlab.drawing.plane import highest_colour
+from ebmlab.learners import ContrastiveDivergence
 
 BITS, BATCH = 32, 128
 EXPONENTIAL = ("ratio matching", "RMwGGIS basic", "RMwGGIS advanced", "RMwRAND")
 
 
-def train(method: str, shape: str, seed: int, iterations: int, precision: str, folder: Path) -> Result:
+def train(method: str, shape: str, seed: int, iterations: int, precision: str, compiled: bool, folder: Path) -> Result:
     """Trains on to a number of iterations, and scores the model."""
     pl.seed_everything(seed)
     data = GrayCode2D(shape, BITS, seed=seed, batch_size=BATCH)
     learner = make_learner(method, shape, Settings(BITS, iterations, 1.0, None, 1e-4))
+    if isinstance(learner, ContrastiveDivergence):
+        learner.compile_chains = compiled
     begin = time.process_time()
     callbacks = [Acceleration(compile=False, matmul_precision=precision)]
     fit_on(learner, data, iterations, folder / f"{method}--{shape}--{seed}", 500, callbacks, gradient_clip_val=1.0)
@@ -101,17 +105,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SIZES], default=list(METHODS))
     parser.add_argument("--matmul_precision", choices=["highest", "medium"], default="highest")
+    parser.add_argument("--compile_chains", action="store_true", help="of PCD")
     parser.add_argument("--folder", type=Path, help="by default runs/rm_lengths, and another for medium precision")
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
     folder = args.folder or Path("runs/rm_lengths" + ("_medium" if args.matmul_precision == "medium" else ""))
     jobs = {
-        f"{method}--{args.shape}--{seed}--{length}": (method, args.shape, seed, length, args.matmul_precision)
+        f"{method}--{args.shape}--{seed}--{length}": (method, args.shape, seed, length)
         for length in sorted(args.lengths)
         for seed in args.seeds
         for method in args.methods
     }
-    run_missing(folder, jobs, lambda job: train(*jobs[job], folder), args.part)
+    how = args.matmul_precision, args.compile_chains, folder
+    run_missing(folder, jobs, lambda job: train(*jobs[job], *how), args.part)
     keys = ["exponential", "linear"]
     for key in (*keys, *(f"{key}, exp(-4 E)" for key in keys), "seconds"):
         head = " | ".join(f"{length:,}" for length in args.lengths)
