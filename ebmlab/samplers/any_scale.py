@@ -12,16 +12,18 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
+from ebmlab.graphs import Edges
 from ebmlab.samplers.compiled import PureSteps, worth_compiling
 from ebmlab.samplers.discrete_langevin import check_langevin
+from ebmlab.samplers.edge_root import EdgeRoot
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_flips, step_flips
 from ebmlab.samplers.state import GradientState, Info, Leg, State
 from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
 
-Variant = Literal["first", "shift", "max", "trace", "diagonal"]
-VARIANTS = ("first", "shift", "max", "trace", "diagonal")
+Variant = Literal["first", "shift", "max", "trace", "edges", "diagonal"]
+VARIANTS = ("first", "shift", "max", "trace", "edges", "diagonal")
 
 
 @dataclass(kw_only=True)
@@ -29,7 +31,8 @@ class AnyScaleState(GradientState):
     """x with the energy, the gradient and the auxiliary variable there.
 
     Attributes:
-        noise: xi = u - A x, standard normal given x, `(B, d)`, drawn again at every step; None if W is 0 or diagonal.
+        noise: xi = u - A x, standard normal given x, `(B, m)` with the m rows of A, drawn again at every step; None if
+            W is 0 or diagonal.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -57,10 +60,12 @@ class AnyScale(MetropolisSampler):
 
     Variant `first` (AB-1st) has W = 0: it is DMALA with a free alpha. `diagonal` has a diagonal W and needs no u.
     `shift`, `max` and `trace` (AB-shift, AB-max, AB-trace) differ in the rule for D, which `AnyScaleTuner` applies
-    (Alg. 1). Until W is set they act as `first`, as in the paper's burn-in.
+    (Alg. 1). `edges`, which the paper does not have, is for a W with few entries and thousands of coordinates: D is the
+    least that makes W + D diagonally dominant, and A has one row for each entry above the diagonal, in place of d
+    (`EdgeRoot`). Until W is set all of them act as `first`, as in the paper's burn-in.
 
     Args:
-        variant: `first`, `diagonal`, `shift`, `max` or `trace`.
+        variant: `first`, `diagonal`, `shift`, `max`, `trace` or `edges`.
         step_size: sigma; tunable.
         balance: alpha, in [0, 1]; tunable.
         curvature: W, symmetric `(d, d)`, or its diagonal `(d,)` for `diagonal`.
@@ -80,7 +85,7 @@ class AnyScale(MetropolisSampler):
     balance: Tensor
     curvature: Tensor | None
     diagonal: Tensor | None
-    root: Tensor | None  # (W + D)^(1/2); A is sqrt(alpha) times it
+    root: Tensor | EdgeRoot | None  # R with R'R = W + D, symmetric where it is a tensor; A is sqrt(alpha) times it
 
     def __init__(
         self,
@@ -101,21 +106,29 @@ class AnyScale(MetropolisSampler):
             self.register_buffer(name, None, persistent=False)
         self.set_curvature(_floats(curvature), _floats(diagonal))
 
-    def set_curvature(self, curvature: Tensor | None, diagonal: Tensor | None = None) -> None:
-        """Sets W and D, which are as in the arguments of the class; None removes both."""
+    def set_curvature(self, curvature: Tensor | Edges | None, diagonal: Tensor | None = None) -> None:
+        """Sets W and D, which are as in the arguments of the class; None removes both.
+
+        The variant `edges` takes the entries of W, too: those of an Ising model are `energy.edges()`.
+        """
         if curvature is None and diagonal is not None:
             raise UserError("AnyScale: a diagonal needs the curvature that it belongs to")
         if curvature is not None and self.variant == "first":
             raise UserError("AnyScale: variant first has no curvature; name another variant, or leave curvature out")
-        if curvature is not None and (diagonal is None) != (self.variant == "diagonal"):
-            wrong = "no diagonal" if self.variant == "diagonal" else "a diagonal too (AnyScaleTuner finds both)"
+        alone = self.variant in ("diagonal", "edges")
+        if curvature is not None and (diagonal is None) != alone:
+            wrong = "no diagonal" if alone else "a diagonal too (AnyScaleTuner finds both)"
             raise UserError(f"AnyScale: variant {self.variant} with curvature takes {wrong}")
+        if isinstance(curvature, Edges):
+            return self._set_edges(curvature)
         dims = 1 if self.variant == "diagonal" else 2
         if curvature is not None and (curvature.dim() != dims or len(set(curvature.shape)) != 1):
             right = "a vector" if dims == 1 else "a square matrix"
             raise UserError(f"AnyScale: curvature has shape {tuple(curvature.shape)}, but must be {right}")
         if curvature is not None and not torch.allclose(curvature, curvature.T if dims == 2 else curvature):
             raise UserError("AnyScale: curvature must be finite, and symmetric where it is a matrix")
+        if curvature is not None and self.variant == "edges":
+            return self._set_edges(Edges.of(curvature))
         root = None
         if curvature is not None and diagonal is not None:
             if diagonal.shape != curvature.shape[:1]:
@@ -125,6 +138,17 @@ class AnyScale(MetropolisSampler):
             root = _square_root(curvature, diagonal)
         self.curvature, self.diagonal, self.root = curvature, diagonal, root
 
+    def _set_edges(self, curvature: Edges) -> None:
+        if self.variant != "edges":
+            raise UserError(f"AnyScale: variant {self.variant} takes no edges; give the matrix, or take variant edges")
+        self.root = EdgeRoot(curvature)
+        self.diagonal = self.root.diagonal
+
+    @property
+    def _flat(self) -> bool:
+        """Whether W is 0."""
+        return self.curvature is None and self.root is None
+
     def check(self, energy: Energy) -> None:
         super().check(energy)
         domain = cast(Finite, energy.domain)
@@ -133,10 +157,9 @@ class AnyScale(MetropolisSampler):
                 f"AnyScale: variant {self.variant} samples Binary, Spin or Ordinal domains, but "
                 f"{type(energy).__name__} lives on {domain}; variant first samples it"
             )
-        if self.curvature is not None and len(self.curvature) != domain.size:
-            raise UserError(
-                f"AnyScale: curvature has {len(self.curvature)} coordinates, but {domain} has {domain.size}"
-            )
+        given = self.diagonal if self.curvature is None else self.curvature
+        if given is not None and len(given) != domain.size:
+            raise UserError(f"AnyScale: curvature has {len(given)} coordinates, but {domain} has {domain.size}")
 
     @property
     def steady(self) -> bool:
@@ -147,18 +170,21 @@ class AnyScale(MetropolisSampler):
         return AnyScaleState(x=x, energy=at.energy, grad=at.grad, known=at.known)
 
     def step(self, energy: Energy, state: AnyScaleState) -> tuple[Any, Info]:
-        noise = None if self.root is None else torch.randn_like(state.x.flatten(1))
+        noise = None
+        if self.root is not None:
+            rows = self.root.size if isinstance(self.root, EdgeRoot) else len(self.root)
+            noise = torch.randn_like(state.x.new_empty(len(state.x), rows))
         return super().step(energy, replace(state, noise=noise))
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
         same = same_steps(self, AnyScale, energy) and type(self).chain is AnyScale.chain
-        if not same or not worth_compiling(energy) or self.curvature is not None:
+        if not same or not worth_compiling(energy) or not self._flat:
             return None
         return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance), anneal_flips)
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         self.check(energy)
-        if not written_out(self, AnyScale, energy, x) or self.curvature is not None:
+        if not written_out(self, AnyScale, energy, x) or not self._flat:
             return super().chain(energy, x, num_steps, leg)
         return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))], leg)
 
@@ -167,7 +193,7 @@ class AnyScale(MetropolisSampler):
         domain, sigma, alpha = cast(Finite, energy.domain), self.step_size, self.balance
         drift, stiffness = -alpha * state.grad, 1 / sigma
         if state.noise is not None and self.diagonal is not None:
-            drift = drift + self._pull(state.noise).view_as(drift)
+            drift = drift + self._pull(state.noise).reshape(drift.shape)
             stiffness = (stiffness + alpha * self.diagonal.to(state.x)).view(domain.shape)
         elif self.curvature is not None:
             stiffness = (stiffness - alpha * self.curvature.to(state.x)).view(domain.shape)
@@ -177,18 +203,24 @@ class AnyScale(MetropolisSampler):
         """The state at y with the same u."""
         new = self.evaluate(energy, y)
         if state.noise is not None:
-            new.noise = state.noise + self._pull((state.x - y).flatten(1))
+            new.noise = state.noise + self._push((state.x - y).flatten(1))
         return new
 
     def potential(self, state: AnyScaleState) -> Tensor:
         """E(x) + |xi|^2 / 2."""
         return state.energy if state.noise is None else state.energy + state.noise.square().sum(1) / 2
 
-    def _pull(self, z: Tensor) -> Tensor:
-        """A z, `(B, d)`; A is symmetric, so this is A' z too."""
+    def _push(self, z: Tensor) -> Tensor:
+        """A z, `(B, m)`."""
         assert self.root is not None
-        pulled: Tensor = self.balance.sqrt() * (z @ self.root.to(z))
-        return pulled
+        pushed: Tensor = self.root(z) if isinstance(self.root, EdgeRoot) else z @ self.root.to(z)
+        return self.balance.sqrt() * pushed
+
+    def _pull(self, z: Tensor) -> Tensor:
+        """A' z, `(B, d)`."""
+        assert self.root is not None
+        pulled: Tensor = self.root.transposed(z) if isinstance(self.root, EdgeRoot) else z @ self.root.to(z)
+        return self.balance.sqrt() * pulled
 
 
 def _floats(values: Sequence[float] | Sequence[Sequence[float]] | Tensor | None) -> Tensor | None:

@@ -16,16 +16,18 @@ from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Ordinal, Real, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import Energy, Ising
 from ebmlab.errors import UserError
+from ebmlab.graphs import Edges
 from ebmlab.samplers import MetropolisSampler
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
 from ebmlab.samplers.dmala import DMALA
+from ebmlab.samplers.edge_root import EdgeRoot
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.curvature import diagonal_trace
 
 NUMERIC = {name: DOMAINS[name] for name in ("binary", "spin", "ordinal")}
-AUXILIARY = tuple(DIAGONALS)
+AUXILIARY = (*DIAGONALS, "edges")
 
 
 def indefinite(d: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -33,9 +35,14 @@ def indefinite(d: int, seed: int = 0, scale: float = 1.0) -> Tensor:
     return scale * (a + a.T) / 2
 
 
+def matrices(variant: Any, W: Tensor) -> dict[str, Any]:
+    """W, and D where the variant is given it."""
+    return {"curvature": W} | ({} if variant == "edges" else {"diagonal": DIAGONALS[variant](W)})
+
+
 def auxiliary(domain: Finite, variant: Any = "trace", cls: Any = AnyScale, seed: int = 0, **settings: Any) -> AnyScale:
     W = indefinite(domain.size, seed, 0.25 if isinstance(domain, Spin) else 1.0)  # a spin's jump is 2
-    sampler = cls(variant, curvature=W, diagonal=DIAGONALS[variant](W), **settings)
+    sampler = cls(variant, **matrices(variant, W), **settings)
     assert isinstance(sampler, torch.nn.Module)
     return sampler  # type: ignore[return-value]
 
@@ -68,7 +75,8 @@ def test_without_auxiliary_variable_the_matrix_is_exact(domain: Finite, kind: st
 @pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
 def test_with_auxiliary_variable_exact_draws_stay_exact(domain: Finite, kind: str) -> None:
     energy = Table(Target(domain, kind))
-    settings = [("shift", 0.5, 1e6), ("trace", 1.0, 2.0), ("max", 0.8, 0.3)][: 3 if kind == "cubic" else 2]
+    settings = [("shift", 0.5, 1e6), ("trace", 1.0, 2.0), ("edges", 0.9, 2.0), ("max", 0.8, 0.3)]
+    settings = settings[: 4 if kind == "cubic" else 3]
     for seed, (variant, alpha, sigma) in enumerate(settings):
         sampler = auxiliary(domain, variant, seed=seed, step_size=sigma, balance=alpha)
         assert sampler.exact and invariance_p(sampler, energy, seed=seed) > PASS
@@ -125,7 +133,7 @@ def test_a_quadratic_target_accepts_everything(domain: Finite, variant: Any) -> 
     d = domain.size
     W = -(indefinite(d) @ indefinite(d) + 0.5 * torch.eye(d)) / 10 if domain.num_values > 3 else indefinite(d) / 4
     energy = Quadratic(domain, W, centre=(domain.num_values - 1) / 2)
-    sampler = AnyScale(variant, 1e30, 1.0, W, DIAGONALS[variant](W))
+    sampler = AnyScale(variant, 1e30, 1.0, **matrices(variant, W))
     x, info = sampler.sample(energy, domain.random(300).double(), 20)
     assert info.acceptance.min() > 1 - 1e-5 and info.hops.mean() > 0.1 * d
     if domain.num_values > 3:  # a fine lattice; large steps along the gradient alone overshoot
@@ -160,8 +168,8 @@ def test_mutants_are_caught(cls: type, old: str, new: str) -> None:
 
 
 WEAKER = {
-    "noise kept": ("state.noise + self._pull((state.x - y).flatten(1))", "state.noise"),
-    "noise moved the wrong way": ("self._pull((state.x - y)", "self._pull((y - state.x)"),
+    "noise kept": ("state.noise + self._push((state.x - y).flatten(1))", "state.noise"),
+    "noise moved the wrong way": ("self._push((state.x - y)", "self._push((y - state.x)"),
 }
 
 
@@ -208,7 +216,7 @@ def test_one_evaluation_a_step_whatever_dtype_shape_and_mode(dtype: torch.dtype)
     W = indefinite(6)
     x = energy.domain.random(7).to(dtype)
     for variant in VARIANTS:
-        given = {"curvature": W, "diagonal": DIAGONALS[variant](W)} if variant in AUXILIARY else {}
+        given = matrices(variant, W) if variant in AUXILIARY else {}
         given |= {"curvature": W.diagonal().tolist()} if variant == "diagonal" else {}
         sampler = AnyScale(variant, 2.0, 0.8, **given)  # type: ignore[arg-type]
         runs = []
@@ -265,6 +273,16 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
         (lambda: AnyScale("first", curvature=W4), "variant first has no curvature"),
         (lambda: AnyScale("trace", curvature=W4), "takes a diagonal too"),
         (lambda: AnyScale("diagonal", curvature=D4, diagonal=D4), "takes no diagonal"),
+        (lambda: AnyScale("edges", curvature=W4, diagonal=D4), "takes no diagonal"),
+        (lambda: AnyScale("diagonal").set_curvature(Edges.of(W4)), "variant diagonal takes no edges"),
+        (
+            lambda: AnyScale("edges", curvature=W4).check(Target(Binary(5), "flat")),
+            r"4 coordinates, but Binary\(5\) has 5",
+        ),
+        (
+            lambda: AnyScaleTuner().tune(AnyScale("edges"), Target(Binary(4), "flat"), torch.zeros(8, 4), 500),
+            "couplings of an energy over pairs, such as Ising, but Target has none",
+        ),
         (lambda: AnyScale("diagonal", curvature=W4), r"shape \(4, 4\), but must be a vector"),
         (lambda: AnyScale("trace", curvature=D4, diagonal=D4), r"shape \(4,\), but must be a square matrix"),
         (lambda: AnyScale("trace", curvature=W4, diagonal=D4[:3]), r"shape \(3,\), but curvature needs \(4,\)"),
@@ -288,6 +306,40 @@ def test_errors_say_what_would_be_right(make: Callable[[], Any], message: str) -
     with pytest.raises(UserError, match=message) as error:
         make()
     assert "\n" not in str(error.value)
+
+
+def graph(d: int, seed: int = 0) -> Tensor:
+    """Entries of either sign on a diagonal and a few edges; one site has none."""
+    W = indefinite(d, seed) * (indefinite(d, seed + 1).abs() > 0.7)
+    W[0], W[:, 0] = 0, 0
+    W.diagonal().copy_(torch.linspace(-1, 1, d))
+    return W
+
+
+def test_the_rows_of_an_edge_root_are_a_root() -> None:
+    W = graph(12)
+    root = EdgeRoot(Edges.of(W))
+    R = root(torch.eye(12, dtype=torch.float64)).T
+    assert R.shape == (root.size, 12) and root.size == int(W.triu(1).count_nonzero()) > 5
+    torch.testing.assert_close(R.T @ R, W + root.diagonal.diag())
+    off = W - W.diagonal().diag()
+    torch.testing.assert_close(root.diagonal, off.abs().sum(1) - W.diagonal())
+    z, xi = torch.randn(3, 12, dtype=torch.float64), torch.randn(3, root.size, dtype=torch.float64)
+    torch.testing.assert_close(root(z), z @ R.T)
+    torch.testing.assert_close(root.transposed(xi), xi @ R)
+
+
+def test_edges_move_thousands_of_spins_at_once_and_the_tuner_takes_the_couplings() -> None:
+    """On a lattice W is exact: no proposal is refused. A symmetric root would have 1.6e7 entries."""
+    torch.manual_seed(0)
+    ising = Ising.lattice(64, 0.2)
+    sampler, x = AnyScaleTuner().tune(AnyScale("edges"), ising, ising.domain.random(8), 60)
+    assert isinstance(sampler, AnyScale) and isinstance(sampler.root, EdgeRoot) and sampler.root.size == 2 * 64**2
+    sampler.step_size, sampler.balance = torch.tensor(1e30), torch.tensor(1.0)
+    _, info = sampler.sample(ising, x, 20)
+    assert info.acceptance.min() > 0.99 and info.hops.mean() > 0.1 * 64**2
+    sampler.set_curvature(None)
+    assert sampler.root is None and sampler.diagonal is None
 
 
 def test_a_curvature_is_a_setting_and_in_no_checkpoint() -> None:

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
+from ebmlab.energies.pairwise import Pairwise
 from ebmlab.errors import UserError
+from ebmlab.graphs import Edges
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.curvature import GradientDifferences, diagonal_max, diagonal_shift, diagonal_trace
@@ -28,7 +30,8 @@ class AnyScaleTuner(Tuner):
     searches sigma and alpha again. It starts where no proposal is rejected if the quadratic fit is exact, at alpha = 1
     and a sigma so large that it has no effect; its first round also tries the setting of the first search and step
     sizes between the two. A warning says so if the steps ended before the search. Variant `first` has no W: all its
-    steps are one search.
+    steps are one search. Variant `edges` takes for W the couplings of the energy, an Ising model: all its steps are the
+    second search.
 
     Args:
         search: how sigma and alpha are searched; `PatternSearch()` when None.
@@ -54,6 +57,10 @@ class AnyScaleTuner(Tuner):
         assert isinstance(energy.domain, Finite)
         if sampler.variant == "first":
             x, over = self.search.search(sampler, energy, x, num_steps)
+        elif sampler.variant == "edges":
+            sampler.set_curvature(_couplings(energy))
+            others = _start_of_the_second_search(sampler, energy.domain)
+            x, over = self.search.search(sampler, energy, x, num_steps, others)
         else:
             sampler.set_curvature(None)
             pairs = GradientDifferences(energy.domain.size, x.device)
@@ -72,6 +79,15 @@ class AnyScaleTuner(Tuner):
         if not over:
             warn_of_an_early_end(sampler)
         return sampler, x
+
+
+def _couplings(energy: Energy) -> Edges:
+    if not isinstance(energy, Pairwise):
+        raise UserError(
+            f"AnyScaleTuner: variant edges takes the couplings of an energy over pairs, such as Ising, but "
+            f"{type(energy).__name__} has none: take another variant"
+        )
+    return energy.edges()
 
 
 def _start_of_the_second_search(sampler: AnyScale, domain: Finite) -> list[Setting]:
