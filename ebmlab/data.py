@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Domain
+from ebmlab.domains import Categorical, Domain
 from ebmlab.errors import UserError
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.streams import own_numbers, undisturbed
@@ -174,12 +174,14 @@ class Data:
     def show(self, x: Tensor) -> Shown | None:
         """The states in a form that can be drawn, or None if there is none.
 
-        Default: images, if an event has the shape (1, H, W) or (3, H, W), by `Preprocessing.brightness`; points, if it
-        has the shape (2,).
+        Default: images, if an event has the shape (1, H, W) or (3, H, W) and is not a table of one-hot vectors, by
+        `Preprocessing.brightness`; points, if it has the shape (2,).
         """
         shape = tuple(x.shape[1:]) if self.event_shape is None else self.event_shape
-        if len(shape) == 3 and shape[0] in (1, 3):
-            raw, preprocessing = self.to_raw(x.reshape(len(x), *shape)), self.preprocessing
+        if len(shape) == 3 and shape[0] in (1, 3) and self.domains != (Categorical,):
+            if (preprocessing := self.preprocessing) is not None and preprocessing.num_classes:
+                return None
+            raw = self.to_raw(x.reshape(len(x), *shape))
             return Images(raw.clamp(0, 1) if preprocessing is None else preprocessing.brightness(raw))
         if shape == (2,):
             points = self.to_raw(x)

@@ -58,6 +58,7 @@ class PlainData(Data):
         self.title = title
         self.loaders = loaders
         self.domain = domain
+        self.domains = (type(domain),)
 
     @property
     def event_shape(self) -> tuple[int, ...]:  # type: ignore[override]

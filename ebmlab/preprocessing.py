@@ -34,7 +34,8 @@ class Preprocessing:
         mean: the mean that is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
         std: the standard deviation by which the difference is divided; as many numbers as in `mean`.
         binarize: True gives 1 where the scaled number is above 1/2, else 0. "dynamic" draws 1 with the scaled number as
-            the probability; the random stream is fixed, so that equal input gives equal output.
+            the probability. The random stream is fixed, and samples read it in turn: what a sample becomes depends on
+            its place in `raw` alone, not on what comes after it.
         num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -17,7 +18,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 from ebmlab.callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
 from ebmlab.data import Data, Images, samples_of
-from ebmlab.datamodules import FromDataset
+from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError
@@ -230,6 +231,31 @@ def test_class_indices_become_one_hot_vectors() -> None:
     assert torch.equal(data.states("train").argmax(-1), x) and data.event_shape == (5, 3)
     check_first_batch(data, "train", Categorical(5, 3), "Potts")
     assert torch.equal(data.to_raw(data.states("train")), x)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_rows_of_classes_are_no_images(rows: int, tmp_path: Path) -> None:
+    """Their one-hot vectors have the shape (1, H, K) or (3, H, K), which looks like that of images."""
+    x, domain = torch.randint(4, (40, rows, 6)), Categorical((rows, 6), 4)
+    states = domain.from_index(x)
+    np.save(tmp_path / "a.npy", x.numpy())
+
+    class Classes(Data):
+        event_shape = rows, 6, 4
+        preprocessing = Preprocessing((rows, 6), num_classes=4)
+
+    class Vectors(Data):
+        domains = (Categorical,)
+
+    for data in (
+        Arrays(str(tmp_path / "a.npy"), "categorical", num_values=4),
+        PlainData("mine", {"train": lambda: [x]}, domain),
+        PlainData("mine", {"train": lambda: [states]}, domain),
+        Classes(),
+        Vectors(),
+    ):
+        assert data.show(states) is None
+    assert isinstance(PlainData("mine", {"train": lambda: [states]}, Real((rows, 6, 4))).show(states), Images)
 
 
 def message(act: Callable[[], Any]) -> str:

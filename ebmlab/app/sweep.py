@@ -37,7 +37,7 @@ def sweep(given: Sequence[str]) -> None:
         given: the words after `sweep`.
 
     Raises:
-        UserError: an option, the space or the config is not valid, or Optuna is missing.
+        UserError: an option, the space or the config is not valid, Optuna is missing, or every trial has failed.
     """
     options, handed_on = sweep_parser().parse_known_args(given)
     if options.trials < 1:
@@ -61,7 +61,7 @@ def sweep(given: Sequence[str]) -> None:
         settings = space.options(trial)
         print(f"trial {trial.number}: {' '.join(settings)}", file=sys.stderr, flush=True)
         try:
-            log = folder / f"trial-{trial.number:04d}.log"
+            log = _log(folder, trial.number)
             score = run_fit([*fit, *settings, "--name", run.name], run, log, space.objective, hear)
         except TrialFailed as error:
             trial.set_user_attr("error", str(error))
@@ -83,7 +83,11 @@ def sweep(given: Sequence[str]) -> None:
         study.optimize(objective, n_trials=1, catch=(TrialFailed,))
         _write(study, space, folder)
     _write(study, space, folder)
-    print(_summary(study, space, folder))
+    print(_summary(study, space, folder), flush=True)
+    if failed := _failures(study, folder):
+        if all(trial.state == "fail" for trial in _trials(study)):
+            raise UserError(f"sweep: {failed}")
+        print(failed)
 
 
 def _try_out(space: Space, fit: Sequence[str]) -> None:
@@ -168,6 +172,23 @@ def _storage(optuna: Any, url: str) -> Any:
 
 def _counted(study: Any) -> int:
     return sum(COUNTED in trial.user_attrs for trial in study.trials)
+
+
+def _failures(study: Any, folder: Path) -> str | None:
+    """How many trials have failed, why the last of them did and where its output is; None if none has failed."""
+    counted = [trial for trial in study.trials if COUNTED in trial.user_attrs]
+    failed = [trial for trial in counted if trial.state.name == "FAIL"]
+    if not failed:
+        return None
+    last = failed[-1]
+    reason, log = last.user_attrs["error"], str(_log(folder, last.number))
+    where = "" if log in reason else f": see {log}"
+    return f"{len(failed)} of {len(counted)} trials failed, the last of them (trial {last.number}) by: {reason}{where}"
+
+
+def _log(folder: Path, number: int) -> Path:
+    """What the run of a trial prints."""
+    return folder / f"trial-{number:04d}.log"
 
 
 def _trials(study: Any) -> list[Trial]:

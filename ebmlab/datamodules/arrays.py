@@ -22,7 +22,7 @@ class Arrays(OwnData):
     """Samples in a file: .npy, .npz, .csv (one in each row, with or without names above) or .pt.
 
     Numbers become states of the domain by one rule (`datamodules.scaling.scaling`): levels of pixels are divided by
-    255, bits stay bits, 0 and 1 become spins if spins are asked for, class numbers become one-hot vectors.
+    255, booleans and bits are 0 and 1, or spins if these are asked for, class numbers become one-hot vectors.
 
     Args:
         path: the file with the samples to train on; parts of them validate and test where `val` and `test` name none.

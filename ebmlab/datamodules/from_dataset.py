@@ -188,7 +188,6 @@ class FromDataset(OwnData):
                 f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "
                 "picture, a number or a list of numbers"
             ) from error
-        x = x.byte() if x.dtype == torch.bool else x
         return as_images(x[None], self.domain)[0]
 
 

@@ -28,8 +28,9 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         field: the name of the samples in an .npz or .pt file with several arrays.
 
     Returns:
-        Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and booleans
-        as uint8, and labels `(N,)` as they stand in the file.
+        Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and integers
+        of more than one byte as int64, and labels `(N,)` as they stand in the file. Booleans stay booleans, because 1
+        among levels from 0 to 255 is nearly black, and True is white.
 
     Raises:
         UserError: the file cannot be read, or holds something else.
@@ -67,7 +68,9 @@ def _type(x: npt.NDArray[Any]) -> type[np.generic]:
     """A type that torch calculates with, and that holds the digits by which samples differ."""
     if x.dtype.kind == "f":
         return np.float64 if x.dtype.itemsize > 4 and _rounds(x) else np.float32
-    return np.uint8 if x.dtype.itemsize == 1 and x.dtype.kind in "bu" else np.int64
+    if x.dtype.kind == "b":
+        return np.bool_
+    return np.uint8 if x.dtype == np.uint8 else np.int64
 
 
 def _rounds(x: npt.NDArray[Any]) -> bool:

@@ -144,9 +144,10 @@ class OwnData(TensorDataModule):
             return
         where = f"{self.title}, {split} split"
         found = scaling(data, self.form, where)
-        mine, its = (s.float_scale if data.is_floating_point() else s.scale for s in (self.scaling, found))
+        mine, its = self.scaling.divisor(data), found.divisor(data)
         low, high = float(data.min()), float(data.max())
-        dark = high <= 1 and bool((data == data.round()).all())  # 0 and 1 may be levels of dark pixels
+        whole = not data.is_floating_point() or bool((data == data.round()).all())
+        dark = high <= 1 and whole  # 0 and 1 may be levels of dark pixels
         if mine != its and not dark:
             raise UserError(
                 f"{where}: the values lie between {low:.6g} and {high:.6g}, but those of the training samples are "
@@ -155,7 +156,7 @@ class OwnData(TensorDataModule):
 
     def _said(self) -> str:
         """What becomes of the numbers."""
-        divisor = self.scaling.float_scale if self.sample().is_floating_point() else self.scaling.scale
+        divisor = self.scaling.divisor(self.sample())
         words = [f"divided by {divisor:g}"] if divisor != 1 else []
         words += ["standardised"] if self.standardize else []
         words += ["binarised at 1/2" if self.binarize is True else "drawn as bits in each batch"] * bool(self.binarize)

@@ -160,7 +160,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
             data, labels = self.load(split)
             self._check(split, data, labels)
             if self.binarize == "dynamic" and split != "train":
-                white = self.scaling.float_scale if data.is_floating_point() else self.scaling.scale
+                white = self.scaling.divisor(data)
                 drawn = draw_bits(self.scaling.scaled(data), stream("binarize", self.name, split))
                 data = (drawn * white).to(data.dtype)
             self._splits[split] = data, labels

@@ -133,6 +133,8 @@ class Energy(Recorded, nn.Module):
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """E(x with one coordinate set to a value) - E(x), for every value of that coordinate, on any finite domain.
 
+        Here k * (num_values - 1) neighbours and x are evaluated.
+
         Args:
             x: states, `(B, *event)`.
             index: coordinates of the flattened domain shape, `(B, k)`; all of them when None.
@@ -152,13 +154,14 @@ class Energy(Recorded, nn.Module):
         if index is None:
             index = torch.arange(domain.size, device=x.device).expand(len(x), domain.size)
         batch, k = index.shape
-        values = domain.values.to(x)
-        neighbours = flat[:, None, None].repeat(1, k, len(values), *[1] * (flat.dim() - 1))
-        rows, columns = torch.arange(batch, device=x.device).unsqueeze(1), torch.arange(k, device=x.device)
-        for s, value in enumerate(values):
-            neighbours[rows, columns, s, index] = value
+        rows, columns, shifts = (torch.arange(n, device=x.device) for n in (batch, k, domain.num_values - 1))
+        present = domain.to_index(flat).gather(1, index).unsqueeze(2)
+        others = (present + shifts + 1) % domain.num_values
+        neighbours = flat[:, None, None].repeat(1, k, len(shifts), *[1] * (flat.dim() - 1))
+        neighbours[rows.view(-1, 1, 1), columns.view(-1, 1), shifts, index.unsqueeze(2)] = domain.values.to(x)[others]
         here: Tensor = self(x)
-        return self._many(neighbours.view(-1, *x.shape[1:])).view(batch, k, -1) - here.view(-1, 1, 1)
+        changes = self._many(neighbours.view(-1, *x.shape[1:])).view(others.shape) - here.view(-1, 1, 1)
+        return changes.new_zeros(batch, k, domain.num_values).scatter(2, others, changes)
 
     def _many(self, x: Tensor) -> Tensor:
         """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x."""

@@ -29,10 +29,11 @@ LOG_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {  # log g as a function of
 class LocallyBalanced(MetropolisSampler):
     """Proposes y, one coordinate away from x, with probability proportional to g(p(y) / p(x)) (Zanella 2020, Eq. 3).
 
-    The differences E(y) - E(x) are exact. One step evaluates all neighbours of y and counts as
-    size * (num_values - 1) + 1 evaluations, although `value_differences` of structured energies is much cheaper. The
-    acceptance ratio is the normaliser at x over that at y. The weights `sqrt` and `max` are unbounded: a move to a y
-    with a much steeper descent is almost always rejected. For very steep energies take `barker` or `min`.
+    The differences E(y) - E(x) are exact. One step needs the energies of y and of all its neighbours. Each counts as
+    one evaluation, size * (num_values - 1) + 1 in all, although `value_differences` of structured energies is much
+    cheaper, and that of other energies evaluates y a second time. The acceptance ratio is the normaliser at x over that
+    at y. The weights `sqrt` and `max` are unbounded: a move to a y with a much steeper descent is almost always
+    rejected. For very steep energies take `barker` or `min`.
 
     Args:
         weight: g(t) is `sqrt` t, `barker` t / (1 + t), `min` (1, t) or `max` (1, t).

@@ -88,6 +88,21 @@ def test_completions_keep_what_is_given_and_are_drawn_beside_it(digits: torch.Te
     assert np.abs((found - truth[:, None])[..., mask]).max() < 1e-5
 
 
+@pytest.mark.parametrize("suffix", ["npy", "npz", "pt"])
+def test_booleans_in_files_are_black_and_white(suffix: str, digits: torch.Tensor) -> None:
+    """The training data have levels from 0 to 16, among which 1 is nearly black."""
+    bits = digits > 8
+    write = {"npy": np.save, "npz": lambda path, x: np.savez(path, x=x), "pt": lambda path, x: torch.save(x, path)}
+    write[suffix](f"bits.{suffix}", bits if suffix == "pt" else bits.numpy())
+    main(["score", f"bits.{suffix}", f"--ckpt_path={RUN}", "--output=s.csv"])
+    with Path("s.csv").open() as file:
+        scores = [float(row["energy"]) for row in csv.DictReader(file)]
+    assert scores == pytest.approx(ebmlab.load(RUN).energy(bits.float()).tolist())
+    options = ["--given=top", "--first=2", "--num_samples=1", "--num_steps=1"]
+    main(["complete", f"bits.{suffix}", f"--ckpt_path={RUN}", "--output=c.npy", *options])
+    assert np.array_equal(np.load("c.npy")[:, 0, :, :4], bits[:2, :, :4].numpy())
+
+
 def test_features_of_pictures_and_arrays_agree(digits: torch.Tensor) -> None:
     """Pixels of pictures are fractions of 255, levels of arrays fractions of the 16 that the training data have."""
     Path("pictures").mkdir()

@@ -109,6 +109,30 @@ def test_failing_runs_do_not_end_a_study_and_the_same_command_goes_on(
         assert picture.size[0] > 1000
 
 
+def test_a_sweep_whose_trials_all_fail_has_failed(
+    study: Callable[..., list[dict[str, str]]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when there is nothing left to do. One trial with a score suffices for success; the failed ones are told."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("space.yaml").write_text(SPACE.replace("[good, bad]", "[bad]"))
+    words = ["sweep", "--config", "exp.yaml", "--space", "space.yaml", "--name=s", "--trials=2"]
+    for _ in range(2):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        told = capsys.readouterr()
+        *_, line = told.err.splitlines()
+        assert stop.value.code == 2 and "2 trials: 0 complete, 0 pruned, 2 failed" in told.out
+        assert line == (
+            "error: sweep: 2 of 2 trials failed, the last of them (trial 1) by: the energy is not finite: see "
+            "runs/sweeps/s/trial-0001.log"
+        )
+    assert "error: the energy is not finite" in Path("runs/sweeps/s/trial-0001.log").read_text()
+    Path("fit.py").write_text(FIT.replace('"bad"', '"worse"'))  # from now on they succeed
+    main([*words[:-1], "--trials=3"])
+    *_, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("2 of 3 trials failed, the last of them (trial 1) by: the energy is not finite: see ")
+
+
 def test_a_study_is_not_continued_with_another_question(study: Callable[..., list[dict[str, str]]]) -> None:
     study("--trials=1")
     for options, space, said in (
@@ -150,7 +174,9 @@ def test_runs_of_a_study_that_was_deleted_give_no_scores(study: Callable[..., li
 
 def test_a_trial_that_fails_late_has_no_score(study: Callable[..., list[dict[str, str]]]) -> None:
     Path("fit.py").write_text(FIT + "sys.exit('error: the energy is not finite')")
-    (row,) = study("--trials=1", space=SPACE.replace("[good, bad]", "[late]"))
+    with pytest.raises(UserError, match="1 of 1 trials failed"):
+        study("--trials=1", space=SPACE.replace("[good, bad]", "[late]"))
+    (row,) = table()
     loaded = optuna.load_study(study_name="s", storage="sqlite:///runs/sweeps/s/study.db")
     assert loaded.trials[0].intermediate_values  # it had been heard of
     assert (row["state"], row["fid/classifier"]) == ("fail", "")

@@ -109,6 +109,15 @@ CASES: dict[str, tuple[Any, dict[str, Any], type, Any]] = {  # name: raw numbers
     ),
     "a largest value": (np.int64([0, 10, 5, 2]), {"max_value": 10, "standardize": False}, Real, [0, 1, 0.5, 0.2]),
     "bits": (np.bool_([0, 1, 1, 0]), {"domain": "binary"}, Binary, [0, 1, 1, 0]),
+    "an image of booleans": (
+        np.bool_([0, 1, 1, 0]),
+        {"shape": [1, 2, 2], "standardize": False, "max_value": 9},
+        Real,
+        [0, 1, 1, 0],
+    ),
+    "a table of booleans": (np.bool_([0, 1, 1, 0]), {"standardize": False}, Real, [0, 1, 1, 0]),
+    "spins of booleans": (np.bool_([0, 1, 1, 0]), {"domain": "spin"}, Spin, [-1, 1, 1, -1]),
+    "ordinal booleans": (np.bool_([0, 1, 1, 0]), {"domain": "ordinal"}, Ordinal, [0, 1, 1, 0]),
     "bits of pixels": (np.uint8([0, 127, 128, 255]), {"domain": "binary", "binarize": True}, Binary, [0, 0, 1, 1]),
     "bits of floats": (np.float32([0, 0.5, 0.6, 1]), {"domain": "binary", "binarize": True}, Binary, [0, 0, 1, 1]),
     "bits of bits": (np.int64([0, 1, 1, 0]), {"domain": "binary", "binarize": True}, Binary, [0, 1, 1, 0]),
@@ -141,6 +150,25 @@ def test_numbers_become_states(case: str, by: str, tmp_path: Path) -> None:
     torch.testing.assert_close(data.states("val")[0].flatten(), torch.tensor(states, dtype=torch.float32))
     raw = torch.as_tensor(rows[:3].astype(np.float32) if rows.dtype == np.float64 else rows[:3])
     torch.testing.assert_close(data.preprocessing.to_states(raw)[0].flatten(), torch.tensor(states).float())
+
+
+@pytest.mark.parametrize(
+    ("by", "binarize"),
+    [(by, b) for by in (".npy", ".npz", ".pt", "FromDataset") for b in (False, True, "dynamic")]
+    + [("streamed", False), ("streamed", True)],
+)
+def test_booleans_beside_levels_are_black_and_white(by: str, binarize: Any, tmp_path: Path) -> None:
+    """True is white. As one of the levels from 0 to 255 it would be nearly black."""
+    levels, bits = RNG.integers(256, size=(20, 1, 2, 2)).astype(np.uint8), RNG.random((9, 1, 2, 2)) < 0.5
+    options = {"binarize": binarize, "domain": "binary" if binarize else "real", "standardize": False, "batch_size": 4}
+    if by.startswith("."):
+        files = save(tmp_path / f"levels{by}", levels), save(tmp_path / f"bits{by}", bits)
+        data: Any = Arrays(files[0], val=files[1], **options)
+    else:
+        data = FromDataset(list(levels), list(bits), streamed=by == "streamed", **options)
+    expected = torch.from_numpy(bits).float()
+    assert torch.equal(data.states("val"), expected)
+    assert torch.equal(torch.cat(list(data.val_dataloader())), expected)
 
 
 @pytest.mark.parametrize("by", ["npy", "whole npy", "csv", "FromDataset", "streamed"])

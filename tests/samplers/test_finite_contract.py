@@ -22,7 +22,7 @@ from helpers_grbm import PASS
 from torch import Tensor
 
 import ebmlab.samplers
-from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.samplers import (
@@ -32,6 +32,8 @@ from ebmlab.samplers import (
     BlockGibbs,
     ChromaticGibbs,
     Gibbs,
+    HammingBall,
+    LocallyBalanced,
     MetropolisSampler,
     RelaxedMALA,
     Sampler,
@@ -98,6 +100,33 @@ def test_cost_of_a_step(name: str, domain: str, monkeypatch: pytest.MonkeyPatch)
         calls.clear()
         state, info = sampler.step(target, state)
         assert calls == [8] * (case.gradients or 0) and info.evaluations == case.gradients
+
+
+COUNTED = {
+    "Gibbs-1": Gibbs(),
+    "Gibbs-2": Gibbs(2),
+    "ball of radius 1": HammingBall(2, 1),
+    "ball of radius 2": HammingBall(2, 2),
+    "LocallyBalanced": LocallyBalanced(),
+}
+
+
+@pytest.mark.parametrize("sampler", COUNTED.values(), ids=COUNTED)
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_each_state_whose_energy_a_step_needs_is_one_evaluation(
+    sampler: Sampler, domain: Finite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is evaluated twice but the y of `LocallyBalanced`: as the new state, and to be compared with neighbours."""
+    seen: list[Tensor] = []
+    own = Target.forward
+    monkeypatch.setattr(Target, "forward", lambda self, x: (seen.extend(x), own(self, x))[1])
+    target = Target(domain, "cubic")
+    state, _ = sampler.step(target, sampler.init(target, domain.random(1).double()))
+    for _ in range(5):
+        seen.clear()
+        state, info = sampler.step(target, state)
+        assert len(torch.stack(seen).unique(dim=0)) == info.evaluations
+        assert len(seen) == info.evaluations + isinstance(sampler, LocallyBalanced)
 
 
 @pytest.mark.parametrize(("name", "domain"), PAIRS)

@@ -16,6 +16,7 @@ from ebmlab.learners import ContrastiveDivergence
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import BlockGibbs
 from ebmlab.trained import TrainedModel
+from ebmlab.trained import model as module
 
 LEVELS16 = Preprocessing((1, 2, 2), scale=16.0, binarize=True, unit=True)  # fractions, or integers from 0 to 16
 DYNAMIC = replace(LEVELS16, binarize="dynamic")
@@ -39,6 +40,18 @@ def test_booleans_are_black_and_white_in_all_units(form: Preprocessing) -> None:
     assert torch.equal(model.states(bits), model.states(white)) and model.states(bits).std() > 0
     assert torch.equal(model.states(bits.numpy()), model.states(white))
     assert torch.equal(model.states(bits.int() * int(form.scale)), model.states(white))
+
+
+def test_drawn_bits_depend_on_the_place_in_the_file_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither on how many samples there are, nor on how many are evaluated at a time, nor on their type."""
+    model, raw = model_of(DYNAMIC), torch.randint(17, (500, 1, 2, 2), dtype=torch.uint8)
+    states, energies = model.states(raw), model.energy(raw)
+    for n in (1, 2, 3, 7, 16, 100, 499):
+        assert torch.equal(model.states(raw[:n]), states[:n])
+    monkeypatch.setattr(module, "BATCH", 7)
+    torch.manual_seed(1)
+    torch.testing.assert_close(model.energy(raw), energies)
+    assert torch.equal(model.states(raw.double() / 16), states) and len(states.unique(dim=0)) == 16
 
 
 WRONG: dict[str, tuple[Preprocessing, Any, str]] = {
