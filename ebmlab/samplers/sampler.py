@@ -147,13 +147,19 @@ class Sampler(Recorded, nn.Module):
         self._check_states(energy, x)
         with fast_products(energy, len(x)):
             if compile:
-                return run_compiled(self.require_pure_steps(energy, "run(compile=True)"), energy, x, num_steps)
-            return self._run_in_blocks(energy, x, num_steps)
+                return self._run_compiled(energy, x, num_steps)
+            return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))])
 
-    def _run_in_blocks(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+    def _run_compiled(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """All blocks have one shape, and so one program: the first chains fill up the last block, and are left out."""
+        kernel, blocks = self.require_pure_steps(energy, "run(compile=True)"), self._blocks(energy, x)
+        rows = -(-len(x) // blocks)
+        filled = torch.cat([x, x[: rows * blocks - len(x)]])
+        return torch.cat([run_compiled(kernel, energy, block, num_steps) for block in filled.chunk(blocks)])[: len(x)]
+
+    def _blocks(self, energy: Energy, x: Tensor) -> int:
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
-        blocks = 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
-        return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(blocks)])
+        return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 
     def _check_states(self, energy: Energy, x: Tensor) -> None:
         self.check(energy)

@@ -47,6 +47,22 @@ def test_blocks_of_chains_follow_the_law_in_their_order(monkeypatch: pytest.Monk
     assert all((new != old).any() for new, old in zip(y.chunk(4), x.chunk(4), strict=True))
 
 
+def test_compiled_blocks_have_one_shape_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = []
+
+    def program(kernel: object, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        shapes.append(tuple(x.shape))
+        return 1 - x
+
+    monkeypatch.setattr(sampler, "CACHED", 1)
+    monkeypatch.setattr(sampler, "SMALLEST", 40)
+    monkeypatch.setattr(sampler, "run_compiled", program)
+    rbm = RBM(6, 4)
+    x = rbm.random(250)
+    assert torch.equal(DMALA(0.4).run(rbm, x, 8, compile=True), 1 - x)
+    assert shapes == [(36, 6)] * 7
+
+
 def test_particles_that_repel_each_other_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "CACHED", 1)
     monkeypatch.setattr(sampler, "SMALLEST", 2)
