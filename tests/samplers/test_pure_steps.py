@@ -146,7 +146,7 @@ def test_both_colours_are_redrawn() -> None:
 @pytest.mark.parametrize("few", [0, 2**40], ids=["torch's random numbers", "the program's"])
 @pytest.mark.parametrize("sampler", [DMALA(0.4), CYCLE, GWG(), BlockGibbs()], ids=lambda s: type(s).__name__)
 def test_compiled_chains_follow_the_law(sampler: Sampler, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20,000 exact draws, in three blocks, are as well spread over the 64 states after 16 compiled steps and 3 others."""
+    """20,000 exact draws, in 3 blocks, are as well spread over the 64 states after 16 compiled steps and 3 others."""
     monkeypatch.setattr(compiled, "FEW_NUMBERS", few)
     monkeypatch.setattr(base, "CACHED", 1)
     monkeypatch.setattr(base, "SMALLEST", 7_000)
