@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import torch
-from pytorch_lightning.callbacks import EMAWeightAveraging
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, ReduceLROnPlateau
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
@@ -22,6 +21,7 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
+from ebmlab.learners.averages import check_averages
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.plain_data import data_of
 from ebmlab.preprocessing import Preprocessing
@@ -180,26 +180,12 @@ class Learner(Rebuilt):
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_train_start(self) -> None:
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, EMAWeightAveraging):
-                self._check_average(callback)
+        check_averages(self.trainer)
         for schedule in self.trainer.lr_scheduler_configs if self._period else ():
             if (saved := schedule.scheduler.T_max) != self._period:  # type: ignore[union-attr]
                 rank_zero_warn(
                     f"lr_scheduler: the run continues with the checkpoint's T_max = {saved}, not {self._period}"
                 )
-
-    def _check_average(self, average: EMAWeightAveraging) -> None:
-        """Raises `UserError` if it begins after the last step: Lightning would end with the initial weights."""
-        step, epoch = average.update_starting_at_step or 0, average.update_starting_at_epoch or 0
-        steps, epochs = self.trainer.estimated_stepping_batches, self.trainer.max_epochs or -1
-        late = 0 < steps <= step
-        if late or 0 < epochs <= epoch:
-            when = f"step {step} of {steps:g}" if late else f"epoch {epoch} of {epochs}"
-            raise UserError(
-                f"EMAWeightAveraging begins at {when}, after training, and would put the initial weights in place of "
-                "the trained ones: let it begin earlier, or leave it out"
-            )
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.log_is_due:
@@ -218,9 +204,7 @@ class Learner(Rebuilt):
         ):  # the epochs have no end
             scheduler.T_max = self.trainer.max_steps
             if self._lr_interval != "step":
-                self.trainer.fit_loop.setup_data()
-                batches, each = self.trainer.num_training_batches, self.trainer.accumulate_grad_batches
-                scheduler.T_max = math.ceil(scheduler.T_max / math.ceil(batches / each))
+                scheduler.T_max = math.ceil(scheduler.T_max / self._steps_of_an_epoch())
             self._period = scheduler.T_max
         if (period := getattr(scheduler, "T_max", 1)) < 1:
             raise UserError(
@@ -235,6 +219,14 @@ class Learner(Rebuilt):
             if self._lr_interval == "epoch" and str(scheduler.monitor).startswith("val/"):  # else it sees old scores
                 schedule["frequency"] = self.trainer.check_val_every_n_epoch or 1
         return [optimizer], [schedule]
+
+    def _steps_of_an_epoch(self) -> int:
+        """Optimizer steps of an epoch, before Lightning has made the loader of the training data."""
+        loop = self.trainer.fit_loop
+        loop.setup_data()
+        batches: float = self.trainer.num_training_batches
+        loop._combined_loader = None  # or Lightning would keep this one, whose position no checkpoint has restored
+        return math.ceil(batches / self.trainer.accumulate_grad_batches)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves how to make the learner again, and how raw data become states."""
