@@ -23,6 +23,7 @@ from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
 from ebmlab.learners.averages import check_averages
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
+from ebmlab.learners.resumed import Groups, check_settings, settings_of
 from ebmlab.plain_data import data_of
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.ranks import seed_of_rank
@@ -80,6 +81,7 @@ class Learner(Rebuilt):
         self._make_optimizer = optimizer
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
+        self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
         self._period = 0  # T_max of a cosine over `max_steps`, of which a resumed run's may differ
         sampler.check(energy)
         if num_steps < 1:
@@ -181,7 +183,11 @@ class Learner(Rebuilt):
 
     def on_train_start(self) -> None:
         check_averages(self.trainer)
-        for schedule in self.trainer.lr_scheduler_configs if self._period else ():
+        schedules = self.trainer.lr_scheduler_configs
+        if self.trainer.ckpt_path is not None:
+            watched = any(schedule.reduce_on_plateau for schedule in schedules)
+            check_settings(self._settings, self.trainer.optimizers[0], watched)
+        for schedule in schedules if self._period else ():
             if (saved := schedule.scheduler.T_max) != self._period:  # type: ignore[union-attr]
                 rank_zero_warn(
                     f"lr_scheduler: the run continues with the checkpoint's T_max = {saved}, not {self._period}"
@@ -199,6 +205,7 @@ class Learner(Rebuilt):
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
+        self._settings = settings_of(optimizer)
         if (
             isinstance(scheduler, CosineAnnealingLR) and scheduler.T_max == -1 and self.trainer.max_steps > 0
         ):  # the epochs have no end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 import torch
 from helpers_trainer import quiet_trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
-from torch.optim.lr_scheduler import CosineAnnealingLR
+from pytorch_lightning.cli import ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
 from ebmlab.callbacks import RunState
 from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM
+from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, Learner, ReplayBuffer
 from ebmlab.samplers import BlockGibbs
 
@@ -53,3 +56,49 @@ def test_with_a_cosine_that_counts_the_epochs_of_max_steps(tmp_path: Path) -> No
     cosine = {"lr_scheduler": partial(CosineAnnealingLR, T_max=-1)}
     whole = fit(tmp_path, contrastive(**cosine))
     assert same(whole, fit(tmp_path, contrastive(**cosine), resume="5"))
+
+
+COSINE = partial(CosineAnnealingLR, T_max=9)
+CYCLE = partial(OneCycleLR, max_lr=0.1, total_steps=9)
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # before, after, and what is said
+    "rate": ({}, {"optimizer": partial(torch.optim.Adam, lr=0.5)}, "lr = 0.01, not 0.5"),
+    "decay": ({}, {"optimizer": partial(torch.optim.Adam, lr=1e-2, weight_decay=0.1)}, "weight_decay = 0, not 0.1"),
+    "betas": ({}, {"optimizer": partial(torch.optim.Adam, lr=1e-2, betas=(0.5, 0.9))}, r"betas = \(0.9, 0.999\), not"),
+    "scheduled": (
+        {"lr_scheduler": COSINE, "lr_interval": "step"},
+        {"lr_scheduler": COSINE, "lr_interval": "step", "optimizer": partial(torch.optim.Adam, lr=0.5)},
+        "lr = 0.01, not 0.5",
+    ),
+    "no schedule any more": ({"lr_scheduler": COSINE, "lr_interval": "step"}, {}, r"lr = 0.00\d+, not 0.01"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_settings_of_the_optimizer_that_the_checkpoint_replaces_are_named(change: str, tmp_path: Path) -> None:
+    before, after, said = CHANGES[change]
+    fit(tmp_path, contrastive(**before), max_steps=5)
+    with pytest.warns(UserWarning, match=f"optimizer: the run continues with the checkpoint's {said}"):
+        fit(tmp_path, contrastive(**after), resume="5")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"lr_scheduler": CYCLE, "lr_interval": "step"},
+        {"lr_scheduler": partial(ReduceLROnPlateau, monitor="train/grad_norm", patience=0), "lr_interval": "step"},
+        {"optimizer": lambda p: torch.optim.SGD([{"params": list(p)[:1], "lr": 0.1}], lr=0.2)},
+    ],
+    ids=["plain", "one cycle", "plateau", "groups"],
+)
+def test_the_same_settings_are_no_change(settings: dict[str, Any], tmp_path: Path) -> None:
+    fit(tmp_path, contrastive(**settings), max_steps=5, log_every_n_steps=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "optimizer:")
+        fit(tmp_path, contrastive(**settings), resume="5", log_every_n_steps=1)
+
+
+def test_another_optimizer_than_the_checkpoints_is_refused(tmp_path: Path) -> None:
+    fit(tmp_path, contrastive(), max_steps=5)
+    with pytest.raises(UserError, match="the checkpoint was not written with SGD, for it has no momentum, dampening"):
+        fit(tmp_path, contrastive(optimizer=partial(torch.optim.SGD, lr=0.1)), resume="5")
