@@ -12,9 +12,7 @@ from typing import Any, Literal, Self
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, ReduceLROnPlateau
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
-from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ebmlab.data import Data, samples_of
 from ebmlab.domains import Binary, Domain
@@ -24,10 +22,12 @@ from ebmlab.first_batch import check_event_shape, check_first_batch
 from ebmlab.learners.averages import check_averages
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
+from ebmlab.learners.schedules import check_period, set_period
 from ebmlab.plain_data import data_of
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
+from ebmlab.streams import own_numbers
 
 Interval = Literal["epoch", "step"]
 
@@ -94,10 +94,15 @@ class Learner(Rebuilt):
         raise NotImplementedError
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self.log_split("val", self.states(batch))
+        self._evaluate("val", batch, batch_idx)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
-        self.log_split("test", self.states(batch))
+        self._evaluate("test", batch, batch_idx)
+
+    def _evaluate(self, split: str, batch: Any, batch_idx: int) -> None:
+        """With random numbers of the batch's own: the same each time, and without moving those of training."""
+        with own_numbers(seed_of_rank(batch_idx, self.global_rank), self.device):
+            self.log_split(split, self.states(batch))
 
     def log_split(self, split: str, x: Tensor) -> None:
         """Logs the mean energy of a batch x `(B, *event)` of the validation or test split."""
@@ -183,15 +188,10 @@ class Learner(Rebuilt):
 
     def on_train_start(self) -> None:
         check_averages(self.trainer)
-        schedules = self.trainer.lr_scheduler_configs
         if self.trainer.ckpt_path is not None:
-            watched = any(schedule.reduce_on_plateau for schedule in schedules)
+            watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
             check_settings(self._settings, self.trainer.optimizers[0], watched)
-        for schedule in schedules if self._period else ():
-            if (saved := schedule.scheduler.T_max) != self._period:  # type: ignore[union-attr]
-                rank_zero_warn(
-                    f"lr_scheduler: the run continues with the checkpoint's T_max = {saved}, not {self._period}"
-                )
+        check_period(self._period, self.trainer)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.log_is_due:
@@ -206,34 +206,15 @@ class Learner(Rebuilt):
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
         self._settings = settings_of(optimizer)
-        if (
-            isinstance(scheduler, CosineAnnealingLR) and scheduler.T_max == -1 and self.trainer.max_steps > 0
-        ):  # the epochs have no end
-            scheduler.T_max = self.trainer.max_steps
-            if self._lr_interval != "step":
-                scheduler.T_max = math.ceil(scheduler.T_max / self._steps_of_an_epoch())
-            self._period = scheduler.T_max
-        if (period := getattr(scheduler, "T_max", 1)) < 1:
-            raise UserError(
-                f"lr_scheduler: T_max is {period}, but must be at least 1; if it is trainer.max_epochs, "
-                "set that to at least 1"
-            )
         if scheduler is None:
             return [optimizer], []
+        self._period = set_period(scheduler, self._lr_interval, self.trainer)
         schedule: dict[str, Any] = {"scheduler": scheduler, "interval": self._lr_interval}
         if isinstance(scheduler, ReduceLROnPlateau):  # waits where an epoch has no validation
             schedule |= {"monitor": scheduler.monitor, "strict": False}
             if self._lr_interval == "epoch" and str(scheduler.monitor).startswith("val/"):  # else it sees old scores
                 schedule["frequency"] = self.trainer.check_val_every_n_epoch or 1
         return [optimizer], [schedule]
-
-    def _steps_of_an_epoch(self) -> int:
-        """Optimizer steps of an epoch, before Lightning has made the loader of the training data."""
-        loop = self.trainer.fit_loop
-        loop.setup_data()
-        batches: float = self.trainer.num_training_batches
-        loop._combined_loader = None  # or Lightning would keep this one, whose position no checkpoint has restored
-        return math.ceil(batches / self.trainer.accumulate_grad_batches)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves how to make the learner again, and how raw data become states."""

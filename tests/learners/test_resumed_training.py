@@ -18,7 +18,15 @@ from ebmlab.callbacks import RunState
 from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence, Learner, ReplayBuffer
+from ebmlab.learners import (
+    ContrastiveDivergence,
+    EnergyDiscrepancy,
+    Estimator,
+    GradientGuided,
+    Learner,
+    RatioMatching,
+    ReplayBuffer,
+)
 from ebmlab.samplers import BlockGibbs
 
 pytestmark = [
@@ -56,6 +64,30 @@ def test_with_a_cosine_that_counts_the_epochs_of_max_steps(tmp_path: Path) -> No
     cosine = {"lr_scheduler": partial(CosineAnnealingLR, T_max=-1)}
     whole = fit(tmp_path, contrastive(**cosine))
     assert same(whole, fit(tmp_path, contrastive(**cosine), resume="5"))
+
+
+@pytest.mark.parametrize("estimator", [GradientGuided(4), EnergyDiscrepancy(4)], ids=["guided", "discrepancy"])
+def test_validation_does_not_move_the_random_numbers_of_training(estimator: Estimator, tmp_path: Path) -> None:
+    """A checkpoint of the last step of an epoch is resumed behind its validation, whose loss is drawn."""
+
+    def ratio_matching() -> Learner:
+        torch.manual_seed(0)
+        return RatioMatching(RBM(64, 8), estimator, optimizer=ADAM)
+
+    never = fit(tmp_path / "never", ratio_matching(), max_steps=20)
+    whole = fit(tmp_path, ratio_matching(), max_steps=20, limit_val_batches=1.0)
+    assert same(never, whole)
+    assert same(whole, fit(tmp_path, ratio_matching(), resume="14", max_steps=20, limit_val_batches=1.0))
+
+
+def test_a_drawn_loss_is_the_same_in_every_evaluation(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    learner, trainer = RatioMatching(RBM(64, 8), EnergyDiscrepancy(2)), quiet_trainer(tmp_path)
+    with torch.no_grad():
+        learner.energy.W.normal_()  # type: ignore[operator, union-attr]
+    data = Digits(batch_size=90, binarize=True)  # two batches in each split
+    for evaluate in (trainer.validate, trainer.test):
+        assert evaluate(learner, data, verbose=False) == evaluate(learner, data, verbose=False)
 
 
 COSINE = partial(CosineAnnealingLR, T_max=9)
