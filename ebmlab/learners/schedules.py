@@ -48,14 +48,31 @@ def set_period(schedule: Any, interval: str, trainer: pl.Trainer) -> int:
 
 
 def check_period(period: int, trainer: pl.Trainer) -> None:
-    """Warns if a checkpoint has replaced the period that `set_period` has set.
+    """Warns of a cosine that ends before training, and of a checkpoint's period in place of that of `set_period`.
 
     Example:
         >>> check_period(0, pl.Trainer(logger=False, enable_checkpointing=False))
     """
-    for config in trainer.lr_scheduler_configs if period else ():
-        if (saved := config.scheduler.T_max) != period:  # type: ignore[union-attr]
-            rank_zero_warn(f"lr_scheduler: the run continues with the checkpoint's T_max = {saved}, not {period}")
+    for config in trainer.lr_scheduler_configs:
+        if not isinstance(cosine := config.scheduler, CosineAnnealingLR):
+            continue
+        if period and cosine.T_max != period:
+            rank_zero_warn(
+                f"lr_scheduler: the run continues with the checkpoint's T_max = {cosine.T_max}, not {period}"
+            )
+        if cosine.T_max < (length := _length(trainer, config.interval)):
+            rank_zero_warn(
+                f"lr_scheduler: the learning rate falls until {config.interval} {cosine.T_max} of {length:g} and then "
+                f"rises again: T_max counts {config.interval}s (lr_interval), of which the whole run has {length:g}"
+            )
+
+
+def _length(trainer: pl.Trainer, interval: str) -> float:
+    """The steps or epochs of the whole run; 0 if it has no end."""
+    steps, batches = trainer.estimated_stepping_batches, trainer.num_training_batches
+    if not (math.isfinite(steps) and math.isfinite(batches)):
+        return 0
+    return steps if interval == "step" else math.ceil(steps / math.ceil(batches / trainer.accumulate_grad_batches))
 
 
 def _steps_of_an_epoch(trainer: pl.Trainer) -> int:
