@@ -20,6 +20,7 @@ from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
 from ebmlab.learners.averages import check_averages
+from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
 from ebmlab.learners.schedules import check_period, set_period
@@ -143,6 +144,7 @@ class Learner(Rebuilt):
         return self.l1 * torch.stack([p.abs().sum() for p in self.energy.parameters() if p.dim() > 1]).sum()
 
     def setup(self, stage: str) -> None:
+        keep_digits(self, self.trainer)
         data, energy = data_of(self.trainer), type(self.energy).__name__
         self.check_data(data, stage == "fit")
         splits = {"fit": ["train"], "validate": ["val"], "test": ["test"]}.get(stage, [])

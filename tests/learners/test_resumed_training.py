@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_trainer import quiet_trainer
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
 from pytorch_lightning.cli import ReduceLROnPlateau
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed"),
+    pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`"),
 ]
 ADAM = partial(torch.optim.Adam, lr=1e-2)
 
@@ -78,6 +79,32 @@ def test_validation_does_not_move_the_random_numbers_of_training(estimator: Esti
     whole = fit(tmp_path, ratio_matching(), max_steps=20, limit_val_batches=1.0)
     assert same(never, whole)
     assert same(whole, fit(tmp_path, ratio_matching(), resume="14", max_steps=20, limit_val_batches=1.0))
+
+
+def test_in_float64(tmp_path: Path) -> None:
+    """The parameters are not rounded to float32 on their way from the checkpoint, nor when they are averaged."""
+    settings = {"precision": "64-true", "limit_val_batches": 1.0}
+    whole = fit(tmp_path, contrastive(), callbacks=[EMAWeightAveraging(decay=0.9)], **settings)
+    assert whole.energy.W.dtype == torch.float64
+    resumed = fit(tmp_path, contrastive(), resume="5", callbacks=[EMAWeightAveraging(decay=0.9)], **settings)
+    assert same(whole, resumed)
+    trainer = quiet_trainer(tmp_path, precision="64-true")
+    weights = torch.load(tmp_path / "step=9.ckpt", weights_only=True)["state_dict"]["energy.W"]
+    trainer.validate(again := contrastive(), Digits(binarize=True), tmp_path / "step=9.ckpt", verbose=False)
+    assert torch.equal(again.energy.W, weights) and not torch.equal(weights, weights.float().double())
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_an_evaluation_rounds_neither_weights_nor_averages(precision: Any, tmp_path: Path) -> None:
+    """For an evaluation Lightning exchanges them, and they differ in precision."""
+
+    def averages(**settings: Any) -> Learner:
+        torch.manual_seed(0)
+        average = EMAWeightAveraging(decay=0.999)
+        return fit(tmp_path, contrastive(), callbacks=[average], precision=precision, **settings)
+
+    often = {"limit_val_batches": 1.0, "val_check_interval": 2}
+    assert same(averages(max_steps=20), averages(max_steps=20, **often))
 
 
 def test_a_drawn_loss_is_the_same_in_every_evaluation(tmp_path: Path) -> None:
