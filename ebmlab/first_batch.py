@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.data import Data
-from ebmlab.domains import Binary, Domain, Spin
+from ebmlab.domains import Binary, Domain, Ordinal, Spin
 from ebmlab.errors import UserError
 from ebmlab.streams import undisturbed
 
@@ -61,6 +61,11 @@ def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> No
     if len(x) == 0 or x.dim() < 2:
         raise UserError(f"{where}: the first batch has shape {tuple(x.shape)}; it must be (B, ...) with B at least 1")
     check_event_shape(tuple(x.shape[1:]), domain, data.title, energy)
+    limits = None if data.preprocessing is None else data.preprocessing.limits
+    if isinstance(domain, Ordinal) and limits is not None and limits[1] >= domain.num_values:
+        raise UserError(  # the largest values may be rare, and in no first batch
+            f"{data.title}: the values go up to {limits[1]:g}, but {energy} models {domain}: change its num_values"
+        )
     bad = ~torch.isfinite(x).flatten(1).all(1)
     if bad.any():
         raise UserError(

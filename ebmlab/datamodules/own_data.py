@@ -143,7 +143,10 @@ class OwnData(TensorDataModule):
         if split == "train" or self.count(split) is None:
             return
         where = f"{self.title}, {split} split"
-        found = scaling(data, self.form, where)
+        form, limits = self.form, self.scaling.limits
+        if form.domain == "ordinal" and form.num_values is None and limits is not None:
+            form = replace(form, num_values=int(limits[1]) + 1)
+        found = scaling(data, form, where)
         mine, its = (s.float_scale if data.is_floating_point() else s.scale for s in (self.scaling, found))
         low, high = float(data.min()), float(data.max())
         dark = high <= 1 and bool((data == data.round()).all())  # 0 and 1 may be levels of dark pixels
