@@ -83,6 +83,7 @@ class Data:
         batch_size: samples in a training batch of each process; 0 if it is known only from the batches.
         num_classes: number of classes of the labels; None if there are no labels.
         preprocessing: how raw data become states; None if the raw data are the states.
+        raw_batches: whether the loaders give raw data, in place of states.
 
     Example:
         >>> class Coins(Data):
@@ -97,6 +98,7 @@ class Data:
     event_shape: tuple[int, ...] | None = None
     batch_size: int = 0
     num_classes: int | None = None
+    raw_batches: bool = False
 
     @property
     def title(self) -> str:
