@@ -210,7 +210,7 @@ class Learner(Rebuilt):
         self._settings = settings_of(optimizer)
         if scheduler is None:
             return [optimizer], []
-        self._period = set_period(scheduler, self._lr_interval, self.trainer)
+        self._period = set_period(scheduler, self._lr_interval, self._trainer)
         schedule: dict[str, Any] = {"scheduler": scheduler, "interval": self._lr_interval}
         if isinstance(scheduler, ReduceLROnPlateau):  # waits where an epoch has no validation
             schedule |= {"monitor": scheduler.monitor, "strict": False}

@@ -12,13 +12,13 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from ebmlab.errors import UserError
 
 
-def set_period(schedule: Any, interval: str, trainer: pl.Trainer) -> int:
+def set_period(schedule: Any, interval: str, trainer: pl.Trainer | None) -> int:
     """Gives a cosine whose T_max is -1, the number of epochs under `max_steps`, the period of the whole training.
 
     Args:
         schedule: of the learning rate, of any kind.
         interval: when it takes a step, `epoch` or `step`.
-        trainer: of the run.
+        trainer: of the run; None outside of one, where the period stays what it is.
 
     Returns:
         The period that was set, 0 if none was.
@@ -34,7 +34,8 @@ def set_period(schedule: Any, interval: str, trainer: pl.Trainer) -> int:
         50
     """
     period = 0
-    if isinstance(schedule, CosineAnnealingLR) and schedule.T_max == -1 and trainer.max_steps > 0:
+    endless = isinstance(schedule, CosineAnnealingLR) and schedule.T_max == -1
+    if endless and trainer is not None and trainer.max_steps > 0:
         period = trainer.max_steps
         if interval != "step":
             period = math.ceil(period / _steps_of_an_epoch(trainer))
