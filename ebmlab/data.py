@@ -83,6 +83,7 @@ class Data:
         batch_size: samples in a training batch of each process; 0 if it is known only from the batches.
         num_classes: number of classes of the labels; None if there are no labels.
         preprocessing: how raw data become states; None if the raw data are the states.
+        raw_batches: whether the loaders give raw data, in place of states.
 
     Example:
         >>> class Coins(Data):
@@ -97,6 +98,7 @@ class Data:
     event_shape: tuple[int, ...] | None = None
     batch_size: int = 0
     num_classes: int | None = None
+    raw_batches: bool = False
 
     @property
     def title(self) -> str:
@@ -111,9 +113,8 @@ class Data:
     def adopt(self, saved: Preprocessing) -> None:
         """Makes raw data become states as in a checkpoint; called when one is loaded with these data.
 
-        Mean and standard deviation were measured on the training data. Like weights they belong to the model, so
-        `TensorDataModule` and `PlainData` take the checkpoint's. All else is a setting. If one differs, it has been
-        changed since training, and neither value would be safe to use unasked: it is refused.
+        Mean and standard deviation belong to the model, as weights do: `TensorDataModule` and `PlainData` take the
+        checkpoint's. If another setting differs, neither value would be safe to use unasked, and it is refused.
 
         Raises:
             UserError: the data would become other states.
@@ -178,9 +179,8 @@ class Data:
         `Preprocessing.brightness`; points, if it has the shape (2,).
         """
         shape = tuple(x.shape[1:]) if self.event_shape is None else self.event_shape
-        if len(shape) == 3 and shape[0] in (1, 3) and self.domains != (Categorical,):
-            if (preprocessing := self.preprocessing) is not None and preprocessing.num_classes:
-                return None
+        classes = (preprocessing := self.preprocessing) and preprocessing.num_classes or self.domains == (Categorical,)
+        if len(shape) == 3 and shape[0] in (1, 3) and not classes:
             raw = self.to_raw(x.reshape(len(x), *shape))
             return Images(raw.clamp(0, 1) if preprocessing is None else preprocessing.brightness(raw))
         if shape == (2,):

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebmlab.data import Data
-from ebmlab.domains import Binary, Domain, Spin
+from ebmlab.data import Data, samples_of
+from ebmlab.domains import Binary, Domain, Ordinal, Spin
 from ebmlab.errors import UserError
 from ebmlab.streams import undisturbed
 
@@ -56,11 +56,18 @@ def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> No
         ...         return [torch.ones(3, 2)]
         >>> check_first_batch(Coins(), "train", Spin(2), "Ising")  # 1 is a spin as well as a bit
     """
-    x = data.convert(first_batch(data, split))
-    where = f"{data.title}, {split} split"
+    batch, where = first_batch(data, split), f"{data.title}, {split} split"
+    if data.raw_batches and data.preprocessing is not None:
+        data.preprocessing.check_units(samples_of(batch, data.title), where)
+    x = data.convert(batch)
     if len(x) == 0 or x.dim() < 2:
         raise UserError(f"{where}: the first batch has shape {tuple(x.shape)}; it must be (B, ...) with B at least 1")
     check_event_shape(tuple(x.shape[1:]), domain, data.title, energy)
+    limits = None if data.preprocessing is None else data.preprocessing.limits
+    if isinstance(domain, Ordinal) and limits is not None and limits[1] >= domain.num_values:
+        raise UserError(  # the largest values may be rare, and in no first batch
+            f"{data.title}: the values go up to {limits[1]:g}, but {energy} models {domain}: change its num_values"
+        )
     bad = ~torch.isfinite(x).flatten(1).all(1)
     if bad.any():
         raise UserError(

@@ -53,6 +53,7 @@ class PlainData(Data):
     """
 
     title = ""
+    raw_batches = True
 
     def __init__(self, title: str, loaders: Loaders, domain: Domain) -> None:
         self.title = title

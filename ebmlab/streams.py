@@ -25,10 +25,11 @@ def stream(*key: str | int) -> torch.Generator:
 
 
 @contextmanager
-def own_numbers(seed: int) -> Iterator[torch.Generator]:
+def own_numbers(seed: int, device: torch.device | None = None) -> Iterator[torch.Generator]:
     """Runs its body with random numbers of its own on the CPU, and restores the global generator afterwards.
 
     The generators of GPUs stay as they are: `torch.manual_seed` would seed them, too, and nothing would restore them.
+    That of `device`, if it is one of CUDA's, is seeded and restored like the CPU's.
 
     Example:
         >>> state = torch.get_rng_state()
@@ -39,7 +40,11 @@ def own_numbers(seed: int) -> Iterator[torch.Generator]:
         >>> torch.equal(first, again), torch.equal(torch.get_rng_state(), state)
         (True, True)
     """
-    with torch.random.fork_rng(devices=[]):
+    others = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(others):
+        for other in others:
+            with torch.cuda.device(other):
+                torch.cuda.manual_seed(seed)
         yield torch.default_generator.manual_seed(seed)
 
 

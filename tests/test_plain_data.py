@@ -313,6 +313,16 @@ def test_validation_data_are_checked_before_training_too(tmp_path: Path) -> None
     assert "DataLoader, val split: state number 0" in message(lambda: trainer(tmp_path).fit(learner(), *loaders))
 
 
+def test_validation_data_in_other_units_than_the_training_data_are_refused(tmp_path: Path) -> None:
+    levels = torch.randint(256, (50, 1, 2, 2), generator=torch.Generator().manual_seed(0))
+    fractions, model = levels / 255, ContrastiveDivergence(GRBM(4, 3), BlockGibbs(), FromData())
+    for train, val in ((levels.float(), fractions), (fractions, levels.float())):
+        found = message(lambda t=train, v=val: trainer(tmp_path).fit(model, DataLoader(t, 10), DataLoader(v, 10)))
+        assert "DataLoader, val split: the values lie between" in found and "give raw data in the same units" in found
+    for train, val in ((levels.byte(), fractions), (fractions, levels.byte()), (levels.float(), 0.0 * levels)):
+        trainer(tmp_path).fit(model, DataLoader(train, 10), DataLoader(val, 10))
+
+
 class Odd(Data, pl.LightningDataModule):
     def __init__(self, loader: Any) -> None:
         super().__init__()

@@ -84,6 +84,8 @@ class Arrays(OwnData):
         own = tuple(as_images(x, domain).shape[1:]) if shape is None else tuple(shape)
         if domain == "categorical" and num_values is None:
             num_values = int(x.max()) + 1
+        if domain == "ordinal" and num_values is None:
+            num_values = max(2, int(x.max()) + 1)
         form = Form(domain, standardize, binarize, max_value, num_values)
         super().__init__(own, form, val_fraction, test_fraction, split_seed, batch_size, seed)
         self.name = Path(path).stem

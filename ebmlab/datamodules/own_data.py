@@ -143,7 +143,10 @@ class OwnData(TensorDataModule):
         if split == "train" or self.count(split) is None:
             return
         where = f"{self.title}, {split} split"
-        found = scaling(data, self.form, where)
+        form, limits = self.form, self.scaling.limits
+        if form.domain == "ordinal" and form.num_values is None and limits is not None:
+            form = replace(form, num_values=int(limits[1]) + 1)
+        found = scaling(data, form, where)
         mine, its = self.scaling.divisor(data), found.divisor(data)
         low, high = float(data.min()), float(data.max())
         whole = not data.is_floating_point() or bool((data == data.round()).all())

@@ -11,22 +11,24 @@ from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import torch
-from pytorch_lightning.callbacks import EMAWeightAveraging
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, ReduceLROnPlateau
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
-from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ebmlab.data import Data, samples_of
 from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
+from ebmlab.learners.averages import check_averages
+from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
+from ebmlab.learners.resumed import Groups, check_settings, settings_of
+from ebmlab.learners.schedules import check_period, set_period
 from ebmlab.plain_data import data_of
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.ranks import seed_of_rank
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
+from ebmlab.streams import own_numbers
 
 Interval = Literal["epoch", "step"]
 
@@ -80,6 +82,7 @@ class Learner(Rebuilt):
         self._make_optimizer = optimizer
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
+        self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
         self._period = 0  # T_max of a cosine over `max_steps`, of which a resumed run's may differ
         sampler.check(energy)
         if num_steps < 1:
@@ -92,10 +95,15 @@ class Learner(Rebuilt):
         raise NotImplementedError
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self.log_split("val", self.states(batch))
+        self._evaluate("val", batch, batch_idx)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
-        self.log_split("test", self.states(batch))
+        self._evaluate("test", batch, batch_idx)
+
+    def _evaluate(self, split: str, batch: Any, batch_idx: int) -> None:
+        """With random numbers of the batch's own: the same each time, and without moving those of training."""
+        with own_numbers(seed_of_rank(batch_idx, self.global_rank), self.device):
+            self.log_split(split, self.states(batch))
 
     def log_split(self, split: str, x: Tensor) -> None:
         """Logs the mean energy of a batch x `(B, *event)` of the validation or test split."""
@@ -136,6 +144,7 @@ class Learner(Rebuilt):
         return self.l1 * torch.stack([p.abs().sum() for p in self.energy.parameters() if p.dim() > 1]).sum()
 
     def setup(self, stage: str) -> None:
+        keep_digits(self, self.trainer)
         data, energy = data_of(self.trainer), type(self.energy).__name__
         self.check_data(data, stage == "fit")
         splits = {"fit": ["train"], "validate": ["val"], "test": ["test"]}.get(stage, [])
@@ -180,26 +189,11 @@ class Learner(Rebuilt):
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_train_start(self) -> None:
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, EMAWeightAveraging):
-                self._check_average(callback)
-        for schedule in self.trainer.lr_scheduler_configs if self._period else ():
-            if (saved := schedule.scheduler.T_max) != self._period:  # type: ignore[union-attr]
-                rank_zero_warn(
-                    f"lr_scheduler: the run continues with the checkpoint's T_max = {saved}, not {self._period}"
-                )
-
-    def _check_average(self, average: EMAWeightAveraging) -> None:
-        """Raises `UserError` if it begins after the last step: Lightning would end with the initial weights."""
-        step, epoch = average.update_starting_at_step or 0, average.update_starting_at_epoch or 0
-        steps, epochs = self.trainer.estimated_stepping_batches, self.trainer.max_epochs or -1
-        late = 0 < steps <= step
-        if late or 0 < epochs <= epoch:
-            when = f"step {step} of {steps:g}" if late else f"epoch {epoch} of {epochs}"
-            raise UserError(
-                f"EMAWeightAveraging begins at {when}, after training, and would put the initial weights in place of "
-                "the trained ones: let it begin earlier, or leave it out"
-            )
+        check_averages(self.trainer)
+        if self.trainer.ckpt_path is not None:
+            watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
+            check_settings(self._settings, self.trainer.optimizers[0], watched)
+        check_period(self._period, self.trainer)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.log_is_due:
@@ -213,22 +207,10 @@ class Learner(Rebuilt):
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
-        if (
-            isinstance(scheduler, CosineAnnealingLR) and scheduler.T_max == -1 and self.trainer.max_steps > 0
-        ):  # the epochs have no end
-            scheduler.T_max = self.trainer.max_steps
-            if self._lr_interval != "step":
-                self.trainer.fit_loop.setup_data()
-                batches, each = self.trainer.num_training_batches, self.trainer.accumulate_grad_batches
-                scheduler.T_max = math.ceil(scheduler.T_max / math.ceil(batches / each))
-            self._period = scheduler.T_max
-        if (period := getattr(scheduler, "T_max", 1)) < 1:
-            raise UserError(
-                f"lr_scheduler: T_max is {period}, but must be at least 1; if it is trainer.max_epochs, "
-                "set that to at least 1"
-            )
+        self._settings = settings_of(optimizer)
         if scheduler is None:
             return [optimizer], []
+        self._period = set_period(scheduler, self._lr_interval, self._trainer)
         schedule: dict[str, Any] = {"scheduler": scheduler, "interval": self._lr_interval}
         if isinstance(scheduler, ReduceLROnPlateau):  # waits where an epoch has no validation
             schedule |= {"monitor": scheduler.monitor, "strict": False}

@@ -248,7 +248,8 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
     content = torch.load("runs/grbm_digits/c/checkpoints/last.ckpt", weights_only=True)
     assert content["lr_schedulers"][0]["T_max"] == 5
     assert "T_max is 0, but must be at least 1" in fails("fit", "--trainer.max_epochs=0", "--name=b")
-    with pytest.warns(UserWarning, match="the run continues with the checkpoint's T_max = 3, not 4"):
+    rises = pytest.warns(UserWarning, match="falls until epoch 3 of 4 and then rises again")
+    with rises, pytest.warns(UserWarning, match="the run continues with the checkpoint's T_max = 3, not 4"):
         run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=13", "--name=a", "--resume=auto")
 
 

@@ -50,11 +50,39 @@ def test_until_the_average_begins_the_trained_weights_are_evaluated(tmp_path: Pa
     assert norms.seen[3] != norms.trained[2] and norms.seen[4] != norms.trained[3]
 
 
-@pytest.mark.parametrize("late", [{"update_starting_at_step": 12}, {"update_starting_at_epoch": 4}])
-def test_an_average_that_never_begins_is_refused(late: dict[str, int], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"begins at (step 12 of 12|epoch 4 of 4), after training, and would put the"):
+EPOCHS_ONLY = {"update_every_n_steps": 0}
+
+
+@pytest.mark.parametrize(
+    ("late", "in_time", "when"),
+    [
+        ({"update_starting_at_step": 12}, {"update_starting_at_step": 11}, "begins at step 12 of 12, after training"),
+        (
+            {"update_starting_at_epoch": 4, **EPOCHS_ONLY},
+            {"update_starting_at_epoch": 3, **EPOCHS_ONLY},
+            "begins at epoch 4 of 4, after training",
+        ),
+        (
+            EPOCHS_ONLY,
+            {"update_starting_at_step": 12, "update_starting_at_epoch": 3},
+            "averages neither after steps nor after epochs",
+        ),
+    ],
+)
+def test_an_average_that_never_begins_is_refused(
+    late: dict[str, int], in_time: dict[str, int], when: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=f"{when},? and would put the"):
         fit(tmp_path, [EMAWeightAveraging(**late)], max_epochs=4, limit_train_batches=3)
-    fit(tmp_path, [EMAWeightAveraging(**{k: v - 1 for k, v in late.items()})], max_epochs=4, limit_train_batches=3)
+    average = EMAWeightAveraging(**in_time)
+    fit(tmp_path, [average], max_epochs=4, limit_train_batches=3)
+    assert average._average_model is not None and int(average._average_model.n_averaged) == 1
+
+
+def test_an_epoch_that_delays_no_average_is_refused(tmp_path: Path) -> None:
+    """Lightning averages from the first step on where only the epoch is given."""
+    with pytest.raises(UserError, match="update_starting_at_epoch is 2, but Lightning averages after every step from"):
+        fit(tmp_path, [EMAWeightAveraging(update_starting_at_epoch=2)], max_epochs=4, limit_train_batches=3)
 
 
 def test_the_trajectory_ends_with_the_trained_weights_in_any_order(tmp_path: Path) -> None:

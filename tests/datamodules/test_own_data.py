@@ -21,6 +21,7 @@ from ebmlab.datamodules.pictures import pixels_of, read_picture
 from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.errors import UserError
+from ebmlab.first_batch import check_first_batch
 
 RNG = np.random.default_rng(0)
 
@@ -369,6 +370,24 @@ def test_images_with_their_channels_last(tmp_path: Path) -> None:
     assert torch.equal(data.raw("train"), streamed.raw("train"))
     assert Arrays(path, shape=[4, 5, 3], batch_size=4).event_shape == (4, 5, 3)
     assert Arrays(save(tmp_path / "b.npy", pixels[..., :1]), batch_size=4).event_shape == (1, 4, 5)
+
+
+def test_rare_ordinal_values_that_the_training_samples_lack(tmp_path: Path) -> None:
+    levels = np.arange(160).reshape(40, 4) % 4
+    train, rare = save(tmp_path / "train.npy", levels), levels.copy()
+    rare[35, 0] = 7
+    data = Arrays(train, "ordinal", val=save(tmp_path / "rare.npy", rare), batch_size=4)
+    message = "val split: the values lie between 0 and 7, but num_values is 4: they must be from 0 to 3"
+    assert message in one_line(lambda: data.states("val"))
+    dataset = FromDataset(TensorDataset(torch.tensor(levels)), TensorDataset(torch.tensor(rare)), domain="ordinal")
+    assert message in one_line(lambda: dataset.states("val"))
+    data = Arrays(str(tmp_path / "rare.npy"), "ordinal", batch_size=4)  # 7 may be set aside
+    assert data.preprocessing.limits == (0.0, 7.0) and data.preprocessing.num_classes == 0
+    few, many = Ordinal(4, num_values=5), Ordinal(4, num_values=8)
+    check_first_batch(data, "train", many, "Mine")
+    assert "the values go up to 7, but Mine models Ordinal(4, num_values=5): change its num_values" in (
+        one_line(lambda: check_first_batch(data, "train", few, "Mine"))
+    )
 
 
 @pytest.mark.parametrize(

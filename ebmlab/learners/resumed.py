@@ -1,0 +1,75 @@
+"""The optimizer's settings in a resumed run, in which the checkpoint's replace those of the config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytorch_lightning.utilities import rank_zero_warn
+from torch.optim import Optimizer
+
+from ebmlab.errors import UserError
+
+Groups = list[dict[str, Any]]
+WITHOUT_EFFECT = {"foreach", "fused", "capturable", "differentiable"}  # on what is learnt
+
+
+def settings_of(optimizer: Optimizer) -> Groups:
+    """The settings of each group of parameters.
+
+    Example:
+        >>> import torch
+        >>> settings_of(torch.optim.SGD([torch.zeros(2)], lr=0.1))[0]["lr"]
+        0.1
+    """
+    return [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+
+
+def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) -> None:
+    """Warns of each setting that a checkpoint has replaced by another one.
+
+    Args:
+        wanted: the config's, from `settings_of` before the checkpoint was loaded.
+        optimizer: with the settings of the checkpoint.
+        watched: the learning rate follows a metric, so that the checkpoint's may be a later one.
+
+    Raises:
+        UserError: the checkpoint is that of another optimizer, whose state this one cannot continue.
+
+    Example:
+        >>> import torch
+        >>> sgd = torch.optim.SGD([torch.zeros(2)], lr=0.1)
+        >>> check_settings(settings_of(sgd), sgd)
+    """
+    replaced: dict[str, tuple[Any, Any]] = {}
+    for mine, saved in zip(wanted, optimizer.param_groups, strict=True):
+        if missing := [name for name in optimizer.defaults if name not in saved]:
+            raise UserError(
+                f"optimizer: the checkpoint was not written with {type(optimizer).__name__}, for it has no "
+                f"{', '.join(missing)}: go on with the optimizer of the checkpoint"
+            )
+        for name in optimizer.defaults.keys() - WITHOUT_EFFECT - _scheduled(saved):
+            if _plain(saved[name]) != _plain(mine[name]):
+                replaced[name] = saved[name], mine[name]
+        if not watched and (rates := _rates(mine, saved)) is not None:
+            replaced["lr"] = rates
+    for name, (theirs, own) in sorted(replaced.items()):
+        rank_zero_warn(f"optimizer: the run continues with the checkpoint's {name} = {theirs}, not {own}")
+
+
+def _scheduled(group: dict[str, Any]) -> set[str]:
+    """Settings that a schedule may have changed since the first step."""
+    return {"lr", "momentum", "betas"} if "base_momentum" in group else {"lr"}
+
+
+def _rates(mine: dict[str, Any], saved: dict[str, Any]) -> tuple[Any, Any] | None:
+    """The learning rates of the checkpoint and of the config if they differ; if both are scheduled, the first ones."""
+    if "lr" not in mine:
+        return None
+    theirs = saved["initial_lr" if "initial_lr" in mine and "initial_lr" in saved else "lr"]
+    own = mine.get("initial_lr", mine["lr"])
+    return (theirs, own) if float(theirs) != float(own) else None
+
+
+def _plain(value: Any) -> Any:
+    """A setting that can be compared: lists and tuples are alike."""
+    return tuple(map(float, value)) if isinstance(value, list | tuple) else value
