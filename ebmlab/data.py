@@ -179,10 +179,10 @@ class Data:
         `Preprocessing.brightness`; points, if it has the shape (2,).
         """
         shape = tuple(x.shape[1:]) if self.event_shape is None else self.event_shape
-        classes = (preprocessing := self.preprocessing) and preprocessing.num_classes or self.domains == (Categorical,)
+        classes = ((made := self.preprocessing) and made.num_classes) or self.domains == (Categorical,)
         if len(shape) == 3 and shape[0] in (1, 3) and not classes:
             raw = self.to_raw(x.reshape(len(x), *shape))
-            return Images(raw.clamp(0, 1) if preprocessing is None else preprocessing.brightness(raw))
+            return Images(raw.clamp(0, 1) if made is None else made.brightness(raw))
         if shape == (2,):
             points = self.to_raw(x)
             return Points(points, 1.1 * float(points.abs().max()) if len(points) else 1.0)
