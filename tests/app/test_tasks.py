@@ -75,7 +75,8 @@ def test_it_goes_on_after_ctrl_c(
     assert end.value.code == 130
     assert "--name first --resume auto" in capfd.readouterr().err
     main(small(command))
-    main([*small(command), "--trainer.max_epochs=3", "--model.lr_scheduler=null"])
+    with pytest.warns(UserWarning, match="continues with the checkpoint's lr = 0"):  # where the schedule had ended
+        main([*small(command), "--trainer.max_epochs=3", "--model.lr_scheduler=null"])
     assert "finished at step 6" in capfd.readouterr().out
 
 
