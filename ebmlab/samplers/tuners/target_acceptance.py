@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from ebmlab.samplers.tuners.tuner import Tuner
 
 _LIMITS = {"probability": (1e-6, 0.5), "balance": (1e-6, 1.0)}  # above 1/2 a random walk jumps back and forth
 _WIDE = (1e-8, 1e8)
+_NEAR = 0.1  # distance of logs
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class TargetAcceptance(Tuner):
     The excess is (acceptance - rate) / (rate (1 - rate)), where acceptance is the mean over the chains and the steps
     of the window. The final log is its mean over the second half of the windows (Polyak and Juditsky 1992). All entries
     of a parameter are multiplied by the same factor. Each window calls the sampler's `init`, because a state may
-    depend on the parameter; the evaluations of `init` come on top of the steps.
+    depend on the parameter; the evaluations of `init` come on top of the steps. A parameter that ends at a limit of its
+    range is warned of: proposals of neighbouring values alone may be accepted more often at any step size.
 
     Args:
         rate: the target acceptance: 0.574 is best for locally balanced proposals, 0.234 for random walks (Sun et al.
@@ -80,5 +83,12 @@ class TargetAcceptance(Tuner):
             setattr(sampler, self.parameter, log.exp())
             if t >= num_windows // 2:
                 total = total + log
-        setattr(sampler, self.parameter, (total / (num_windows - num_windows // 2)).exp())
+        mean = total / (num_windows - num_windows // 2)
+        setattr(sampler, self.parameter, mean.exp())
+        if num_windows > 1 and bool(((mean - low < _NEAR) | (high - mean < _NEAR)).any()):
+            warnings.warn(
+                f"TargetAcceptance: {self.parameter} went to {float(mean.exp().max()):.2g}, the end of its range, "
+                f"where the acceptance is {float(acceptance):.2g}: no value accepts {self.rate:g} from these chains",
+                stacklevel=2,
+            )
         return sampler, x
