@@ -44,22 +44,27 @@ LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/train_log_
 class AISEvaluation(PeriodicEvaluation):
     """Estimates log Z and the mean log-likelihood of the data, in nats.
 
-    Logs `ais/log_likelihood` of the validation split, or of the test split in `test`, that of real data as a density
-    of the standardised states; `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of
-    coordinates, that of real data as a density of the raw numbers (one level of a pixel is its unit; a density can
-    exceed 1, so that this number can be negative); `ais/log_z`; `ais/std_error`, its standard error and the gap (below)
-    added in squares; the effective sample size of the weights `ais/ess` (of `num_chains` times `num_replicates`), and
-    `ais/max_weight`, the largest share that one chain has. Shows the chains' last states as `ais/samples`, and as
-    `ais/weights` the histogram of the log-weights of both directions and the effective chains along the path. In `fit`
-    also logs `ais/train_log_likelihood`, of as many training data, and draws `ais/likelihood`, both along the training.
+    Logs these numbers of the validation split, or of the test split in `test`:
+
+    - `ais/log_likelihood`; that of real data is a density of the standardised states;
+    - `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of coordinates; that of real data is
+      a density of the raw numbers, whose unit is one level of a pixel. A density can exceed 1, and this number then is
+      negative;
+    - `ais/log_z`, and `ais/std_error`, its standard error and the gap (below) added in squares;
+    - `ais/ess`, the effective sample size of the weights (of `num_chains` times `num_replicates`), and
+      `ais/max_weight`, the largest share that one chain has.
+
+    Shows the chains' last states as `ais/samples`, and as `ais/weights` the histogram of the log-weights of both
+    directions and the effective chains along the path. In `fit` also logs `ais/train_log_likelihood`, of as many
+    training data, and draws `ais/likelihood`, both along the training.
 
     If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
     So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
     `ais/log_likelihood_lower`, and `ais/gap`, the backward log Z minus the forward one. `ais/trusted` is 1 where these
     are within 1 nat and at least 10 chains of each direction are effective (a family of resampled chains counts as one,
     `ais/families` says how many survive), else 0. An untrusted number comes with a warning that says why and what to
-    change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above 0, which is
-    impossible, is one. The backward estimate is approximate: it cannot reveal a mode that neither data nor chains have
+    change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above 0 is impossible,
+    and untrusted too. The backward estimate is approximate: it cannot reveal a mode that neither data nor chains have
     visited. An interrupted forward run continues from a file in the run's folder.
 
     Args:
