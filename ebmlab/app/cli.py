@@ -1,4 +1,4 @@
-"""`python -m ebmlab fit | validate | test | predict | score | complete | features | sample | list`."""
+"""`python -m ebmlab`: runs every command; `fit`, `validate`, `test` and `predict` by Lightning's command line."""
 
 from __future__ import annotations
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from ebmlab.app.finished_run import FinishedRun, read_run
+from ebmlab.app.model_parsers import Line
 from ebmlab.errors import UserError, one_line
 from ebmlab.files import whole
 
@@ -43,7 +42,7 @@ def compare(given: Sequence[str]) -> str:
     runs = [read_run(folder) for folder in folders]
     contents = [_WRITERS[out.suffix](runs) for out in outs]
     for out, content in zip(outs, contents, strict=True):
-        _write(out, content)
+        write("compare", out, content)
     return "\n".join([_aligned([("", run_names(runs)), *rows(runs)]), *(f"wrote {out}" for out in outs)])
 
 
@@ -157,22 +156,18 @@ def _png(runs: Sequence[FinishedRun]) -> bytes:
 _WRITERS: dict[str, Callable[[Sequence[FinishedRun]], bytes]] = {".csv": _csv, ".md": _markdown, ".png": _png}
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(command: str, path: Path, content: bytes) -> None:
+    """Writes a file completely or not at all; raises a `UserError` that names the command if it cannot be written."""
     try:
         path.parent.stat()  # a misspelt folder is not made
         with whole(path) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
-        raise UserError(f"compare: {path} cannot be written: {one_line(error)}") from error
+        raise UserError(f"{command}: {path} cannot be written: {one_line(error)}") from error
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"compare: {message}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser() -> Line:
+    parser = Line(
         prog="python -m ebmlab compare",
         description="The table of several runs: settings that differ, steps and seconds, and the best and the last "
         "likelihood (with its error, or marked as not to be trusted), FID and other scores.",

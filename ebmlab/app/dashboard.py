@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ebmlab.app.compare import write
 from ebmlab.app.dashboard_page import page
 from ebmlab.app.finished_run import read_run
 from ebmlab.app.model_parsers import Line
 from ebmlab.app.wandb_workspace import workspace_program
-from ebmlab.errors import UserError, one_line
-from ebmlab.files import whole
+from ebmlab.errors import UserError
 
 
 def dashboard(given: Sequence[str]) -> str:
@@ -35,11 +35,11 @@ def dashboard(given: Sequence[str]) -> str:
     if output.suffix not in (".html", ".htm"):
         raise UserError(f"dashboard: --output is {output}, but must end in .html")
     runs = [read_run(folder) for folder in folders]
-    _write(output, page(runs, plotly()))
+    write("dashboard", output, page(runs, plotly()).encode())
     told = f"wrote {output}: open it in a browser"
     if options.wandb:
         program = output.with_suffix(".wandb.py")
-        _write(program, workspace_program(runs))
+        write("dashboard", program, workspace_program(runs).encode())
         told += f"\nwrote {program}: run it to make a workspace in your account at W&B"
     return told
 
@@ -60,15 +60,6 @@ def plotly() -> str:
         raise UserError("dashboard needs Plotly: pip install 'ebmlab[dashboard]'") from error
     script: str = get_plotlyjs()
     return script
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.stat()  # a misspelt folder is not made
-        with whole(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"dashboard: {path} cannot be written: {one_line(error)}") from error
 
 
 def dashboard_parser() -> Line:

@@ -20,14 +20,8 @@ STEPS_TAKEN = "steps_taken.txt"
 _HIGHER = ("log_likelihood", "auroc", "aupr")
 _MAY_MISLEAD = ("log_likelihood", "log_likelihood_lower", "bits_per_dim")  # GROUP/trusted says whether they do
 _LOWER = re.compile(r"(^|[/_-])(bits_per_dim|(fid|mmd|rmse|loss|fpr)\d*)($|[/_-])")  # as whole words
-_DETAILS = (
-    "train/",
-    "sampler/",
-    "rollback/",
-    "lr-",
-    "ais/",
-    "trajectory/",
-)  # shown only if a checkpoint is chosen by it
+# shown only if a checkpoint is chosen by it
+_DETAILS = ("train/", "sampler/", "rollback/", "lr-", "ais/", "trajectory/")
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class FinishedRun:
         metrics: the scores of each metric, in the order of the steps; those of `test` and `validate` begin with these
             words. Without any, the loss or the energy gap of training.
         logged: the values of everything that was logged in training, in the order of the steps.
-        modes: "max" or "min" for the metrics of training of which it is known which values are better.
+        modes: "max" or "min" for each metric of training of which it is known whether high or low values are better.
         seconds: the time that the run took, if it is known.
         steps: the last step.
 
@@ -153,7 +147,7 @@ def read_run(folder: Path) -> FinishedRun:
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRAINING = ("train/loss", "train/energy_gap")  # shown if nothing else was logged
 _EVALUATIONS = ("validate", "test")
-# Under the number of steps taken, in runs of older versions too; Lightning counts from 0.
+# Logged under the number of steps taken, in runs of older versions too; Lightning counts other metrics' steps from 0.
 _AFTER = ("ais/", "fid/", "mmd/", "ood/", "equilibrium/", "coupling/", "rollback/")
 _WORDS = {"None": "null", "True": "true", "False": "false"}
 

@@ -85,7 +85,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
 
 
 def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str]]:
-    """The samples of a file or folder, after a look whether the model takes them; and where each comes from."""
+    """The samples of a file or folder, which the model must accept, and the file that each comes from."""
     x, names = read_samples(name, model.preprocessing, options.labels, options.field)
     try:
         model.states(x)

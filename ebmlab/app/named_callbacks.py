@@ -135,9 +135,9 @@ def _next_name(kind: str, named: dict[str, Any]) -> str:
 def _class_path(name: str, named: dict[str, Any]) -> str:
     """The class path of a new callback: the given path, or its name in `ebmlab.callbacks` or in Lightning."""
     for candidate in (name, re.sub(r"_\d+$", "", name)):
-        for path in (
-            (candidate,) if "." in candidate else (f"{callbacks.__name__}.{candidate}", f"{_LIGHTNING}.{candidate}")
-        ):
+        short = "." not in candidate
+        paths = [f"{package}.{candidate}" for package in (callbacks.__name__, _LIGHTNING)] if short else [candidate]
+        for path in paths:
             if isinstance(_found(path), type):
                 return path
     raise UserError(f"callbacks.{name}: {_unknown(name, named)}")

@@ -21,9 +21,8 @@ from ebmlab.app.trust import as_config
 from ebmlab.errors import UserError
 
 MODE = "omegaconf+"
-set_loader(
-    MODE, lambda text: get_loader("yaml")(full_names(text)), (yaml.YAMLError,)
-)  # reads files that a config names
+# reads the files that a config names
+set_loader(MODE, lambda text: get_loader("yaml")(full_names(text)), (yaml.YAMLError,))
 
 
 class Parser(LightningArgumentParser):

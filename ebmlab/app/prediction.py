@@ -12,9 +12,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from ebmlab.app.condition import read_condition
+from ebmlab.callbacks.requirements import shows_mean
 from ebmlab.data import Data
 from ebmlab.drawing.samples import picture
-from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.files import whole
 from ebmlab.learners import Learner
@@ -99,8 +99,7 @@ def data_for(learner: Learner, datamodule: object, checkpoint: dict[str, Any]) -
 
 
 def _free(learner: Learner, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
-    denoise = isinstance(learner.energy, Bipartite) if denoise is None else denoise
-    return learner.draw(learner.energy.random(n), num_steps, denoise)
+    return learner.draw(learner.energy.random(n), num_steps, shows_mean(learner, denoise))
 
 
 def _conditional(learner: Learner, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:

@@ -106,19 +106,19 @@ def sample(args: list[str], parser: Any) -> None:
 def _parse(args: list[str], parser: Any) -> Namespace:
     """The config, without the entries that options such as `--samplers.GWG=null` leave out."""
     joined, rest = [], iter(args)
-    for arg in rest:
+    for arg in rest:  # `--samplers.GWG null` becomes `--samplers.GWG=null`
         joined.append(f"{arg}={next(rest, '')}" if _ENTRY.fullmatch(arg) else arg)
-    found = {arg: match for arg in joined if (match := _LEFT_OUT.fullmatch(arg))}
-    config: Namespace = parser.parse_args([arg for arg in joined if arg not in found])
-    known = {arg for arg, m in found.items() if m[2] in (config[m[1]] or {})}
-    for arg, (section, name) in ((arg, m.groups()) for arg, m in found.items() if arg not in known):
-        if "." not in name:  # with a dot it is an option of an entry, such as `--samplers.LB.tuner=null`
+    nulls = {arg: match.groups() for arg in joined if (match := _LEFT_OUT.fullmatch(arg))}
+    config: Namespace = parser.parse_args([arg for arg in joined if arg not in nulls])
+    leave_out = {arg: (section, name) for arg, (section, name) in nulls.items() if name in (config[section] or {})}
+    for arg, (section, name) in nulls.items():
+        if arg not in leave_out and "." not in name:
             entries = ", ".join(config[section] or {}) or "none"
             raise UserError(f"{arg}: there is no {name} to leave out of {section}; the config has {entries}")
-    if known != found.keys():
-        config = parser.parse_args([arg for arg in joined if arg not in known])
-    for arg in known:
-        del config[found[arg][1]][found[arg][2]]
+    if leave_out != nulls:  # the others set an option of an entry, such as `--samplers.LB.tuner=null`
+        config = parser.parse_args([arg for arg in joined if arg not in leave_out])
+    for section, name in set(leave_out.values()):
+        del config[section][name]
     return config
 
 

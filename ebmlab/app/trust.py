@@ -18,6 +18,7 @@ from ebmlab.app.class_paths import full_names
 from ebmlab.app.named_callbacks import FLAG
 from ebmlab.app.own_configs import find_config
 from ebmlab.errors import UserError
+from ebmlab.recipes import path_of
 
 _PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
 LIBRARY = (
@@ -86,13 +87,13 @@ def check_makers(model: Namespace) -> None:
             continue
         owner = str(getattr(found, "__module__", "")).partition(".")[0]
         if isinstance(found, type) or not any(a.partition("=")[2].startswith(f"{owner}.") for a in sys.argv):
-            raise UserError(f"model.{option} is {path}, but must be a subclass of {_dotted(bases[0])}")
+            raise UserError(f"model.{option} is {path}, but must be a subclass of {path_of(bases[0])}")
 
 
 def as_config(maker: functools.partial[Any]) -> Namespace:
     """A learner's default, such as `partial(torch.optim.SGD, lr=0.01)`, in the form of a config."""
     init_args = Namespace(**maker.keywords)  # type: ignore[no-untyped-call]
-    return Namespace(class_path=_dotted(maker.func), init_args=init_args)  # type: ignore[no-untyped-call]
+    return Namespace(class_path=path_of(maker.func), init_args=init_args)  # type: ignore[no-untyped-call]
 
 
 def denied(path: str) -> str:
@@ -110,7 +111,3 @@ def _with_bases(path: Path, depth: int = 10) -> list[str]:
     if base is None or not depth:
         return [text]
     return [text, *_with_bases(find_config(base.group(1).strip("'\""), path.parent), depth - 1)]
-
-
-def _dotted(kind: Any) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"

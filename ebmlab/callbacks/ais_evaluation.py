@@ -17,7 +17,7 @@ from torch import Tensor
 from ebmlab.callbacks.ais_metrics import bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import log_image, made_by
 from ebmlab.callbacks.monitors import skip_where
-from ebmlab.callbacks.periodic import FAST_DEV_SAMPLES, FAST_DEV_STEPS, PeriodicEvaluation, shows_progress
+from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data import Data, Images
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
@@ -44,22 +44,27 @@ LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/train_log_
 class AISEvaluation(PeriodicEvaluation):
     """Estimates log Z and the mean log-likelihood of the data, in nats.
 
-    Logs `ais/log_likelihood` of the validation split, or of the test split in `test`, that of real data as a density
-    of the standardised states; `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of
-    coordinates, that of real data as a density of the raw numbers (one level of a pixel is its unit; a density can
-    exceed 1, so that this number can be negative); `ais/log_z`; `ais/std_error`, its standard error and the gap (below)
-    added in squares; the effective sample size of the weights `ais/ess` (of `num_chains` times `num_replicates`), and
-    `ais/max_weight`, the largest share that one chain has. Shows the chains' last states as `ais/samples`, and as
-    `ais/weights` the histogram of the log-weights of both directions and the effective chains along the path. In `fit`
-    also logs `ais/train_log_likelihood`, of as many training data, and draws `ais/likelihood`, both along the training.
+    Logs these numbers of the validation split, or of the test split in `test`:
+
+    - `ais/log_likelihood`; that of real data is a density of the standardised states;
+    - `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of coordinates; that of real data is
+      a density of the raw numbers, whose unit is one level of a pixel. A density can exceed 1, and this number then is
+      negative;
+    - `ais/log_z`, and `ais/std_error`, its standard error and the gap (below) added in squares;
+    - `ais/ess`, the effective sample size of the weights (of `num_chains` times `num_replicates`), and
+      `ais/max_weight`, the largest share that one chain has.
+
+    Shows the chains' last states as `ais/samples`, and as `ais/weights` the histogram of the log-weights of both
+    directions and the effective chains along the path. In `fit` also logs `ais/train_log_likelihood`, of as many
+    training data, and draws `ais/likelihood`, both along the training.
 
     If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
     So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
     `ais/log_likelihood_lower`, and `ais/gap`, the backward log Z minus the forward one. `ais/trusted` is 1 where these
     are within 1 nat and at least 10 chains of each direction are effective (a family of resampled chains counts as one,
     `ais/families` says how many survive), else 0. An untrusted number comes with a warning that says why and what to
-    change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above 0, which is
-    impossible, is one. The backward estimate is approximate: it cannot reveal a mode that neither data nor chains have
+    change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above 0 is impossible,
+    and untrusted too. The backward estimate is approximate: it cannot reveal a mode that neither data nor chains have
     visited. An interrupted forward run continues from a file in the run's folder.
 
     Args:
@@ -166,19 +171,40 @@ class AISEvaluation(PeriodicEvaluation):
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
-        testing = trainer.state.fn == TrainerFn.TESTING
-        chains, steps = self.num_chains, self.test_temperatures if testing else self.num_temperatures
-        if trainer.fast_dev_run:  # type: ignore[attr-defined]
-            chains, steps = min(chains, FAST_DEV_SAMPLES), min(steps, FAST_DEV_STEPS)
-        energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
-        base = base_law(learner, data)
-        split = held_out(trainer)
-        name = f"ais-{split}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
-        shows = shows_progress(trainer)
-        states, stop = data.states(split), partial(_stop_if_told, trainer)
+        testing, fitting = trainer.state.fn == TrainerFn.TESTING, trainer.state.fn == TrainerFn.FITTING
+        temperatures = self.test_temperatures if testing else self.num_temperatures
+        chains, steps = self.limit(trainer, self.num_chains, temperatures)
+        states = data.states(held_out(trainer))
         mean_energy = mean_energy_of(learner, states)
+        both = self._bracket(trainer, learner, data, states, chains, steps)
+        metrics = metrics_of(both, mean_energy)
+        metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, learner.energy)
+        trusted = judge(metrics, both, learner.energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
+        if fitting:
+            train = data.states(split_of(data, "train"), len(states), self.seed)
+            metrics["ais/train_log_likelihood"] = -mean_energy_of(learner, train) - both.forward.log_z
+        self.log_metrics(trainer, pl_module, metrics)
+        if fitting and not trusted:
+            self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
+            self._publish(trainer, self._metrics)
+        caption = made_by(self._sampler(learner), steps * self.moves)
+        if fitting:
+            log_image(trainer, "ais/likelihood", draw_likelihood(self._extended(trainer.global_step, metrics)), caption)
+        log_image(trainer, "ais/weights", draw_annealing(both.forward, both.backward), caption)
+        shown = data.show(both.forward.samples[:SHOWN])
+        if isinstance(shown, Images):
+            title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
+            log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
+
+    def _bracket(
+        self, trainer: pl.Trainer, learner: Learner, data: Data, states: Tensor, chains: int, steps: int
+    ) -> Bracket:
+        """Log Z by chains that go forward, and by chains that go back from some of the `states` `(n, *event)`."""
+        energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
+        base, shows, stop = base_law(learner, data), shows_progress(trainer), partial(_stop_if_told, trainer)
+        name = f"ais-{held_out(trainer)}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
         torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
-        result = ais(
+        forward = ais(
             energy,
             sampler,
             chains,
@@ -193,33 +219,14 @@ class AISEvaluation(PeriodicEvaluation):
             moves=self.moves,
             compile=self.compile,
         )
-        backward = None
-        if self.reverse:
-            x = learner.to_event(states[torch.randperm(len(states))[:chains]]).to(learner.device, energy.dtype)
-            mover = sampler if self.equilibrate is None else self.equilibrate.to(learner.device)
-            x = equilibrated(energy, mover, x, max(1, steps // 10), stop)
-            ladder = self.schedule if result.ladder is None else result.ladder
-            backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves, self.compile)
-        both = Bracket(result, backward)
-        metrics = metrics_of(both, mean_energy)
-        metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, energy)
-        trusted = judge(metrics, both, energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
-        fitting = trainer.state.fn == TrainerFn.FITTING
-        if fitting:
-            train = data.states(split_of(data, "train"), len(states), self.seed)
-            metrics["ais/train_log_likelihood"] = -mean_energy_of(learner, train) - result.log_z
-        self.log_metrics(trainer, pl_module, metrics)
-        if fitting and not trusted:
-            self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
-            self._publish(trainer, self._metrics)
-        caption = made_by(sampler, steps * self.moves)
-        if fitting:
-            log_image(trainer, "ais/likelihood", draw_likelihood(self._extended(trainer.global_step, metrics)), caption)
-        log_image(trainer, "ais/weights", draw_annealing(result, backward), caption)
-        shown = data.show(result.samples[:SHOWN])
-        if isinstance(shown, Images):
-            title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
-            log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
+        if not self.reverse:
+            return Bracket(forward, None)
+        x = learner.to_event(states[torch.randperm(len(states))[:chains]]).to(learner.device, energy.dtype)
+        mover = sampler if self.equilibrate is None else self.equilibrate.to(learner.device)
+        x = equilibrated(energy, mover, x, max(1, steps // 10), stop)
+        ladder = self.schedule if forward.ladder is None else forward.ladder
+        backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves, self.compile)
+        return Bracket(forward, backward)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"history": [tuple(point) for point in self._history]}

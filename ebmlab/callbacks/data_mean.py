@@ -20,8 +20,8 @@ class DataMean(pl.Callback):
 
     In a new run it calls the energy's `set_base`. With zero weights, an RBM and a ResNet are then Bernoulli(data mean)
     in place of the uniform law, from which contrastive divergence may not find the data; a GRBM is N(data mean, I); an
-    RGCN starts new chains from
-    graphs as dense as the data's. A `ReplayBuffer` with `initial: mean` fills its slots from the mean.
+    RGCN starts new chains from graphs as dense as the data's. A `ReplayBuffer` with `initial: mean` fills its slots
+    from the mean.
 
     Raises:
         UserError: neither the energy nor the buffer takes the mean.

@@ -1,4 +1,4 @@
-"""What watches a score sees it only where it is new: `trainer.callback_metrics` keep the last one until the next."""
+"""Keeps what monitors a score from taking an old one for new: `trainer.callback_metrics` hold each until the next."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Skip = Callable[[pl.Trainer, Tensor | None], bool]
 
 
 def skip_where(checkpoint: ModelCheckpoint, skip: Skip) -> None:
-    """Makes the current score replace no best checkpoint, and be none, where `skip` is true of it.
+    """Makes a `ModelCheckpoint` pass over the current score where `skip` is true of it.
 
-    Lightning takes the first score, whatever it is.
+    Lightning by itself takes the first score for the best, whatever it is.
 
     Example:
         >>> skip_where(ModelCheckpoint(monitor="score"), lambda trainer, score: score is not None and score.isnan())
@@ -33,7 +33,7 @@ def skip_where(checkpoint: ModelCheckpoint, skip: Skip) -> None:
 
 
 def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, owner: str) -> None:
-    """Makes what monitors scores of these names skip the epochs without an evaluation.
+    """Makes all that monitors scores of these names skip the epochs without an evaluation.
 
     A `ModelCheckpoint` compares only new scores, and a `ReduceLROnPlateau` looks at every `every`-th epoch.
 

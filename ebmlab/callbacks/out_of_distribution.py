@@ -9,12 +9,11 @@ from typing import Literal, get_args
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.periodic import PeriodicEvaluation
-from ebmlab.callbacks.requirements import energy_of
+from ebmlab.callbacks.requirements import energy_of, held_out
 from ebmlab.data import Data, Images
 from ebmlab.domains import Domain
 from ebmlab.drawing.histograms import draw_histograms
@@ -108,22 +107,22 @@ class OutOfDistribution(PeriodicEvaluation):
                 module.prepare_data()
             trainer.strategy.barrier(where)
             try:
-                x = self._like(own, module, _split(trainer), 2)
+                x = self._like(own, module, held_out(trainer), 2)
                 domain.validate(x.reshape(len(x), *domain.event_shape))
             except UserError as error:
                 raise UserError(f"{where}: {error}") from error
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        own, energy, split = data_of(trainer), energy_of(pl_module), _split(trainer)
+        own, energy, split = data_of(trainer), energy_of(pl_module), held_out(trainer)
         n, _ = self.limit(trainer, self.num_samples, 1)
-        held_out = own.states(split, n, self.seed)
+        positives = own.states(split, n, self.seed)
         sets = {name: self._like(own, module, split, n) for name, module in self.data.items()}
         if self.noise:
-            sets["noise"] = energy.domain.random(len(held_out))
+            sets["noise"] = energy.domain.random(len(positives))
         for name in self._transforms(own):
             transform = IMAGE_TRANSFORMS.get(name, partial(_independent, domain=energy.domain))
-            sets[name] = transform(held_out)
-        inside = self._energies(pl_module, held_out)
+            sets[name] = transform(positives)
+        inside = self._energies(pl_module, positives)
         metrics: dict[str, float] = {}
         shown = {f"held-out {own.name}": inside}
         for name, x in sets.items():
@@ -160,10 +159,6 @@ class OutOfDistribution(PeriodicEvaluation):
         x = x.reshape(len(x), *energy.domain.event_shape)
         parts = [energy(part.to(pl_module.device, energy.dtype)) for part in torch.split(x, self.batch_size)]
         return torch.cat(parts).cpu().double()
-
-
-def _split(trainer: pl.Trainer) -> str:
-    return "test" if trainer.state.fn == TrainerFn.TESTING else "val"
 
 
 def _independent(x: Tensor, domain: Domain) -> Tensor:

@@ -11,8 +11,8 @@ WIDE = torch.backends.cpu.get_cpu_capability() == "AVX512"  # whether the compil
 def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
     """`x @ matrix + bias` of rows x `(B, n)`, `(B, m)`.
 
-    With AVX-512, a compiled program takes a single row for a vector: the compiler then writes the product itself, which
-    took half the time of the library's product of one row on one machine. On another, with AVX2, it takes longer.
+    A compiled program with AVX-512 computes a single row as a product of a matrix and a vector. The compiler writes it
+    itself, which took half the time of the library's product on one machine. With AVX2, on another, it took longer.
 
     Example:
         >>> affine(torch.tensor([1.0]), torch.ones(2, 3), torch.ones(3, 1))

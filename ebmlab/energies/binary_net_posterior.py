@@ -71,13 +71,13 @@ class BinaryNetPosterior(Energy):
         exact = y.double()  # whatever type the targets have
         means = exact.new_zeros(len(counts)).index_add_(0, row, exact) / counts
         sums = {
-            "shares": counts.double() / len(y),  # (U,), of all rows
-            "means": means,  # (U,), of their targets
-            "variance": (exact - means[row]).square().mean(),  # of the targets around these means
+            "shares": counts.double() / len(y),  # (U,), share of the rows that have these features
+            "means": means,  # (U,), mean of their targets
+            "variance": (exact - means[row]).square().mean(),  # of all targets around these means
         }
         kept = {
-            "inputs": _with_constant(features),  # (U, F + 1), those that differ
-            "row": row,  # (N,), of `inputs`
+            "inputs": _with_constant(features),  # (U, F + 1), each set of features once, and a column of ones
+            "row": row,  # (N,), where `inputs` holds the features of each row
             "targets": y,  # (N,)
         }
         kept |= {name: value.to(y.dtype if y.is_floating_point() else x.dtype) for name, value in sums.items()}
@@ -100,7 +100,7 @@ class BinaryNetPosterior(Energy):
         for rows, inputs, gates, outputs in self._passes(x, self.inputs):
             error = outputs - means[rows]
             energy += error.square() @ shares[rows]
-            slope = 2 * shares[rows] * error * outputs * (1 - outputs)  # by the last pre-activation, (B, n)
+            slope = 2 * shares[rows] * error * outputs * (1 - outputs)  # derivative in the last pre-activation, (B, n)
             total = slope.sum(1, keepdim=True)
             grad_c += total
             grad_v += 2 * torch.einsum("bn,bnh->bh", slope, gates) - total

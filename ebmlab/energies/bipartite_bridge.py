@@ -135,7 +135,7 @@ class BipartiteBridge(Bridge, Bipartite):
     def sample_visible(self, h: Tensor) -> Tensor:
         """With a `Gaussian` base, p(v | h) is a Gaussian with a full covariance.
 
-        In the units of sigma its precision has the same axes at each beta: those of the base's precision there.
+        In units of sigma, its precision has the same eigenvectors at every beta: those of the base's precision.
         """
         if not isinstance(self.base, Gaussian):
             return super().sample_visible(h)
@@ -143,8 +143,8 @@ class BipartiteBridge(Bridge, Bipartite):
         std = variance.sqrt()
         values, axes = self._axes(self.base, std)
         precision = self._mix(values, torch.ones_like(values))
-        centre = self.base.precision.to(mean) @ self.base.mean.to(mean).flatten()
-        pull = self._mix(centre, mean / variance) * std @ axes
+        base_pull = self.base.precision.to(mean) @ self.base.mean.to(mean).flatten()
+        pull = self._mix(base_pull, mean / variance) * std @ axes
         drawn = pull / precision + torch.randn_like(pull) / precision.sqrt()
         return drawn @ axes.T * std
 

@@ -13,8 +13,8 @@ def channels_last(net: nn.Module) -> None:
 
     In this layout oneDNN's kernel for AVX2 writes past the end of a weight's gradient if there are several input
     channels and 8 does not divide their number; the process crashes or computes nonsense (torch 2.14 on a CPU without
-    AVX-512). A first convolution of that kind stays as it is, whose input, an image, has the channels first. If another
-    one is of that kind, all stay as they are, since a convolution hands its layout on to the next.
+    AVX-512). If only the first convolution is of that kind, it alone stays as it is: its input is an image, with the
+    channels first. If a later one is, all stay as they are, since a convolution passes its layout on to the next.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3))

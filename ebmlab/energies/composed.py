@@ -138,7 +138,7 @@ class Mixture(_Composed):
         return torch.stack([log - value for log, value in zip(self._logs, values, strict=True)], 1)
 
     def _mix(self, x: Tensor, differences: Sequence[Tensor]) -> Tensor:
-        """The mixture's differences `(B, ...)` from each energy's: log of E over p(k | x) of exp(-difference)."""
+        """The mixture's differences `(B, ...)` from each energy's: -log of the mean exp(-difference) under p(k | x)."""
         shares = self._terms(x).log_softmax(1)
         shares = shares.view(*shares.shape, *[1] * (differences[0].dim() - 1))
         return -(shares - torch.stack(list(differences), 1)).logsumexp(1)

@@ -14,9 +14,9 @@ SIDE = 5  # of the patches that two 3x3 convolutions in a row see
 class Entrance:
     """A 3x3 convolution and the two of a block of stride 2 that read it, as one 5x5 convolution of stride 2.
 
-    Nothing nonlinear lies between them, so that their product is one matrix for all patches of the image. The features
-    in between, of the image's full size, are never computed. The block pads these features with zeros, where the 5x5
-    convolution reads what the first convolution would say beyond the image: at the edges that part is subtracted.
+    Nothing nonlinear lies between them, so that one matrix maps every 5x5 patch of the image to the result, and the
+    features in between, of the image's full size, are never computed. The block pads these features with zeros. The 5x5
+    convolution reads there what the first convolution gives outside of the image; at the edges this part is subtracted.
 
     Args:
         head: the first convolution, of stride 1.
@@ -49,7 +49,8 @@ class Entrance:
 
         What is read beyond an edge is subtracted, and at a corner, where two edges have subtracted it, added once.
         """
-        everywhere = (slice(0, 3), slice(None))  # what a block reads along one side, and where it is read
+        # along one side: which of a kernel's 3 places, and the outputs for which they lie outside of the image
+        everywhere = (slice(0, 3), slice(None))
         sides = [
             [everywhere, (slice(0, 1), slice(0, 1)), *([(slice(2, 3), slice(half - 1, half))] * (full % 2))]
             for full, half in zip((self.height, self.width), self.half, strict=True)

@@ -55,8 +55,9 @@ def _rows(value: Any, index: Tensor) -> Any:
 class Merge:
     """Merges pairs of tensors `(B, ...)`: rows of the first where `accept` `(B,)` is True, of the second elsewhere.
 
-    A pair that is met again, as x is in a state and in its proposal, is not merged again. On a CPU only rows are
-    copied, and nothing if all chains agree. A GPU would have to wait until the CPU knows the rows: `torch.where` there.
+    A pair that comes again is merged once only: x, for one, is part of a state and of its proposal. On a CPU only rows
+    of the second tensor are copied, and none if all chains decide alike. On a GPU, where finding these rows would make
+    the CPU wait, `torch.where` takes all rows.
 
     Args:
         accept: `(B,)`, bool.
@@ -71,13 +72,13 @@ class Merge:
     def __init__(self, accept: Tensor, overwrite: bool = False) -> None:
         self.accept, self.overwrite = accept, overwrite
         self.rejected = (~accept).nonzero().squeeze(1) if accept.device.type == "cpu" else None
-        self._number = -1 if self.rejected is None else self.rejected.numel()
+        self._num_rejected = -1 if self.rejected is None else self.rejected.numel()
         self._done: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor]] = {}  # holds the pair, so that ids stay theirs
 
     def __call__(self, new: Tensor, old: Tensor) -> Tensor:
-        if new is old or self._number == 0:
+        if new is old or self._num_rejected == 0:
             return new
-        if self._number == self.accept.numel():
+        if self._num_rejected == self.accept.numel():
             return old
         key = id(new), id(old)
         if key not in self._done:
@@ -88,7 +89,7 @@ class Merge:
         if self.rejected is None or new.dim() == 1:
             return torch.where(self.accept.view(-1, *[1] * (new.dim() - 1)), new, old)
         kept = old.index_select(0, self.rejected)
-        met = any(new is first for first, _, _ in self._done.values())  # with another `old`: leave what it has become
+        met = any(new is first for first, _, _ in self._done.values())  # with another `old`: that result must stay
         if self.overwrite and new.is_contiguous() and not met:
             return new.index_copy_(0, self.rejected, kept)
         return torch.index_copy(new, 0, self.rejected, kept)

@@ -72,7 +72,7 @@ class MaskedLanguageModel(Energy):
         self.tokenizer = tokenizer
         tokens = torch.tensor(tokenizer(text.replace(MASK, tokenizer.mask_token))["input_ids"])
         limits = (network.config, "max_position_embeddings"), (tokenizer, "model_max_length")
-        limit = min(getattr(owner, name, len(tokens)) for owner, name in limits)  # some count unused positions
+        limit = min(getattr(owner, name, len(tokens)) for owner, name in limits)  # a config may count unused positions
         if len(tokens) > limit:
             raise UserError(f"MaskedLanguageModel: the text has {len(tokens)} tokens, the model reads at most {limit}")
         self.register_buffer("tokens", tokens, persistent=False)

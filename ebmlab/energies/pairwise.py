@@ -31,7 +31,7 @@ class Pairwise(Energy):
 
     Attributes:
         coupling: J, `(d, d)`; made when it is asked for if J is kept as lists.
-        sparse: whether it is.
+        sparse: whether J is kept as lists.
         field: h, in the shape of an event.
     """
 
@@ -120,7 +120,8 @@ class Pairwise(Energy):
     def _sums(self, x: Tensor, sites: Tensor | None) -> Tensor:
         """J x of all sites or of those given, `(d, B, ...)` or `(k, B, ...)`, as sums over each site's neighbours.
 
-        Free of copies where x has its sites first in memory. The neighbours of a colour are looked up alone.
+        Nothing is copied if the sites are the first axis of x in memory. For the sites of a colour only their own lists
+        are read.
         """
         neighbours = self.neighbours
         for own, those in zip(self._colours or [], self._lists, strict=True):
@@ -239,7 +240,7 @@ def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
     matrix = matrix if matrix.is_floating_point() else matrix.to(torch.get_default_dtype())
     if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise UserError(f"{name}: coupling has shape {tuple(matrix.shape)}, but must be a square matrix (d, d)")
-    edges = Edges.of(matrix)  # often few; NaN is one of them
+    edges = Edges.of(matrix)  # often few; NaN counts as one
     if (edges.rows == edges.columns).any():
         raise UserError(f"{name}: coupling has a non-zero diagonal; no site interacts with itself")
     if not torch.equal(edges.values.nan_to_num(), matrix[edges.columns, edges.rows].nan_to_num()):

@@ -15,7 +15,7 @@ from ebmlab.noise import bernoulli
 
 
 class Base(Energy):
-    """An energy of independent coordinates, with its log Z and exact draws.
+    """An energy with its log Z and draws from its law; annealed paths begin at it.
 
     Example:
         >>> base = reference(Real(2))

@@ -77,7 +77,7 @@ class RGCN(Energy):
         return energy.squeeze(1)
 
     def random(self, n: int) -> Tensor:
-        """Random graphs `(n, n (n - 1) / 2)`: independent edges with probability `density`."""
+        """Random graphs `(n, num_nodes (num_nodes - 1) / 2)`: independent edges with probability `density`."""
         return (torch.rand(n, *self.domain.event_shape, device=self.device) < self.density).float()
 
     @torch.no_grad()

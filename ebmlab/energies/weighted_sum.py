@@ -101,7 +101,7 @@ class WeightedPairs(WeightedSum):
         self._pairs = energy
         visible, hidden = energy.W.shape
         self._v, self._v_squared, self._h = map(energy.W.new_zeros, (visible, visible, hidden))
-        self._vh: Tensor | None = None  # no zeros to add the first product to: they take as long as adding it
+        self._vh: Tensor | None = None  # made by the first product: filling zeros before would take as long as adding
         self._count = 0.0
 
     @torch.no_grad()

@@ -95,10 +95,8 @@ def load_or_train(
     with own_numbers(int(RECIPE["seed"])), torch.inference_mode(False):
         model = LabelClassifier(images.shape[1], num_classes, images.shape[2])
         if not _load(model, path):
-            with torch.enable_grad():
-                _train(
-                    model, images.clone(), labels.clone(), progress
-                )  # clones, since tensors made in Lightning's inference mode have no gradients
+            with torch.enable_grad():  # on clones, since tensors made in Lightning's inference mode have no gradients
+                _train(model, images.clone(), labels.clone(), progress)
             _save(model, path)
     return model.requires_grad_(False).eval(), digest
 

@@ -23,7 +23,7 @@ def compiled_walk(
 ) -> Generator[int]:
     """Moves the chains along the ladder, `UNROLLED` temperatures at a time, each time by one program.
 
-    The weights are those of temperatures in the precision of x, at least float32.
+    Inverse temperatures are rounded to the precision of x, at least float32. The weights are those of the rounded ones.
 
     Args:
         path: from the base to the energy.
@@ -90,7 +90,7 @@ def _settings(kernel: PureSteps, ladder: Ladder) -> Tensor:
     betas = torch.tensor(ladder.betas, dtype=torch.float64)
     steps = torch.arange(len(betas) - 1) % len(kernel.settings)
     own = kernel.settings.cpu().double()[steps]
-    if ladder.scales is not None:  # of the step size, by which the first setting is divided
+    if ladder.scales is not None:  # factors of the step size alpha; the first setting is proportional to 1 / alpha
         own[:, 0] /= torch.tensor(ladder.scales[1:], dtype=torch.float64)
     return torch.cat([betas[:-1, None], betas[1:, None], own], 1)
 

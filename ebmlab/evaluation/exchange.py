@@ -88,8 +88,8 @@ def exchange_log_z(
 
     Neighbours k and l of the path give D = log Z_k - log Z_l as the root of the sum over replicas at k of
     sigmoid(D - a(x)) minus the sum over replicas at l of sigmoid(a(x) - D), with a = E_l - E_k (Bennett 1976,
-    Efficient estimation of free energy differences from Monte Carlo data). Annealing has to find every mode on a single
-    way along its path; replicas go back and forth along theirs until they have.
+    Efficient estimation of free energy differences from Monte Carlo data). In annealing, a chain passes along the path
+    once, and the chains together must find every mode; replicas go back and forth until they have found them.
 
     Half of the chains begin at x, and as many at draws from the base law. The first half of the steps is left out.
 
@@ -130,7 +130,8 @@ def exchange_log_z(
     energy.domain.validate(x)
     sampler.check(energy)
     kernel, base = sampler.kernel, base.to(energy.device)
-    *later, earliest = sampler.path(energy)  # the latter as the end of a bridge: what is known of it holds at all rungs
+    *later, earliest = sampler.path(energy)
+    # The bridges' end at beta = 1 stands for the earliest stage: what it knows at x then serves all rungs.
     ladder = _ladder(path_for(kernel, base, earliest), kernel, len(x), rungs, schedule)
     bridges = [path_for(kernel, base, earliest) for _ in ladder.betas]
     for rung, beta in zip(bridges, ladder.betas, strict=True):
@@ -153,10 +154,10 @@ def exchange_log_z(
                 rises.append(_rises(path, state.replicas))
     at_lower, at_upper = torch.stack(rises, 2)
     total, error = _sum_of_ratios(at_lower, at_upper)
-    halves = zip(at_lower.chunk(2, 2), at_upper.chunk(2, 2), strict=True)  # by where they began
-    (here, one), (there, other) = (_sum_of_ratios(*half) for half in halves)
+    halves = zip(at_lower.chunk(2, 2), at_upper.chunk(2, 2), strict=True)  # chains from x, and from the base law
+    (from_x, error_x), (from_base, error_base) = (_sum_of_ratios(*half) for half in halves)
     log_z = bridges[-1].log_z + total
-    return ExchangeResult(log_z, error, here - there, math.hypot(one, other), state.swap_rates)
+    return ExchangeResult(log_z, error, from_x - from_base, math.hypot(error_x, error_base), state.swap_rates)
 
 
 class _Exchange(TrajectoryTempered):
@@ -206,12 +207,12 @@ def _sum_of_ratios(at_lower: Tensor, at_upper: Tensor) -> tuple[float, float]:
     if not (possible and all(a.isfinite().flatten(1).any(1).all() for a in (at_lower, at_upper))):
         return math.nan, math.nan
     both = torch.cat([at_lower, at_upper], 1).flatten(1)
-    beyond, infinite = math.log(both.shape[1]), ~both.isfinite()  # by this the root may lie outside of the finite ones
+    beyond, infinite = math.log(both.shape[1]), ~both.isfinite()  # how far the root may lie outside the finite numbers
     low = both.masked_fill(infinite, torch.inf).amin(1) - beyond
     high = both.masked_fill(infinite, -torch.inf).amax(1) + beyond
 
     def excess(d: Tensor) -> Tensor:
-        """What is zero at the root, chain by chain, `(pairs, B)`."""
+        """The part of each chain in the sum that is zero at the root, `(pairs, B)`."""
         d = d[:, None, None]
         return torch.sigmoid(d - at_lower).sum(1) - torch.sigmoid(at_upper - d).sum(1)
 

@@ -19,8 +19,8 @@ class GraphNovelty(NamedTuple):
     """Shares of generated graphs, from 0 to 1.
 
     Attributes:
-        unique: different graphs over all graphs: 1 if no two are isomorphic.
-        novel: graphs that are isomorphic to none of training.
+        unique: number of different graphs over number of graphs: 1 if no two are isomorphic.
+        novel: share of graphs that are isomorphic to none of training.
 
     Example:
         >>> import torch
@@ -36,8 +36,9 @@ class GraphNovelty(NamedTuple):
 def graph_novelty(x: Tensor, training: Tensor, num_nodes: int) -> GraphNovelty:
     """Compares generated graphs with each other and with those of training (needs networkx).
 
-    Graphs with different invariants (degrees, and what their neighbours' invariants are, three times over) differ.
-    Others are tested for isomorphism. Slots without edges are no nodes, as in `graph_mmd`.
+    A node's invariant is its degree, combined three times with its neighbours' invariants. Graphs whose nodes have
+    different invariants differ; the others are tested for isomorphism. Slots without edges are no nodes, as in
+    `graph_mmd`.
 
     Args:
         x: upper triangles of adjacency matrices, row by row, `(N, n (n - 1) / 2)`, 0 and 1.
@@ -82,7 +83,7 @@ def _class(seen: dict[Any, list[Any]], key: Any, graph: Any) -> tuple[Any, int]:
 
     alike = seen[key]
     for k, other in enumerate(alike):
-        if not (graph or other) or nx.vf2pp_is_isomorphic(graph, other):  # which is False of two empty graphs
+        if not (graph or other) or nx.vf2pp_is_isomorphic(graph, other):  # networkx says False of two empty graphs
             return key, k
     alike.append(graph)
     return key, len(alike) - 1

@@ -17,7 +17,7 @@ class AdversarialAccuracy:
     """How often the nearest neighbour of a state is of its own kind, data or sample.
 
     For n data and n samples of one law both are (n - 1) / (2 n - 1) on average, close to 1/2. Near 1 the two sets lie
-    apart. Near 0 each sample copies a datum. `data` alone near 1 and `samples` near 0 or 1/2 is a loss of modes.
+    apart. Near 0 each sample copies a datum. If `data` alone is near 1, and `samples` near 0 or 1/2, modes are missing.
 
     Attributes:
         data: the share of data whose nearest neighbour is another datum.

@@ -19,7 +19,7 @@ def split_r_hat(chains: Tensor) -> Tensor:
 
     It is sqrt((n - 1) / n + V / W), with V the variance of the means of the half chains, W the mean of their variances
     and n their length. Chains are halved, so that a chain that drifts disagrees with itself and one chain is enough.
-    Draws are not replaced by ranks, as in ArviZ's `rhat(method="split")`.
+    As in ArviZ's `rhat(method="split")`, draws are not replaced by ranks.
 
     Args:
         chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.

@@ -79,7 +79,7 @@ class Trajectory:
 
     @torch.no_grad()
     def follow(self, num_steps: int = 1, length: float = 0.5) -> None:
-        """Takes the chains to the present parameters, with stops that are each followed by one step.
+        """Takes the chains to the present parameters, with one step of the chains at each stop on the way.
 
         Args:
             num_steps: stops at least.

@@ -14,7 +14,8 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, Info, Leg, Sampler, State
 
-SMALLEST, LARGEST = 1e-8, 10.0  # steps in units of the largest squared distance, beyond which nothing changes any more
+# Bounds of the step size, in units of the largest squared distance; beyond them proposals hardly change.
+SMALLEST, LARGEST = 1e-8, 10.0
 
 
 class AdaptiveDMALA(DMALA):
@@ -49,8 +50,8 @@ class AdaptiveDMALA(DMALA):
             raise UserError(f"AdaptiveDMALA: gain is {gain}, but must be positive and finite")
         self.register_buffer("step_size", torch.tensor(float(step_size)))  # saved in checkpoints, unlike that of DMALA
         self.rate, self.gain = rate, gain
-        self._adapts = False
-        self._adapted: int | None = None
+        self._adapts = False  # whether the next chain changes the step size
+        self._adapted: int | None = None  # the last iteration whose chain did
 
     def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
         """As in `ChangesWithTraining`: the next chain changes the step size when it ends, once in an iteration."""
@@ -75,7 +76,7 @@ class AdaptiveDMALA(DMALA):
 
 
 def _largest_squared_distance(domain: Finite) -> float:
-    """Of two values of a coordinate."""
+    """The largest squared distance of two values of a coordinate."""
     if isinstance(domain, Categorical):
         return 2.0  # of two one-hot vectors
     return float(domain.values.max() - domain.values.min()) ** 2

@@ -9,9 +9,9 @@ from ebmlab.errors import UserError
 
 
 def check_averages(trainer: pl.Trainer) -> None:
-    """Raises `UserError` if an average begins after the last step, or not when its settings say.
+    """Raises `UserError` if an average begins after training, or not at the epoch that its settings name.
 
-    Where none has begun, Lightning would end with the initial weights.
+    If it has not begun by the end, Lightning puts the initial weights in place of the trained ones.
 
     Example:
         >>> check_averages(pl.Trainer(logger=False, enable_checkpointing=False))  # it averages nothing

@@ -26,7 +26,7 @@ def mean_units(energy: RBM | GRBM, v: Tensor) -> Offsets:
 
 @torch.no_grad()
 def centre_gradient(energy: RBM | GRBM, offsets: Offsets) -> None:
-    """Replaces the gradient of a loss in which a constant added to E cancels by the centred one.
+    """Replaces the gradient of a loss, which must not change if a constant is added to E, by the centred one.
 
     With offsets m and l, the law of E(v, h) = -u'W h - a'u - b'h - ... is also that of
     -(u - m)'W (h - l) - c'u - d'h - ..., with a = c - W l and b = d - W'm. Gradient descent in W, c and d changes W, a

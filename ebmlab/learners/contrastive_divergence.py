@@ -56,8 +56,8 @@ class ContrastiveDivergence(Learner):
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step, whose difference is its
-            loss: those of E(v, h) for bipartite energies, with h drawn for the joint density, and else E[h | v]. None
-            before the first step.
+            loss; None before the first step. For bipartite energies they are means of E(v, h), where h is drawn for
+            the joint density and E[h | v] for the marginal density.
         chain_steps: steps of each chain in the current training step, which `callbacks.ShortChains` sets; None for
             num_steps.
 
@@ -159,7 +159,7 @@ class ContrastiveDivergence(Learner):
         return difference + self.penalty() + regularizer
 
     def _hidden_of_data(self, x: Tensor) -> Tensor | None:
-        """Hidden units for the joint density; None, which stands for all of them, for the marginal density."""
+        """Hidden units drawn for the joint density; None for the marginal density."""
         if self.density == "marginal":
             return None
         assert isinstance(self.energy, Bipartite)
@@ -192,7 +192,7 @@ class ContrastiveDivergence(Learner):
         return None if total is None else total / num_steps, state.x
 
     def _log_chains(self, info: Info, x: Tensor, y: Tensor) -> None:
-        """Logs the chains' way, and the mean energies (marginal if bipartite) of data x and negatives y."""
+        """Logs the chains' acceptance and hops, and mean (marginal) energies of data x and negatives y."""
         assert self.energies is not None
         data, negative = self.energies
         if isinstance(self.energy, Bipartite):

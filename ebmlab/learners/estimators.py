@@ -214,7 +214,7 @@ def _around_and_grad(energy: Energy, x: Tensor) -> tuple[Around, Tensor]:
 
 
 def _minus_flipped(energy: Energy, x: Tensor) -> Tensor:
-    """The difference of x and the state in which every coordinate has its other value."""
+    """The difference x - y, where y has the other value of every coordinate."""
     assert isinstance(energy.domain, Finite)
     return torch.add(-energy.domain.values.sum().to(x), x, alpha=2)
 

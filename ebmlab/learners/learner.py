@@ -83,7 +83,7 @@ class Learner(Rebuilt):
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
         self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
-        self._period = 0  # T_max of a cosine over `max_steps`, of which a resumed run's may differ
+        self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
         sampler.check(energy)
         if num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")

@@ -10,10 +10,10 @@ from torch import Tensor
 def keep_digits(learner: pl.LightningModule, trainer: pl.Trainer) -> None:
     """Prepares a run with `64-true`, `bf16-true` or `16-true` before a checkpoint is loaded.
 
-    Lightning makes averages of the weights before it converts the learner, so that they stay float32. It also loads
-    checkpoints before that: with `64-true` a resumed run began with parameters rounded to float32, and averages
-    rounded the trained weights each time that both change places for an evaluation. With half precision these
-    exchanges rounded the averages.
+    Lightning makes the averages of the weights, and loads a checkpoint, before it converts the learner. With `64-true`
+    a resumed run would therefore begin with parameters rounded to float32. Averages would stay float32, and the trained
+    weights would be rounded whenever the two change places for an evaluation. With half precision these exchanges would
+    round the averages.
 
     Example:
         >>> from ebmlab.energies import RBM

@@ -105,7 +105,7 @@ class ReplayBuffer(Start):
         self._slots, self._index = states, None
 
     def cold(self, domain: Domain) -> Tensor | None:
-        """The slots as states of a domain, `(size / ranks, *event)`: of replicas the first; None before use."""
+        """The slots, or their first replicas, as states of a domain, `(size / ranks, *event)`; None before use."""
         replicas = self._slots is not None and self._slots.dim() > 1 + len(domain.event_shape)
         return self._slots[:, 0] if self._slots is not None and replicas else self._slots
 

@@ -13,7 +13,7 @@ from ebmlab.errors import UserError
 
 
 def set_period(schedule: Any, interval: str, trainer: pl.Trainer | None) -> int:
-    """Gives a cosine whose T_max is -1, the number of epochs under `max_steps`, the period of the whole training.
+    """Sets the T_max of a cosine to the length of the training if it is -1, as is `max_epochs` with `max_steps`.
 
     Args:
         schedule: of the learning rate, of any kind.

@@ -13,13 +13,13 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers.compiled import PureSteps, worth_compiling
+from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.discrete_langevin import LangevinOptions
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_cycle, step_cycle
 from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
+from ebmlab.samplers.two_values import compilable, langevin_chain, written_out
 
 
 def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
@@ -120,8 +120,7 @@ class ACS(MetropolisSampler):
         return super().step(*self.options.guided(energy, state))
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        same = same_steps(self, ACS, energy) and type(self).chain is ACS.chain
-        if not same or not worth_compiling(energy) or not self.options.plain:
+        if not compilable(self, ACS, energy) or not self.options.plain:
             return None
         return PureSteps(start_cycle, step_cycle, flip_settings(energy, self.step_sizes, self.balances), anneal_flips)
 

@@ -13,14 +13,14 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
-from ebmlab.samplers.compiled import PureSteps, worth_compiling
+from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.edge_root import EdgeRoot
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_flips, step_flips
 from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
+from ebmlab.samplers.two_values import compilable, langevin_chain, written_out
 
 Variant = Literal["first", "shift", "max", "trace", "edges", "diagonal"]
 VARIANTS = ("first", "shift", "max", "trace", "edges", "diagonal")
@@ -177,8 +177,7 @@ class AnyScale(MetropolisSampler):
         return super().step(energy, replace(state, noise=noise))
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        same = same_steps(self, AnyScale, energy) and type(self).chain is AnyScale.chain
-        if not same or not worth_compiling(energy) or not self._flat:
+        if not compilable(self, AnyScale, energy) or not self._flat:
             return None
         return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance), anneal_flips)
 

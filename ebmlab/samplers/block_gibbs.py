@@ -18,9 +18,9 @@ from ebmlab.samplers.state import BipartiteState, Info
 
 @dataclass(kw_only=True)
 class BlockGibbsState(BipartiteState):
-    """x, and h ~ p(h | x), which is drawn when it is first read: at the latest by the next step.
+    """x, and h ~ p(h | x), which is drawn when it is first read, by the next step at the latest.
 
-    Chains that end at x, as those of a training with one step an iteration do, then draw no h in vain.
+    The last state of a chain therefore costs no draw of h, unless somebody reads it.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -40,7 +40,7 @@ class BlockGibbsState(BipartiteState):
             self._hidden = bernoulli(self.logits)
         return self._hidden
 
-    hidden = property(_read, _keep)  # a plain field of the base class
+    hidden = property(_read, _keep)  # replaces the field of the base class, which `__init__` still sets
 
 
 class BlockGibbs(Sampler):
@@ -82,7 +82,7 @@ class BlockGibbs(Sampler):
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """As in `Sampler`, from the same random numbers; makes no states, and asks nothing of h after the last step."""
+        """As in `Sampler`, from the same random numbers, without states and without p(h | x) at the last x."""
         if type(self) is not BlockGibbs:
             return super()._run(energy, x, num_steps)
         assert isinstance(energy, Bipartite)

@@ -21,7 +21,7 @@ from ebmlab.samplers.state import Info
 
 MAX_CONFIGURATIONS = 2**16
 _CHUNK = 2**22  # largest number of entries of neighbours that are in memory at once
-_MANY = 1000  # coordinates per block member from which the CPU draws a block member by member
+_MANY = 1000  # from this many coordinates of all chains per block member, a CPU draws the members one by one
 
 
 def ball_size(num_values: int, width: int, radius: int) -> int:
@@ -193,13 +193,14 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         centre = (old + away) % domain.num_values
         at = place(domain, x, block, centre.unsqueeze(1))
     configurations = (centre.unsqueeze(1) + shifts) % domain.num_values
-    compares = len(shifts) == ball_size(domain.num_values, block.shape[1], 1)
-    if compares:
+    by_differences = len(shifts) == ball_size(domain.num_values, block.shape[1], 1)
+    if by_differences:
         changes = change_differences(energy, at, block).flatten(1)
         energies = torch.cat([changes.new_zeros(len(x), 1), changes], 1)
-        asks = away is not None or x.device.type == "cpu"  # on a GPU Gibbs does not wait for the answer
-        compares = not asks or bool((changes > -torch.inf).all())  # nothing compares with a forbidden centre
-    if not compares:
+        # A centre of infinite energy has no differences. A GPU would wait for the search, so Gibbs leaves it out.
+        looks = away is not None or x.device.type == "cpu"
+        by_differences = not looks or bool((changes > -torch.inf).all())
+    if not by_differences:
         chunks = configurations.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
         energies = torch.cat([energy(place(domain, x, block, part)).view(len(x), -1) for part in chunks], 1)
     chosen = torch.take_along_dim(configurations, draw(energies).view(-1, 1, 1), 1)

@@ -18,7 +18,7 @@ from ebmlab.samplers.pure_steps import start_sweep, step_sweep
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
-COLOURS = 8  # of a sweep that can be compiled; that of many colours is a long program, which takes minutes
+COLOURS = 8  # largest number in a compiled sweep: with many, the program is long and takes minutes to compile
 
 
 class Coloured(Protocol):
@@ -92,7 +92,7 @@ class ChromaticGibbs(Sampler):
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """All sweeps over one table, which `step` copies each time. If a law is not valid, step by step after all."""
+        """Sweeps over one table in place, where `step` copies it. If a law was not valid, begins again step by step."""
         table, y = _sites_first(energy, x)
         total = x.new_zeros(len(x))
         for _ in range(num_steps):
@@ -109,8 +109,8 @@ def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
 def _sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
     """Redraws all sites of `table`, of which x is a view; returns a number for each chain, NaN if a law is not valid.
 
-    Log-odds of two values may be infinite of either sign, which their absolute values can be and still have a sum. Of
-    more values none may be +infinity, nor all -infinity.
+    Log-odds may be infinite. Their absolute values are added up, since infinity - infinity would be NaN. With more than
+    two values, the largest logit of a site must be finite: otherwise its product with 0 is NaN.
     """
     graph = cast(Coloured, energy)
     total = x.new_zeros(len(x))

@@ -20,8 +20,8 @@ from ebmlab.energies import Energy, ResNet
 from ebmlab.errors import UserError
 
 UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
-PROGRAMS = 256  # kept: one for each kernel, energy and shape of x; beyond torch's own 8 it stops compiling
-FEW_NUMBERS = 2**12  # which programs draw faster by themselves than by calling torch's generator, on a CPU
+PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
+FEW_NUMBERS = 2**12  # fewer random numbers a program on a CPU draws faster itself than by torch's generator
 COMPILERS = ("g++", "clang++", "c++", "cl")
 
 Tensors = tuple[Tensor, ...]
@@ -34,7 +34,8 @@ class PureSteps(NamedTuple):
         start: makes the first state of x.
         step: makes the next state.
         settings: numbers that both take; those of step k are row k of `(period, numbers)`, which repeat.
-        anneal: a temperature of annealed importance sampling, as `anneal_flips`; None if there is no such function.
+        anneal: moves and weighs chains at one temperature of annealed importance sampling, such as `anneal_flips`;
+            None if there is no such function.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -86,7 +87,7 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
     require_compiler(x.device, caller)
     on_cpu = x.device.type == "cpu"
     try:
-        # one program: neither split for DDP, nor with checks that ask for values
+        # one program: not split for DDP, and without the checks of anomaly detection, which read values
         whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
         with whole, torch.autograd.set_detect_anomaly(False):
             yield _compiled(function, on_cpu and x.numel() >= FEW_NUMBERS)
@@ -141,5 +142,5 @@ def _several(step: Callable[..., Tensors], energy: Energy, state: Tensors, setti
 
 @functools.cache
 def _compiled(function: Callable[..., Any], torch_random: bool) -> Any:
-    """The program, which calls torch's generator or draws random numbers itself; importing the compiler takes time."""
+    """The program, which draws random numbers by torch's generator or itself. The compiler is imported only here."""
     return torch.compile(function, fullgraph=True, dynamic=False, options={"fallback_random": torch_random})

@@ -55,7 +55,7 @@ class LangevinOptions(nn.Module):
 
     @property
     def plain(self) -> bool:
-        """Whether no option is in use on two values, where there are no windows."""
+        """Whether no option is in use that changes steps on two values; `check` refuses a window there."""
         return self.precondition is None and not self.stochastic
 
     def check(self, energy: Energy) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.samplers.compiled import PureSteps, worth_compiling
+from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_flips, step_flips
 from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import langevin_chain, same_steps, written_out
+from ebmlab.samplers.two_values import compilable, langevin_chain, written_out
 
 
 class DMALA(DiscreteLangevin, MetropolisSampler):
@@ -46,8 +46,7 @@ class DMALA(DiscreteLangevin, MetropolisSampler):
         return super().step(*self.options.guided(energy, state))
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        same = same_steps(self, DMALA, energy) and type(self).chain is DMALA.chain
-        if not same or not worth_compiling(energy) or not self.options.plain:
+        if not compilable(self, DMALA, energy) or not self.options.plain:
             return None
         return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance), anneal_flips)
 

@@ -66,8 +66,8 @@ class GibbsLangevinState(BipartiteState):
     Attributes:
         mean: mu + W h, `(B, V)`.
         law: law of v after the inner steps; the same for all chains.
-        marginal: marginal energy of x divided by the temperature, `(B,)`; of the first state of a chain, and where the
-            next step is adjusted.
+        marginal: marginal energy of x divided by the temperature, `(B,)`; None if the next step is not adjusted. In the
+            state from `init`, it is None only if no step is.
 
     Example:
         >>> from ebmlab.energies import GRBM
@@ -152,7 +152,8 @@ class GibbsLangevin(Sampler):
         variance = energy.variance
         factors = cosine_factors(self.inner_steps).to(variance)
         law = inner_law(self.step_size * variance.mean() * factors, variance, self.noise_temperature)
-        return self._state(energy, x, 0, law, self.adjust_from is not None)  # a leg's first step may be any step
+        # the next step may be any one of a longer chain (`Leg`), and so an adjusted one
+        return self._state(energy, x, 0, law, with_marginal=self.adjust_from is not None)
 
     @torch.no_grad()
     def step(self, energy: GRBM, state: GibbsLangevinState) -> tuple[GibbsLangevinState, Info]:  # type: ignore[override]
@@ -171,11 +172,11 @@ class GibbsLangevin(Sampler):
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
 
-    def _state(self, energy: GRBM, x: Tensor, step: int, law: InnerLaw, adjusted: bool) -> GibbsLangevinState:
+    def _state(self, energy: GRBM, x: Tensor, step: int, law: InnerLaw, with_marginal: bool) -> GibbsLangevinState:
         logits = energy.hidden_given_visible(x)
         hidden = bernoulli(logits / self.temperature if self.temperature != 1.0 else logits)
         mean, _ = energy.visible_given_hidden(hidden)
-        marginal = energy.marginal_energy(x, logits, self.temperature) if adjusted else None
+        marginal = energy.marginal_energy(x, logits, self.temperature) if with_marginal else None
         return GibbsLangevinState(
             x=x, step=step, logits=logits, hidden=hidden, mean=mean.to(x), law=law, marginal=marginal
         )

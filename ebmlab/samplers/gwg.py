@@ -13,12 +13,12 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
-from ebmlab.samplers.compiled import PureSteps, worth_compiling
+from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
 from ebmlab.samplers.pure_steps import anneal_gwg, start_gwg, step_gwg
 from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import gwg_chain, same_steps, written_out
+from ebmlab.samplers.two_values import compilable, gwg_chain, written_out
 
 
 class GWG(MetropolisSampler):
@@ -51,8 +51,7 @@ class GWG(MetropolisSampler):
         return IndependentMoves(domain, state.x, first_order_moves(domain, state.x, state.grad), self.num_flips)
 
     def pure_steps(self, energy: Energy) -> PureSteps | None:
-        same = same_steps(self, GWG, energy) and type(self).chain is GWG.chain
-        if not same or not worth_compiling(energy) or self.num_flips > 1:
+        if not compilable(self, GWG, energy) or self.num_flips > 1:
             return None
         return PureSteps(start_gwg, step_gwg, anneal=anneal_gwg)
 
@@ -105,8 +104,7 @@ class IndependentMoves(Proposal):
         same = i.unsqueeze(2) == i.unsqueeze(1)
         first = same.byte().argmax(2) if self.num_moves > 1 else torch.zeros_like(i)  # the coordinate's first draw
         made = s.gather(1, first)
-        y = place(
-            self.domain, self.x, i, ((values_at(self.domain, self.x, i) + made) % self.domain.num_values)[:, None]
-        )
+        index = (values_at(self.domain, self.x, i) + made) % self.domain.num_values
+        y = place(self.domain, self.x, i, index.unsqueeze(1))
         reverse = Path(i, torch.where(s == made, -made, s - made) % self.domain.num_values)
         return Draw(y, self.log_prob(path), reverse)

@@ -17,7 +17,7 @@ from ebmlab.samplers.sampler import Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule
 from ebmlab.samplers.state import BipartiteState, Info
 
-FEW = 16  # coordinates up to which chains move with their coordinates apart
+FEW = 16  # coordinates of a chain up to which `_run` keeps each coordinate of all chains in one row of memory
 
 
 @dataclass(kw_only=True)
@@ -125,10 +125,10 @@ class Langevin(Sampler):
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """As in `Sampler`. Steps without Metropolis on a CPU are written out: x moves in place, by the gradient alone.
+        """As in `Sampler`. Without Metropolis, a CPU moves x of few coordinates in place, by the gradient alone.
 
-        The coordinates of all chains lie one after the other, so that a sum over few of them runs along memory: the
-        energy sees an x that is not contiguous. Noise is drawn in that order, too.
+        A row of memory holds one coordinate of all chains, so that sums over the few coordinates run along memory. The
+        energy sees an x that is not contiguous, and the noise is drawn in the order of these rows.
         """
         plain = type(self) is Langevin and self.adjust_from is None and x.device.type == "cpu"
         if not plain or isinstance(energy, Bipartite) or x.dim() != 2 or x.shape[1] > FEW:

@@ -1,8 +1,9 @@
 """The steps of samplers as functions of tensors alone, which can be compiled (`compiled.py`).
 
 Each samples as `Sampler.chain` does, from the same random numbers if it is not compiled. A state is a tuple of tensors,
-x first. `settings` are those of this step, `(numbers,)`. On a path of annealed importance sampling the energy changes
-at every step, so that a state holds what both of its ends contribute, from which follows what they have at any beta.
+x first. `settings` are those of this step, `(numbers,)`. `fall` is half of how much E falls, to first order, when a
+coordinate flips, `(B, *event)`. In annealed importance sampling the energy changes at every step. A state there holds
+the values at both ends of the path, from which those at any beta follow.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from ebmlab.samplers.compiled import Tensors
 from ebmlab.softplus import sum_softplus
 
 Proposed = tuple[Tensor, Callable[[Tensor], Tensor]]
-"""A proposal y, and from `fall` at y the log-probability of the way back minus that of the way there."""
+"""A proposal y, and a function of `fall` at y: the log-probability of the way back minus that of the way there."""
 
 
 def flip_settings(energy: Energy, step_sizes: Tensor, balances: Tensor) -> Tensor:
     """The settings of `step_flips` and `step_cycle` for step sizes and balances, `(period, 2)`.
 
-    They are the logit of a flip where the gradient is 0, and the weight of half of what a flip saves to first order.
+    They are the logit of a flip where the gradient is 0, and the factor of `fall` that is added to it.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -59,7 +60,7 @@ def step_flips(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
 
 
 def start_cycle(energy: Energy, x: Tensor, settings: Tensor) -> Tensors:
-    """x, E(x), and half of what the flip of each coordinate saves to first order."""
+    """x, E(x) and `fall` there."""
     return x, *_value_and_fall(energy, x)
 
 
@@ -87,17 +88,17 @@ def step_gwg(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
 
 
 def start_path(path: Bridge, x: Tensor) -> Tensors:
-    """x, and at each end of the path E(x) and half of what the flip of each coordinate saves to first order."""
+    """x, and E(x) and `fall` for each end of the path."""
     return x, *_value_and_fall(path.base, x), *_value_and_fall(path.energy, x)
 
 
 def anneal_flips(path: Bridge, state: Tensors, settings: Tensor) -> Tensors:
-    """A temperature of AIS by discrete Langevin proposals on two values, as `anneal` and `langevin_chain` move chains.
+    """One temperature of AIS by discrete Langevin proposals on two values, as in `anneal` and `langevin_chain`.
 
     Args:
         path: from a base to an energy; its own beta does not count.
         state: as from `start_path`.
-        settings: beta until now, the next beta, and the settings of the step there.
+        settings: the last beta, the next one, and the settings of the step at the next one.
 
     Returns:
         The increments of the log-weights `(B,)`, and the tensors of the next state.
@@ -165,7 +166,7 @@ def step_adjusted(energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
 
 
 def _value_and_fall(energy: Energy, x: Tensor) -> Tensors:
-    """E(x), and half of what the flip of each coordinate saves to first order."""
+    """E(x) and `fall`."""
     value, grad = energy.value_and_grad(x)
     return value, (x - 0.5) * grad if isinstance(energy.domain, Binary) else x * grad
 
@@ -203,13 +204,13 @@ def _propose_one_flip(energy: Energy, x: Tensor, fall: Tensor, settings: Tensor)
 
 def _law(fall: Tensor, settings: Tensor) -> Tensors:
     """The logits of the flips, and the normaliser of the proposal."""
-    stiffness, weight = settings.unbind()
-    logits = stiffness + weight * fall
+    logit_0, weight = settings.unbind()
+    logits = logit_0 + weight * fall
     return logits, sum_softplus(logits.flatten(1))
 
 
 def _one_flipped(energy: Energy, x: Tensor, log_law: Tensor) -> tuple[Tensor, Tensor]:
-    """States with one coordinate of x flipped, drawn from a law `(B, size)`, and which it is, `(B, 1)`."""
+    """A copy of x with one coordinate flipped, and which one, `(B, 1)`; `log_law` `(B, size)` is the law of it."""
     cdf = wide(log_law).exp().cumsum(1)
     level = uniform(cdf[:, -1:]) * cdf[:, -1:]
     chosen = (cdf <= level).sum(1, keepdim=True).clamp(max=log_law.shape[1] - 1)

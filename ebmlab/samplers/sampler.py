@@ -120,11 +120,11 @@ class Sampler(Recorded, nn.Module):
         return kernel
 
     def run(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> Tensor:
-        """The last x of `sample` alone. Acceptance and hops are not computed, which short steps notice.
+        """The last x of `sample` alone. Acceptance and hops are not computed, which saves time where steps are short.
 
-        On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache. Each has the
-        law that it has in `sample`, from other random numbers if there is more than one block, or if a kernel draws
-        them in another order, as `Langevin` does.
+        On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache. The law of
+        each chain is that in `sample`. The random numbers are others if there is more than one block, or if the kernel
+        draws them in another order, as `Langevin` does.
 
         Args:
             energy: as in `sample`.
@@ -151,13 +151,14 @@ class Sampler(Recorded, nn.Module):
             return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))])
 
     def _run_compiled(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """All blocks have one shape, and so one program: the first chains fill up the last block, and are left out."""
+        """Blocks of one shape share one program: copies of the first chains fill up the last block, and are dropped."""
         kernel, blocks = self.require_pure_steps(energy, "run(compile=True)"), self._blocks(energy, x)
         rows = -(-len(x) // blocks)
         filled = torch.cat([x, x[: rows * blocks - len(x)]])
         return torch.cat([run_compiled(kernel, energy, block, num_steps) for block in filled.chunk(blocks)])[: len(x)]
 
     def _blocks(self, energy: Energy, x: Tensor) -> int:
+        """The number of blocks that `run` moves one after the other."""
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 

@@ -143,7 +143,7 @@ class FromMode(Start):
             index = index.scatter(1, coordinate.unsqueeze(1), new.unsqueeze(1))
             y = domain.from_index(index.view(-1, *domain.shape)).to(x)
             value_y = energy(y)
-            falls = value_y < value  # differences can be negative either way, by rounding
+            falls = value_y < value  # by rounding, a move and its reverse may both seem to lower the energy
             if not falls.any():
                 break
             x, value = Merge(falls)(y, x), torch.where(falls, value_y, value)

@@ -43,7 +43,7 @@ class State(PerChain):
 
     @property
     def kept(self) -> Tensor:
-        """From what later chains go on: x, unless a chain is more than its x."""
+        """The states from which later chains go on: x, or all replicas if a chain has several."""
         return self.x
 
 
@@ -53,7 +53,7 @@ class Leg:
 
     Attributes:
         first: how many steps the chain has taken before.
-        horizon: how many it will have taken at its end; None for those before and those of this leg.
+        horizon: how many steps are planned for it; None if it ends with this leg.
         known: `state.known` of the state at which the leg begins, so that x is not evaluated again.
 
     Example:

@@ -76,7 +76,7 @@ class SwendsenWang(Sampler):
         return clusters(x.shape[0] * size, chain * size + a[edge], chain * size + b[edge]), rise.sum(1)
 
     def _redrawn(self, model: Ising | Potts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """States after one step from x, given the clusters, and 1 for each chain, NaN where they have no law."""
+        """The next states, given the clusters, and 1 for each chain, or NaN where the clusters' values have no law."""
         field, spins = model.field.to(x.dtype), isinstance(model, Ising)
         pull = (2 * field * x if spins else field.expand_as(x)).flatten(0, 1)
         logits = torch.zeros_like(pull).index_add_(0, label, pull)

@@ -16,7 +16,9 @@ from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.noise import bernoulli, categorical
+from ebmlab.samplers.compiled import worth_compiling
 from ebmlab.samplers.metropolis import MetropolisSampler, metropolis
+from ebmlab.samplers.proposals.factorised import flipped
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info, Leg
 from ebmlab.softplus import sum_softplus
@@ -34,18 +36,23 @@ def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energ
         >>> written_out(GWG(), GWG, rbm, rbm.domain.random(4))
         True
     """
-    return same_steps(sampler, kernel, energy) and x.device.type == "cpu"
+    return _same_steps(sampler, kernel, energy) and x.device.type == "cpu"
 
 
-def same_steps(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy) -> bool:
-    """Whether a sampler makes the steps of `kernel`, and on two values; a subclass may change them.
+def compilable(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy) -> bool:
+    """Whether the steps of `kernel` in pure_steps.py are those of the sampler, and faster as a program.
 
     Example:
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.samplers import DMALA
-        >>> same_steps(DMALA(0.2), DMALA, RBM(6, 3))
+        >>> compilable(DMALA(0.2), DMALA, RBM(6, 3))
         True
     """
+    return _same_steps(sampler, kernel, energy) and type(sampler).chain is kernel.chain and worth_compiling(energy)
+
+
+def _same_steps(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy) -> bool:
+    """Whether a sampler makes the steps of `kernel`, which a subclass may change, on two values."""
     parts = ("init", "step", "steady", "settings", "proposal", "evaluate", "arrive", "potential")
     same = all(getattr(type(sampler), part, None) is getattr(kernel, part, None) for part in parts)
     return same and isinstance(energy.domain, Binary | Spin)
@@ -78,15 +85,15 @@ def langevin_chain(
     half = 0.5 if isinstance(energy.domain, Binary) else 2.0  # (y_i - x_i)^2 / 2 of a flip
     laws = [(torch.tensor(-half / alpha, dtype=fall.dtype), 2 * beta) for alpha, beta in cycle]
     for k in range(num_steps):
-        stiffness, weight = laws[(leg.first + k) % len(laws)]
+        logit_0, weight = laws[(leg.first + k) % len(laws)]  # a flip has the logit logit_0 + weight * fall
         if k == 0 or len(laws) > 1:
-            logits = torch.add(stiffness, fall, alpha=weight)
+            logits = torch.add(logit_0, fall, alpha=weight)
             normaliser = sum_softplus(logits.flatten(1))
         flips = bernoulli(logits)
-        y = _flipped(energy.domain, x, flips)
+        y = flipped(energy.domain, x, flips)
         at = energy.evaluate(y)
         fall_y = _fall(energy.domain, y, at.grad)
-        logits_y = torch.add(stiffness, fall_y, alpha=weight)
+        logits_y = torch.add(logit_0, fall_y, alpha=weight)
         normaliser_y = sum_softplus(logits_y.flatten(1))
         back_minus_forth = torch.sub(logits_y, logits).mul_(flips).flatten(1).sum(1) - normaliser_y + normaliser
         accepted, probability = metropolis(energy_x - at.energy + back_minus_forth)
@@ -105,7 +112,7 @@ def langevin_chain(
 
 @torch.no_grad()
 def gwg_chain(energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[EnergyState, Info]]:
-    """The chain of Gibbs with gradients that flips one coordinate a step (`IndependentMoves`), likewise.
+    """The chain of Gibbs with gradients for one flip a step (`IndependentMoves`), from the same random numbers.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -139,13 +146,6 @@ def gwg_chain(energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None)
 def _fall(domain: Domain, x: Tensor, grad: Tensor) -> Tensor:
     """Half of how much E falls, to first order, when a coordinate flips: dE/dx_i (x_i - y_i) / 2."""
     return torch.sub(x, 0.5).mul_(grad) if isinstance(domain, Binary) else x * grad
-
-
-def _flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
-    """A copy of x with the coordinates flipped where `flips` is 1."""
-    if isinstance(domain, Binary):
-        return torch.ne(x, flips, out=torch.empty_like(x))
-    return torch.addcmul(x, x, flips, value=-2)
 
 
 def _report(energy: Energy, probability: Tensor, before: Tensor, x: Tensor) -> Info:

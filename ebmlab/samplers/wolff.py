@@ -17,11 +17,11 @@ class Wolff(SwendsenWang):
 
     The paper is "Collective Monte Carlo updating for spin systems".
 
-    The clusters are those of `SwendsenWang`. The one that holds the random site takes another value, for classes any of
-    the others alike, with probability min(1, exp(d)), where d is what the field gains: always, if there is none. A site
-    lies in a large cluster more often than in a small one, so that near the critical temperature more of the lattice
-    turns over than if each cluster tossed a coin. All bonds of a lattice are drawn, so a step takes as long as one of
-    `SwendsenWang`.
+    The clusters are those of `SwendsenWang`. The one that holds the random site is to take another value; of several
+    other classes each is equally likely. This is accepted with probability min(1, exp(d)), where d is by how much the
+    field's part of the energy falls; without a field it always is. A site lies in a large cluster more often than in a
+    small one, so that near the critical temperature more of the lattice turns over than if each cluster tossed a coin.
+    All bonds of a lattice are drawn, so a step takes as long as one of `SwendsenWang`.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -33,7 +33,7 @@ class Wolff(SwendsenWang):
     """
 
     def _redrawn(self, model: Ising | Potts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """States after one step from x, given the clusters, and the probabilities with which it was accepted."""
+        """The next states, given the clusters, and the acceptance of each chain's change."""
         label = label.view(x.shape[:2])
         site = torch.randint(x.shape[1], (len(x), 1), device=x.device)
         inside = label == label.gather(1, site)

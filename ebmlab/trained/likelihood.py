@@ -111,7 +111,8 @@ def log_z(
 
     Args:
         energy: E.
-        samplers: the first exact one that serves the energy moves the chains, but block Gibbs those of hidden units.
+        samplers: the first exact one that serves the energy moves the chains; block Gibbs comes before them if the
+            energy has hidden units.
         x: states like the training data, from which backward chains start.
         path: the checkpoint; None if there is none.
         chains: of each direction.

@@ -21,8 +21,8 @@ from ebmlab.trained.likelihood import LogLikelihood, log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
 BATCH = 2000  # states in one evaluation
-STUCK = 0.1  # acceptance, or changes of a coordinate, of chains from noise, below which most of them have stayed there
-ENOUGH = 20  # coordinates whose changes tell: of chains that have left the noise half are other than at the start
+STUCK = 0.1  # acceptance, or changes per coordinate, below which chains have stayed in the noise where they began
+ENOUGH = 20  # coordinates of all chains, with fewer of which few changes may be chance: usually half of them change
 
 
 class TrainedModel:
@@ -158,8 +158,8 @@ class TrainedModel:
     ) -> Any:
         """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
 
-        The chains start from noise, and move by the learner's sampler, or where it cannot serve a conditional law by
-        Gibbs, of blocks where there are any, or adjusted Langevin.
+        The chains start from noise, and move by the learner's sampler. If it cannot serve a conditional law, the first
+        of block Gibbs, chromatic Gibbs, Gibbs and adjusted Langevin that can takes its place.
 
         Args:
             raw: events; what they hold at free coordinates is ignored and may be NaN.

@@ -14,7 +14,7 @@ from ebmlab.preprocessing import LEVELS, Preprocessing
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
-ROUNDED = 1e-4  # relative errors of pixels that were computed
+ROUNDED = 1e-4  # relative error that pixels may have by rounding
 
 
 def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
@@ -118,7 +118,7 @@ def _check_levels(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) -> No
 
 
 def _pixels(preprocessing: Preprocessing) -> bool:
-    """Whether the largest number of an event is hardly ever 1 of many levels, as it may be in a row of a table."""
+    """Whether events are images. Their largest level is hardly ever 1, while in a row of a table it may be."""
     return preprocessing.scale == LEVELS or bool(preprocessing.binarize) or len(preprocessing.shape) == 3
 
 

@@ -148,7 +148,7 @@ def test_null_and_false_as_values_of_an_entrys_options(
     dmala = "{class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.5}}"
     path = tiny(tmp_path, f"{{A b: {{sampler: {dmala}, {tuned}}}, B 2.4: {{sampler: {dmala}}}}}")
     options = [
-        "--samplers.B 2.4=null",
+        *("--samplers.B 2.4=null", "--samplers.B 2.4=false"),
         "--samplers.A b.sampler.init_args.stochastic=false",
         "--samplers.A b.tuner",
         "null",

@@ -105,7 +105,7 @@ MUTANTS = {
     "no reverse term": ("* flips).flatten(1).sum(1) - there[1] + here[1]", "* flips).flatten(1).sum(1) * 0"),
     "one acceptance per batch": ("log_ratio.clamp(max=0).exp()", "log_ratio[:1].clamp(max=0).exp()"),
     "no Metropolis": ("uniform(log_ratio) <", "-uniform(log_ratio) <"),
-    "another step size": ("stiffness + weight * fall", "2 * stiffness + weight * fall"),
+    "another step size": ("logit_0 + weight * fall", "2 * logit_0 + weight * fall"),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.domains import Binary, Categorical, Domain, Finite, Ordinal, Spin
 from ebmlab.noise import bernoulli, categorical
 from ebmlab.samplers.proposals.proposal import Draw, Proposal
 from ebmlab.softplus import sum_softplus
@@ -41,6 +41,19 @@ def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, wind
     return Levels(domain, x, drift, stiffness, window)
 
 
+def flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
+    """A copy of bits or spins x `(B, *event)`, with the coordinates flipped where `flips`, of the same shape, is 1.
+
+    Example:
+        >>> import torch
+        >>> flipped(Binary(2), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]))
+        tensor([[0., 0.]])
+    """
+    if isinstance(domain, Binary):
+        return torch.ne(x, flips, out=torch.empty_like(x))
+    return torch.addcmul(x, x, flips, value=-2)
+
+
 class Flips(Proposal):
     """The proposal for coordinates with two values. A move says for each coordinate whether it flips, 0 or 1.
 
@@ -63,7 +76,7 @@ class Flips(Proposal):
 
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)
-        return Draw(self._flipped(flips), self.log_prob(flips), flips)
+        return Draw(flipped(self.domain, self.x, flips), self.log_prob(flips), flips)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return (move * self.logits).flatten(1).sum(1) - self.normaliser
@@ -74,12 +87,6 @@ class Flips(Proposal):
     def _flip(self) -> Tensor:
         """The other value of each coordinate minus its value in x: length 1 on Binary, 2 on Spin."""
         return torch.rsub(self.x, 1, alpha=2) if isinstance(self.domain, Binary) else -2 * self.x
-
-    def _flipped(self, flips: Tensor) -> Tensor:
-        """Flips the coordinates of x where `flips` is 1."""
-        if isinstance(self.domain, Binary):
-            return torch.ne(self.x, flips, out=torch.empty_like(self.x))
-        return torch.addcmul(self.x, self.x, flips, value=-2)
 
 
 class Classes(Proposal):

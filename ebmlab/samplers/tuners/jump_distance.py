@@ -17,7 +17,7 @@ from ebmlab.samplers.tuners.tuner import Tuner
 
 LARGEST = {"balance": 1.0}  # no probe exceeds this value
 
-Observer = Callable[[Any, Any], None]
+Observer = Callable[[Any, Any], None]  # of the states before and after a step
 
 
 class JumpDistance(Tuner):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
-from ebmlab.samplers.tuners.jump_distance import jump_distance
+from ebmlab.samplers.tuners.jump_distance import Observer, jump_distance
 from ebmlab.samplers.tuners.tuner import Tuner
 
 FACTOR = 4.0  # a probe's first change of the step size
@@ -24,7 +24,6 @@ SMALLEST, GREATEST = 1e-6, 1e9  # of the step size where no chain moves at all
 LOWEST = 0.02  # no probe has a smaller balance
 
 Setting = tuple[float, float]
-Observer = Callable[[Any, Any], None]
 
 
 class PatternSearch(Tuner):
@@ -33,10 +32,11 @@ class PatternSearch(Tuner):
     In every round groups of the chains, dealt anew, try settings side by side for `window` steps: the present setting,
     a step size 4^r times larger and smaller, a balance 0.2 r larger and smaller. Here r is 1 at first. A setting wins
     if its jump distance, the mean L1 distance of a step, exceeds that of the present one by more than 1.5 standard
-    errors of the difference. Without a winner r halves, and a pass ends when r falls below 1/8. Another begins with
-    r = 1 until half of the steps are taken and a pass led nowhere, as chains that are still relaxing jump otherwise
-    than they will. Steps that are left use the setting found. If they run out before, a warning says so. Alg. 3 changes
-    a setting by at most a factor of 1.2 a round, and so it finds a setting only near its start.
+    errors of the difference. Without a winner r halves, and a pass ends when r falls below 1/8. The next pass begins
+    with r = 1. The search is over after a pass that hardly changed the setting, but not before half of the steps are
+    taken: chains that are still relaxing jump differently from how they will later. The remaining steps use the setting
+    found. If the steps run out first, a warning says so. Alg. 3 changes a setting by at most a factor of 1.2 a round,
+    and so it finds a setting only near its start.
 
     Where no chain moves in a round, the step size becomes 4 times smaller if most proposals were rejected, and 4 times
     larger if they were accepted, because they then proposed no change.
@@ -131,12 +131,12 @@ def warn_of_an_early_end(sampler: Any) -> None:
 
 
 def _near(one: Setting, other: Setting) -> bool:
-    """Whether two settings differ by half a first change at most."""
+    """Whether two settings differ by at most half of a probe's first change."""
     return abs(math.log(one[0] / other[0], FACTOR)) <= 0.5 and abs(one[1] - other[1]) <= SHIFT / 2
 
 
 def _around(here: Setting, r: float) -> list[Setting]:
-    """The settings next to one, by a share r of the first changes."""
+    """The settings around one: each is changed by r of a probe's first change."""
     sigma, alpha = here
     alphas = {min(alpha + SHIFT * r, 1.0), max(alpha - SHIFT * r, min(alpha, LOWEST))} - {alpha}
     return [(sigma * FACTOR**r, alpha), (sigma / FACTOR**r, alpha), *((sigma, a) for a in sorted(alphas))]
@@ -145,7 +145,7 @@ def _around(here: Setting, r: float) -> list[Setting]:
 def _side_by_side(
     sampler: Any, energy: Energy, x: Tensor, probes: Sequence[Setting], window: int, observe: Observer | None
 ) -> tuple[Tensor, list[float], list[float], float]:
-    """Deals the chains over the settings; the chains afterwards, jump distances, their errors, and the acceptance."""
+    """Deals the chains over the settings. Returns their last x, jump distances, standard errors, and acceptance."""
     jumps, errors, accepted = [], [], 0.0
     for first in range(0, len(probes), len(x)):
         some = probes[first : first + len(x)]
@@ -162,7 +162,7 @@ def _side_by_side(
 def _try(
     sampler: Any, energy: Energy, x: Tensor, setting: Setting, num_steps: int, observe: Observer | None
 ) -> tuple[Tensor, float, float, float]:
-    """The chains after `num_steps` with a setting, the mean of their jumps, its standard error, and the acceptance."""
+    """Runs chains with a setting. Returns their last x, their mean jump, its standard error, and their acceptance."""
     sampler.step_size.fill_(setting[0])
     sampler.balance.fill_(setting[1])
     if num_steps == 0:
