@@ -15,6 +15,7 @@ from ebmlab.streams import stream
 
 Binarize = bool | Literal["dynamic"]
 LEVELS = 255.0
+HUGE = 1e30  # the largest number and the inverse of the smallest one whose powers and products float32 holds
 FAR = 2**12  # standard deviations from 0 beyond which float32 rounds off more than a few thousandths of one
 
 
@@ -39,6 +40,7 @@ class Preprocessing:
         num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
+        columns: the names of the columns of the training data's table; () if there are none.
 
     Example:
         >>> digits = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.5,), unit=True)
@@ -56,6 +58,7 @@ class Preprocessing:
     num_classes: int = 0
     unit: bool = False
     limits: tuple[float, float] | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -181,8 +184,9 @@ class Preprocessing:
 
     @property
     def _far(self) -> bool:
-        """Whether numbers are so far from 0 for their standard deviation that float32 rounds the mean too much."""
-        return any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=False))
+        """Whether float32 rounds off too much of the mean for the standard deviation, or cannot hold either."""
+        numbers = zip(self.mean, self.std, strict=False)
+        return any(abs(mean) > FAR * std or not 1 / HUGE < std < HUGE or abs(mean) > HUGE for mean, std in numbers)
 
     def _check(self) -> None:
         """Raises `TypeError` or `ValueError` if a setting is not what it must be."""
@@ -251,12 +255,19 @@ def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...
     axis = preprocessing.shape[0]
     total = torch.zeros(2, axis, dtype=torch.float64)
     first = preprocessing.scaled(raw[:1]).double().reshape(axis, -1)[:, 0]
+    varies = torch.zeros(axis, dtype=torch.bool)
     for part in torch.split(raw, 4096):
         x = preprocessing.scaled(part).double().reshape(len(part), axis, -1)
         x = x - first.unsqueeze(1)  # so that nothing is rounded where nothing varies
+        varies |= (x != 0).any(2).any(0)
         total += torch.stack([x.sum((0, 2)), x.square().sum((0, 2))])
     shift, square = total / (raw.numel() / axis)
     mean, std = first + shift, (square - shift.square()).clamp_min(0).sqrt()
+    if (bad := ~std.isfinite() | (varies & (std == 0))).any():
+        raise UserError(
+            f"the numbers of column or channel {int(bad.nonzero()[0])}, counted from 0, are too large or too small for "
+            "a variance in double precision: change their unit"
+        )
     return tuple(mean.tolist()), tuple(torch.where(std > 0, std, 1.0).tolist())
 
 
