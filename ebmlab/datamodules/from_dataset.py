@@ -17,7 +17,7 @@ from ebmlab.datamodules.scaling import DomainName, Form, as_images
 from ebmlab.datamodules.stream_loader import StreamLoader
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import Binarize
+from ebmlab.preprocessing import Binarize, readable
 from ebmlab.streams import own_numbers
 
 MEASURED = 10_000  # samples of a streamed data set that tell its scale and its moments
@@ -182,7 +182,7 @@ class FromDataset(OwnData):
                 )
             item = item[self.field]
         try:
-            x = pixels_of(item) if isinstance(item, Image.Image) else torch.as_tensor(item)
+            x = pixels_of(item) if isinstance(item, Image.Image) else readable(torch.as_tensor(item))
         except (TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "

@@ -22,6 +22,8 @@ from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_first_batch
+from ebmlab.plain_data import PlainData
+from ebmlab.trained.numbers import as_tensor
 
 RNG = np.random.default_rng(0)
 
@@ -451,6 +453,33 @@ def test_pixels_of_every_kind_of_picture(tmp_path: Path) -> None:
     palette = Image.new("RGB", (2, 2), (250, 0, 10)).quantize()
     assert pixels_of(palette)[:, 0, 0].tolist() == [250, 0, 10]
     assert pixels_of(Image.fromarray(np.array([[True, False]]))).tolist() == [[[255, 0]]]
+
+
+@pytest.mark.parametrize("numbers", [np.float32([[0, 0.5, 1]]), np.int32([[0, 128, 255]])])
+def test_pictures_of_32_bits_are_refused(numbers: Any, tmp_path: Path) -> None:
+    """They do not say what white is: fractions, and levels as 32-bit integers, would all become black."""
+    Image.fromarray(numbers).save(tmp_path / "a.tif")
+    found = one_line(lambda: read_picture(tmp_path / "a.tif", (1, 1, 3)))
+    assert found.startswith(f"{tmp_path / 'a.tif'}: the picture's pixels are numbers of 32 bits")
+    assert "32 bits" in one_line(lambda: FromDataset([Image.fromarray(numbers)] * 9, batch_size=4))  # type: ignore[arg-type]
+
+
+def test_numbers_without_sign_of_16_bits(tmp_path: Path) -> None:
+    """torch cannot compare them; PlainData and trained models take them, too."""
+    x = np.arange(80, dtype=np.uint16).reshape(20, 4) * 500
+    plain = PlainData("mine", {"train": lambda: [torch.from_numpy(x)]}, Real(4))
+    assert torch.equal(plain.states("train"), torch.from_numpy(x.astype(np.float32)))
+    data = FromDataset(TensorDataset(torch.from_numpy(x)), batch_size=4)
+    torch.testing.assert_close(data.states("train").mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+    assert as_tensor(torch.from_numpy(x))[0].tolist() == x.tolist()
+
+
+def test_one_hot_vectors_are_no_class_numbers(tmp_path: Path) -> None:
+    x = np.eye(3)[RNG.integers(0, 3, (30, 5))]
+    data = Arrays(save(tmp_path / "a.npy", x), domain="categorical", batch_size=4)
+    assert "one-hot vectors become class numbers by .argmax(-1)" in one_line(lambda: data.setup("fit"))
+    numbers = Arrays(save(tmp_path / "b.npy", x.argmax(-1)), domain="categorical", batch_size=4)
+    assert numbers.states("train").shape == (24, 5, 3)
 
 
 def test_folders_named_for_splits_are_splits(pictures: Path, tmp_path: Path) -> None:
