@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebmlab.domains import Domain, Real
 from ebmlab.errors import UserError
-from ebmlab.streams import stream
+from ebmlab.streams import draw_alike
 
 Binarize = bool | Literal["dynamic"]
 LEVELS = 255.0
@@ -35,8 +35,7 @@ class Preprocessing:
         mean: the mean that is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
         std: the standard deviation by which the difference is divided; as many numbers as in `mean`.
         binarize: True gives 1 where the scaled number is above 1/2, else 0. "dynamic" draws 1 with the scaled number as
-            the probability. The random stream is fixed, and samples read it in turn: what a sample becomes depends on
-            its place in `raw` alone, not on what comes after it.
+            the probability. What a sample becomes depends on its own numbers alone, not on its place in `raw`.
         num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
@@ -71,7 +70,7 @@ class Preprocessing:
             return self._one_hot(raw)
         x = self.scaled(raw)
         if self.binarize:
-            return draw_bits(x, stream("binarize")) if self.binarize == "dynamic" else (x > 0.5).float()
+            return draw_alike(x) if self.binarize == "dynamic" else (x > 0.5).float()
         x = x.double() if self._far else x
         mean, std = self._moments_like(x)
         return ((x - mean) / std).float()
@@ -269,16 +268,6 @@ def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...
             "a variance in double precision: change their unit"
         )
     return tuple(mean.tolist()), tuple(torch.where(std > 0, std, 1.0).tolist())
-
-
-def draw_bits(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws bits: each entry of `x` is the probability of a 1. Entries 0 and 1 stay unchanged.
-
-    Example:
-        >>> draw_bits(torch.tensor([0.0, 1.0]), torch.Generator())
-        tensor([0., 1.])
-    """
-    return (torch.rand(x.shape, generator=generator).to(x.device) < x).float()
 
 
 def are_levels(x: Tensor) -> bool:
