@@ -585,6 +585,28 @@ def test_streaming_gives_what_memory_gives_and_resumes_within_an_epoch() -> None
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_random_transforms_are_drawn_anew_only_where_data_are_streamed(workers: int) -> None:
+    def make(i: int) -> Tensor:
+        return torch.arange(3.0) + i * (1 + torch.rand(()))
+
+    options: dict[str, Any] = {"batch_size": 16, "standardize": False, "num_workers": workers}
+    before = torch.get_rng_state()
+    memory = FromDataset(Items(make), **options)
+    with pytest.warns(UserWarning, match="training items differ from one reading to the next.* set streamed to true"):
+        memory.setup("fit")
+    assert torch.equal(before, torch.get_rng_state())
+    streamed = FromDataset(Items(make), streamed=True, **options)
+    streamed.setup("fit")
+    for data, fresh in ((memory, False), (streamed, True)):
+        loader, epochs = data.train_dataloader(), []
+        for number in range(2):
+            loader.sampler.set_epoch(number)
+            epochs.append(torch.cat(list(loader)).sort(0).values)
+        assert torch.equal(*epochs) != fresh
+    FromDataset(Items(lambda i: torch.arange(3.0) + i), **options).setup("fit")  # no warning
+
+
 def test_bad_datasets_are_named() -> None:
     for make, options, wrong in (
         (lambda i: {"image": [i]}, {}, "an item has no x, but image: set `field` to one of them"),
