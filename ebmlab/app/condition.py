@@ -42,6 +42,8 @@ def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str
                 raise UserError(f"--condition: {part} is not NUMBER=VALUE, such as 3=1") from None
             if not 0 <= place < size:
                 raise UserError(f"--condition: there is no coordinate {place}; an event has {size}, from 0 on")
+            if not event[place].isnan():
+                raise UserError(f"--condition: coordinate {place} is given twice")
             event[place] = event_value
     else:
         path = Path(condition)

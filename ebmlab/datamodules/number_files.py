@@ -100,6 +100,11 @@ def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
     else:
         content = torch.load(path, map_location="cpu", weights_only=True)
         if isinstance(content, list | tuple):
+            if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
+                raise UserError(
+                    f"{path} holds a list of {len(content)} objects, not samples or (samples, labels): make one tensor "
+                    "of the samples, by torch.stack"
+                )
             content = dict(zip((field, "y" if labels is None else labels), content, strict=False))
         content = content if isinstance(content, dict) else {field: content}
         arrays = {key: value.detach().numpy() for key, value in content.items() if isinstance(value, Tensor)}

@@ -125,7 +125,14 @@ class OwnData(TensorDataModule):
     @property
     def scaling(self) -> Preprocessing:
         if self._scaling is None:
-            self._scaling = scaling(self.sample(), self.form, f"{self.title}, train split")
+            where, sample = f"{self.title}, train split", self.sample()
+            self._scaling = scaling(sample, self.form, where)
+            high, white = float(sample.max()), self._scaling.divisor(sample)
+            if self.form.binarize and self.form.max_value is None and high <= white / 2:
+                raise UserError(
+                    f"{where}: the values go up to {high:.6g}, but {white:g} would be white, so that next to all bits "
+                    "would be 0: set max_value to the largest level"
+                )
         return self._scaling
 
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:

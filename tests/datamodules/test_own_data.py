@@ -474,6 +474,27 @@ def test_numbers_without_sign_of_16_bits(tmp_path: Path) -> None:
     assert as_tensor(torch.from_numpy(x))[0].tolist() == x.tolist()
 
 
+@pytest.mark.parametrize("binarize", [True, "dynamic"])
+def test_levels_that_would_all_be_black_are_refused(binarize: Any, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npy", np.arange(20 * 8).reshape(20, 8) % 17)  # levels from 0 to 16, as of scikit-learn
+    options: dict[str, Any] = {"domain": "binary", "binarize": binarize, "batch_size": 4}
+    wrong = "the values go up to 16, but 255 would be white, so that next to all bits would be 0: set max_value"
+    assert wrong in one_line(lambda: Arrays(path, **options).setup("fit"))
+    assert 0.3 < float(Arrays(path, max_value=16, **options).states("train").mean()) < 0.7
+
+
+def test_a_list_of_samples_in_a_file_is_refused(tmp_path: Path) -> None:
+    """Its first sample was read as the samples, its rows as vectors."""
+    for n in (2, 20):
+        torch.save([torch.rand(8, 8) for _ in range(n)], tmp_path / "a.pt")
+        wrong = f"holds a list of {n} objects, not samples or (samples, labels)"
+        assert wrong in one_line(lambda: read_numbers(tmp_path / "a.pt", None, "x"))
+    torch.save((torch.rand(20, 8), torch.arange(20)), tmp_path / "a.pt")
+    assert len(read_numbers(tmp_path / "a.pt", None, "x")[0]) == 20
+    torch.save([torch.rand(20, 8)], tmp_path / "a.pt")
+    assert len(read_numbers(tmp_path / "a.pt", None, "x")[0]) == 20
+
+
 def test_one_hot_vectors_are_no_class_numbers(tmp_path: Path) -> None:
     x = np.eye(3)[RNG.integers(0, 3, (30, 5))]
     data = Arrays(save(tmp_path / "a.npy", x), domain="categorical", batch_size=4)
