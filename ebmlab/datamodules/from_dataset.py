@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 from ebmlab.data import chosen
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.pictures import pixels_of
-from ebmlab.datamodules.scaling import DomainName, Form, as_images
+from ebmlab.datamodules.scaling import DomainName, Form, as_images, scaling
 from ebmlab.datamodules.stream_loader import StreamLoader
+from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.errors import UserError
 from ebmlab.preprocessing import Binarize, readable
@@ -141,7 +142,8 @@ class FromDataset(OwnData):
         if not self.streamed:
             return super().states(split, n, seed)
         place, index = self.part(split)
-        return self.to_states(self.take(place, index if n is None else index[chosen(len(index), n, seed)])[0])
+        x = self.take(place, index if n is None else index[chosen(len(index), n, seed)])[0]
+        return self.to_states(self._checked(split, x))
 
     def setup(self, stage: str | None = None) -> None:
         """Reads and checks what the stage needs."""
@@ -159,7 +161,25 @@ class FromDataset(OwnData):
         place, index = self.part(split)
         subset = Subset(self.datasets[place], index.tolist())
         collate, workers = self._collate, self.num_workers
-        return StreamLoader(subset, self.batch_size, collate, workers, shuffle, self.seed, drop_last, self._batch)
+
+        def convert(x: Tensor, generator: torch.Generator) -> Tensor:
+            return self._batch(self._checked(split, x), generator)
+
+        return StreamLoader(subset, self.batch_size, collate, workers, shuffle, self.seed, drop_last, convert)
+
+    def _checked(self, split: str, x: Tensor) -> Tensor:
+        """Streamed samples, after a look whether they are what those that were measured are."""
+        TensorDataModule._check(self, split, x, None)  # their shape, and that they are finite
+        where, low, high = f"{self.title}, {split} split", float(x.min()), float(x.max())
+        white = self.scaling.divisor(x)
+        if self.form.domain != "real" and not self.form.binarize:
+            scaling(x, self._measured_form, where)
+        elif self.form.binarize and not 0 <= low <= high <= white:
+            raise UserError(
+                f"{where}: the values lie between {low:.6g} and {high:.6g}, but what becomes bits must lie between 0 "
+                f"and {white:g}"
+            )
+        return x
 
     def _warn_of_draws(self) -> None:
         """Warns if the data set draws at random, such as crops, for in memory it does so only once."""

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from ebmlab.data import Images, Points
+from ebmlab.data import Images, Points, chosen
 from ebmlab.datamodules import Arrays, FromDataset, ImageFolder
 from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.pictures import pixels_of, read_picture
@@ -626,6 +626,31 @@ def test_random_transforms_are_drawn_anew_only_where_data_are_streamed(workers: 
             epochs.append(torch.cat(list(loader)).sort(0).values)
         assert torch.equal(*epochs) != fresh
     FromDataset(Items(lambda i: torch.arange(3.0) + i), **options).setup("fit")  # no warning
+
+
+@pytest.mark.parametrize(
+    ("options", "usual", "odd", "wrong"),
+    [
+        ({"domain": "ordinal"}, 2.0, 5.0, "but num_values is 3: they must be from 0 to 2"),
+        ({"domain": "binary"}, 1.0, 0.5, "bits must be 0 or 1"),
+        ({"domain": "spin"}, -1.0, 0.0, "spins must be -1 and +1"),
+        ({"domain": "binary", "binarize": True}, 1.0, 2.0, "what becomes bits must lie between 0 and 1"),
+        ({}, 1.0, np.nan, "1 of 10 samples hold NaN or infinity"),
+    ],
+)
+def test_streamed_samples_that_were_not_measured_are_checked(
+    options: dict[str, Any], usual: float, odd: float, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ebmlab.datamodules.from_dataset.MEASURED", 20)
+    values = [[1.0, usual] for _ in range(100)]
+    data = FromDataset(Items(values.__getitem__, 100), streamed=True, batch_size=10, **options)
+    data.setup("fit")
+    _, index = data.part("train")
+    measured = set(index[chosen(len(index), 20, 0)].tolist())
+    values[next(i for i in index.tolist() if i not in measured)] = [1.0, odd]
+    assert wrong in one_line(lambda: list(data.train_dataloader()))
+    assert wrong.replace("of 10", "of 80") in one_line(lambda: data.states("train"))
+    assert list(data.val_dataloader())
 
 
 def test_bad_datasets_are_named() -> None:
