@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical, Domain
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import Preprocessing
+from ebmlab.preprocessing import Preprocessing, readable
 from ebmlab.streams import own_numbers, undisturbed
 
 Split = Literal["train", "val", "test"]
@@ -239,7 +239,7 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
         raise UserError(
             f"{where}: a batch is of the type {type(batch).__name__}; it must be a tensor x, (x, y) or a dictionary"
         )
-    return batch
+    return readable(batch)
 
 
 def chosen(size: int, n: int, seed: int) -> Tensor:

@@ -90,8 +90,13 @@ class PlainData(Data):
         """Takes the checkpoint's preprocessing whole: loaders have no options, and their batches are raw data.
 
         Raises:
-            UserError: the first batch does not fit it.
+            UserError: the first batch does not fit it, or training would need new bits in each epoch.
         """
+        if saved.binarize == "dynamic" and self.has("train"):
+            raise UserError(
+                f"{self.title}: the checkpoint's training draws bits anew in each batch, which plain loaders do not: "
+                "train on a datamodule with binarize: dynamic, as before"
+            )
         saved.check_units(self._first, self.title)
         found = self.preprocessing.difference(saved)
         saved.to_states(self._first)

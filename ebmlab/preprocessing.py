@@ -11,10 +11,11 @@ from torch import Tensor
 
 from ebmlab.domains import Domain, Real
 from ebmlab.errors import UserError
-from ebmlab.streams import stream
+from ebmlab.streams import draw_alike
 
 Binarize = bool | Literal["dynamic"]
 LEVELS = 255.0
+HUGE = 1e30  # the largest number and the inverse of the smallest one whose powers and products float32 holds
 FAR = 2**12  # standard deviations from 0 beyond which float32 rounds off more than a few thousandths of one
 
 
@@ -34,11 +35,11 @@ class Preprocessing:
         mean: the mean that is subtracted after scaling. One number, or one for each entry of the first axis of `shape`.
         std: the standard deviation by which the difference is divided; as many numbers as in `mean`.
         binarize: True gives 1 where the scaled number is above 1/2, else 0. "dynamic" draws 1 with the scaled number as
-            the probability. The random stream is fixed, and samples read it in turn: what a sample becomes depends on
-            its place in `raw` alone, not on what comes after it.
+            the probability. What a sample becomes depends on its own numbers alone, not on its place in `raw`.
         num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
+        columns: the names of the columns of the training data's table; () if there are none.
 
     Example:
         >>> digits = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.5,), unit=True)
@@ -56,6 +57,7 @@ class Preprocessing:
     num_classes: int = 0
     unit: bool = False
     limits: tuple[float, float] | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -68,7 +70,7 @@ class Preprocessing:
             return self._one_hot(raw)
         x = self.scaled(raw)
         if self.binarize:
-            return draw_bits(x, stream("binarize")) if self.binarize == "dynamic" else (x > 0.5).float()
+            return draw_alike(x) if self.binarize == "dynamic" else (x > 0.5).float()
         x = x.double() if self._far else x
         mean, std = self._moments_like(x)
         return ((x - mean) / std).float()
@@ -181,8 +183,9 @@ class Preprocessing:
 
     @property
     def _far(self) -> bool:
-        """Whether numbers are so far from 0 for their standard deviation that float32 rounds the mean too much."""
-        return any(abs(mean) > FAR * std for mean, std in zip(self.mean, self.std, strict=False))
+        """Whether float32 rounds off too much of the mean for the standard deviation, or cannot hold either."""
+        numbers = zip(self.mean, self.std, strict=False)
+        return any(abs(mean) > FAR * std or not 1 / HUGE < std < HUGE or abs(mean) > HUGE for mean, std in numbers)
 
     def _check(self) -> None:
         """Raises `TypeError` or `ValueError` if a setting is not what it must be."""
@@ -251,23 +254,20 @@ def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...
     axis = preprocessing.shape[0]
     total = torch.zeros(2, axis, dtype=torch.float64)
     first = preprocessing.scaled(raw[:1]).double().reshape(axis, -1)[:, 0]
+    varies = torch.zeros(axis, dtype=torch.bool)
     for part in torch.split(raw, 4096):
         x = preprocessing.scaled(part).double().reshape(len(part), axis, -1)
         x = x - first.unsqueeze(1)  # so that nothing is rounded where nothing varies
+        varies |= (x != 0).any(2).any(0)
         total += torch.stack([x.sum((0, 2)), x.square().sum((0, 2))])
     shift, square = total / (raw.numel() / axis)
     mean, std = first + shift, (square - shift.square()).clamp_min(0).sqrt()
+    if (bad := ~std.isfinite() | (varies & (std == 0))).any():
+        raise UserError(
+            f"the numbers of column or channel {int(bad.nonzero()[0])}, counted from 0, are too large or too small for "
+            "a variance in double precision: change their unit"
+        )
     return tuple(mean.tolist()), tuple(torch.where(std > 0, std, 1.0).tolist())
-
-
-def draw_bits(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws bits: each entry of `x` is the probability of a 1. Entries 0 and 1 stay unchanged.
-
-    Example:
-        >>> draw_bits(torch.tensor([0.0, 1.0]), torch.Generator())
-        tensor([0., 1.])
-    """
-    return (torch.rand(x.shape, generator=generator).to(x.device) < x).float()
 
 
 def are_levels(x: Tensor) -> bool:
@@ -280,3 +280,8 @@ def are_levels(x: Tensor) -> bool:
     if x.numel() == 0 or not 1 < float(x.max()) <= LEVELS or float(x.min()) < 0:
         return False
     return not x.is_floating_point() or bool((x == x.round()).all())
+
+
+def readable(x: Tensor) -> Tensor:
+    """The same numbers in a type that torch calculates with, which uint16, uint32 and uint64 are not."""
+    return x.long() if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x

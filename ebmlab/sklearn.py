@@ -25,7 +25,8 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, RBM, Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, data_law, exact_log_z
+from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
+from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, Sampler
 
@@ -106,7 +107,8 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def score_samples(self, X: ArrayLike) -> NDArray[Any]:
         """Log-likelihoods log p(x), `(n,)`: densities in the units of X, or probabilities of bits.
 
-        The first call computes log Z, exactly with up to 16 hidden units, else by AIS (`log_z_`, `log_z_error_`).
+        The first call computes log Z, exactly with up to 16 hidden units, else by AIS (`log_z_`, `log_z_error_`), and
+        warns if it is not to be trusted.
         """
         _, x = self._states(X)
         if isinstance(self.energy_.domain, Binary) and not ((x == 0) | (x == 1)).all():
@@ -126,7 +128,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self, n_samples: int = 1, num_steps: int = 1000, random_state: int | np.random.RandomState | None = None
     ) -> NDArray[Any]:
         """States `(n_samples, d)` of chains after `num_steps` steps from noise, in the units of X."""
-        check_is_fitted(self)
+        check_is_fitted(self, "energy_")
         if n_samples < 1 or num_steps < 1:
             raise UserError(f"EBM: n_samples is {n_samples} and num_steps {num_steps}; both must be at least 1")
         with _seeded(random_state), torch.no_grad():
@@ -141,7 +143,10 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     @property
     def log_z_error_(self) -> float:
-        """Standard error of `log_z_`; 0 if it was summed exactly."""
+        """Standard error of `log_z_`: 0 if it was summed exactly, NaN if it is not to be trusted.
+
+        Of AIS it includes the gap between its two directions, forward from noise and backward from the data.
+        """
         return self._log_z()[1]
 
     @property
@@ -151,10 +156,10 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def _fit(self, rows: Tensor) -> None:
         energy = self._new_energy(rows)
         real, binary = isinstance(energy.domain, Real), isinstance(energy.domain, Binary)
-        scale = rows.double().std(0, correction=0).numpy() if real else np.ones(rows.shape[1])
-        self.mean_ = rows.double().mean(0).numpy() if real else np.zeros(rows.shape[1])
-        self.scale_ = np.where(scale > 0, scale, 1.0)
-        x = self._events(rows.double().numpy(), energy).float()
+        scale = rows.std(0, correction=0).numpy() if real else np.ones(rows.shape[1])
+        mean = rows.mean(0).numpy() if real else np.zeros(rows.shape[1])
+        scale = np.where(scale > 0, scale, 1.0)
+        x = self._events(rows.numpy(), energy, mean, scale).float()
         learner = ContrastiveDivergence(
             energy,
             self._sampler(),
@@ -171,8 +176,11 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             trainer.fit(learner, loader)
         if not all(p.isfinite().all() for p in energy.parameters()):
             raise UserError(f"EBM: training has diverged; take a learning_rate below {self.learning_rate}")
+        self.mean_, self.scale_ = mean, scale  # with the energy, so that a fit that fails leaves an earlier one whole
         self.energy_ = energy.cpu().double().eval().requires_grad_(False)
         self._base = data_law(energy.domain, x.double())
+        some = x[torch.randperm(len(x))[torch.arange(AIS_CHAINS) % len(x)]].double()
+        self._starts = torch.bernoulli(some) if binary else some
         self._log_z_found: tuple[float, float] | None = None
 
     def _new_energy(self, rows: Tensor) -> Energy:
@@ -195,13 +203,14 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _states(self, X: ArrayLike) -> tuple[NDArray[Any], Tensor]:
         """The rows as given, and as states of the energy's domain, float64."""
-        check_is_fitted(self)
+        check_is_fitted(self, "energy_")
         rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return rows, self._events(rows, self.energy_)
+        return rows, self._events(rows, self.energy_, self.mean_, self.scale_)
 
-    def _events(self, rows: NDArray[Any], energy: Energy) -> Tensor:
+    @staticmethod
+    def _events(rows: NDArray[Any], energy: Energy, mean: NDArray[Any], scale: NDArray[Any]) -> Tensor:
         """Rows in units of X as states `(n, *event)`, float64, or probabilities of bits."""
-        x = torch.as_tensor((rows - self.mean_) / self.scale_).view(len(rows), *energy.domain.event_shape)
+        x = torch.as_tensor((rows - mean) / scale).view(len(rows), *energy.domain.event_shape)
         if not isinstance(energy.domain, Binary):
             energy.domain.validate(x)
         elif not ((x >= 0) & (x <= 1)).all():
@@ -209,16 +218,25 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return x
 
     def _log_z(self) -> tuple[float, float]:
-        check_is_fitted(self)
+        check_is_fitted(self, "energy_")
         if self._log_z_found is None:
             energy = self.energy_
             if isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE:
                 self._log_z_found = float(exact_log_z(energy)), 0.0
             else:
-                with _seeded(0):
-                    found = ais(energy, self._sampler(), AIS_CHAINS, AIS_TEMPERATURES, self._base)
-                self._log_z_found = found.log_z, found.std_error
+                both = self._bracket()
+                if both.doubts:
+                    warnings.warn(f"do not trust these log-likelihoods: {'; '.join(both.doubts)}", stacklevel=3)
+                self._log_z_found = both.forward.log_z, math.nan if both.doubts else both.std_error
         return self._log_z_found
+
+    def _bracket(self) -> Bracket:
+        """Log Z by AIS forward from the base law, and backward from chains that begin in the data."""
+        sampler = self._sampler()
+        with _seeded(0):
+            forward = ais(self.energy_, sampler, AIS_CHAINS, AIS_TEMPERATURES, self._base)
+            starts = equilibrated(self.energy_, sampler, self._starts, max(1, AIS_TEMPERATURES // 10))
+            return Bracket(forward, reverse_ais(self.energy_, sampler, starts, AIS_TEMPERATURES, self._base))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 def stream(*key: str | int) -> torch.Generator:
@@ -22,6 +23,34 @@ def stream(*key: str | int) -> torch.Generator:
     """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=4).digest()  # torch's generator reads 32 bits
     return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
+
+
+def draw_bits(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws bits: each entry of `x` is the probability of a 1. Entries 0 and 1 stay unchanged.
+
+    Example:
+        >>> draw_bits(torch.tensor([0.0, 1.0]), torch.Generator())
+        tensor([0., 1.])
+    """
+    return (torch.rand(x.shape, generator=generator).to(x.device) < x).float()
+
+
+def draw_alike(x: Tensor) -> Tensor:
+    """Draws bits of samples `(N, ...)`, whose entries are the probabilities of a 1; equal samples get equal bits.
+
+    Each sample has a random stream of its own, which its numbers, as float32, decide.
+
+    Example:
+        >>> x = torch.rand(5, 9)
+        >>> torch.equal(draw_alike(x)[3:], draw_alike(x[3:]))
+        True
+    """
+    x = x.float() + 0  # turns -0 into 0
+    noise, generator = torch.empty(x.shape), torch.Generator()
+    for row, its in zip(x.cpu().flatten(1).contiguous().numpy(), noise, strict=True):
+        digest = hashlib.blake2b(row, key=b"binarize", digest_size=4).digest()
+        its.uniform_(generator=generator.manual_seed(int.from_bytes(digest, "big")))
+    return (noise.to(x.device) < x).float()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
@@ -68,6 +69,7 @@ def test_likelihoods_by_ais_are_those_by_enumeration(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "SUMMABLE", 0)
     model = clone(model).fit(bits())
     assert model.log_z_error_ > 0 and model.log_z_ == model.log_z_
+    assert model.log_z_error_ >= abs(model._bracket().gap)
     np.testing.assert_allclose(model.score_samples(bits()), exact, atol=4 * model.log_z_error_)
 
 
@@ -114,7 +116,7 @@ def test_seeds_decide_and_the_global_generator_stays() -> None:
 
 
 def test_an_energy_and_a_sampler_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AIS_TEMPERATURES", 50)
+    monkeypatch.setattr(module, "AIS_TEMPERATURES", 200)
     energy = RBM(6, 3)
     before = energy.W.clone()
     model = EBM(energy, sampler=DMALA(0.2), num_epochs=2, random_state=0).fit(bits())
@@ -125,6 +127,28 @@ def test_an_energy_and_a_sampler_of_ones_own(monkeypatch: pytest.MonkeyPatch) ->
         mlp.transform(bits())
     spins = EBM(Ising.learnable(6), sampler=Gibbs(), num_epochs=2, random_state=0).fit(2 * bits() - 1)
     assert set(np.unique(spins.sample(20, num_steps=20))) == {-1, 1}
+
+
+def test_log_z_that_few_chains_carry_is_not_to_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains of two temperatures do not follow a law that is far narrower than the data's."""
+    monkeypatch.setattr(module, "AIS_TEMPERATURES", 2)
+    model = EBM("RBM", num_hidden=20, num_epochs=1, random_state=0).fit(bits())
+    model.energy_.W.copy_(torch.randn(6, 20, generator=torch.Generator().manual_seed(0)) * 10)
+    with pytest.warns(UserWarning, match="do not trust these log-likelihoods: .*chains are effective"):
+        assert np.isfinite(model.log_z_)
+    assert np.isnan(model.log_z_error_)
+
+
+def test_a_fit_that_fails_leaves_an_earlier_one_as_it_was() -> None:
+    model = EBM(num_hidden=3, num_epochs=2, random_state=0).fit(reals())
+    before = model.score_samples(reals())
+    with pytest.raises(UserError, match="training has diverged"):
+        model.set_params(learning_rate=1e30).fit(5 * reals() + 1)
+    assert np.array_equal(model.score_samples(reals()), before)
+    with pytest.raises(UserError, match="training has diverged"):
+        (other := clone(model)).fit(reals())
+    with pytest.raises(NotFittedError):
+        other.score_samples(reals())
 
 
 def test_samples_take_a_step_at_least() -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ebmlab.datamodules.number_files import SUFFIXES, read_numbers
+from ebmlab.datamodules.tables import check_columns, read_head
 from ebmlab.errors import UserError
 
 
-def read_condition(condition: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str] = ()) -> tuple[Tensor, Tensor]:
     """One event in the units of the raw data `(1, *shape)`, float64, and the mask of its known coordinates, `shape`.
 
     Args:
         condition: `NUMBER=VALUE,...`, where coordinates are numbered from 0 in the flattened event, or a file with one
             event, NaN where it is not known.
         shape: of an event.
+        columns: names that the columns of a table must have, if it has names.
 
     Raises:
         UserError: it is neither, or does not fit the shape.
@@ -39,15 +42,19 @@ def read_condition(condition: str, shape: tuple[int, ...]) -> tuple[Tensor, Tens
                 raise UserError(f"--condition: {part} is not NUMBER=VALUE, such as 3=1") from None
             if not 0 <= place < size:
                 raise UserError(f"--condition: there is no coordinate {place}; an event has {size}, from 0 on")
+            if not event[place].isnan():
+                raise UserError(f"--condition: coordinate {place} is given twice")
             event[place] = event_value
     else:
         path = Path(condition)
-        if path.suffix not in SUFFIXES or not path.is_file():
+        if path.suffix.lower() not in SUFFIXES or not path.is_file():
             raise UserError(
                 f"--condition is {condition}, but must be NUMBER=VALUE,... or a file that is there "
                 f"({', '.join(SUFFIXES)}) with one event, NaN where it is not known"
             )
         event, _ = read_numbers(path, None, "x")
+        if path.suffix.lower() == ".csv":
+            check_columns(read_head(path).names, columns, f"--condition {path}")
         if event.numel() != size:
             raise UserError(f"--condition {path}: {event.numel()} numbers, but one event has {size}")
     event = event.double().view(1, *shape)

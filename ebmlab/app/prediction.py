@@ -104,5 +104,5 @@ def _free(learner: Learner, num_steps: int | None, denoise: bool | None, n: int)
 
 def _conditional(learner: Learner, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
-    (clamped,) = model.conditionals(*read_condition(condition, model.shape))
+    (clamped,) = model.conditionals(*read_condition(condition, model.shape, model.preprocessing.columns))
     return partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)

@@ -11,6 +11,7 @@ from ebmlab.datamodules.number_files import SUFFIXES as NUMBERS
 from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.pictures import SUFFIXES as PICTURES
 from ebmlab.datamodules.pictures import read_picture
+from ebmlab.datamodules.tables import check_columns, read_head
 from ebmlab.errors import UserError
 from ebmlab.preprocessing import LEVELS, Preprocessing
 
@@ -36,9 +37,11 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
             raise UserError(f"{path} holds no pictures ({', '.join(PICTURES)}); name files of numbers one by one")
     elif path.suffix.lower() in PICTURES:
         paths = [path]
-    elif path.suffix in NUMBERS:
+    elif (kind := path.suffix.lower()) in NUMBERS:
         x, _ = read_numbers(path, labels, field)
-        if path.suffix == ".csv" and bool((x == x.round()).all()) and float(x.max()) > 1:
+        if kind == ".csv":
+            check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
+        if kind == ".csv" and bool((x == x.round()).all()) and float(x.max()) > 1:
             x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
         return x, [str(path)] * len(x)
     else:

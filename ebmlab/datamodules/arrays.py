@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch import Tensor
 from ebmlab.datamodules.number_files import SUFFIXES, read_numbers
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.scaling import DomainName, Form, as_images
+from ebmlab.datamodules.tables import check_columns, read_head
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import Binarize
+from ebmlab.preprocessing import Binarize, Preprocessing
 
 
 class Arrays(OwnData):
@@ -92,6 +94,16 @@ class Arrays(OwnData):
         self.classes = None if names is None else np.unique(names)
         self.num_classes = None if self.classes is None else len(self.classes)
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How raw data become states, and the names of the columns of a .csv file."""
+        return replace(super().preprocessing, columns=tuple(self._names("train")))
+
+    def adopt(self, saved: Preprocessing) -> None:
+        """Also refuses a table whose columns are not those of the checkpoint's training data."""
+        check_columns(self._names("train"), saved.columns, f"Arrays: {self.files['train']}")
+        super().adopt(saved)
+
     def count(self, split: str) -> int | None:
         path = self.files[split]
         return None if path is None else len(self._read(path)[0])
@@ -100,6 +112,7 @@ class Arrays(OwnData):
         path = self.files[split]
         assert path is not None
         x, names = self._read(path)
+        check_columns(self._names(split), self._names("train"), f"Arrays: {path}")
         if self._as_found:
             x = as_images(x, self.form.domain)
         if x[:1].numel() != math.prod(self.raw_shape):
@@ -112,6 +125,10 @@ class Arrays(OwnData):
         if unknown := set(names.tolist()) - set(self.classes.tolist()):
             raise UserError(f"Arrays: {path} has the label {min(unknown)}, which {self.files['train']} lacks")
         return samples, torch.from_numpy(np.searchsorted(self.classes, names[index.numpy()])).long()
+
+    def _names(self, split: str) -> list[str]:
+        path = Path(self.files[split] or "").expanduser()
+        return read_head(path, self._where[0]).names if path.suffix.lower() == ".csv" else []
 
     def _read(self, name: str) -> tuple[Tensor, np.ndarray | None]:
         path = Path(name).expanduser()

@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from ebmlab.data import chosen
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.pictures import pixels_of
-from ebmlab.datamodules.scaling import DomainName, Form, as_images
+from ebmlab.datamodules.scaling import DomainName, Form, as_images, scaling
 from ebmlab.datamodules.stream_loader import StreamLoader
+from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import Binarize
+from ebmlab.preprocessing import Binarize, readable
 from ebmlab.streams import own_numbers
 
+LOOKED_AT = 32  # samples that tell whether the data set draws at random
 MEASURED = 10_000  # samples of a streamed data set that tell its scale and its moments
 
 
@@ -28,6 +31,9 @@ class FromDataset(OwnData):
 
     An item of the data set is a sample x, (x, label) or a dictionary with x under `field`. x is a tensor, an array, a
     picture, a number or a list of numbers; what becomes of its numbers is said in `Arrays`.
+
+    In memory, what the data set draws at random, such as crops, is drawn once, and a warning says so. Streamed, it is
+    drawn anew in each epoch.
 
     Streamed, the scale and the moments are those of 10,000 training samples. The order of the batches is the same as in
     memory, and a run that is resumed goes on within the epoch; only what the data set itself draws, such as crops, is
@@ -99,7 +105,8 @@ class FromDataset(OwnData):
         self.streamed = streamed
         self.num_workers = num_workers
         self.domain = domain
-        shape = tuple(self._sample(self.datasets["train"][0]).shape) or (1,)
+        with own_numbers(split_seed):
+            shape = tuple(self._sample(self.datasets["train"][0]).shape) or (1,)
         form = Form(domain, standardize, binarize, max_value, num_values)
         super().__init__(shape, form, val_fraction, test_fraction, split_seed, batch_size, seed)
         self.name = type(train).__name__.lower()
@@ -135,12 +142,15 @@ class FromDataset(OwnData):
         if not self.streamed:
             return super().states(split, n, seed)
         place, index = self.part(split)
-        return self.to_states(self.take(place, index if n is None else index[chosen(len(index), n, seed)])[0])
+        x = self.take(place, index if n is None else index[chosen(len(index), n, seed)])[0]
+        return self.to_states(self._checked(split, x))
 
     def setup(self, stage: str | None = None) -> None:
         """Reads and checks what the stage needs."""
         if not self.streamed:
             super().setup(stage)
+            if stage == "fit":
+                self._warn_of_draws()
         elif stage == "fit":
             self._check_batch_size()
             self.announce()
@@ -151,7 +161,36 @@ class FromDataset(OwnData):
         place, index = self.part(split)
         subset = Subset(self.datasets[place], index.tolist())
         collate, workers = self._collate, self.num_workers
-        return StreamLoader(subset, self.batch_size, collate, workers, shuffle, self.seed, drop_last, self._batch)
+
+        def convert(x: Tensor, generator: torch.Generator) -> Tensor:
+            return self._batch(self._checked(split, x), generator)
+
+        return StreamLoader(subset, self.batch_size, collate, workers, shuffle, self.seed, drop_last, convert)
+
+    def _checked(self, split: str, x: Tensor) -> Tensor:
+        """Streamed samples, after a look whether they are what those that were measured are."""
+        TensorDataModule._check(self, split, x, None)  # their shape, and that they are finite
+        where, low, high = f"{self.title}, {split} split", float(x.min()), float(x.max())
+        white = self.scaling.divisor(x)
+        if self.form.domain != "real" and not self.form.binarize:
+            scaling(x, self._measured_form, where)
+        elif self.form.binarize and not 0 <= low <= high <= white:
+            raise UserError(
+                f"{where}: the values lie between {low:.6g} and {high:.6g}, but what becomes bits must lie between 0 "
+                f"and {white:g}"
+            )
+        return x
+
+    def _warn_of_draws(self) -> None:
+        """Warns if the data set draws at random, such as crops, for in memory it does so only once."""
+        place, index = self.part("train")
+        with own_numbers(self.split_seed + 1):
+            again = self._collate([self.datasets[place][i] for i in index[:LOOKED_AT].tolist()])
+        if not torch.equal(again, self.raw("train")[:LOOKED_AT]):
+            rank_zero_warn(
+                "FromDataset: the training items differ from one reading to the next, as random transforms make them; "
+                "in memory each is drawn once: set streamed to true to draw them anew in each epoch"
+            )
 
     def _collate(self, items: list[Any]) -> Tensor:
         return self._collate_labelled(items)[0]
@@ -182,7 +221,7 @@ class FromDataset(OwnData):
                 )
             item = item[self.field]
         try:
-            x = pixels_of(item) if isinstance(item, Image.Image) else torch.as_tensor(item)
+            x = pixels_of(item) if isinstance(item, Image.Image) else readable(torch.as_tensor(item))
         except (TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
 from ebmlab.preprocessing import FAR
 
 SUFFIXES = (".npy", ".npz", ".csv", ".pt")
-Labels = str | int | None
 
 
 def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.ndarray | None]:
@@ -42,7 +41,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         >>> x.tolist(), names.tolist()
         ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
     """
-    readers = {".csv": _table, ".npy": _array}
+    readers = {".csv": read_table, ".npy": _array}
     kind = path.suffix.lower()
     try:
         x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
@@ -76,12 +75,13 @@ def _type(x: npt.NDArray[Any]) -> type[np.generic]:
 def _rounds(x: npt.NDArray[Any]) -> bool:
     """Whether float32 would round off digits by which samples differ. A single sample does not tell: it keeps them."""
     constant = 1 if len(x) > 1 else 0  # the spread that counts for columns without one
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # columns of NaN alone, infinity, numbers beyond float32
         low, high = np.nanmin(x, 0), np.nanmax(x, 0)
         spread = np.where(low < high, np.nanstd(x, 0), constant)
-        rounded = (np.abs(x.astype(np.float32) - x) > 0).any(0)
-    return bool((rounded & (np.maximum(high, -low) > FAR * spread)).any())
+        error = np.nanmax(np.abs(x.astype(np.float32) - x), 0)
+        far = (error > 0) & (np.maximum(high, -low) > FAR * spread)
+    return bool((far | (error > spread / FAR) | np.isinf(error)).any())
 
 
 def _array(path: Path, labels: Labels) -> tuple[Any, Any]:
@@ -100,6 +100,11 @@ def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
     else:
         content = torch.load(path, map_location="cpu", weights_only=True)
         if isinstance(content, list | tuple):
+            if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
+                raise UserError(
+                    f"{path} holds a list of {len(content)} objects, not samples or (samples, labels): make one tensor "
+                    "of the samples, by torch.stack"
+                )
             content = dict(zip((field, "y" if labels is None else labels), content, strict=False))
         content = content if isinstance(content, dict) else {field: content}
         arrays = {key: value.detach().numpy() for key, value in content.items() if isinstance(value, Tensor)}
@@ -109,67 +114,3 @@ def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
         if key not in arrays:
             raise UserError(f"{path} has no array {key}; it has {', '.join(map(str, arrays)) or 'none'}")
     return arrays[field], None if labels is None else arrays[labels]
-
-
-def _table(path: Path, labels: Labels) -> tuple[Any, Any]:
-    with path.open(encoding="utf-8-sig") as file:
-        first, rest = file.readline().strip(), file.readline()
-    delimiter = next((sign for sign in ",;\t" if sign in first), None)
-    cells = [cell.strip().strip('"') for cell in first.split(delimiter)]
-    count = len(cells)
-    counted = count > 2 and cells == [str(i) for i in range(count)]  # the names that pandas gives to columns without
-    named = counted or not all(map(_is_number, cells))
-    if not (rest if named else first):
-        raise UserError(f"{path} holds no numbers")
-    if named and not cells[0]:
-        raise UserError(
-            f"{path}: the first column has no name, like the row numbers of pandas: write the file with index=False"
-        )
-    column = None if labels is None else _column(path, cells if named else [], count, labels)
-    options: dict[str, Any] = {"delimiter": delimiter, "skiprows": int(named), "comments": None, "quotechar": '"'}
-    options["encoding"] = "utf-8-sig"
-    columns = [i for i in range(count) if i != column]
-    try:
-        x = np.loadtxt(path, usecols=None if column is None else columns, ndmin=2, **options)
-    except ValueError as error:
-        raise UserError(
-            _wrong_cell(path, delimiter, int(named), columns, cells) or f"{path}: {one_line(error)}"
-        ) from error
-    return x, None if column is None else np.loadtxt(path, usecols=column, dtype=str, ndmin=1, **options)
-
-
-def _wrong_cell(path: Path, delimiter: str | None, skipped: int, columns: list[int], names: list[str]) -> str | None:
-    """Says where the first cell is that is no number."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for number, row in enumerate(csv.reader(file, delimiter=delimiter or " ", skipinitialspace=True), 1):
-            where = f"{path}, line {number}"
-            if number <= skipped or not row:
-                continue
-            if len(row) != len(names):
-                return f"{where}: the number of cells is {len(row)}, but {len(names)} in the first line"
-            for i in columns:
-                cell, column = row[i].strip(), names[i] if skipped else i
-                if not cell:
-                    return f"{where}: the cell of column {column} is empty: fill it, or leave the line out"
-                if not _is_number(cell):
-                    wrong = f"{where}: '{cell[:40]}' in column {column} is no number"
-                    return f"{wrong}: if it is a label, set labels to {column}"
-    return None
-
-
-def _column(path: Path, names: list[str], count: int, labels: str | int) -> int:
-    if str(labels) in names:
-        return names.index(str(labels))
-    numbers = [str(i) for i in range(-count, count)]
-    if str(labels) in numbers:
-        return int(labels) % count
-    columns = ", ".join(names)[:200] or f"0 to {count - 1}"
-    raise UserError(f"{path} has no column {labels}; it has {columns}")
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -125,7 +125,14 @@ class OwnData(TensorDataModule):
     @property
     def scaling(self) -> Preprocessing:
         if self._scaling is None:
-            self._scaling = scaling(self.sample(), self.form, f"{self.title}, train split")
+            where, sample = f"{self.title}, train split", self.sample()
+            self._scaling = scaling(sample, self.form, where)
+            high, white = float(sample.max()), self._scaling.divisor(sample)
+            if self.form.binarize and self.form.max_value is None and high <= white / 2:
+                raise UserError(
+                    f"{where}: the values go up to {high:.6g}, but {white:g} would be white, so that next to all bits "
+                    "would be 0: set max_value to the largest level"
+                )
         return self._scaling
 
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -143,10 +150,7 @@ class OwnData(TensorDataModule):
         if split == "train" or self.count(split) is None:
             return
         where = f"{self.title}, {split} split"
-        form, limits = self.form, self.scaling.limits
-        if form.domain == "ordinal" and form.num_values is None and limits is not None:
-            form = replace(form, num_values=int(limits[1]) + 1)
-        found = scaling(data, form, where)
+        found = scaling(data, self._measured_form, where)
         mine, its = self.scaling.divisor(data), found.divisor(data)
         low, high = float(data.min()), float(data.max())
         whole = not data.is_floating_point() or bool((data == data.round()).all())
@@ -156,6 +160,14 @@ class OwnData(TensorDataModule):
                 f"{where}: the values lie between {low:.6g} and {high:.6g}, but those of the training samples are "
                 f"divided by {mine:g}: bring all samples to the same units"
             )
+
+    @property
+    def _measured_form(self) -> Form:
+        """The form, with as many ordinal values as the training samples show."""
+        limits = self.scaling.limits
+        if self.form.domain != "ordinal" or self.form.num_values is not None or limits is None:
+            return self.form
+        return replace(self.form, num_values=int(limits[1]) + 1)
 
     def _said(self) -> str:
         """What becomes of the numbers."""

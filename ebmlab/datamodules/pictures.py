@@ -16,7 +16,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 def pixels_of(image: Image.Image, channels: int | None = None) -> Tensor:
     """The pixels of a picture, `(channels, height, width)`, uint8.
 
-    Of 16 bits the upper 8 are kept. Transparency is dropped.
+    Of 16 bits the upper 8 are kept. Transparency is dropped. Pixels of 32 bits are refused.
 
     Args:
         image: the picture.
@@ -28,6 +28,7 @@ def pixels_of(image: Image.Image, channels: int | None = None) -> Tensor:
     """
     from torchvision.transforms import functional
 
+    _check_depth(image)
     pixels: Tensor = functional.pil_to_tensor(_converted(image, channels))
     return pixels
 
@@ -50,7 +51,10 @@ def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
     channels, height, width = shape
     try:
         with Image.open(path) as file:
+            _check_depth(file)
             image = _converted(ImageOps.exif_transpose(file), channels)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"{path} is not a readable picture ({one_line(error)})") from error
     scale = max(height / image.height, width / image.width)
@@ -60,9 +64,18 @@ def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
     return pixels_of(functional.center_crop(image, [height, width]), channels)
 
 
+def _check_depth(image: Image.Image) -> None:
+    """Raises `UserError` for pixels of 32 bits. Old releases of Pillow give PNG's 16 bits the same mode, I."""
+    if image.mode == "F" or (image.mode == "I" and image.format != "PNG"):
+        raise UserError(
+            "the picture's pixels are numbers of 32 bits, which do not say what white is: save it with 8 or 16 bits, "
+            "or take an array of its numbers"
+        )
+
+
 def _converted(image: Image.Image, channels: int | None) -> Image.Image:
     """The picture in grey or in colours, 8 bits each."""
     if image.mode.startswith("I"):  # Pillow would clip 16 bits at 255
         image = Image.fromarray((np.asarray(image).clip(0, 65535) // 256).astype(np.uint8))
-    grey = channels == 1 or (channels is None and image.mode in ("1", "L", "LA", "F"))
+    grey = channels == 1 or (channels is None and image.mode in ("1", "L", "LA"))
     return image.convert("L" if grey else "RGB")

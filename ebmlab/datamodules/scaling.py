@@ -126,6 +126,11 @@ def _discrete(x: Tensor, form: Form, whole: bool, found: str) -> Preprocessing:
         raise UserError(f"{found}; {form.domain} values must be whole numbers from 0 on")
     if form.num_values is not None and int(x.max()) >= form.num_values:
         raise UserError(f"{found}, but num_values is {form.num_values}: they must be from 0 to {form.num_values - 1}")
+    if form.domain == "categorical" and x.dim() > 2 and _only(x, 0, 1) and bool((x.sum(-1) == 1).all()):
+        raise UserError(
+            f"{found}, with one 1 along the last axis: one-hot vectors become class numbers by .argmax(-1); if these "
+            "are class numbers themselves, set domain to binary"
+        )
     num_values, shape = form.num_values or int(x.max()) + 1, tuple(x.shape[1:])
     limits = (0.0, num_values - 1.0)
     return Preprocessing(shape, num_classes=num_values if form.domain == "categorical" else 0, limits=limits)

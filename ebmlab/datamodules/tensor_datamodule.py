@@ -15,10 +15,10 @@ from ebmlab.data import SPLITS, Data, chosen
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import LEVELS, Binarize, Preprocessing, draw_bits, moments
+from ebmlab.preprocessing import LEVELS, Binarize, Preprocessing, moments
 from ebmlab.ranks import rank_and_world
 from ebmlab.recipes import path_of
-from ebmlab.streams import stream
+from ebmlab.streams import draw_bits, stream
 
 _STAGES: dict[str | None, tuple[str, ...]] = {
     "fit": ("train", "val"),

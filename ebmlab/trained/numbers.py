@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import LEVELS, Preprocessing
+from ebmlab.preprocessing import LEVELS, Preprocessing, readable
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
@@ -30,7 +30,7 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
             raise UserError(f"{what} holds values of the type {raw.dtype}; they must be real numbers")
         if raw.layout != torch.strided:
             raise UserError(f"{what} is a tensor of the layout {raw.layout}: give {what}.to_dense()")
-        return raw.detach(), lambda result: result
+        return readable(raw.detach()), lambda result: result
     try:
         array = np.asarray(raw)
     except ValueError as error:
@@ -40,7 +40,7 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
     if array.dtype.kind in "iu" and array.dtype != np.uint8:
         array = array.astype(np.int64)
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
-        array = array.astype(np.float32)
+        array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     return torch.from_numpy(np.ascontiguousarray(array)), lambda result: result.cpu().numpy()
 

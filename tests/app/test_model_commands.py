@@ -212,6 +212,7 @@ REFUSED = {
     "complete digits.npy --given=top --sampler=DMALA": "--sampler is DMALA, but must be one that needs no settings",
     "complete digits.npy --given=top --sampler=Gibbs": "Gibbs samples ",
     "predict --condition=99=1": "--condition: there is no coordinate 99; an event has 64",
+    "predict --condition=3=1,3=0": "--condition: coordinate 3 is given twice",
     "predict --condition=a=1": "--condition: a=1 is not NUMBER=VALUE, such as 3=1",
     "predict --condition=gone.npy": "--condition is gone.npy, but must be NUMBER=VALUE,... or a file that is there",
     "predict --condition=3=1 --denoise=true": "denoise gives means of all units, so --condition cannot fix some",

@@ -19,8 +19,10 @@ from ebmlab.domains import Binary
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData
+from ebmlab.plain_data import PlainData
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import BlockGibbs
+from ebmlab.trained import TrainedModel
 
 Make = Callable[..., TensorDataModule]
 
@@ -217,6 +219,33 @@ def test_each_split_has_draws_of_its_own_that_do_not_change() -> None:
     first, second = (Alike((4, 4), 5, seed=seed, binarize="dynamic") for seed in (0, 1))
     assert not torch.equal(first.raw("val"), first.raw("test"))
     assert torch.equal(first.raw("val"), second.raw("val"))
+
+
+def test_the_bits_of_a_sample_do_not_depend_on_the_others() -> None:
+    form = Preprocessing((1, 8, 8), 255.0, unit=True, binarize="dynamic")
+    levels = torch.randint(256, (500, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    bits, order = form.to_states(levels), torch.randperm(500)
+    assert torch.equal(form.to_states(levels[order]), bits[order])
+    assert torch.equal(form.to_states((levels / 255).flatten(1)), bits)
+    assert torch.equal(form.to_states(levels.double() / 255), bits)
+    p = levels.double() / 255
+    noise = ((bits - p) / (p * (1 - p)).clamp_min(1e-9).sqrt()).where((p > 0) & (p < 1), 0)
+    assert abs(float(noise.mean())) < 5 / math.sqrt(noise.numel())
+    neighbours = (noise[1:] * noise[:-1]).mean()  # different samples have different noise
+    assert abs(float(neighbours)) < 5 / math.sqrt(noise.numel())
+    torch.nn.init.normal_((rbm := RBM(64, 8)).W)
+    model = TrainedModel(ContrastiveDivergence(rbm, BlockGibbs()), form)
+    torch.testing.assert_close(model.energy(levels)[3:7], model.energy(levels[3:7]))
+
+
+def test_plain_loaders_do_not_train_on_bits_that_must_be_drawn_anew() -> None:
+    loaders = {"val": lambda: [torch.rand(20, 4), torch.rand(20, 4)]}
+    saved = Preprocessing((4,), 255.0, unit=True, binarize="dynamic")
+    data = PlainData("mine", loaders, Binary(4))
+    data.adopt(saved)
+    assert data.states("val").unique().tolist() == [0, 1]
+    with pytest.raises(UserError, match="draws bits anew in each batch, which plain loaders do not"):
+        PlainData("mine", {"train": loaders["val"], **loaders}, Binary(4)).adopt(saved)
 
 
 def test_one_half_is_black() -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from ebmlab.data import Images, Points
+from ebmlab.data import Images, Points, chosen
 from ebmlab.datamodules import Arrays, FromDataset, ImageFolder
 from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.pictures import pixels_of, read_picture
@@ -22,6 +22,8 @@ from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_first_batch
+from ebmlab.plain_data import PlainData
+from ebmlab.trained.numbers import as_tensor
 
 RNG = np.random.default_rng(0)
 
@@ -453,6 +455,54 @@ def test_pixels_of_every_kind_of_picture(tmp_path: Path) -> None:
     assert pixels_of(Image.fromarray(np.array([[True, False]]))).tolist() == [[[255, 0]]]
 
 
+@pytest.mark.parametrize("numbers", [np.float32([[0, 0.5, 1]]), np.int32([[0, 128, 255]])])
+def test_pictures_of_32_bits_are_refused(numbers: Any, tmp_path: Path) -> None:
+    """They do not say what white is: fractions, and levels as 32-bit integers, would all become black."""
+    Image.fromarray(numbers).save(tmp_path / "a.tif")
+    found = one_line(lambda: read_picture(tmp_path / "a.tif", (1, 1, 3)))
+    assert found.startswith(f"{tmp_path / 'a.tif'}: the picture's pixels are numbers of 32 bits")
+    assert "32 bits" in one_line(lambda: FromDataset([Image.fromarray(numbers)] * 9, batch_size=4))  # type: ignore[arg-type]
+
+
+def test_numbers_without_sign_of_16_bits(tmp_path: Path) -> None:
+    """torch cannot compare them; PlainData and trained models take them, too."""
+    x = np.arange(80, dtype=np.uint16).reshape(20, 4) * 500
+    plain = PlainData("mine", {"train": lambda: [torch.from_numpy(x)]}, Real(4))
+    assert torch.equal(plain.states("train"), torch.from_numpy(x.astype(np.float32)))
+    data = FromDataset(TensorDataset(torch.from_numpy(x)), batch_size=4)
+    torch.testing.assert_close(data.states("train").mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+    assert as_tensor(torch.from_numpy(x))[0].tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("binarize", [True, "dynamic"])
+def test_levels_that_would_all_be_black_are_refused(binarize: Any, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npy", np.arange(20 * 8).reshape(20, 8) % 17)  # levels from 0 to 16, as of scikit-learn
+    options: dict[str, Any] = {"domain": "binary", "binarize": binarize, "batch_size": 4}
+    wrong = "the values go up to 16, but 255 would be white, so that next to all bits would be 0: set max_value"
+    assert wrong in one_line(lambda: Arrays(path, **options).setup("fit"))
+    assert 0.3 < float(Arrays(path, max_value=16, **options).states("train").mean()) < 0.7
+
+
+def test_a_list_of_samples_in_a_file_is_refused(tmp_path: Path) -> None:
+    """Its first sample was read as the samples, its rows as vectors."""
+    for n in (2, 20):
+        torch.save([torch.rand(8, 8) for _ in range(n)], tmp_path / "a.pt")
+        wrong = f"holds a list of {n} objects, not samples or (samples, labels)"
+        assert wrong in one_line(lambda: read_numbers(tmp_path / "a.pt", None, "x"))
+    torch.save((torch.rand(20, 8), torch.arange(20)), tmp_path / "a.pt")
+    assert len(read_numbers(tmp_path / "a.pt", None, "x")[0]) == 20
+    torch.save([torch.rand(20, 8)], tmp_path / "a.pt")
+    assert len(read_numbers(tmp_path / "a.pt", None, "x")[0]) == 20
+
+
+def test_one_hot_vectors_are_no_class_numbers(tmp_path: Path) -> None:
+    x = np.eye(3)[RNG.integers(0, 3, (30, 5))]
+    data = Arrays(save(tmp_path / "a.npy", x), domain="categorical", batch_size=4)
+    assert "one-hot vectors become class numbers by .argmax(-1)" in one_line(lambda: data.setup("fit"))
+    numbers = Arrays(save(tmp_path / "b.npy", x.argmax(-1)), domain="categorical", batch_size=4)
+    assert numbers.states("train").shape == (24, 5, 3)
+
+
 def test_folders_named_for_splits_are_splits(pictures: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
@@ -554,6 +604,53 @@ def test_streaming_gives_what_memory_gives_and_resumes_within_an_epoch() -> None
         assert torch.equal(data.states("val"), memory.states("val"))
         assert torch.equal(data.states("test", 2), memory.states("test", 2))
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_random_transforms_are_drawn_anew_only_where_data_are_streamed(workers: int) -> None:
+    def make(i: int) -> Tensor:
+        return torch.arange(3.0) + i * (1 + torch.rand(()))
+
+    options: dict[str, Any] = {"batch_size": 16, "standardize": False, "num_workers": workers}
+    before = torch.get_rng_state()
+    memory = FromDataset(Items(make), **options)
+    with pytest.warns(UserWarning, match="training items differ from one reading to the next.* set streamed to true"):
+        memory.setup("fit")
+    assert torch.equal(before, torch.get_rng_state())
+    streamed = FromDataset(Items(make), streamed=True, **options)
+    streamed.setup("fit")
+    for data, fresh in ((memory, False), (streamed, True)):
+        loader, epochs = data.train_dataloader(), []
+        for number in range(2):
+            loader.sampler.set_epoch(number)
+            epochs.append(torch.cat(list(loader)).sort(0).values)
+        assert torch.equal(*epochs) != fresh
+    FromDataset(Items(lambda i: torch.arange(3.0) + i), **options).setup("fit")  # no warning
+
+
+@pytest.mark.parametrize(
+    ("options", "usual", "odd", "wrong"),
+    [
+        ({"domain": "ordinal"}, 2.0, 5.0, "but num_values is 3: they must be from 0 to 2"),
+        ({"domain": "binary"}, 1.0, 0.5, "bits must be 0 or 1"),
+        ({"domain": "spin"}, -1.0, 0.0, "spins must be -1 and +1"),
+        ({"domain": "binary", "binarize": True}, 1.0, 2.0, "what becomes bits must lie between 0 and 1"),
+        ({}, 1.0, np.nan, "1 of 10 samples hold NaN or infinity"),
+    ],
+)
+def test_streamed_samples_that_were_not_measured_are_checked(
+    options: dict[str, Any], usual: float, odd: float, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ebmlab.datamodules.from_dataset.MEASURED", 20)
+    values = [[1.0, usual] for _ in range(100)]
+    data = FromDataset(Items(values.__getitem__, 100), streamed=True, batch_size=10, **options)
+    data.setup("fit")
+    _, index = data.part("train")
+    measured = set(index[chosen(len(index), 20, 0)].tolist())
+    values[next(i for i in index.tolist() if i not in measured)] = [1.0, odd]
+    assert wrong in one_line(lambda: list(data.train_dataloader()))
+    assert wrong.replace("of 10", "of 80") in one_line(lambda: data.states("train"))
+    assert list(data.val_dataloader())
 
 
 def test_bad_datasets_are_named() -> None:

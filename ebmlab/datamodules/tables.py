@@ -1,0 +1,206 @@
+"""Tables of numbers in .csv files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pytorch_lightning.utilities import rank_zero_warn
+
+from ebmlab.errors import UserError, one_line
+
+Labels = str | int | None
+MISSING = ("", "?", "-", "na", "n/a", "null", "none")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the first lines of a table tell.
+
+    Attributes:
+        cells: of the first line.
+        named: whether they are the names of the columns; else they are a sample.
+        label: the number of the column that holds the labels, or None.
+        delimiter: between cells; None stands for white space.
+
+    Example:
+        >>> Head(["height", "kind"], True, 1, ",").names
+        ['height']
+    """
+
+    cells: list[str]
+    named: bool
+    label: int | None
+    delimiter: str | None
+
+    @property
+    def columns(self) -> list[int]:
+        """The numbers of the columns that hold samples."""
+        return [i for i in range(len(self.cells)) if i != self.label]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that hold samples; empty if there are none."""
+        return [self.cells[i] for i in self.columns] if self.named else []
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some of the names are numbers, so that the first line may rather be a sample."""
+        return any(map(_is_number, self.names))
+
+
+def read_table(path: Path, labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+    r"""Reads the samples `(N, D)`, float64, and the labels `(N,)`, strings or None.
+
+    Args:
+        path: the file.
+        labels: the name or the number of the column that holds the labels, or None.
+
+    Raises:
+        UserError: the table is empty, or a cell is no number.
+
+    Example:
+        >>> path = Path("iris.csv")
+        >>> _ = path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
+        >>> read_table(path, 2)[0].tolist()
+        [[5.1, 3.5], [4.9, 3.0]]
+    """
+    head = read_head(path, labels)
+    options: dict[str, Any] = {"delimiter": head.delimiter, "skiprows": int(head.named), "comments": None}
+    options |= {"quotechar": '"', "encoding": "utf-8-sig"}
+    try:
+        x = np.loadtxt(path, usecols=None if head.label is None else head.columns, ndmin=2, **options)
+    except ValueError as error:
+        raise UserError(_wrong_cell(path, head) or f"{path}: {one_line(error)}") from error
+    if not head.named and _like_names(x):
+        line = ", ".join(head.cells)
+        rank_zero_warn(
+            f"{path}: the first line, {line[:60]}, is read as a sample; if it names the columns, put a letter in front "
+            "of one of the names"
+        )
+    if head.label is None:
+        return x, None
+    return x, np.char.strip(np.loadtxt(path, usecols=head.label, dtype=str, ndmin=1, **options))
+
+
+def read_head(path: Path, labels: Labels = None) -> Head:
+    """Reads what the first lines of a table tell; arguments and errors as in `read_table`."""
+    with path.open(encoding="utf-8-sig") as file:
+        first = file.readline().strip(" \r\n")
+        number, second = next(((i, line) for i, line in enumerate(file, 2) if line.strip()), (2, ""))
+    delimiter = next((sign for sign in ",;\t" if sign in first), None)
+    cells = _cells(first, delimiter)
+    label, named = _meaning(path, cells, labels)
+    if not (second if named else first.strip()):
+        raise UserError(f"{path} holds no numbers")
+    if not first.strip():
+        raise UserError(f"{path}: the first line is empty: remove it")
+    if named and not cells[0]:
+        raise UserError(
+            f"{path}: the first column has no name, like the row numbers of pandas: write the file with index=False"
+        )
+    if labels is not None and label is None:
+        columns = ", ".join(cells)[:200] if named else f"0 to {len(cells) - 1}"
+        raise UserError(f"{path} has no column {labels}; it has {columns}")
+    head = Head(cells, named, label, delimiter)
+    holes = [i for i in head.columns if cells[i].lower() in MISSING]
+    if head.mixed and holes:
+        raise UserError(_no_number(f"{path}, line 1", cells[holes[0]], holes[0]))
+    if second and (found := len(_cells(second, delimiter))) != len(cells):
+        mend = ": remove row names (row.names=FALSE in R)" if named and found == len(cells) + 1 else ""
+        raise UserError(
+            f"{path}, line {number}: the number of cells is {found}, but {len(cells)} in the first line{mend}"
+        )
+    return head
+
+
+def check_columns(names: Sequence[str], wanted: Sequence[str], where: str) -> None:
+    """Raises `UserError` if a table has other columns than the training data, or in another order.
+
+    Args:
+        names: of the table's columns; empty if they are not known.
+        wanted: the names in the training data; empty if they are not known.
+        where: the beginning of the message.
+
+    Example:
+        >>> check_columns(["b", "a"], ["a", "b"], "t.csv")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: t.csv: column 0 of the samples is b, but a in the training data: give the same ...
+    """
+    for i, (mine, its) in enumerate(zip(names, wanted, strict=False)):
+        if mine != its:
+            raise UserError(
+                f"{where}: column {i} of the samples is {mine}, but {its} in the training data: give the same columns "
+                "in the same order"
+            )
+
+
+def _meaning(path: Path, cells: list[str], labels: Labels) -> tuple[int | None, bool]:
+    """The number of the label's column, and whether the cells of the first line are names.
+
+    They are names if one of them, beside that of the labels, is no number, or if they are the numbers that pandas gives
+    to columns without names.
+    """
+    numbers = [str(i) for i in range(-len(cells), len(cells))]
+    by_name = str(labels) in cells and not _is_number(str(labels))
+    label = int(str(labels)) % len(cells) if str(labels) in numbers else None
+    rest = {i: cell for i, cell in enumerate(cells) if i != label}
+    counted = len(cells) > 2 and all(cell == str(i) for i, cell in rest.items())
+    named = by_name or counted or not all(map(_is_number, rest.values()))
+    if named and str(labels) in cells:
+        if cells.count(str(labels)) > 1:
+            raise UserError(f"{path}: several columns are called {labels}: set labels to the number of one of them")
+        label = cells.index(str(labels))
+    return label, named
+
+
+def _like_names(x: npt.NDArray[Any]) -> bool:
+    """Whether the first row may be names that are numbers, such as years: in equal steps, and unlike all other rows."""
+    if len(x) < 4 or x.shape[1] < 2:
+        return False
+    first, rest, steps = x[0], x[1:], np.diff(x[0])
+    with np.errstate(invalid="ignore"):
+        even = steps[0] > 0 and bool(np.allclose(steps, steps[0], rtol=1e-6))
+        return even and bool(((first < rest.min(0)) | (first > rest.max(0))).all())
+
+
+def _cells(line: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return [cell.strip('"') for cell in line.split()] or [""]
+    row = next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True))
+    return [cell.strip() for cell in row]
+
+
+def _wrong_cell(path: Path, head: Head) -> str | None:
+    """Says where the first cell is that is no number."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, row in enumerate(csv.reader(file, delimiter=head.delimiter or " ", skipinitialspace=True), 1):
+            where = f"{path}, line {number}"
+            if number <= head.named or not row:
+                continue
+            if len(row) != len(head.cells):
+                return f"{where}: the number of cells is {len(row)}, but {len(head.cells)} in the first line"
+            for i in head.columns:
+                if not _is_number(cell := row[i].strip()):
+                    return _no_number(where, cell, head.cells[i] if head.named and not head.mixed else i)
+    return None
+
+
+def _no_number(where: str, cell: str, column: str | int) -> str:
+    if not cell:
+        return f"{where}: the cell of column {column} is empty: fill it, or leave the line out"
+    wrong = f"{where}: '{cell[:40]}' in column {column} is no number"
+    return wrong if cell.lower() in MISSING else f"{wrong}: if it is a label, set labels to {column}"
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,146 @@
+"""Tables in .csv files: which line holds names, which column labels, and which tables belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers_trainer import quiet_trainer
+
+import ebmlab
+from ebmlab.app.cli import main
+from ebmlab.datamodules import Arrays
+from ebmlab.datamodules.number_files import read_numbers
+from ebmlab.energies import GRBM
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, FromNoise
+from ebmlab.preprocessing import Preprocessing, moments
+from ebmlab.samplers import BlockGibbs
+
+
+def table(text: str) -> Path:
+    Path("t.csv").write_text(text, encoding="utf-8")
+    return Path("t.csv")
+
+
+def one_line(act: Callable[[], Any]) -> str:
+    with pytest.raises(UserError) as error:
+        act()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "rows", "names"),
+    [
+        ("5,3,setosa\n4,2,virginica\n", 2, [[5, 3], [4, 2]], ["setosa", "virginica"]),  # UCI's files have no names
+        ("5,3,setosa\n4,2,virginica\n", -1, [[5, 3], [4, 2]], ["setosa", "virginica"]),
+        ("a,5,3\nb,4,2\n", "0", [[5, 3], [4, 2]], ["a", "b"]),
+        ("0,1,kind\n5,3,a\n", "kind", [[5, 3]], ["a"]),
+        ("0,1,kind\n5,3,a\n", 2, [[5, 3]], ["a"]),  # the names that pandas gives
+        ("x,y,kind\n5,3,a\n", 2, [[5, 3]], ["a"]),
+        ('"height, cm",width,kind\n5,3,a\n', "kind", [[5, 3]], ["a"]),
+        ('"height, cm",width,kind\n5,3,a\n', "height, cm", None, None),  # kind is no number
+        ("x,y,kind\n5,3, a\n4,2,a \n", "kind", [[5, 3], [4, 2]], ["a", "a"]),
+    ],
+)
+def test_the_first_line_is_a_sample_unless_it_holds_names(text: str, labels: Any, rows: Any, names: Any) -> None:
+    if rows is None:
+        assert "'a' in column kind is no number" in one_line(lambda: read_numbers(table(text), labels, "x"))
+        return
+    x, y = read_numbers(table(text), labels, "x")
+    assert y is not None and (x.tolist(), y.tolist()) == (rows, names)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "wrong"),
+    [
+        (
+            "5,3,setosa\n4,2,setosa\n",
+            None,
+            "line 2: 'setosa' in column 2 is no number: if it is a label, set labels to 2",
+        ),
+        ("5,NA,1\n4,2,1\n", None, "line 1: 'NA' in column 1 is no number"),
+        ("5,?,a\n4,2,b\n", 2, "line 1: '?' in column 1 is no number"),
+        ("5,,1\n4,2,1\n", None, "line 1: the cell of column 1 is empty: fill it"),
+        ("x,y\n1,NA\n", None, "line 2: 'NA' in column y is no number"),
+        ("\tx\ty\n0\t5\t3\n", None, "the first column has no name, like the row numbers of pandas"),
+        ("\tx\ty\n0\t5\t3\n", "y", "the first column has no name, like the row numbers of pandas"),
+        ('"x","y"\n"1",5,3\n', None, "line 2: the number of cells is 3, but 2 in the first line: remove row names"),
+        ('"x","y"\n\n"1",5,3\n', "y", "line 3: the number of cells is 3, but 2 in the first line: remove row names"),
+        ("x,x\n1,2\n", "x", "several columns are called x: set labels to the number of one of them"),
+        ("\nx,y\n1,2\n", None, "the first line is empty"),
+    ],
+)
+def test_no_sample_is_lost_and_no_row_number_becomes_a_feature(text: str, labels: Any, wrong: str) -> None:
+    found = one_line(lambda: read_numbers(table(text), labels, "x"))
+    assert wrong in found and "t.csv" in found
+    if "NA" in wrong or "?" in wrong:
+        assert "label" not in found
+
+
+@pytest.mark.parametrize("names", ["2019,2020,2021", "400.5,401.0,401.5"])
+def test_names_that_are_numbers_are_warned_of(names: str) -> None:
+    rows = "".join(f"{i},{2 * i},5\n" for i in range(9))
+    with pytest.warns(
+        UserWarning, match=rf"the first line, {names.replace(',', ', ')}, is read as a sample; .* letter"
+    ):
+        x, _ = read_numbers(table(f"{names}\n{rows}"), None, "x")
+    assert len(x) == 10
+    assert len(read_numbers(table(f"y{names}\n{rows}"), None, "x")[0]) == 9
+    assert len(read_numbers(table(f"1,2,3\n{rows}"), None, "x")[0]) == 10  # a sample like the others
+
+
+def test_columns_in_another_order_are_refused() -> None:
+    rows = [f"{i},{100 + 3 * (i % 7)}\n" for i in range(40)]
+    swapped = [",".join(reversed(row.strip().split(","))) + "\n" for row in rows]
+    files = {"a": ["x,y\n", *rows], "b": ["y,x\n", *swapped], "bare": rows}
+    for name, lines in files.items():
+        Path(f"{name}.csv").write_text("".join(lines))
+    for split in ("val", "test"):
+        data = Arrays("a.csv", batch_size=10, **{split: "b.csv"})  # type: ignore[arg-type]
+        wrong = (
+            "b.csv: column 0 of the samples is y, but x in the training data: give the same columns in the same order"
+        )
+        assert wrong in one_line(lambda data=data, split=split: data.raw(split))
+    data = Arrays("a.csv", batch_size=10, val="bare.csv")
+    assert data.preprocessing.columns == ("x", "y") and Preprocessing.from_dict(data.preprocessing.to_dict()).columns
+    torch.manual_seed(0)
+    learner = ContrastiveDivergence(GRBM(2, 3), BlockGibbs(), FromNoise(), num_steps=1)
+    trainer = quiet_trainer(Path(), max_epochs=1)
+    trainer.fit(learner, data)
+    trainer.save_checkpoint("m.ckpt")
+    main(["score", "a.csv", "bare.csv", "--ckpt_path=m.ckpt", "--output=s.csv"])
+    scores = np.loadtxt("s.csv", delimiter=",", skiprows=1, usecols=2)
+    x = torch.tensor([[float(n) for n in row.split(",")] for row in rows])
+    assert scores == pytest.approx(ebmlab.load("m.ckpt").energy(x).repeat(2).tolist(), abs=1e-4)
+    with pytest.raises(SystemExit, match="2"):
+        main(["score", "b.csv", "--ckpt_path=m.ckpt", "--output=s.csv"])
+    assert "column 0 of the samples is y" in one_line(lambda: Arrays("b.csv").adopt(data.preprocessing))
+
+
+@pytest.mark.parametrize("unit", [1e-47, 1e39])
+def test_numbers_beyond_those_of_float32_are_standardised(unit: float) -> None:
+    x = np.random.default_rng(0).normal(3, 1, (200, 2)) * [unit, 1]
+    np.save("x.npy", x)
+    data = Arrays("x.npy")
+    states = data.states("train")
+    raw = data.raw("train").double()
+    torch.testing.assert_close(states.double(), (raw - raw.mean(0)) / raw.std(0, correction=0), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(data.to_raw(states).double(), raw, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1e200])
+def test_numbers_without_a_variance_are_refused(unit: float) -> None:
+    raw = torch.tensor([[1.0, unit], [1.0, 2 * unit]], dtype=torch.float64)
+    wrong = "column or channel 1, counted from 0, are too large or too small"
+    assert wrong in one_line(lambda: moments(raw, Preprocessing((2,))))
