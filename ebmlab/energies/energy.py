@@ -42,12 +42,18 @@ class Energy(Recorded, nn.Module):
     domains: ClassVar[tuple[type[Domain], ...]] = ()
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Energies `(B,)` of states `(B, *event)`, by `forward`.
+        """Energies `(B,)` of states `(B, *event)`, by `forward`; whole numbers become floats.
 
         Raises:
-            UserError: `forward` gives another shape, which some samplers would add up to a wrong law without a word.
+            UserError: `forward` gives another shape, which some samplers would add up to a wrong law without a word, or
+                no tensor of real numbers.
         """
         energies: Tensor = super().__call__(x)
+        if not isinstance(energies, Tensor) or energies.is_complex():
+            kind = energies.dtype if isinstance(energies, Tensor) else type(energies).__name__
+            raise UserError(f"{type(self).__name__} gives energies of type {kind}, but must give a float tensor")
+        if not energies.is_floating_point():  # a temperature would be rounded before it multiplies whole numbers
+            energies = energies.to(x.dtype)
         if energies.shape != x.shape[:1]:
             raise UserError(
                 f"{type(self).__name__} gives energies of shape {tuple(energies.shape)} for {len(x)} states, but must "
@@ -60,7 +66,11 @@ class Energy(Recorded, nn.Module):
         raise NotImplementedError
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """E(x) `(B,)` and dE/dx `(B, *event)`, both detached; samplers may overwrite them."""
+        """E(x) `(B,)` and dE/dx `(B, *event)`, both detached; samplers may overwrite them.
+
+        Raises:
+            UserError: E does not follow from x by operations that autograd differentiates.
+        """
         if torch.compiler.is_compiling():  # the way below would leave the compiled program
             with torch.no_grad():
                 value, pull = torch.func.vjp(self, x)  # type: ignore[misc]  # three values only with has_aux
@@ -72,10 +82,17 @@ class Energy(Recorded, nn.Module):
                 for p in parameters:  # autograd keeps nothing for frozen parameters
                     p.requires_grad_(False)
                 energy = self(x)
-                (grad,) = torch.autograd.grad(energy, x, torch.ones_like(energy))
+                ones = torch.ones_like(energy)
+                grad = torch.autograd.grad(energy, x, ones, allow_unused=True)[0] if energy.requires_grad else None
             finally:
                 for p in parameters:
                     p.requires_grad_(True)
+        if grad is None:
+            raise UserError(
+                f"{type(self).__name__} has no gradient: autograd finds no way from its energies back to x. Write its "
+                "value_and_grad, leave out what has no derivative (comparisons, whole numbers, indices, detach), or "
+                "take a sampler without gradients, such as Gibbs or LocallyBalanced"
+            )
         return energy.detach(), grad
 
     def gradient(self, x: Tensor) -> Tensor:
@@ -154,6 +171,8 @@ class Energy(Recorded, nn.Module):
         if index is None:
             index = torch.arange(domain.size, device=x.device).expand(len(x), domain.size)
         batch, k = index.shape
+        if domain.num_values == 1:
+            return x.new_zeros(batch, k, 1)  # there are no neighbours
         rows, columns, shifts = (torch.arange(n, device=x.device) for n in (batch, k, domain.num_values - 1))
         present = domain.to_index(flat).gather(1, index).unsqueeze(2)
         others = (present + shifts + 1) % domain.num_values
@@ -180,8 +199,8 @@ class Energy(Recorded, nn.Module):
         return next((t.dtype for t in tensors), torch.get_default_dtype())
 
     def random(self, n: int) -> Tensor:
-        """Draws states `(n, *event)` for new chains from the domain's reference law, on this energy's device."""
-        return self.domain.random(n, device=self.device)
+        """Draws states `(n, *event)` for new chains from the domain's reference law, as this energy takes them."""
+        return self.domain.random(n, device=self.device).to(self.dtype)
 
     def step_unit(self) -> Tensor | float:
         """The factor by which samplers multiply their step size: 1, unless the energy has a natural squared length."""
