@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ from ebmlab.samplers import (
 from ebmlab.samplers.blocks import random_block
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint
-from ebmlab.samplers.tuners import JumpDistance
+from ebmlab.samplers.tuners import JumpDistance, PatternSearch, TargetAcceptance, Tuner
 
 
 class Shaped(Energy):
@@ -89,6 +90,22 @@ def test_an_energy_without_a_gradient(wrong: Callable[[Tensor], Tensor]) -> None
             sampler.sample(energy, torch.zeros(5, 2), 1)
     assert energy.bias.requires_grad
     Gibbs().sample(energy, torch.zeros(5, 2), 1)
+
+
+@pytest.mark.parametrize("num_steps", [-1, 2.0, None, "2"])
+def test_steps_are_counted_by_whole_numbers(num_steps: Any) -> None:
+    """A negative number returned the start as if chains had run."""
+    energy, x = Shaped(lambda e: e), torch.zeros(5, 2)
+    for use in (Gibbs().sample, Gibbs().run, JumpDistance(parameters=["step_size"]).tune):
+        chains = (DMALA(0.2), energy, x) if use.__name__ == "tune" else (energy, x)
+        with pytest.raises(UserError, match=r"num_steps is .*, but must be a whole number from 0 on"):
+            use(*chains, num_steps)
+
+
+@pytest.mark.parametrize("tuner", [JumpDistance(), PatternSearch(), TargetAcceptance()])
+def test_tuners_need_a_chain(tuner: Tuner) -> None:
+    with pytest.raises(UserError, match="DMALA: there are no chains"):
+        tuner.tune(DMALA(0.2), Shaped(lambda e: e), torch.zeros(0, 2), 20)
 
 
 def test_starts_have_the_dtype_of_the_energy() -> None:
