@@ -127,8 +127,7 @@ def exchange_log_z(
         )
     if not sampler.converges:
         raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")
-    energy.domain.validate(x)
-    sampler.check(energy)
+    sampler.check_chains(energy, x, num_steps)
     kernel, base = sampler.kernel, base.to(energy.device)
     *later, earliest = sampler.path(energy)  # the latter as the end of a bridge: what is known of it holds at all rungs
     ladder = _ladder(path_for(kernel, base, earliest), kernel, len(x), rungs, schedule)

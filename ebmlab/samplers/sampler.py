@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
+from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.products import fast_products
 from ebmlab.recipes import Recorded
@@ -165,6 +166,7 @@ class Sampler(Recorded, nn.Module):
     def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> None:
         """Raises `UserError` unless chains of the energy can take that many steps from x."""
         self.check(energy)
+        require_one_law(energy)
         energy.domain.validate(x)
         if len(x) == 0:
             raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from helpers_blocks import Sum
-from torch import Tensor
+from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Ordinal, Real, Spin
 from ebmlab.energies import GRBM, RBM, Base, Energy, Ising, Scaled, StandardNormal, Uniform, bridge
@@ -106,6 +107,43 @@ def test_steps_are_counted_by_whole_numbers(num_steps: Any) -> None:
 def test_tuners_need_a_chain(tuner: Tuner) -> None:
     with pytest.raises(UserError, match="DMALA: there are no chains"):
         tuner.tune(DMALA(0.2), Shaped(lambda e: e), torch.zeros(0, 2), 20)
+
+
+class Layered(Energy):
+    domains = (Binary,)
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.domain, self.net = Binary(2), nn.Sequential(nn.Linear(2, 3), layer, nn.Linear(3, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x).squeeze(1)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("use", [*USES, lambda energy: PatternSearch().tune(DMALA(0.2), energy, torch.zeros(5, 2), 9)])
+@pytest.mark.parametrize(
+    ("layer", "wrong"),
+    [
+        (lambda: nn.BatchNorm1d(3), r"BatchNorm1d\) mixes the states of a batch: call energy.eval\(\) first"),
+        (nn.Dropout, r"Dropout\) makes energies random: call energy.eval\(\) first"),
+    ],
+)
+def test_layers_that_give_no_energy_of_one_state_alone(
+    layer: Callable[[], nn.Module], wrong: str, use: Callable[[Energy], object]
+) -> None:
+    """With batch normalisation the law of a chain followed from how many others there were."""
+    energy = Layered(layer())
+    with pytest.raises(UserError, match=r"^Layered: its layer net\.1 \(" + wrong):
+        use(energy)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the search for step size and balance ran out of steps")
+        use(energy.eval())
+
+
+def test_batch_normalisation_without_running_statistics_never_gives_the_energy_of_one_state() -> None:
+    energy = Layered(nn.BatchNorm1d(3, track_running_stats=False)).eval()
+    with pytest.raises(UserError, match="mixes the states of a batch: take LayerNorm or GroupNorm in its place"):
+        exact_log_z(energy)
 
 
 def test_starts_have_the_dtype_of_the_energy() -> None:
