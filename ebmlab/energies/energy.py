@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
 
 MANY = 2048  # states per evaluation when there are many
+DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_differences")  # from `forward` alone
 Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
@@ -40,6 +41,27 @@ class Energy(Recorded, nn.Module):
 
     domain: Domain
     domains: ClassVar[tuple[type[Domain], ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Where a class overrides `forward`, the closed forms of the class that it derives from are out of date.
+
+        Those that it does not override become the general ones of `Energy`, which follow `forward`.
+
+        Raises:
+            UserError: the hidden units of a bipartite energy would go on to follow the old one.
+        """
+        super().__init_subclass__(**kwargs)
+        forward, general = _place(cls, "forward"), cls.__mro__.index(Energy)
+        if forward < _place(cls, "joint_energy") < general:
+            raise UserError(
+                f"{cls.__name__} overrides forward, but its hidden units follow the joint_energy of a class that it "
+                "derives from: override joint_energy and the conditionals too, or add energies by ebmlab.energies.Sum"
+            )
+        for name in DERIVED:
+            if forward < _place(cls, name) < general:
+                setattr(cls, name, Energy.__dict__[name])
+                if name == "flip_differences":
+                    cls.around = Energy.around  # type: ignore[method-assign]
 
     def __call__(self, x: Tensor) -> Tensor:
         """Energies `(B,)` of states `(B, *event)`, by `forward`; whole numbers become floats.
@@ -209,3 +231,8 @@ class Energy(Recorded, nn.Module):
     def weighted_sum(self) -> WeightedSum:
         """A new accumulator of weighted energies of states, see `WeightedSum`."""
         return WeightedSum(self)
+
+
+def _place(cls: type, name: str) -> int:
+    """How many classes are asked for a method before the one that defines it."""
+    return next((k for k, kind in enumerate(cls.__mro__) if name in kind.__dict__), len(cls.__mro__))

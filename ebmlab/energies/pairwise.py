@@ -89,6 +89,11 @@ class Pairwise(Energy):
                 f"{type(self).__name__}: learnt couplings join all sites, so that no two can be redrawn at once; "
                 "use Gibbs in place of ChromaticGibbs"
             )
+        if type(self).forward is not Pairwise.forward:
+            raise UserError(
+                f"{type(self).__name__} has a forward of its own, so that its couplings do not say which sites "
+                "interact; use Gibbs in place of ChromaticGibbs"
+            )
         changed = not torch.compiler.is_compiling() and self._has_changed()
         if self._colours is None or changed:
             if not self.sparse or self._colours is None or self._colours[0].device != self.field.device:
