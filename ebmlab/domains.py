@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Self
 
@@ -42,7 +43,7 @@ class Domain(Recorded):
     event_shape: tuple[int, ...]
 
     def __init__(self, shape: int | Sequence[int]) -> None:
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = _sizes(type(self).__name__, "shape", shape)
         self.event_shape = self.shape
 
     def __repr__(self) -> str:
@@ -67,6 +68,8 @@ class Domain(Recorded):
 
     def validate(self, x: Tensor) -> None:
         """Raises `UserError` unless `x` is a batch of states of this domain."""
+        if not isinstance(x, Tensor):
+            raise UserError(f"states of {self} are float tensors, got a {type(x).__name__}; make a tensor of it")
         if tuple(x.shape[1:]) != self.event_shape or x.dim() == 0:
             expected = ", ".join(["B", *map(str, self.event_shape)])
             raise UserError(f"states of {self} have shape ({expected}), got {tuple(x.shape)}")
@@ -215,7 +218,7 @@ class Ordinal(Finite):
 
     def __init__(self, shape: int | Sequence[int], num_values: int) -> None:
         super().__init__(shape)
-        self.num_values = num_values
+        (self.num_values,) = _sizes("Ordinal", "num_values", num_values)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, num_values={self.num_values})"
@@ -246,8 +249,8 @@ class Categorical(Finite):
 
     def __init__(self, shape: int | Sequence[int], num_classes: int) -> None:
         super().__init__(shape)
-        self.num_values = num_classes
-        self.event_shape = (*self.shape, num_classes)
+        (self.num_values,) = _sizes("Categorical", "num_classes", num_classes)
+        self.event_shape = (*self.shape, self.num_values)
 
     def with_shape(self, shape: int | Sequence[int]) -> Self:
         return type(self)(shape, self.num_values)
@@ -269,3 +272,14 @@ class Categorical(Finite):
 
     def _values(self) -> str:
         return f"one-hot vectors of length {self.num_values}"
+
+
+def _sizes(name: str, what: str, given: int | Sequence[int]) -> tuple[int, ...]:
+    """Sizes that a user has given, one or several, as whole numbers."""
+    try:
+        sizes = tuple(map(operator.index, given)) if isinstance(given, Iterable) else (operator.index(given),)
+    except TypeError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise UserError(f"{name}: {what} is {given!r}, but must be a whole number from 1 on, or several for a shape")
+    return sizes

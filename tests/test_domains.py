@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
@@ -118,3 +122,21 @@ def test_enumerate_refuses_infinite_and_huge_spaces() -> None:
         Real(2).enumerate()
     with pytest.raises(UserError, match=r"10\^30 states"):
         Ordinal(30, 10).enumerate()
+
+
+@pytest.mark.parametrize("shape", [(), 0, -2, (2, 0), 2.0, "3", None])
+@pytest.mark.parametrize("kind", [Binary, Spin, Real, lambda shape: Ordinal(shape, 3), lambda shape: Ordinal(2, shape)])
+def test_sizes_are_whole_numbers_of_at_least_1(kind: Callable[[Any], Domain], shape: Any) -> None:
+    with pytest.raises(UserError, match=r"is .*, but must be a whole number from 1 on, or several for a shape"):
+        kind(shape)
+
+
+def test_sizes_may_come_from_numpy_and_torch() -> None:
+    sizes = [np.int64(3), np.array([3]), torch.Size([3]), torch.tensor([3]), [3]]
+    assert all(Binary(size).shape == (3,) for size in sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("x", [[[0.0, 1.0]], np.zeros((1, 2))])
+def test_states_are_tensors(x: Any) -> None:
+    with pytest.raises(UserError, match=r"states of Binary\(2\) are float tensors, got a (list|ndarray)"):
+        Binary(2).validate(x)

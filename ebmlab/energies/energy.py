@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.recipes import Recorded
 
 MANY = 2048  # states per evaluation when there are many
+DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_differences")  # from `forward` alone
 Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
@@ -41,13 +42,40 @@ class Energy(Recorded, nn.Module):
     domain: Domain
     domains: ClassVar[tuple[type[Domain], ...]] = ()
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Energies `(B,)` of states `(B, *event)`, by `forward`.
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Where a class overrides `forward`, the closed forms of the class that it derives from are out of date.
+
+        Those that it does not override become the general ones of `Energy`, which follow `forward`.
 
         Raises:
-            UserError: `forward` gives another shape, which some samplers would add up to a wrong law without a word.
+            UserError: the hidden units of a bipartite energy would go on to follow the old one.
+        """
+        super().__init_subclass__(**kwargs)
+        forward, general = _place(cls, "forward"), cls.__mro__.index(Energy)
+        if forward < _place(cls, "joint_energy") < general:
+            raise UserError(
+                f"{cls.__name__} overrides forward, but its hidden units follow the joint_energy of a class that it "
+                "derives from: override joint_energy and the conditionals too, or add energies by ebmlab.energies.Sum"
+            )
+        for name in DERIVED:
+            if forward < _place(cls, name) < general:
+                setattr(cls, name, Energy.__dict__[name])
+                if name == "flip_differences":
+                    cls.around = Energy.around  # type: ignore[method-assign]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Energies `(B,)` of states `(B, *event)`, by `forward`; whole numbers become floats.
+
+        Raises:
+            UserError: `forward` gives another shape, which some samplers would add up to a wrong law without a word, or
+                no tensor of real numbers.
         """
         energies: Tensor = super().__call__(x)
+        if not isinstance(energies, Tensor) or energies.is_complex():
+            kind = energies.dtype if isinstance(energies, Tensor) else type(energies).__name__
+            raise UserError(f"{type(self).__name__} gives energies of type {kind}, but must give a float tensor")
+        if not energies.is_floating_point():  # a temperature would be rounded before it multiplies whole numbers
+            energies = energies.to(x.dtype)
         if energies.shape != x.shape[:1]:
             raise UserError(
                 f"{type(self).__name__} gives energies of shape {tuple(energies.shape)} for {len(x)} states, but must "
@@ -60,7 +88,11 @@ class Energy(Recorded, nn.Module):
         raise NotImplementedError
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """E(x) `(B,)` and dE/dx `(B, *event)`, both detached; samplers may overwrite them."""
+        """E(x) `(B,)` and dE/dx `(B, *event)`, both detached; samplers may overwrite them.
+
+        Raises:
+            UserError: E does not follow from x by operations that autograd differentiates.
+        """
         if torch.compiler.is_compiling():  # the way below would leave the compiled program
             with torch.no_grad():
                 value, pull = torch.func.vjp(self, x)  # type: ignore[misc]  # three values only with has_aux
@@ -72,10 +104,17 @@ class Energy(Recorded, nn.Module):
                 for p in parameters:  # autograd keeps nothing for frozen parameters
                     p.requires_grad_(False)
                 energy = self(x)
-                (grad,) = torch.autograd.grad(energy, x, torch.ones_like(energy))
+                ones = torch.ones_like(energy)
+                grad = torch.autograd.grad(energy, x, ones, allow_unused=True)[0] if energy.requires_grad else None
             finally:
                 for p in parameters:
                     p.requires_grad_(True)
+        if grad is None:
+            raise UserError(
+                f"{type(self).__name__} has no gradient: autograd finds no way from its energies back to x. Write its "
+                "value_and_grad, leave out what has no derivative (comparisons, whole numbers, indices, detach), or "
+                "take a sampler without gradients, such as Gibbs or LocallyBalanced"
+            )
         return energy.detach(), grad
 
     def gradient(self, x: Tensor) -> Tensor:
@@ -154,6 +193,8 @@ class Energy(Recorded, nn.Module):
         if index is None:
             index = torch.arange(domain.size, device=x.device).expand(len(x), domain.size)
         batch, k = index.shape
+        if domain.num_values == 1:
+            return x.new_zeros(batch, k, 1)  # there are no neighbours
         rows, columns, shifts = (torch.arange(n, device=x.device) for n in (batch, k, domain.num_values - 1))
         present = domain.to_index(flat).gather(1, index).unsqueeze(2)
         others = (present + shifts + 1) % domain.num_values
@@ -180,8 +221,8 @@ class Energy(Recorded, nn.Module):
         return next((t.dtype for t in tensors), torch.get_default_dtype())
 
     def random(self, n: int) -> Tensor:
-        """Draws states `(n, *event)` for new chains from the domain's reference law, on this energy's device."""
-        return self.domain.random(n, device=self.device)
+        """Draws states `(n, *event)` for new chains from the domain's reference law, as this energy takes them."""
+        return self.domain.random(n, device=self.device).to(self.dtype)
 
     def step_unit(self) -> Tensor | float:
         """The factor by which samplers multiply their step size: 1, unless the energy has a natural squared length."""
@@ -190,3 +231,8 @@ class Energy(Recorded, nn.Module):
     def weighted_sum(self) -> WeightedSum:
         """A new accumulator of weighted energies of states, see `WeightedSum`."""
         return WeightedSum(self)
+
+
+def _place(cls: type, name: str) -> int:
+    """How many classes are asked for a method before the one that defines it."""
+    return next((k for k, kind in enumerate(cls.__mro__) if name in kind.__dict__), len(cls.__mro__))

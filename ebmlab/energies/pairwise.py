@@ -41,7 +41,7 @@ class Pairwise(Energy):
     neighbours: Neighbours
     _colours: list[Tensor] | None
     _lists: list[Neighbours]
-    _seen: tuple[Tensor, int] | None
+    _seen: tuple[Tensor, int, Tensor] | None
 
     def __init__(self, coupling: Matrix, field: Any, event: tuple[int, ...] = (), learn: bool = False) -> None:
         super().__init__()
@@ -89,6 +89,11 @@ class Pairwise(Energy):
                 f"{type(self).__name__}: learnt couplings join all sites, so that no two can be redrawn at once; "
                 "use Gibbs in place of ChromaticGibbs"
             )
+        if type(self).forward is not Pairwise.forward:
+            raise UserError(
+                f"{type(self).__name__} has a forward of its own, so that its couplings do not say which sites "
+                "interact; use Gibbs in place of ChromaticGibbs"
+            )
         changed = not torch.compiler.is_compiling() and self._has_changed()
         if self._colours is None or changed:
             if not self.sparse or self._colours is None or self._colours[0].device != self.field.device:
@@ -99,12 +104,17 @@ class Pairwise(Energy):
     def _has_changed(self) -> bool:
         """Whether couplings have changed since the last call, in place too, as where a chain follows a training.
 
-        Inference tensors do not say when they are written to, nor does a write through `.data`.
+        On a CPU they are compared, as inference tensors and `.data` do not say when they are written to. A GPU would
+        have to wait for the comparison.
         """
         weights = self.neighbours.weights if self.sparse else self.coupling
-        now = weights, 0 if weights.is_inference() else weights._version
-        before, self._seen = self._seen, now
-        return before is None or before[0] is not now[0] or before[1] != now[1]
+        version = 0 if weights.is_inference() else weights._version
+        if self._seen is not None and self._seen[0] is weights and self._seen[1] == version:
+            same = weights.device.type != "cpu" or torch.equal(self._seen[2], weights)
+            if same:
+                return False
+        self._seen = weights, version, weights.detach().clone()
+        return True
 
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """(J x + h)_i = -dE/dx_i of all sites, `(B, d, ...)`, or of the given ones, `(B, k, ...)`."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Base, Bridge, Energy, bridge, reference
+from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ais_result import AISResult
 from ebmlab.evaluation.compiled_walk import annealing_kernel
@@ -64,7 +65,8 @@ def ais(
             AnyScale first and GWG on bits and spins, without resampling and with one move.
 
     Raises:
-        UserError: the sampler is not exact, does not support the energy, or cannot be compiled.
+        UserError: the sampler is not exact, does not support the energy, or cannot be compiled; or the energy is in
+            training mode with a layer that has no law there (batch normalisation, dropout).
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -75,7 +77,7 @@ def ais(
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
-    _check(sampler, num_chains, num_temperatures, num_replicates, moves)
+    _check(energy, sampler, num_chains, num_temperatures, num_replicates, moves)
     if not 0 <= resample <= 1:
         raise UserError(f"AIS: resample is {resample}, but is a share of the chains, from 0 to 1")
     base = (reference(energy.domain) if base is None else base).to(energy.device)
@@ -137,8 +139,8 @@ def reverse_ais(
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
-    _check(sampler, len(x), num_temperatures, 1, moves)
     energy.domain.validate(x)
+    _check(energy, sampler, len(x), num_temperatures, 1, moves)
     rank, world = rank_and_world()
     base = (reference(energy.domain) if base is None else base).to(x.device)
     path = path_for(sampler, base, energy)
@@ -206,7 +208,10 @@ def _gather_ranks(mine: Tensor) -> Tensor:
     return torch.stack(parts)
 
 
-def _check(sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int, moves: int) -> None:
+def _check(
+    energy: Energy, sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int, moves: int
+) -> None:
+    require_one_law(energy)
     if not sampler.exact:
         raise UserError(
             f"AIS needs a sampler that leaves each temperature's law invariant, but {type(sampler).__name__} is not "

@@ -52,7 +52,8 @@ def effective_sample_size(chains: Tensor, per_chain: bool = False) -> Tensor:
 def _ess(x: Tensor) -> Tensor:
     """The ESS `(k,)` of k statistics of m sequences of n draws, `(k, m, n)`."""
     _, m, n = x.shape
-    constant = x.amax((1, 2)) == x.amin((1, 2))
+    highest = x.amax((1, 2))
+    constant = (highest == x.amin((1, 2))) & highest.isfinite()
     means = x.mean(2)
     autocovariance = _mean_autocovariance(x - means.unsqueeze(2))
     variance = autocovariance[:, :1] + means.var(1, keepdim=True)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Real
 from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.softplus import sum_softplus
 
@@ -65,12 +66,16 @@ def exact_mean(energy: Energy, batch_size: int = 2**14) -> Tensor:
 def exact_samples(energy: Energy, n: int, batch_size: int = 2**14) -> Tensor:
     """Independent draws `(n, *event)` from exp(-E(x)) / Z. Other arguments and errors as in `exact_log_z`.
 
+    There are none, which is an error too, if an energy is NaN or -infinity, or if all are infinite.
+
     Example:
         >>> from ebmlab.energies import Ising
         >>> exact_samples(Ising.lattice(2, coupling=0.3), n=5).shape
         torch.Size([5, 4])
     """
     log_weights = torch.cat([part for part, _ in _terms(energy, batch_size)])
+    if not math.isfinite(log_weights.max()):  # NaN is the largest of all
+        raise UserError(f"exact_samples: {type(energy).__name__} has no law: an energy is NaN or -inf, or all are inf")
     up_to = (log_weights - log_weights.max()).exp().cumsum(0)
     wanted = torch.searchsorted(up_to, torch.rand(n, dtype=up_to.dtype, device=up_to.device) * up_to[-1], right=True)
     wanted = wanted.clamp(max=len(up_to) - 1)
@@ -96,6 +101,7 @@ def check_enumerable(energy: Energy) -> None:
 
 def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Terms of the sum in batches: their logarithms, float64 `(B,)`, and the states x or h that they belong to."""
+    require_one_law(energy)
     like = torch.empty(0, dtype=energy.dtype, device=energy.device)
     if _hidden_are_fewer(energy):
         assert isinstance(energy, Bipartite)

@@ -85,7 +85,10 @@ def _coordinates(x: Tensor, domain: Finite | None) -> Tensor:
     if domain is not None:
         domain.validate(x)
         return domain.to_index(x).flatten(1)
-    if not (x == x.round()).all():
+    if x.dim() < 2 or x[:1].numel() == 0 < len(x):
+        raise UserError(f"hamming_mmd compares states (n, *event) of a coordinate or more, got shape {tuple(x.shape)}")
+    x = x.byte() if x.dtype == torch.bool else x
+    if not ((x == x.round()) & x.isfinite()).all():
         raise UserError("hamming_mmd compares states of a finite domain, which hold integers, but these hold others")
     return x.flatten(1)
 

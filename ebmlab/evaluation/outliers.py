@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_roc
 
+from ebmlab.errors import UserError
+
 RECALL = 0.95
 
 
@@ -44,10 +46,18 @@ def detection(inside: Tensor, outside: Tensor) -> Detection:
     The scores are ranks, since torchmetrics applies a sigmoid, under which all large energies become equal. All numbers
     are NaN if an energy is.
 
+    Raises:
+        UserError: there are no energies of one kind.
+
     Example:
         >>> detection(inside=torch.tensor([-3.0, -2.0]), outside=torch.tensor([-2.5, 900.0])).auroc
         0.75
     """
+    if min(inside.numel(), outside.numel()) == 0:
+        raise UserError(
+            f"detection compares energies of two sets, but there are {inside.numel()} of data of the law and "
+            f"{outside.numel()} of other data"
+        )
     energies = torch.cat([inside, outside])
     if energies.isnan().any():
         return Detection(math.nan, math.nan, math.nan)

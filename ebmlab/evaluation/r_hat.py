@@ -42,9 +42,9 @@ def split_halves(chains: Tensor) -> Iterator[Tensor]:
 
     The middle draw of an odd number is left out.
     """
-    if chains.dim() < 2 or len(chains) < MIN_STEPS:
+    if chains.dim() < 2 or len(chains) < MIN_STEPS or chains.numel() == 0:
         raise UserError(
-            f"chains have shape (num_steps, num_chains, *statistics) with at least {MIN_STEPS} steps, "
+            f"chains have shape (num_steps, num_chains, *statistics) with at least {MIN_STEPS} steps and 1 chain, "
             f"got {tuple(chains.shape)}"
         )
     num_steps, num_chains = chains.shape[:2]

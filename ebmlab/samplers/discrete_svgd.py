@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy, PerChain
+from ebmlab.noise import wide
 from ebmlab.samplers.relaxed_mala import harden, lift, soften
 from ebmlab.samplers.sampler import Sampler, require_positive
 from ebmlab.samplers.state import Info, State
@@ -86,8 +87,9 @@ class DiscreteSVGD(Sampler):
         smooth, grad = energy.value_and_grad(soft)
         weights = (energy(state.x) - smooth).softmax(0)
         score = -state.z - grad * slope
-        move = stein_direction(state.z.flatten(1), score.flatten(1), weights).view_as(state.z)
-        z = state.z + (self.step_size * move).clamp(-1, 1)
+        particles = wide(state.z).flatten(1)  # there are no distances in half precision
+        move = stein_direction(particles, score.to(particles).flatten(1), weights.to(particles)).view_as(state.z)
+        z = state.z + (self.step_size * move).clamp(-1, 1).to(state.z)
         x = harden(energy.domain, z)
         new = replace(state, x=x, z=z, step=state.step + 1)
         acceptance = x.new_ones(len(x)).masked_fill_(z.flatten(1).sum(1).isnan(), torch.nan)

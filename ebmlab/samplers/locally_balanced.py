@@ -33,7 +33,8 @@ class LocallyBalanced(MetropolisSampler):
     one evaluation, size * (num_values - 1) + 1 in all, although `value_differences` of structured energies is much
     cheaper, and that of other energies evaluates y a second time. The acceptance ratio is the normaliser at x over that
     at y. The weights `sqrt` and `max` are unbounded: a move to a y with a much steeper descent is almost always
-    rejected. For very steep energies take `barker` or `min`.
+    rejected. For very steep energies take `barker` or `min`. A chain that starts at a state of infinite energy moves to
+    any neighbour of finite energy, if there is one.
 
     Args:
         weight: g(t) is `sqrt` t, `barker` t / (1 + t), `min` (1, t) or `max` (1, t).
@@ -60,9 +61,14 @@ class LocallyBalanced(MetropolisSampler):
 
     def proposal(self, energy: Energy, state: EnergyState) -> Proposal:
         log_t = -change_differences(energy, state.x).flatten(1)
-        # moves that are certain to be rejected are not proposed; only g = max(1, t) gives them a weight
-        log_g = LOG_WEIGHTS[self.weight](log_t).masked_fill(log_t == -torch.inf, -torch.inf)
-        alone = (log_g == -torch.inf).all(1, keepdim=True)
+        # nothing compares with a state of infinite energy: all possible neighbours are alike
+        forbidden = (state.energy == torch.inf).unsqueeze(1)
+        log_t = torch.where(forbidden, torch.where(log_t == torch.inf, 0, -torch.inf), log_t)
+        # Moves that are certain to be rejected are never drawn; only g = max(1, t) gives them a weight. Their logarithm
+        # is finite: it is that of the way back to a forbidden start, which must not outweigh the infinite energy there.
+        impossible = log_t == -torch.inf
+        log_g = LOG_WEIGHTS[self.weight](log_t).masked_fill(impossible, torch.finfo(log_t.dtype).min / 2)
+        alone = impossible.all(1, keepdim=True)
         stay = log_g.new_zeros(len(state.x), 1).masked_fill(~alone, -torch.inf)
         return OneChange(cast(Finite, energy.domain), state.x, torch.cat([log_g, stay], 1).log_softmax(1))
 

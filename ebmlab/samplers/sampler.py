@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
+from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.products import fast_products
 from ebmlab.recipes import Recorded
@@ -94,9 +95,10 @@ class Sampler(Recorded, nn.Module):
             The last x, and the mean of `Info` over the steps (on the device; no host synchronisation).
 
         Raises:
-            UserError: the sampler does not support the energy, or x is not a batch of states of its domain.
+            UserError: the sampler does not support the energy, x is not a batch of states of its domain, or num_steps
+                is no number of steps.
         """
-        self._check_states(energy, x)
+        self.check_chains(energy, x, num_steps)
         total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
         with fast_products(energy, len(x)):
             for state, info in self.chain(energy, x, num_steps):
@@ -144,7 +146,7 @@ class Sampler(Recorded, nn.Module):
             >>> BlockGibbs().run(rbm, rbm.domain.random(4), num_steps=10).shape
             torch.Size([4, 6])
         """
-        self._check_states(energy, x)
+        self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
             if compile:
                 return self._run_compiled(energy, x, num_steps)
@@ -162,11 +164,15 @@ class Sampler(Recorded, nn.Module):
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 
-    def _check_states(self, energy: Energy, x: Tensor) -> None:
+    def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> None:
+        """Raises `UserError` unless chains of the energy can take that many steps from x."""
         self.check(energy)
+        require_one_law(energy)
         energy.domain.validate(x)
         if len(x) == 0:
             raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")
+        if not isinstance(num_steps, SupportsIndex) or num_steps.__index__() < 0:
+            raise UserError(f"{type(self).__name__}: num_steps is {num_steps}, but must be a whole number from 0 on")
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         for state, _ in self.chain(energy, x, num_steps):

@@ -36,7 +36,7 @@ class Start(Recorded):
             energy: the energy that the chains will sample.
             n: number of chains.
             data: in training, the batch as states, `(n, *event)`; the chains take its dtype and device. In a study
-                None; all processes of a study draw the same states on the CPU.
+                None; all processes of a study draw the same states on the CPU, in the energy's dtype.
 
         Returns:
             `(n, *event)`.
@@ -80,7 +80,8 @@ class FromNoise(Start):
     """
 
     def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
-        return energy.domain.random(n) if data is None else energy.domain.random(n, data.device).to(data.dtype)
+        x = energy.domain.random(n, None if data is None else data.device)
+        return x.to(energy.dtype if data is None else data.dtype)
 
 
 class FromPoint(Start):
@@ -109,7 +110,7 @@ class FromPoint(Start):
             raise UserError(f"FromPoint: {self.x} is outside {domain}: indices go from 0 to {domain.num_values - 1}")
         index = index.expand(domain.size).reshape(domain.shape)
         x = domain.from_index(index.expand(n, *domain.shape).contiguous())
-        return x if data is None else x.to(data)
+        return x.to(energy.dtype) if data is None else x.to(data)
 
 
 class FromMode(Start):

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.evaluation import Merge
+from ebmlab.energies.pairwise import Pairwise
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli, categorical, uniform
 from ebmlab.samplers.sampler import Sampler
@@ -43,10 +44,10 @@ class SwendsenWang(Sampler):
 
     def check(self, energy: Energy) -> None:
         name = type(self).__name__
-        if not isinstance(energy, Ising | Potts):
+        if not isinstance(energy, Ising | Potts) or type(energy).forward is not Pairwise.forward:
             raise UserError(
                 f"{name} draws bonds between sites: it needs an Ising or Potts model, {type(energy).__name__} is "
-                "neither; Gibbs works on any finite domain"
+                "neither, or overrides forward; Gibbs works on any finite domain"
             )
         if isinstance(energy, Potts) and (energy.edges().values < 0).any():
             raise UserError(

@@ -42,7 +42,7 @@ class Wolff(SwendsenWang):
         else:
             k = x.shape[2]
             value = x.argmax(2).gather(1, site)
-            other = (value + torch.randint(1, k, value.shape, device=x.device)) % k
+            other = (value + 1 + torch.randint(max(k - 1, 1), value.shape, device=x.device)) % k
             y = torch.where(inside.unsqueeze(2), one_hot(other, k).to(x), x)
         accepted, probability = metropolis((model.field.to(x.dtype) * (y - x)).flatten(1).sum(1))
         return Merge(accepted)(y, x), probability

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
-from ebmlab.energies import Bernoulli, Energy
+from ebmlab.domains import Binary, Categorical, Domain, Finite, Ordinal, Real, Spin
+from ebmlab.energies import RBM, Bernoulli, Energy
 from ebmlab.errors import UserError
 
 
@@ -118,3 +118,21 @@ def test_neighbours_need_a_finite_domain() -> None:
     for method in (energy.flip_differences, energy.value_differences):
         with pytest.raises(UserError, match=r"lives on Real\(3\)"):
             method(torch.zeros(1, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("domain", [Ordinal(2, 1), Categorical(2, 1)], ids=str)
+def test_a_domain_of_one_value_has_no_neighbours(domain: Finite) -> None:
+    class Flat(Energy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain = domain
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.reshape(len(x), -1).sum(1)  # which torch cannot reshape where there are no states
+
+    assert Flat().value_differences(domain.random(3)).tolist() == [[[0.0], [0.0]]] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_random_states_have_the_dtype_of_the_energy(dtype: torch.dtype) -> None:
+    assert RBM(3, 2).to(dtype).random(4).dtype == dtype

@@ -119,3 +119,17 @@ def test_a_hundred_long_chains():
     torch.manual_seed(7)
     x = torch.randn(100_000, 100)
     assert float(effective_sample_size(x)) == pytest.approx(1e7, rel=0.02)
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_draws_that_are_not_finite_count_for_nothing(value):
+    """Infinite ones counted as independent draws of one number."""
+    for per_chain in (False, True):
+        assert effective_sample_size(torch.full((10, 2), value), per_chain).isnan().all()
+
+
+@pytest.mark.parametrize("shape", [(10, 0), (10, 2, 0)])
+@pytest.mark.parametrize("measure", [effective_sample_size, r_hat.split_r_hat])
+def test_there_must_be_a_chain(measure, shape):
+    with pytest.raises(UserError, match="with at least 4 steps and 1 chain, got"):
+        measure(torch.zeros(shape))

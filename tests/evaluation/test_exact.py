@@ -202,3 +202,19 @@ def test_five_by_five_spins():
     log_z, mean = energy.reference()
     assert exact_log_z(energy).item() == pytest.approx(log_z.item(), rel=1e-6)
     torch.testing.assert_close(exact_mean(energy), mean.expand(5, 5), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_no_draws_without_a_law(value: float) -> None:
+    """They were the last state, again and again."""
+
+    class Everywhere(Energy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain = Binary(2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.full((len(x),), value)
+
+    with pytest.raises(UserError, match="exact_samples: Everywhere has no law: an energy is NaN or -inf, or all are"):
+        exact.exact_samples(Everywhere(), 5)

@@ -131,3 +131,9 @@ def test_inception_gets_rgb_bytes(monkeypatch):
     assert inception._Inception()(torch.tensor([[[[0.0, 0.5, 1.0]]]])).shape == (1, 2048)
     assert seen[0].dtype == torch.uint8
     assert seen[0].tolist() == [[[[0, 128, 255]]] * 3]
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (0, 3), (5, 4), (5,)])
+def test_sets_without_a_covariance_or_of_other_features(shape):
+    with pytest.raises(UserError, match="frechet_distance compares two sets of 2 or more features"):
+        frechet_distance(torch.randn(10, 3), torch.zeros(shape))

@@ -135,3 +135,14 @@ def test_log_is_natural():
 def test_wrong_arguments_are_refused(change, message):
     with pytest.raises(UserError, match=message):
         hamming_mmd(**{"x": torch.zeros(5, 4), "y": torch.ones(6, 4), **change})
+
+
+def test_bits_may_be_booleans():
+    x, y = torch.rand(20, 4) < 0.5, torch.rand(30, 4) < 0.3
+    assert hamming_mmd(x, y) == hamming_mmd(x.float(), y.float())
+
+
+@pytest.mark.parametrize("x", [torch.zeros(5), torch.zeros(5, 0), torch.full((5, 2), torch.inf)])
+def test_states_have_coordinates_and_finite_values(x):
+    with pytest.raises(UserError, match="hamming_mmd compares states"):
+        hamming_mmd(x, x)

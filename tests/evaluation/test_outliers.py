@@ -9,6 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
+from ebmlab.errors import UserError
 from ebmlab.evaluation.outliers import detection
 
 
@@ -44,3 +45,11 @@ def test_low_energy_is_the_sign_of_the_law() -> None:
 def test_infinite_energies_are_ranked_and_nan_is_not_hidden() -> None:
     assert detection(torch.zeros(4), torch.tensor([math.inf, 1.0])).auroc == 1
     assert all(math.isnan(value) for value in detection(torch.zeros(4), torch.tensor([math.nan])).as_dict().values())
+
+
+def test_two_sets_are_compared() -> None:
+    """Without other data the area was 0, the worst that there is."""
+    some, none = torch.tensor([1.0, 2.0]), torch.zeros(0)
+    for sets in ((some, none), (none, some)):
+        with pytest.raises(UserError, match=r"detection compares energies of two sets, but there are \d of data"):
+            detection(*sets)

@@ -13,7 +13,7 @@ from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
 from ebmlab.samplers.gibbs import Gibbs
@@ -189,3 +189,20 @@ def test_check_names_what_is_wrong() -> None:
     target.domain = Real(4)
     with pytest.raises(UserError, match=r"ChromaticGibbs samples Binary or Spin or .* Real\(4\)"):
         ChromaticGibbs().check(target)
+
+
+@pytest.mark.parametrize("side", [3, 20], ids=["matrix", "lists"])
+@pytest.mark.parametrize("inference", [False, True])
+def test_couplings_may_change_without_a_word(side: int, inference: bool) -> None:
+    """A write through `.data`, or to tensors made in inference mode, does not count as a change in torch."""
+    with torch.inference_mode(inference):
+        energy = Ising.lattice(side, 0.1, periodic=False)
+        sampler, x = ChromaticGibbs(), torch.ones(500, side * side)
+        sampler.run(energy, x, 1)
+        weights = energy.neighbours.weights if energy.sparse else energy.coupling
+        assert energy.sparse == (side == 20)
+        weights.data.mul_(50)
+        assert (sampler.run(energy, x, 1) == 1).all(), "spins of a strong magnet have turned over"
+        if not energy.sparse:
+            weights.data[0, 4] = weights.data[4, 0] = 5.0
+            assert all(not {0, 4} <= set(sites.tolist()) for sites in energy.colours)

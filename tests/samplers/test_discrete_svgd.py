@@ -11,6 +11,7 @@ from helpers_finite import DOMAINS, KINDS, Exact, Target
 from torch import Tensor
 
 from ebmlab.domains import Categorical, Finite, Spin
+from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_svgd import DiscreteSVGD, stein_direction
 from ebmlab.samplers.relaxed_mala import harden
@@ -111,3 +112,11 @@ def test_particles_in_one_place_do_not_divide_by_zero() -> None:
 def test_wrong_use(call: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    energy = Ising.lattice(2, 0.3, field=0.1).to(dtype)
+    x, _ = DiscreteSVGD(0.1).sample(energy, energy.random(5), 3)
+    assert x.dtype == dtype
+    energy.domain.validate(x)

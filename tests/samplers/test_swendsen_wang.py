@@ -208,3 +208,10 @@ def test_wrong_energies() -> None:
         SwendsenWang().sample(MLP(4), torch.zeros(2, 4), 1)
     with pytest.raises(UserError, match="couplings of at least 0"):
         SwendsenWang().sample(Potts(-RING), Potts(RING).random(2), 1)
+
+
+@every_kernel
+def test_sites_of_a_single_class_stay_as_they_are(kernel: type[SwendsenWang]) -> None:
+    energy = Potts([[0.0, 1.0], [1.0, 0.0]], num_classes=1)
+    x = energy.random(3)
+    assert torch.equal(kernel().run(energy, x, 2), x)

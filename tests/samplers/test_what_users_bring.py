@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from helpers_blocks import Sum
-from torch import Tensor
+from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Ordinal, Real, Spin
-from ebmlab.energies import GRBM, RBM, Base, Energy, Ising, StandardNormal, Uniform, bridge
+from ebmlab.energies import GRBM, RBM, Base, Energy, Ising, Scaled, StandardNormal, Uniform, bridge
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, exact_log_z
+from ebmlab.evaluation import ais, exact_log_z, exact_mean
 from ebmlab.samplers import (
     DMALA,
+    GWG,
     BlockGibbs,
     ChromaticGibbs,
     Gibbs,
     GibbsLangevin,
     Langevin,
+    RelaxedMALA,
     Sampler,
+    Tempered,
 )
 from ebmlab.samplers.blocks import random_block
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.starts import FromMode
-from ebmlab.samplers.tuners import JumpDistance
+from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint
+from ebmlab.samplers.tuners import JumpDistance, PatternSearch, TargetAcceptance, Tuner
 
 
 class Shaped(Energy):
@@ -58,6 +63,93 @@ def test_an_energy_gives_one_number_for_each_state(
     with pytest.raises(UserError, match=r"Shaped gives energies of shape \(.*\) for \d+ states, but must give"):
         use(Shaped(wrong))
     use(Shaped(lambda e: e))
+
+
+@pytest.mark.parametrize("wrong", [lambda e: e.tolist(), lambda e: None, lambda e: e * 1j])
+def test_energies_are_a_tensor_of_real_numbers(wrong: Callable[[Tensor], Tensor]) -> None:
+    for use in USES:
+        with pytest.raises(UserError, match=r"Shaped gives energies of type .*, but must give a float tensor"):
+            use(Shaped(wrong))
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool])
+def test_whole_numbers_are_energies_at_any_temperature(kind: torch.dtype) -> None:
+    """A temperature was rounded down to 0 before it multiplied them, and blocks of Gibbs were a traceback."""
+    torch.manual_seed(0)
+    whole, same = Shaped(lambda e: (-e).to(kind)), Shaped(lambda e: (-e).to(kind).float())
+    x = whole.domain.enumerate()
+    assert torch.equal(Scaled(whole, 2.0)(x), Scaled(same, 2.0)(x))
+    y = Gibbs(2).run(Scaled(whole, 2.0), torch.zeros(4000, 2), 5)
+    torch.testing.assert_close(y.mean(0), exact_mean(Scaled(same, 2.0)).float(), atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("wrong", [lambda e: e.detach(), lambda e: (e > 0).to(e), lambda e: torch.zeros(len(e))])
+def test_an_energy_without_a_gradient(wrong: Callable[[Tensor], Tensor]) -> None:
+    energy = Shaped(wrong)
+    for sampler in (DMALA(0.2), GWG(), RelaxedMALA(0.2), Tempered(DMALA(0.2), num_temperatures=2)):
+        with pytest.raises(UserError, match="Shaped has no gradient: autograd finds no way from its energies back"):
+            sampler.sample(energy, torch.zeros(5, 2), 1)
+    assert energy.bias.requires_grad
+    Gibbs().sample(energy, torch.zeros(5, 2), 1)
+
+
+@pytest.mark.parametrize("num_steps", [-1, 2.0, None, "2"])
+def test_steps_are_counted_by_whole_numbers(num_steps: Any) -> None:
+    """A negative number returned the start as if chains had run."""
+    energy, x = Shaped(lambda e: e), torch.zeros(5, 2)
+    for use in (Gibbs().sample, Gibbs().run, JumpDistance(parameters=["step_size"]).tune):
+        chains = (DMALA(0.2), energy, x) if use.__name__ == "tune" else (energy, x)
+        with pytest.raises(UserError, match=r"num_steps is .*, but must be a whole number from 0 on"):
+            use(*chains, num_steps)
+
+
+@pytest.mark.parametrize("tuner", [JumpDistance(), PatternSearch(), TargetAcceptance()])
+def test_tuners_need_a_chain(tuner: Tuner) -> None:
+    with pytest.raises(UserError, match="DMALA: there are no chains"):
+        tuner.tune(DMALA(0.2), Shaped(lambda e: e), torch.zeros(0, 2), 20)
+
+
+class Layered(Energy):
+    domains = (Binary,)
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.domain, self.net = Binary(2), nn.Sequential(nn.Linear(2, 3), layer, nn.Linear(3, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x).squeeze(1)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("use", [*USES, lambda energy: PatternSearch().tune(DMALA(0.2), energy, torch.zeros(5, 2), 9)])
+@pytest.mark.parametrize(
+    ("layer", "wrong"),
+    [
+        (lambda: nn.BatchNorm1d(3), r"BatchNorm1d\) mixes the states of a batch: call energy.eval\(\) first"),
+        (nn.Dropout, r"Dropout\) makes energies random: call energy.eval\(\) first"),
+    ],
+)
+def test_layers_that_give_no_energy_of_one_state_alone(
+    layer: Callable[[], nn.Module], wrong: str, use: Callable[[Energy], object]
+) -> None:
+    """With batch normalisation the law of a chain followed from how many others there were."""
+    energy = Layered(layer())
+    with pytest.raises(UserError, match=r"^Layered: its layer net\.1 \(" + wrong):
+        use(energy)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the search for step size and balance ran out of steps")
+        use(energy.eval())
+
+
+def test_batch_normalisation_without_running_statistics_never_gives_the_energy_of_one_state() -> None:
+    energy = Layered(nn.BatchNorm1d(3, track_running_stats=False)).eval()
+    with pytest.raises(UserError, match="mixes the states of a batch: take LayerNorm or GroupNorm in its place"):
+        exact_log_z(energy)
+
+
+def test_starts_have_the_dtype_of_the_energy() -> None:
+    rbm = RBM(3, 2).double()
+    for start in (FromNoise(), FromPoint(1), FromMode(2)):
+        assert BlockGibbs().run(rbm, start.draw(rbm, 4), 1).dtype == torch.float64
 
 
 def test_block_gibbs_refuses_a_base_whose_law_given_h_it_does_not_know() -> None:

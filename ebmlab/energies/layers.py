@@ -1,0 +1,30 @@
+"""Layers that give no energy of one state alone: those that mix the states of a batch, and those that draw noise."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from ebmlab.errors import UserError
+
+
+def require_one_law(energy: nn.Module) -> None:
+    """Raises `UserError` if an energy depends on the other states of a batch, or on noise, so that it has no law.
+
+    Batch normalisation in training mode does the former, dropout the latter. A network is in training mode until
+    `eval()` is called.
+
+    Example:
+        >>> from ebmlab.energies import MLP
+        >>> require_one_law(MLP(3))
+    """
+    for name, layer in energy.named_modules():
+        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
+            wrong = "mixes the states of a batch"
+        elif isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
+            wrong = "makes energies random"
+        else:
+            continue
+        right = "call energy.eval() first" if layer.training else "take LayerNorm or GroupNorm in its place"
+        raise UserError(f"{type(energy).__name__}: its layer {name} ({type(layer).__name__}) {wrong}: {right}")
