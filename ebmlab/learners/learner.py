@@ -20,6 +20,7 @@ from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
 from ebmlab.learners.averages import check_averages
+from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
@@ -83,6 +84,7 @@ class Learner(Rebuilt):
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
         self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
+        self._is_monitored = False  # something in the run depends on values that are logged in training steps
         self._period = 0  # T_max of a cosine over `max_steps`, of which a resumed run's may differ
         sampler.check(energy)
         if num_steps < 1:
@@ -176,10 +178,11 @@ class Learner(Rebuilt):
     def log_is_due(self) -> bool:
         """Whether values that are logged in this training step are written down.
 
-        They are at every `log_every_n_steps`-th optimizer step and at the end of an epoch. Lightning's bookkeeping of
-        values that nobody reads takes longer than a training step of a small model.
+        They are at every `log_every_n_steps`-th optimizer step and at the end of an epoch, and at every step if a
+        checkpoint, early stopping or the learning rate depends on one of them. Lightning's bookkeeping of values that
+        nobody reads takes longer than a training step of a small model.
         """
-        if (trainer := self._trainer) is None:
+        if (trainer := self._trainer) is None or self._is_monitored:
             return True
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
         return bool(trainer.fast_dev_run) or trainer.is_last_batch or (trainer.global_step + 1) % max(every, 1) == 0  # type: ignore[attr-defined]
@@ -194,6 +197,7 @@ class Learner(Rebuilt):
             watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
             check_settings(self._settings, self.trainer.optimizers[0], watched)
         check_period(self._period, self.trainer)
+        self._is_monitored = monitors_training(self.trainer)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.log_is_due:
