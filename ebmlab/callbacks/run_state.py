@@ -7,9 +7,11 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
+from ebmlab.callbacks.monitors import save_at_the_end
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.learners import Learner
 from ebmlab.samplers import Tempered
@@ -24,7 +26,7 @@ class RunState(pl.Callback):
 
     A checkpoint holds the states of torch's global generators (of the CPU, and of the GPU if the run uses one) and of
     the replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
-    `datamodules` resume within an epoch. If there are more ranks than wrote the checkpoint, the additional ones get new
+    `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of training. If there are more ranks than wrote the checkpoint, the additional ones get new
     generators, with a warning. Buffers are distributed again over any number of ranks.
 
     Example:
@@ -40,12 +42,15 @@ class RunState(pl.Callback):
         self._buffer: Tensor | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Makes Lightning resume under `max_steps` as it does under `max_epochs`.
+        """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training.
 
         Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts
         that epoch twice: the run loses an epoch if `max_epochs` ends it.
         """
         trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+        for checkpoint in trainer.checkpoint_callbacks:
+            if isinstance(checkpoint, ModelCheckpoint):
+                save_at_the_end(checkpoint)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""

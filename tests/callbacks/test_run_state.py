@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint
 
 from ebmlab.callbacks import RunState
 
@@ -111,3 +111,25 @@ def test_every_rank_gets_its_own_stream(setup):
         callback.on_load_checkpoint(fake, learner, checkpoint)
         callback.on_train_start(fake, learner)
         assert torch.equal(torch.rand(3), draws[rank])
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(
+    ("saves", "epochs"),
+    [({"every_n_epochs": 2}, 3), ({"every_n_epochs": 10}, 3), ({"every_n_train_steps": 5}, 3)],
+    ids=["after the last", "before the first", "amid an epoch"],
+)
+def test_the_last_checkpoint_is_that_of_the_end(setup, tmp_path, squares, average, saves, epochs):
+    """The training after the last n-th epoch was lost, and Lightning's way out lost the weights behind averages."""
+
+    def callbacks():
+        last = ModelCheckpoint(tmp_path / "ck", save_last=True, save_on_train_epoch_end=True, **saves)
+        return [*([EMAWeightAveraging(decay=0.9)] if average else []), last]
+
+    whole = run(setup, squares, callbacks()[:-1], epochs=5)
+    first = run(setup, type(squares)(), callbacks(), epochs=epochs)
+    saved = torch.load(tmp_path / "ck" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == first.trainer.global_step == 12
+    assert all(torch.equal(saved["state_dict"][name], value) for name, value in first.state_dict().items())
+    resumed = run(setup, type(squares)(), callbacks(), epochs=5, ckpt_path=tmp_path / "ck" / "last.ckpt")
+    assert same(whole, resumed)
