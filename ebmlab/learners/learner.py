@@ -19,7 +19,7 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
-from ebmlab.learners.averages import check_averages
+from ebmlab.learners.averages import check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
@@ -225,6 +225,7 @@ class Learner(Rebuilt):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves how to make the learner again, and how raw data become states."""
         super().on_save_checkpoint(checkpoint)
+        save_average(self.trainer, checkpoint)
         data = data_of(self.trainer)
         if data.has("train"):
             preprocessing = data.preprocessing
@@ -232,7 +233,10 @@ class Learner(Rebuilt):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Makes the trainer's data become states as they did in training; see `Data.adopt`."""
-        if self._trainer is not None and (saved := checkpoint.get("preprocessing")):
+        if self._trainer is None:
+            return
+        load_trained(self.trainer, checkpoint)
+        if saved := checkpoint.get("preprocessing"):
             data_of(self.trainer).adopt(Preprocessing.from_dict(saved))
 
     @torch.no_grad()
