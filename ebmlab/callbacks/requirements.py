@@ -13,6 +13,7 @@ from ebmlab.data import SPLITS, Data, Graphs, Images
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner, ReplayBuffer
+from ebmlab.learners.schedules import planned_steps
 from ebmlab.plain_data import data_of
 
 Kind = TypeVar("Kind")
@@ -43,10 +44,12 @@ def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
 
 def training_steps(trainer: pl.Trainer, callback: pl.Callback) -> int:
     """Optimizer steps of the whole training, which must have an end."""
-    total = trainer.estimated_stepping_batches
+    total = planned_steps(trainer)
     if not math.isfinite(total):
         name = type(callback).__name__
-        raise UserError(f"{name}: training has no end; set trainer.max_epochs or trainer.max_steps")
+        raise UserError(
+            f"{name}: training has no end; set trainer.max_epochs, or trainer.max_steps if the data have no length"
+        )
     return int(total)
 
 

@@ -26,8 +26,9 @@ class RunState(pl.Callback):
 
     A checkpoint holds the states of torch's global generators (of the CPU, and of the GPU if the run uses one) and of
     the replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
-    `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of training. If there are more ranks than wrote the checkpoint, the additional ones get new
-    generators, with a warning. Buffers are distributed again over any number of ranks.
+    `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of training. If there
+    are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning. Buffers are
+    distributed again over any number of ranks.
 
     Example:
         >>> callback, checkpoint = RunState(), {}

@@ -10,6 +10,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError
+from ebmlab.learners.schedules import planned_steps
 
 TRAINED = "current_model_state"  # where Lightning keeps the trained weights, beside the average in `state_dict`
 
@@ -37,7 +38,7 @@ def _check_beginning(average: EMAWeightAveraging, trainer: pl.Trainer) -> None:
             "the first one on: set update_starting_at_step instead, or with it update_every_n_steps to 0, which "
             "averages at the ends of epochs only"
         )
-    steps, epochs = trainer.estimated_stepping_batches, trainer.max_epochs or -1
+    steps, epochs = planned_steps(trainer), trainer.max_epochs or -1
     late_step = not by_step or 0 < steps <= (step or 0)
     if late_step and (epoch is None or 0 < epochs <= epoch):
         reason = "averages neither after steps nor after epochs"

@@ -24,7 +24,7 @@ from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
-from ebmlab.learners.schedules import check_period, set_period
+from ebmlab.learners.schedules import check_period, resume_accumulation, set_period
 from ebmlab.plain_data import data_of
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.ranks import seed_of_rank
@@ -192,6 +192,7 @@ class Learner(Rebuilt):
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_train_start(self) -> None:
+        resume_accumulation(self.trainer)
         check_averages(self.trainer)
         if self.trainer.ckpt_path is not None:
             watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytorch_lightning.callbacks import Callback, EMAWeightAveraging
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler
 
 from ebmlab.callbacks import AnnealedSteps, TrajectoryLikelihood
 from ebmlab.datamodules import Digits
@@ -66,6 +66,15 @@ def test_likelihoods_along_the_training_see_the_whole_step(setup: Any, first: bo
     model, trainer = setup(callbacks, learner=learner(), max_steps=4, max_epochs=-1)
     trainer.fit(model, datamodule=Digits())
     assert reads.seen == pytest.approx([0.2] * 4)
+
+
+def test_steps_are_small_at_the_end_if_gradients_accumulate_from_an_epoch_on(setup: Any) -> None:
+    changing = GradientAccumulationScheduler({0: 1, 1: 2})
+    model, trainer = setup([AnnealedSteps(), changing], learner=learner(), max_epochs=3, limit_train_batches=4)
+    trainer.fit(model, datamodule=Digits())
+    assert trainer.global_step == 8
+    batches = [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    assert model.sampler.seen == pytest.approx([expected(8, 8, 0)[t] for t in batches])
 
 
 def test_a_second_training_has_a_length_of_its_own(setup: Any) -> None:

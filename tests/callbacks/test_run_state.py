@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler, ModelCheckpoint
 
 from ebmlab.callbacks import RunState
 
@@ -132,4 +132,21 @@ def test_the_last_checkpoint_is_that_of_the_end(setup, tmp_path, squares, averag
     assert saved["global_step"] == first.trainer.global_step == 12
     assert all(torch.equal(saved["state_dict"][name], value) for name, value in first.state_dict().items())
     resumed = run(setup, type(squares)(), callbacks(), epochs=5, ckpt_path=tmp_path / "ck" / "last.ckpt")
+    assert same(whole, resumed)
+
+
+def test_gradients_accumulate_as_before_after_a_stop_amid_an_epoch(setup, tmp_path, squares):
+    """Lightning sets a changing accumulation when an epoch begins, so that the rest of this one took more steps."""
+
+    def changing():
+        return GradientAccumulationScheduler({0: 1, 1: 2})
+
+    whole = run(setup, squares, [changing()], epochs=3)
+
+    def saving():
+        return ModelCheckpoint(tmp_path / "ck", "{step}", every_n_train_steps=1, save_top_k=-1)
+
+    run(setup, type(squares)(), [changing(), saving()], epochs=3)
+    resumed = run(setup, type(squares)(), [changing(), saving()], epochs=3, ckpt_path=tmp_path / "ck" / "step=5.ckpt")
+    assert resumed.trainer.global_step == whole.trainer.global_step == 8
     assert same(whole, resumed)
