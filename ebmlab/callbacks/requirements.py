@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.data import SPLITS, Data, Graphs, Images
 from ebmlab.energies import Bipartite, Energy
@@ -51,6 +52,21 @@ def training_steps(trainer: pl.Trainer, callback: pl.Callback) -> int:
             f"{name}: training has no end; set trainer.max_epochs, or trainer.max_steps if the data have no length"
         )
     return int(total)
+
+
+def warn_of_new_length(callback: pl.Callback, before: int, now: int) -> None:
+    """Warns if a resumed training is longer or shorter than planned, for what depends on the share that has passed.
+
+    Args:
+        callback: changes with this share.
+        before: optimizer steps of the training that wrote the checkpoint; 0 if they are not known.
+        now: those of the resumed one.
+    """
+    if before and before != now:
+        rank_zero_warn(
+            f"{type(callback).__name__}: the run has {now} steps now, and had {before}: from here on it goes by its "
+            f"share of {now}, which takes it back or ahead"
+        )
 
 
 def shows_mean(learner: Learner, denoise: bool | None) -> bool:
