@@ -55,6 +55,7 @@ class RunState(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
+        _keep_checkpoints(trainer)
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
         if self._buffer is not None and buffer is not None:
@@ -87,6 +88,7 @@ class RunState(pl.Callback):
         """
         for logger in trainer.loggers:
             getattr(logger, "flush", bool)()
+        _warn_of_lost_gradients(trainer)
         device = pl_module.device
         checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
         buffer = buffer_of(pl_module)
@@ -125,6 +127,27 @@ def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
         rank_zero_warn(
             f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; chains.size, now "
             f"{size}, counts in new runs only"
+        )
+
+
+def _keep_checkpoints(trainer: pl.Trainer) -> None:
+    """Makes a resumed run save no step again that it had saved, amid an accumulation of gradients."""
+    for c in trainer.checkpoint_callbacks if trainer.ckpt_path else ():
+        if (
+            isinstance(c, ModelCheckpoint)
+            and c._every_n_train_steps
+            and not trainer.global_step % c._every_n_train_steps
+        ):
+            c._last_global_step_saved = trainer.global_step
+
+
+def _warn_of_lost_gradients(trainer: pl.Trainer) -> None:
+    epoch = trainer.fit_loop.epoch_loop
+    if trainer.accumulate_grad_batches > 1 and epoch._should_accumulate():
+        rank_zero_warn(
+            f"RunState: this checkpoint is written after batch {epoch.batch_progress.current.ready} of the epoch, amid "
+            f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and has none of these: a run that is "
+            "resumed from it differs from the unbroken one; validate and save at multiples of accumulate_grad_batches"
         )
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler, ModelCheckpoint
@@ -73,9 +75,8 @@ def test_more_ranks_than_the_checkpoint_has(setup, tmp_path, squares, monkeypatc
     assert saved.shape == (1, len(torch.get_rng_state()))
     draws = []
     for rank in (0, 1, 2, 1):
-        fake = type(
-            "Fake", (), {"world_size": 3, "global_rank": rank, "fit_loop": type("Loop", (), {"is_resuming": True})}
-        )()
+        loop = type("Loop", (), {"is_resuming": True})
+        fake = type("Fake", (), {"world_size": 3, "global_rank": rank, "fit_loop": loop, "ckpt_path": None})()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
         with pytest.warns(UserWarning, match="of 1 ranks and this run has 3"):
@@ -106,7 +107,7 @@ def test_every_rank_gets_its_own_stream(setup):
     checkpoint = {"run_state": {"cpu": torch.stack(states)}}
     for rank in (0, 1):
         loop = type("Loop", (), {"is_resuming": True})()
-        fake = type("Fake", (), {"world_size": 2, "global_rank": rank, "fit_loop": loop})()
+        fake = type("Fake", (), {"world_size": 2, "global_rank": rank, "fit_loop": loop, "ckpt_path": None})()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
         callback.on_train_start(fake, learner)
@@ -150,3 +151,15 @@ def test_gradients_accumulate_as_before_after_a_stop_amid_an_epoch(setup, tmp_pa
     resumed = run(setup, type(squares)(), [changing(), saving()], epochs=3, ckpt_path=tmp_path / "ck" / "step=5.ckpt")
     assert resumed.trainer.global_step == whole.trainer.global_step == 8
     assert same(whole, resumed)
+
+
+@pytest.mark.parametrize("batches", [3, 2])
+def test_a_checkpoint_amid_an_accumulation_is_warned_of(setup, tmp_path, squares, batches):
+    """The gradients of the batches before it are lost, so that the resumed run differs."""
+    saving = ModelCheckpoint(tmp_path / "ck", save_on_train_epoch_end=False)
+    limits = {"limit_val_batches": 1, "val_check_interval": batches, "accumulate_grad_batches": 2}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run(setup, squares, [saving], epochs=2, **limits)
+    told = [str(warning.message) for warning in said if "amid the 2 whose gradients accumulate" in str(warning.message)]
+    assert bool(told) == (batches == 3)
