@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
-from ebmlab.callbacks.requirements import learner_of, training_steps
+from ebmlab.callbacks.requirements import learner_of, training_steps, warn_of_new_length
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 from ebmlab.errors import UserError
@@ -22,7 +22,8 @@ class AnnealedSteps(pl.Callback):
     """Lets the step size of the negative chains fall on a cosine over training (Liao et al. 2022, Table 3).
 
     In training step t of T the sampler's `step_size` is multiplied by end + (1 - end) (1 + cos(pi t / T)) / 2. Samples
-    for pictures and scores are drawn with the step size of the config.
+    for pictures and scores are drawn with the step size of the config. A run that is resumed to another length follows
+    the cosine over that length, with a warning.
 
     Args:
         end: the factor that the last steps come near; 0 in the paper.
@@ -68,7 +69,9 @@ class AnnealedSteps(pl.Callback):
                 callbacks.insert(place, monitor)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._total = training_steps(trainer, self)
+        before, self._total = self._total, training_steps(trainer, self)
+        if trainer.ckpt_path is not None:
+            warn_of_new_length(self, before, self._total)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         size = _step_size(pl_module)
@@ -80,6 +83,12 @@ class AnnealedSteps(pl.Callback):
         if self._full is not None:
             _step_size(pl_module).copy_(self._full)
             self._full = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"total": self._total}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._total = state_dict["total"]
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         self.on_train_batch_end(trainer, pl_module)

@@ -1,4 +1,4 @@
-"""Keeps what monitors a score from taking an old one for new: `trainer.callback_metrics` hold each until the next."""
+"""When checkpoints are written: for a score only where it is new, and at the end of training in any case."""
 
 from __future__ import annotations
 
@@ -30,6 +30,31 @@ def skip_where(checkpoint: ModelCheckpoint, skip: Skip) -> None:
         return False
 
     checkpoint.check_monitor_top_k = check  # type: ignore[method-assign]
+
+
+def save_at_the_end(checkpoint: ModelCheckpoint) -> None:
+    """Makes a checkpoint with `save_last` save the end of training, which need not be one of its epochs or steps.
+
+    Lightning ends with the last one of these, and the training after it is lost.
+
+    Example:
+        >>> save_at_the_end(ModelCheckpoint(save_last=True, every_n_epochs=10))
+    """
+    at_epoch_end = checkpoint.on_train_epoch_end
+
+    def on_train_epoch_end(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        at_epoch_end(trainer, pl_module)
+        if checkpoint.save_last is True and _ends(trainer) and not checkpoint._should_skip_saving_checkpoint(trainer):
+            checkpoint._save_last_checkpoint(trainer, checkpoint._monitor_candidates(trainer))
+
+    checkpoint.on_train_epoch_end = on_train_epoch_end  # type: ignore[method-assign]
+
+
+def _ends(trainer: pl.Trainer) -> bool:
+    """Whether training is over after the current epoch. Lightning's `fit_loop.done` changes its loop."""
+    by_steps = 0 <= trainer.max_steps <= trainer.global_step
+    by_epochs = 0 <= (trainer.max_epochs or -1) <= trainer.current_epoch + 1
+    return by_steps or by_epochs or bool(trainer.should_stop and trainer.fit_loop._can_stop_early)
 
 
 def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, owner: str) -> None:

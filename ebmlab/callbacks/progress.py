@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytorch_lightning as pl
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import ProgressBar, Timer
 from tqdm import tqdm
+
+from ebmlab.learners.schedules import planned_steps
 
 _REFRESH = 0.2  # seconds between two looks of the bar at the metrics, each of which waits for the device
 _PAUSE = (10.0, 600.0)  # least and most seconds between two lines
@@ -137,8 +138,5 @@ class Progress(ProgressBar):
 
 def _total_steps(trainer: pl.Trainer) -> int | None:
     """The optimizer steps of the whole run; None if their number is not known."""
-    try:
-        steps = trainer.estimated_stepping_batches
-    except MisconfigurationException:  # the number of accumulated batches changes
-        return None
+    steps = planned_steps(trainer)
     return int(steps) if math.isfinite(steps) and steps > 0 else None

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.data import SPLITS, Data, Graphs, Images
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner, ReplayBuffer
+from ebmlab.learners.schedules import planned_steps
 from ebmlab.plain_data import data_of
 
 Kind = TypeVar("Kind")
@@ -43,11 +45,28 @@ def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
 
 def training_steps(trainer: pl.Trainer, callback: pl.Callback) -> int:
     """Optimizer steps of the whole training, which must have an end."""
-    total = trainer.estimated_stepping_batches
+    total = planned_steps(trainer)
     if not math.isfinite(total):
         name = type(callback).__name__
-        raise UserError(f"{name}: training has no end; set trainer.max_epochs or trainer.max_steps")
+        raise UserError(
+            f"{name}: training has no end; set trainer.max_epochs, or trainer.max_steps if the data have no length"
+        )
     return int(total)
+
+
+def warn_of_new_length(callback: pl.Callback, before: int, now: int) -> None:
+    """Warns if a resumed training is longer or shorter than planned, for what depends on the share that has passed.
+
+    Args:
+        callback: changes with this share.
+        before: optimizer steps of the training that wrote the checkpoint; 0 if they are not known.
+        now: those of the resumed one.
+    """
+    if before and before != now:
+        rank_zero_warn(
+            f"{type(callback).__name__}: the run has {now} steps now, and had {before}: from here on it goes by its "
+            f"share of {now}, which takes it back or ahead"
+        )
 
 
 def shows_mean(learner: Learner, denoise: bool | None) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
+from ebmlab.callbacks.monitors import save_at_the_end
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.learners import Learner
 from ebmlab.samplers import Tempered
@@ -24,8 +26,9 @@ class RunState(pl.Callback):
 
     A checkpoint holds the states of torch's global generators (of the CPU, and of the GPU if the run uses one) and of
     the replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
-    `datamodules` resume within an epoch. If there are more ranks than wrote the checkpoint, the additional ones get new
-    generators, with a warning. Buffers are distributed again over any number of ranks.
+    `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of training. If there
+    are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning. Buffers are
+    distributed again over any number of ranks.
 
     Example:
         >>> callback, checkpoint = RunState(), {}
@@ -40,15 +43,19 @@ class RunState(pl.Callback):
         self._buffer: Tensor | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Makes Lightning resume under `max_steps` as it does under `max_epochs`.
+        """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training.
 
         Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts
         that epoch twice: the run loses an epoch if `max_epochs` ends it.
         """
         trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+        for checkpoint in trainer.checkpoint_callbacks:
+            if isinstance(checkpoint, ModelCheckpoint):
+                save_at_the_end(checkpoint)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
+        _keep_checkpoints(trainer)
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
         if self._buffer is not None and buffer is not None:
@@ -81,6 +88,7 @@ class RunState(pl.Callback):
         """
         for logger in trainer.loggers:
             getattr(logger, "flush", bool)()
+        _warn_of_lost_gradients(trainer)
         device = pl_module.device
         checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
         buffer = buffer_of(pl_module)
@@ -119,6 +127,27 @@ def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
         rank_zero_warn(
             f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; chains.size, now "
             f"{size}, counts in new runs only"
+        )
+
+
+def _keep_checkpoints(trainer: pl.Trainer) -> None:
+    """Makes a resumed run save no step again that it had saved, amid an accumulation of gradients."""
+    for c in trainer.checkpoint_callbacks if trainer.ckpt_path else ():
+        if (
+            isinstance(c, ModelCheckpoint)
+            and c._every_n_train_steps
+            and not trainer.global_step % c._every_n_train_steps
+        ):
+            c._last_global_step_saved = trainer.global_step
+
+
+def _warn_of_lost_gradients(trainer: pl.Trainer) -> None:
+    epoch = trainer.fit_loop.epoch_loop
+    if trainer.accumulate_grad_batches > 1 and epoch._should_accumulate():
+        rank_zero_warn(
+            f"RunState: this checkpoint is written after batch {epoch.batch_progress.current.ready} of the epoch, amid "
+            f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and has none of these: a run that is "
+            "resumed from it differs from the unbroken one; validate and save at multiples of accumulate_grad_batches"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from ebmlab.callbacks.requirements import learner_of, training_steps
+from ebmlab.callbacks.requirements import learner_of, training_steps, warn_of_new_length
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 
@@ -18,7 +18,8 @@ class ShortChains(pl.Callback):
     Short chains learn most of what there is to learn in less time, and the learner's own `num_steps` mend at the end
     what they leave undone. As many of a chain's last states are negatives as the learner's `burn_in` leaves of its
     `num_steps`, or all of them if there are fewer. Samples for pictures and scores have the length of the config. A
-    rollback of `DivergenceGuard` that lengthens the learner's chains lengthens the short ones as much.
+    rollback of `DivergenceGuard` that lengthens the learner's chains lengthens the short ones as much. A run that is
+    resumed to another length has short chains for the share of that length, with a warning.
 
     Args:
         num_steps: steps of the short chains; at most the learner's.
@@ -47,7 +48,7 @@ class ShortChains(pl.Callback):
             raise UserError(f"ShortChains: until is {until}, but must be a share of the training, from 0 to 1")
         self.num_steps = num_steps
         self.until = until
-        self._end = 0.0
+        self._total = 0
         self._full = 0  # the learner's num_steps before any rollback of `DivergenceGuard`
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -64,12 +65,20 @@ class ShortChains(pl.Callback):
         self._full = learner.num_steps
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._end = self.until * training_steps(trainer, self)
+        before, self._total = self._total, training_steps(trainer, self)
+        if trainer.ckpt_path is not None:
+            warn_of_new_length(self, before, self._total)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         assert isinstance(pl_module, ContrastiveDivergence)
         short = math.ceil(self.num_steps * pl_module.num_steps / self._full)
-        pl_module.chain_steps = short if trainer.global_step < self._end else None
+        pl_module.chain_steps = short if trainer.global_step < self.until * self._total else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"total": self._total}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._total = state_dict["total"]
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")

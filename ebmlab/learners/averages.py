@@ -1,11 +1,18 @@
-"""Lightning's averages of the weights in a run that trains an energy: when they begin."""
+"""Lightning's averages of the weights in a run that trains an energy: when they begin, and what checkpoints hold."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import EMAWeightAveraging
+from pytorch_lightning.callbacks import EMAWeightAveraging, WeightAveraging
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError
+from ebmlab.learners.schedules import planned_steps
+
+TRAINED = "current_model_state"  # where Lightning keeps the trained weights, beside the average in `state_dict`
 
 
 def check_averages(trainer: pl.Trainer) -> None:
@@ -31,7 +38,7 @@ def _check_beginning(average: EMAWeightAveraging, trainer: pl.Trainer) -> None:
             "the first one on: set update_starting_at_step instead, or with it update_every_n_steps to 0, which "
             "averages at the ends of epochs only"
         )
-    steps, epochs = trainer.estimated_stepping_batches, trainer.max_epochs or -1
+    steps, epochs = planned_steps(trainer), trainer.max_epochs or -1
     late_step = not by_step or 0 < steps <= (step or 0)
     if late_step and (epoch is None or 0 < epochs <= epoch):
         reason = "averages neither after steps nor after epochs"
@@ -42,3 +49,39 @@ def _check_beginning(average: EMAWeightAveraging, trainer: pl.Trainer) -> None:
             f"EMAWeightAveraging {reason} and would put the initial weights in place of the trained ones: let it begin "
             "earlier, or leave it out"
         )
+
+
+def save_average(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
+    """Makes `state_dict` of a checkpoint the weights that are evaluated: the average if it has begun, else the trained.
+
+    Lightning saves the initial weights until an average begins, and never the average if only weights are saved.
+
+    Example:
+        >>> save_average(pl.Trainer(logger=False, enable_checkpointing=False), {"state_dict": {}})  # no average
+    """
+    for callback in _averages(trainer):
+        if (average := callback._average_model) is None:
+            continue
+        if int(average.n_averaged) == 0:
+            checkpoint["state_dict"] = checkpoint.get(TRAINED, checkpoint["state_dict"])
+        elif TRAINED not in checkpoint:
+            names = checkpoint["state_dict"]
+            checkpoint["state_dict"] = {k: v for k, v in average.module.state_dict().items() if k in names}
+
+
+def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
+    """Resumes a run that no longer averages its weights from the trained ones, not from their average.
+
+    Example:
+        >>> load_trained(pl.Trainer(logger=False, enable_checkpointing=False), {"state_dict": {}})  # no average
+    """
+    if trainer.state.fn == TrainerFn.FITTING and TRAINED in checkpoint and not _averages(trainer):
+        checkpoint["state_dict"] = checkpoint[TRAINED]
+        rank_zero_warn(
+            "the checkpoint's run averages its weights, and this one has no EMAWeightAveraging: it goes on from the "
+            "trained weights and drops their average"
+        )
+
+
+def _averages(trainer: pl.Trainer) -> list[WeightAveraging]:
+    return [c for c in trainer.callbacks if isinstance(c, WeightAveraging)]  # type: ignore[attr-defined]

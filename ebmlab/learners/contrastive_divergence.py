@@ -204,8 +204,8 @@ class ContrastiveDivergence(Learner):
             "train/energy_gap": negative - data,
             "sampler/acceptance": info.acceptance.mean(),
         }
-        self.log_dict(values, prog_bar=True)
-        self.log("sampler/hops", info.hops.mean())
+        self.log_dict(values, prog_bar=True, sync_dist=True)
+        self.log("sampler/hops", info.hops.mean(), sync_dist=True)
 
     def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:
         """The penalties of Grathwohl et al. (2021) on energies and their gradients; x are data, y negatives."""

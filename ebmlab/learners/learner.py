@@ -19,11 +19,12 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.first_batch import check_event_shape, check_first_batch
-from ebmlab.learners.averages import check_averages
+from ebmlab.learners.averages import check_averages, load_trained, save_average
+from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
-from ebmlab.learners.schedules import check_period, set_period
+from ebmlab.learners.schedules import check_period, resume_accumulation, set_period
 from ebmlab.plain_data import data_of
 from ebmlab.preprocessing import Preprocessing
 from ebmlab.ranks import seed_of_rank
@@ -83,6 +84,7 @@ class Learner(Rebuilt):
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
         self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
+        self._is_monitored = False  # something in the run depends on values that are logged in training steps
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
         sampler.check(energy)
         if num_steps < 1:
@@ -176,10 +178,11 @@ class Learner(Rebuilt):
     def log_is_due(self) -> bool:
         """Whether values that are logged in this training step are written down.
 
-        They are at every `log_every_n_steps`-th optimizer step and at the end of an epoch. Lightning's bookkeeping of
-        values that nobody reads takes longer than a training step of a small model.
+        They are at every `log_every_n_steps`-th optimizer step and at the end of an epoch, and at every step if a
+        checkpoint, early stopping or the learning rate depends on one of them. Lightning's bookkeeping of values that
+        nobody reads takes longer than a training step of a small model.
         """
-        if (trainer := self._trainer) is None:
+        if (trainer := self._trainer) is None or self._is_monitored:
             return True
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
         return bool(trainer.fast_dev_run) or trainer.is_last_batch or (trainer.global_step + 1) % max(every, 1) == 0  # type: ignore[attr-defined]
@@ -189,11 +192,13 @@ class Learner(Rebuilt):
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_train_start(self) -> None:
+        resume_accumulation(self.trainer)
         check_averages(self.trainer)
         if self.trainer.ckpt_path is not None:
             watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
             check_settings(self._settings, self.trainer.optimizers[0], watched)
         check_period(self._period, self.trainer)
+        self._is_monitored = monitors_training(self.trainer)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.log_is_due:
@@ -221,6 +226,7 @@ class Learner(Rebuilt):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves how to make the learner again, and how raw data become states."""
         super().on_save_checkpoint(checkpoint)
+        save_average(self.trainer, checkpoint)
         data = data_of(self.trainer)
         if data.has("train"):
             preprocessing = data.preprocessing
@@ -228,7 +234,10 @@ class Learner(Rebuilt):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Makes the trainer's data become states as they did in training; see `Data.adopt`."""
-        if self._trainer is not None and (saved := checkpoint.get("preprocessing")):
+        if self._trainer is None:
+            return
+        load_trained(self.trainer, checkpoint)
+        if saved := checkpoint.get("preprocessing"):
             data_of(self.trainer).adopt(Preprocessing.from_dict(saved))
 
     @torch.no_grad()

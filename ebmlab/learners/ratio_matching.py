@@ -69,7 +69,7 @@ class RatioMatching(Learner):
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss = self.estimator.loss(self.energy, self.states(batch))
         if self.log_is_due:
-            self.log("train/loss", loss.detach(), prog_bar=True)
+            self.log("train/loss", loss.detach(), prog_bar=True, sync_dist=True)
         return loss + self.penalty()
 
     def log_split(self, split: str, x: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The period of a cosine by which the learning rate falls."""
+"""The length of a training, and the period of a cosine by which the learning rate falls."""
 
 from __future__ import annotations
 
@@ -6,10 +6,64 @@ import math
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import GradientAccumulationScheduler
 from pytorch_lightning.utilities import rank_zero_warn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ebmlab.errors import UserError
+
+
+def planned_steps(trainer: pl.Trainer) -> float:
+    """Optimizer steps of the whole training; infinite if it has no end that is known.
+
+    Lightning's estimate takes the current accumulation of gradients for that of all epochs, and is -1 for loaders
+    without a length.
+
+    Example:
+        >>> planned_steps(pl.Trainer(max_steps=50, max_epochs=-1, logger=False, enable_checkpointing=False))
+        50
+    """
+    steps = trainer.estimated_stepping_batches
+    if steps < 0:
+        return math.inf
+    changing, epochs = _accumulation(trainer), trainer.max_epochs or 0
+    if changing is None or epochs < 0 or not math.isfinite(trainer.num_training_batches):
+        return steps
+    total = sum(_steps_in(trainer, changing, epoch) for epoch in range(epochs))
+    return total if trainer.max_steps == -1 else min(total, trainer.max_steps)
+
+
+def resume_accumulation(trainer: pl.Trainer) -> None:
+    """Accumulates gradients as the current epoch does. Lightning sets this when an epoch begins, not amid it.
+
+    Example:
+        >>> resume_accumulation(pl.Trainer(logger=False, enable_checkpointing=False))  # nothing changes it
+    """
+    if (changing := _accumulation(trainer)) is not None:
+        changing.on_train_epoch_start(trainer)
+
+
+def _accumulation(trainer: pl.Trainer) -> GradientAccumulationScheduler | None:
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((c for c in callbacks if isinstance(c, GradientAccumulationScheduler)), None)
+
+
+def _steps_in(trainer: pl.Trainer, changing: GradientAccumulationScheduler | None, epoch: int) -> int:
+    """Optimizer steps of an epoch."""
+    accumulated = trainer.accumulate_grad_batches
+    if changing is not None:
+        accumulated = changing.get_accumulate_grad_batches(epoch)
+    return math.ceil(trainer.num_training_batches / accumulated)
+
+
+def _epochs_of(trainer: pl.Trainer, steps: float) -> int:
+    """The epochs in which so many optimizer steps are taken."""
+    changing, epochs = _accumulation(trainer), 0
+    last = 0 if changing is None else changing.epochs[-1]  # from here on all epochs are alike
+    while steps > 0 and epochs < last:
+        steps -= _steps_in(trainer, changing, epochs)
+        epochs += 1
+    return epochs + math.ceil(max(steps, 0) / _steps_in(trainer, changing, last))
 
 
 def set_period(schedule: Any, interval: str, trainer: pl.Trainer | None) -> int:
@@ -38,7 +92,7 @@ def set_period(schedule: Any, interval: str, trainer: pl.Trainer | None) -> int:
     if endless and trainer is not None and trainer.max_steps > 0:
         period = trainer.max_steps
         if interval != "step":
-            period = math.ceil(period / _steps_of_an_epoch(trainer))
+            period = _epochs_before_training(trainer, period)
         schedule.T_max = period
     if (given := getattr(schedule, "T_max", 1)) < 1:
         raise UserError(
@@ -70,16 +124,21 @@ def check_period(period: int, trainer: pl.Trainer) -> None:
 
 def _length(trainer: pl.Trainer, interval: str) -> float:
     """The steps or epochs of the whole run; 0 if it has no end."""
-    steps, batches = trainer.estimated_stepping_batches, trainer.num_training_batches
-    if not (math.isfinite(steps) and math.isfinite(batches)):
+    steps = planned_steps(trainer)
+    if not (math.isfinite(steps) and math.isfinite(trainer.num_training_batches)):
         return 0
-    return steps if interval == "step" else math.ceil(steps / math.ceil(batches / trainer.accumulate_grad_batches))
+    return steps if interval == "step" else _epochs_of(trainer, steps)
 
 
-def _steps_of_an_epoch(trainer: pl.Trainer) -> int:
-    """Optimizer steps of an epoch, before Lightning has made the loader of the training data."""
+def _epochs_before_training(trainer: pl.Trainer, steps: int) -> int:
+    """The epochs of so many optimizer steps, before Lightning has made the loader of the training data."""
     loop = trainer.fit_loop
     loop.setup_data()
-    batches: float = trainer.num_training_batches
+    if not math.isfinite(trainer.num_training_batches):
+        raise UserError(
+            "lr_scheduler: T_max is -1, the number of epochs, which is not known for data without a length: set "
+            'lr_interval to "step", or T_max'
+        )
+    epochs = _epochs_of(trainer, steps)
     loop._combined_loader = None  # or Lightning would keep this one, whose position no checkpoint has restored
-    return math.ceil(batches / trainer.accumulate_grad_batches)
+    return epochs

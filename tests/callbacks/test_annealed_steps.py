@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pytorch_lightning.callbacks import Callback, EMAWeightAveraging
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler
 
-from ebmlab.callbacks import AnnealedSteps, TrajectoryLikelihood
+from ebmlab.callbacks import AnnealedSteps, ShortChains, TrajectoryLikelihood
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
@@ -66,6 +66,27 @@ def test_likelihoods_along_the_training_see_the_whole_step(setup: Any, first: bo
     model, trainer = setup(callbacks, learner=learner(), max_steps=4, max_epochs=-1)
     trainer.fit(model, datamodule=Digits())
     assert reads.seen == pytest.approx([0.2] * 4)
+
+
+@pytest.mark.parametrize("callback", [AnnealedSteps, ShortChains])
+def test_a_finished_run_that_gets_more_steps_says_what_happens(setup: Any, tmp_path: Path, callback: Any) -> None:
+    """Steps that had become small grew again, and chains became short again, without a word."""
+    model, trainer = setup([callback()], learner=learner(), max_steps=6, max_epochs=-1)
+    trainer.fit(model, datamodule=Digits())
+    trainer.save_checkpoint(tmp_path / "end.ckpt")
+    again, trainer = setup([callback()], learner=learner(), max_steps=8, max_epochs=-1)
+    with pytest.warns(UserWarning, match=f"{callback.__name__}: the run has 8 steps now, and had 6"):
+        trainer.fit(again, datamodule=Digits(), ckpt_path=tmp_path / "end.ckpt")
+    assert trainer.global_step == 8
+
+
+def test_steps_are_small_at_the_end_if_gradients_accumulate_from_an_epoch_on(setup: Any) -> None:
+    changing = GradientAccumulationScheduler({0: 1, 1: 2})
+    model, trainer = setup([AnnealedSteps(), changing], learner=learner(), max_epochs=3, limit_train_batches=4)
+    trainer.fit(model, datamodule=Digits())
+    assert trainer.global_step == 8
+    batches = [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    assert model.sampler.seen == pytest.approx([expected(8, 8, 0)[t] for t in batches])
 
 
 def test_a_second_training_has_a_length_of_its_own(setup: Any) -> None:

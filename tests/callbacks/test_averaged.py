@@ -9,9 +9,16 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from helpers_trainer import quiet_trainer
-from pytorch_lightning.callbacks import EMAWeightAveraging
+from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
 
-from ebmlab.callbacks import AnnealedSteps, CentredGradient, PeriodicEvaluation, SamplerMonitor, TrajectoryLikelihood
+from ebmlab.callbacks import (
+    AnnealedSteps,
+    CentredGradient,
+    PeriodicEvaluation,
+    RunState,
+    SamplerMonitor,
+    TrajectoryLikelihood,
+)
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
@@ -35,11 +42,13 @@ class Norms(PeriodicEvaluation):
         self.seen.append(float(pl_module.energy.W.detach().norm()))  # type: ignore[union-attr, operator]
 
 
-def fit(folder: Path, callbacks: list[Any], learner: Any = None, **settings: Any) -> ContrastiveDivergence:
+def fit(
+    folder: Path, callbacks: list[Any], learner: Any = None, resume: str | None = None, **settings: Any
+) -> ContrastiveDivergence:
     torch.manual_seed(0)
     learner = learner or ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
     trainer = quiet_trainer(folder, callbacks=callbacks, log_every_n_steps=1, limit_val_batches=0, **settings)
-    trainer.fit(learner, Digits(binarize=isinstance(learner.energy, RBM), batch_size=100))
+    trainer.fit(learner, Digits(binarize=isinstance(learner.energy, RBM), batch_size=100), ckpt_path=resume)
     return learner
 
 
@@ -48,6 +57,29 @@ def test_until_the_average_begins_the_trained_weights_are_evaluated(tmp_path: Pa
     fit(tmp_path, [ema, norms], max_epochs=4, limit_train_batches=3)
     assert norms.seen[1:3] == norms.trained[:2], "6 steps"
     assert norms.seen[3] != norms.trained[2] and norms.seen[4] != norms.trained[3]
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+@pytest.mark.parametrize("starts", [0, 6])
+def test_a_checkpoint_holds_the_weights_that_are_evaluated(starts: int, weights_only: bool, tmp_path: Path) -> None:
+    """Before the average it held the initial weights, and without a state of training never the average."""
+    norms, ema = Norms(), EMAWeightAveraging(decay=0.9, update_starting_at_step=starts)
+    saves = ModelCheckpoint(tmp_path / "ck", "{epoch}", save_top_k=-1, save_weights_only=weights_only)
+    options = {"enable_checkpointing": True, "max_epochs": 4, "limit_train_batches": 3}
+    fit(tmp_path, [ema, norms, saves], **options)
+    files = [torch.load(tmp_path / "ck" / f"epoch={i}.ckpt", weights_only=True) for i in range(4)]
+    assert [float(file["state_dict"]["energy.W"].norm()) for file in files] == norms.seen[1:]
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+def test_a_run_that_no_longer_averages_goes_on_from_the_trained_weights(tmp_path: Path) -> None:
+    options = {"enable_checkpointing": True, "limit_train_batches": 3}
+    saves = ModelCheckpoint(tmp_path, "{epoch}", save_last=True)
+    fit(tmp_path, [EMAWeightAveraging(decay=0.9), RunState(), saves], max_epochs=2, **options)
+    whole = fit(tmp_path, [], max_epochs=4, limit_train_batches=3)
+    with pytest.warns(UserWarning, match="goes on from the trained weights and drops their average"):
+        resumed = fit(tmp_path, [RunState()], resume=str(tmp_path / "last.ckpt"), max_epochs=4, limit_train_batches=3)
+    assert torch.equal(resumed.energy.W, whole.energy.W)  # type: ignore[union-attr, arg-type]
 
 
 EPOCHS_ONLY = {"update_every_n_steps": 0}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler, ModelCheckpoint
 
 from ebmlab.callbacks import RunState
 
@@ -73,9 +75,8 @@ def test_more_ranks_than_the_checkpoint_has(setup, tmp_path, squares, monkeypatc
     assert saved.shape == (1, len(torch.get_rng_state()))
     draws = []
     for rank in (0, 1, 2, 1):
-        fake = type(
-            "Fake", (), {"world_size": 3, "global_rank": rank, "fit_loop": type("Loop", (), {"is_resuming": True})}
-        )()
+        loop = type("Loop", (), {"is_resuming": True})
+        fake = type("Fake", (), {"world_size": 3, "global_rank": rank, "fit_loop": loop, "ckpt_path": None})()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
         with pytest.warns(UserWarning, match="of 1 ranks and this run has 3"):
@@ -106,8 +107,59 @@ def test_every_rank_gets_its_own_stream(setup):
     checkpoint = {"run_state": {"cpu": torch.stack(states)}}
     for rank in (0, 1):
         loop = type("Loop", (), {"is_resuming": True})()
-        fake = type("Fake", (), {"world_size": 2, "global_rank": rank, "fit_loop": loop})()
+        fake = type("Fake", (), {"world_size": 2, "global_rank": rank, "fit_loop": loop, "ckpt_path": None})()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
         callback.on_train_start(fake, learner)
         assert torch.equal(torch.rand(3), draws[rank])
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(
+    ("saves", "epochs"),
+    [({"every_n_epochs": 2}, 3), ({"every_n_epochs": 10}, 3), ({"every_n_train_steps": 5}, 3)],
+    ids=["after the last", "before the first", "amid an epoch"],
+)
+def test_the_last_checkpoint_is_that_of_the_end(setup, tmp_path, squares, average, saves, epochs):
+    """The training after the last n-th epoch was lost, and Lightning's way out lost the weights behind averages."""
+
+    def callbacks():
+        last = ModelCheckpoint(tmp_path / "ck", save_last=True, save_on_train_epoch_end=True, **saves)
+        return [*([EMAWeightAveraging(decay=0.9)] if average else []), last]
+
+    whole = run(setup, squares, callbacks()[:-1], epochs=5)
+    first = run(setup, type(squares)(), callbacks(), epochs=epochs)
+    saved = torch.load(tmp_path / "ck" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == first.trainer.global_step == 12
+    assert all(torch.equal(saved["state_dict"][name], value) for name, value in first.state_dict().items())
+    resumed = run(setup, type(squares)(), callbacks(), epochs=5, ckpt_path=tmp_path / "ck" / "last.ckpt")
+    assert same(whole, resumed)
+
+
+def test_gradients_accumulate_as_before_after_a_stop_amid_an_epoch(setup, tmp_path, squares):
+    """Lightning sets a changing accumulation when an epoch begins, so that the rest of this one took more steps."""
+
+    def changing():
+        return GradientAccumulationScheduler({0: 1, 1: 2})
+
+    whole = run(setup, squares, [changing()], epochs=3)
+
+    def saving():
+        return ModelCheckpoint(tmp_path / "ck", "{step}", every_n_train_steps=1, save_top_k=-1)
+
+    run(setup, type(squares)(), [changing(), saving()], epochs=3)
+    resumed = run(setup, type(squares)(), [changing(), saving()], epochs=3, ckpt_path=tmp_path / "ck" / "step=5.ckpt")
+    assert resumed.trainer.global_step == whole.trainer.global_step == 8
+    assert same(whole, resumed)
+
+
+@pytest.mark.parametrize("batches", [3, 2])
+def test_a_checkpoint_amid_an_accumulation_is_warned_of(setup, tmp_path, squares, batches):
+    """The gradients of the batches before it are lost, so that the resumed run differs."""
+    saving = ModelCheckpoint(tmp_path / "ck", save_on_train_epoch_end=False)
+    limits = {"limit_val_batches": 1, "val_check_interval": batches, "accumulate_grad_batches": 2}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run(setup, squares, [saving], epochs=2, **limits)
+    told = [str(warning.message) for warning in said if "amid the 2 whose gradients accumulate" in str(warning.message)]
+    assert bool(told) == (batches == 3)
