@@ -1,7 +1,8 @@
-"""The comparison of Liu et al. (2023), Table 1, along its training: MMD^2 against CPU seconds on one shape.
+"""The comparison of Liu et al. (2023), Table 1, along its training: MMD^2 against CPU seconds.
 
     python benchmarks/rm_lengths.py                                   # goes on where it stopped, prints the tables
     python benchmarks/rm_lengths.py --lengths 1000 3000 10000 30000 60000 100000 --matmul_precision medium
+    python benchmarks/rm_lengths.py --shapes moons pinwheel --lengths 1000 5000 20000 --methods "RMwGGIS basic" RMwRAND
     python benchmarks/rm_lengths.py --lengths 1000 3000 --methods "RMwGGIS basic, bounded, s = "{5,20,50,100}
 
 The settings of `rm_synthetic.py` without its options, which are the authors' but for the iterations (100,000 there).
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -55,44 +57,52 @@ def train(method: str, shape: str, seed: int, iterations: int, precision: str, c
     return result
 
 
-def curves(folder: Path, shape: str, methods: list[str], lengths: list[int], seeds: list[int]) -> None:
+def curves(folder: Path, shapes: list[str], methods: list[str], lengths: list[int], seeds: list[int]) -> None:
     """MMD^2 by exp(-H / d), at least 1e-5, against the seconds of training: one line for each method and seed."""
-    figure, axis = plt.subplots(figsize=(10, 5), layout="constrained")
-    for colour, method in enumerate(methods):
-        for seed in seeds:
-            files = [folder / f"{method}--{shape}--{seed}--{length}.json" for length in lengths]
-            results = [json.loads(file.read_text()) for file in files if file.exists()]
-            seconds = torch.tensor([result["seconds"] for result in results]).cumsum(0)
-            values = [max(result["exponential"], 1e-5) for result in results]
-            axis.plot(seconds, values, f"C{colour}o-", label=method if seed == seeds[0] else None)
-    axis.set(xscale="log", yscale="log", xlabel="CPU seconds of training", ylabel="MMD$^2$ by exp(-H / d)", title=shape)
-    figure.legend(loc="outside right upper")
+    figure, axes = plt.subplots(len(shapes), figsize=(10, 5 * len(shapes)), layout="constrained", squeeze=False)
+    for axis, shape in zip(axes.flat, shapes, strict=True):
+        for colour, method in enumerate(methods):
+            for seed in seeds:
+                files = [folder / f"{method}--{shape}--{seed}--{length}.json" for length in lengths]
+                results = [json.loads(file.read_text()) for file in files if file.exists()]
+                seconds = torch.tensor([result["seconds"] for result in results]).cumsum(0)
+                values = [max(result["exponential"], 1e-5) for result in results]
+                axis.plot(seconds, values, f"C{colour}o-", label=method if seed == seeds[0] else None)
+        axis.set(xscale="log", yscale="log", xlabel="CPU seconds of training", title=shape)
+        axis.set_ylabel("MMD$^2$ by exp(-H / d)")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper")
     figure.savefig(folder / "mmd.png", dpi=100)
 
 
 @torch.no_grad()
-def densities(folder: Path, shape: str, methods: list[str], seed: int) -> None:
+def densities(folder: Path, shapes: list[str], methods: list[str], seed: int) -> None:
     """Draws the densities of data and latest models: exp(-E), and exp(-4 E) below it for the exponential form."""
-    landscape, data = EnergyLandscape(num_samples=0), GrayCode2D(shape, BITS)
-    there = {m: folder / f"{m}--{shape}--{seed}" / "last.ckpt" for m in methods}
-    there = {method: file for method, file in there.items() if file.exists()}
-    figure, axes = plt.subplots(
-        2, len(there) + 1, figsize=(2 * len(there) + 2, 4.4), layout="constrained", squeeze=False
-    )
+    landscape = EnergyLandscape(num_samples=0)
+    methods = [m for m in methods if any((folder / f"{m}--{shape}--{seed}" / "last.ckpt").exists() for shape in shapes)]
+    rows = 1 + any(method in EXPONENTIAL for method in methods)  # of a shape
+    size = 2 * len(methods) + 2, 2.2 * rows * len(shapes)
+    figure, axes = plt.subplots(rows * len(shapes), len(methods) + 1, figsize=size, layout="constrained", squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()
-    axes[0, 0].set_title("data", fontsize=9)
-    shown = {axes[0, 0]: landscape.data_density(data, torch.Generator().manual_seed(0))}
-    for i, (method, file) in enumerate(there.items(), 1):
-        learner = make_learner(method, shape, Settings(BITS, 0, 1.0, None, 1e-4))
-        kept = torch.load(file, weights_only=False)
-        learner.load_state_dict(kept["state_dict"])
-        axes[0, i].set_title(f"{method}\n{kept['global_step']:,}", fontsize=9)
-        shown[axes[0, i]] = landscape.model_density(learner, data)
-        if method in EXPONENTIAL:
-            learner.energy.rest[-1].weight.mul_(4)
-            axes[1, i].set_title("exp(-4 E)", fontsize=9)
-            shown[axes[1, i]] = landscape.model_density(learner, data)
+    shown = {}
+    for shape, own in zip(shapes, axes[::rows], strict=True):
+        data = GrayCode2D(shape, BITS)
+        own[0].set_title("data", fontsize=9)
+        shown[own[0]] = landscape.data_density(data, torch.Generator().manual_seed(0))
+        for i, method in enumerate(methods, 1):
+            file = folder / f"{method}--{shape}--{seed}" / "last.ckpt"
+            if not file.exists():
+                continue
+            learner = make_learner(method, shape, Settings(BITS, 0, 1.0, None, 1e-4))
+            kept = torch.load(file, weights_only=False)
+            learner.load_state_dict(kept["state_dict"])
+            own[i].set_title(f"{method}\n{kept['global_step']:,}", fontsize=9)
+            shown[own[i]] = landscape.model_density(learner, data)
+            if method in EXPONENTIAL:
+                learner.energy.rest[-1].weight.mul_(4)
+                below = axes[rows * shapes.index(shape) + 1, i]
+                below.set_title("exp(-4 E)", fontsize=9)
+                shown[below] = landscape.model_density(learner, data)
     for axis, density in shown.items():
         axis.imshow(density.numpy(), origin="lower", vmin=0, vmax=highest_colour(density))
     figure.savefig(folder / "densities.png", dpi=100)
@@ -101,7 +111,7 @@ def densities(folder: Path, shape: str, methods: list[str], seed: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", type=int, nargs="+", default=[1000, 3000, 10_000], help="multiples of 500")
-    parser.add_argument("--shape", choices=SHAPES, default="2spirals")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["2spirals"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SIZES], default=list(METHODS))
     parser.add_argument("--matmul_precision", choices=["highest", "medium"], default="highest")
@@ -111,7 +121,8 @@ def main() -> None:
     args = parser.parse_args()
     folder = args.folder or Path("runs/rm_lengths" + ("_medium" if args.matmul_precision == "medium" else ""))
     jobs = {
-        f"{method}--{args.shape}--{seed}--{length}": (method, args.shape, seed, length)
+        f"{method}--{shape}--{seed}--{length}": (method, shape, seed, length)
+        for shape in args.shapes
         for length in sorted(args.lengths)
         for seed in args.seeds
         for method in args.methods
@@ -119,14 +130,14 @@ def main() -> None:
     how = args.matmul_precision, args.compile_chains, folder
     run_missing(folder, jobs, lambda job: train(*jobs[job], *how), args.part)
     keys = ["exponential", "linear"]
-    for key in (*keys, *(f"{key}, exp(-4 E)" for key in keys), "seconds"):
+    for shape, key in product(args.shapes, (*keys, *(f"{key}, exp(-4 E)" for key in keys), "objective", "seconds")):
         head = " | ".join(f"{length:,}" for length in args.lengths)
-        print(f"\n{key}\n\n| method | {head} |\n|{'---|' * (len(args.lengths) + 1)}")
+        print(f"\n{shape}, {key}\n\n| method | {head} |\n|{'---|' * (len(args.lengths) + 1)}")
         for method in args.methods:
-            cells = [cell(folder, f"{method}--{args.shape}--*--{length}", key) for length in args.lengths]
+            cells = [cell(folder, f"{method}--{shape}--*--{length}", key) for length in args.lengths]
             print(f"| {method} | {' | '.join(cells)} |")
-    curves(folder, args.shape, args.methods, args.lengths, args.seeds)
-    densities(folder, args.shape, args.methods, args.seeds[0])
+    curves(folder, args.shapes, args.methods, args.lengths, args.seeds)
+    densities(folder, args.shapes, args.methods, args.seeds[0])
 
 
 if __name__ == "__main__":

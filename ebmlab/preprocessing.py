@@ -283,5 +283,10 @@ def are_levels(x: Tensor) -> bool:
 
 
 def readable(x: Tensor) -> Tensor:
-    """The same numbers in a type that torch calculates with, which uint16, uint32 and uint64 are not."""
+    """The same numbers in a type that torch calculates with, which uint16, uint32 and uint64 are not.
+
+    Example:
+        >>> readable(torch.tensor([7], dtype=torch.uint16))
+        tensor([7])
+    """
     return x.long() if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x

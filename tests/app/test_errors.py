@@ -327,6 +327,7 @@ def test_an_energy_whose_states_have_two_axes(fails: Fails) -> None:
         "import torch\nfrom ebmlab.domains import Real\nfrom ebmlab.energies import GRBM\n"
         "class Column(GRBM):\n    def __init__(self):\n        super().__init__(64, 8)\n"
         "    def forward(self, x):\n        return super().forward(x)[:, None]\n"
+        "    def joint_energy(self, v, h):\n        return super().joint_energy(v, h)[:, None]\n"
     )
     line = fails("fit", "--model.energy=own_column.Column")
     assert "Column gives energies of shape (3, 1)" in line

@@ -11,7 +11,7 @@ import torch
 from helpers_finite import Exact, bias, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, set_parsing_settings
 from torch import Tensor
 
 from ebmlab.domains import Spin
@@ -226,6 +226,7 @@ def test_built_from_a_config() -> None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--energy", type=Energy)
     here = f"{__name__}.FromYAML"
+    set_parsing_settings(import_path_allowlist=[here])  # the command line, in a test before, denies other code
     spec = {
         "class_path": "ebmlab.energies.binary_net_posterior.BinaryNetPosterior",
         "init_args": {"data": {"class_path": here, "init_args": {"rows": 9}}, "hidden": 3},

@@ -160,7 +160,8 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
 
 def test_another_size_on_resuming_is_warned_of() -> None:
     learner = SimpleNamespace(chains=ReplayBuffer(30), device=torch.device("cpu"))
-    trainer = SimpleNamespace(world_size=1, global_rank=0, fit_loop=SimpleNamespace(is_resuming=False))
+    fit_loop = SimpleNamespace(is_resuming=False)
+    trainer = SimpleNamespace(world_size=1, global_rank=0, fit_loop=fit_loop, ckpt_path=None)
     callback = RunState()
     with pytest.warns(UserWarning, match="written without it"):
         callback.on_load_checkpoint(trainer, learner, {"replay_buffer": torch.zeros(12, 1)})  # type: ignore[arg-type]
@@ -178,7 +179,7 @@ def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
             buffer, callback = ReplayBuffer(12), RunState()
             learner = SimpleNamespace(chains=buffer, device=torch.device("cpu"))
             fit_loop = SimpleNamespace(is_resuming=False)
-            trainer = SimpleNamespace(world_size=world, global_rank=rank, fit_loop=fit_loop)
+            trainer = SimpleNamespace(world_size=world, global_rank=rank, fit_loop=fit_loop, ckpt_path=None)
             with pytest.warns(UserWarning, match="written without it"):
                 callback.on_load_checkpoint(trainer, learner, checkpoint)  # type: ignore[arg-type]
             callback.on_train_start(trainer, learner)  # type: ignore[arg-type]

@@ -85,7 +85,8 @@ class TargetAcceptance(Tuner):
                 total = total + log
         mean = total / (num_windows - num_windows // 2)
         setattr(sampler, self.parameter, mean.exp())
-        if num_windows > 1 and bool(((mean - low < _NEAR) | (high - mean < _NEAR)).any()):
+        distance = high - mean if acceptance > self.rate else mean - low  # to the limit that it still moves to
+        if num_windows > 1 and bool((distance < _NEAR).any()):
             warnings.warn(
                 f"TargetAcceptance: {self.parameter} went to {float(mean.exp().max()):.2g}, the end of its range, "
                 f"where the acceptance is {float(acceptance):.2g}: no value accepts {self.rate:g} from these chains",
