@@ -65,8 +65,8 @@ def test_frozen_chains_get_other_steps() -> None:
     assert over and float(walker.step_size) < 0.02
     walker, over = run(lambda s, a: float(s > 50), step_size=0.02)
     assert over and float(walker.step_size) > 50
-    for acceptance, last in ((0.0, 1e-6), (1.0, 1e9)):  # chains that never move
-        walker, over = run(lambda s, a: 0.0, 9000, acceptance=acceptance)
+    for acceptance, first, last in ((0.0, 1e-5, 1e-6), (1.0, 1e8, 1e9)):  # chains that never move
+        walker, over = run(lambda s, a: 0.0, 2000, step_size=first, acceptance=acceptance)
         assert not over and float(walker.step_size) == pytest.approx(last)
 
 
