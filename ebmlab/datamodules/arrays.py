@@ -82,6 +82,7 @@ class Arrays(OwnData):
                 f"Arrays: {labels} has the labels of one file: put samples and labels together in .npz files"
             )
         x, names = self._read(path)
+        self._columns = self._names(path)  # checkpoints are still written if the file goes during training
         self._as_found = shape is None
         own = tuple(as_images(x, domain).shape[1:]) if shape is None else tuple(shape)
         if domain == "categorical" and num_values is None:
@@ -97,11 +98,11 @@ class Arrays(OwnData):
     @property
     def preprocessing(self) -> Preprocessing:
         """How raw data become states, and the names of the columns of a .csv file."""
-        return replace(super().preprocessing, columns=tuple(self._names("train")))
+        return replace(super().preprocessing, columns=tuple(self._columns))
 
     def adopt(self, saved: Preprocessing) -> None:
         """Also refuses a table whose columns are not those of the checkpoint's training data."""
-        check_columns(self._names("train"), saved.columns, f"Arrays: {self.files['train']}")
+        check_columns(self._columns, saved.columns, f"Arrays: {self.files['train']}")
         super().adopt(saved)
 
     def count(self, split: str) -> int | None:
@@ -112,7 +113,7 @@ class Arrays(OwnData):
         path = self.files[split]
         assert path is not None
         x, names = self._read(path)
-        check_columns(self._names(split), self._names("train"), f"Arrays: {path}")
+        check_columns(self._names(path), self._columns, f"Arrays: {path}")
         if self._as_found:
             x = as_images(x, self.form.domain)
         if x[:1].numel() != math.prod(self.raw_shape):
@@ -126,8 +127,8 @@ class Arrays(OwnData):
             raise UserError(f"Arrays: {path} has the label {min(unknown)}, which {self.files['train']} lacks")
         return samples, torch.from_numpy(np.searchsorted(self.classes, names[index.numpy()])).long()
 
-    def _names(self, split: str) -> list[str]:
-        path = Path(self.files[split] or "").expanduser()
+    def _names(self, name: str) -> list[str]:
+        path = Path(name).expanduser()
         return read_head(path, self._where[0]).names if path.suffix.lower() == ".csv" else []
 
     def _read(self, name: str) -> tuple[Tensor, np.ndarray | None]:

@@ -144,3 +144,11 @@ def test_numbers_without_a_variance_are_refused(unit: float) -> None:
     raw = torch.tensor([[1.0, unit], [1.0, 2 * unit]], dtype=torch.float64)
     wrong = "column or channel 1, counted from 0, are too large or too small"
     assert wrong in one_line(lambda: moments(raw, Preprocessing((2,))))
+
+
+def test_a_file_that_is_removed_during_training_does_not_keep_its_checkpoints_from_being_written() -> None:
+    Path("t.csv").write_text("a,b\n" + "1,2\n3,5\n" * 10)
+    data = Arrays("t.csv", batch_size=2)
+    data.setup("fit")
+    Path("t.csv").unlink()
+    assert data.preprocessing.columns == ("a", "b")
