@@ -90,6 +90,12 @@ class CLI(LightningCLI):
             parser_kwargs={"parser_mode": MODE} | {command: dict(defaults) for command in self.subcommands()},
         )
 
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """Only the command that is given, for the parser of each takes a while to make."""
+        commands = LightningCLI.subcommands()
+        return {command: commands[command] for command in sys.argv[1:2] if command in commands} or commands
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--name", type=str | None, help="Name of the run's folder. Default: the time.")
         add_logger_options(parser)

@@ -33,8 +33,11 @@ def absolute_names(text: str) -> str:
 
 
 def _setting(name: str, *, _root_: Any) -> Any:
-    # the config is the root, or, if the root names a command, one level below it
-    config = _root_ if name.partition(".")[0] in _root_ else next(iter(_root_.values()))
+    # the config is the root, or, if the root names a command, one level below it; jsonargparse also tries out parts
+    # of a config alone, whose first value may be this very `${...}`
+    first = next(iter(_root_))
+    is_config = name.partition(".")[0] in _root_ or OmegaConf.is_interpolation(_root_, first)
+    config = _root_ if is_config else _root_[first]
     value = OmegaConf.select(config, name, default=_ABSENT)
     if value is _ABSENT:
         known = _names(OmegaConf.to_container(config, resolve=False))

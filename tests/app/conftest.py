@@ -15,8 +15,8 @@ SMALL = [
     "--trainer.log_every_n_steps=1",
     "--wandb=disabled",
 ]
-# Few steps and large batches, for speed: the files that a run writes do not depend on them.
-QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300"]
+# Few steps, large batches and no pictures of parameters, for speed.
+QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300", "--callbacks.ParameterImages=false"]
 
 SHORT_STUDY = [
     *("--num_steps=6", "--num_chains=4", "--burn_in=1", "--record_every=1"),

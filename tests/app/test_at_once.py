@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pytorch_lightning.cli import LightningCLI
 
 from ebmlab import __version__
 from ebmlab.app.at_once import COMMANDS, HELP
-from ebmlab.app.cli import CLI, main
+from ebmlab.app.cli import main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
@@ -85,5 +86,5 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 def test_help_names_every_command() -> None:
     together = ("compare", "dashboard", "sweep")
-    assert [*CLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together, "zoo"] == list(COMMANDS)
+    assert [*LightningCLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together, "zoo"] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)

@@ -153,7 +153,7 @@ def test_callbacks_by_flags(resolve: Resolve) -> None:
         "--callbacks.ModelCheckpoint_2.filename=best",
         "--callbacks.RunState=true",
     ]
-    config = resolve(*flags, bare=False)
+    config = resolve(*flags, bare=False, quick=False)
     assert names(config) == [*FULL, "SampleGrid", "ParameterImages", "Acceleration", "Mine", "ModelCheckpoint"]
     assert options(config, "SampleGrid")["every_n_epochs"] == 5
     assert options(config, "Mine") == {"size": 4}
