@@ -8,12 +8,12 @@
 The settings of `rm_synthetic.py` without its options, which are the authors' but for the iterations (100,000 there).
 Each method trains on from one of `--lengths` to the next, and is scored there: MMD^2 (U-statistic) between 4,000
 samples, by 20 sweeps of Gibbs sampling from random bits, and 4,000 data, by exp(-H / d) first, since d - H sees the
-means of the bits alone. The minimum of the exponential form is the data's law to the power 1/4, so that its models are
-scored by samples of exp(-4 E), too. With `--matmul_precision medium` models are trained by products in bfloat16, added
-up in float32, which takes 0.6 of the time on a processor with AMX, and scored in float32. With `--compile_chains` the
-chains of PCD are compiled. A run that was interrupted goes on from its last 500 iterations, and counts the seconds
-after them alone. Draws the curves, as `mmd.png`, and the densities of the latest models, as `densities.png`, in its
-folder.
+means of the bits alone. The minimum of the exponential form is the data's law to the power 1/4, and that of its
+advanced estimator is near the power 1/7 (docs/results/rmwggis.md), so that its models are scored by samples of
+exp(-4 E) and exp(-7 E), too. With `--matmul_precision medium` models are trained by products in bfloat16, added up in
+float32, which takes 0.6 of the time on a processor with AMX, and scored in float32. With `--compile_chains` the chains
+of PCD are compiled. A run that was interrupted goes on from its last 500 iterations, and counts the seconds after them
+alone. Draws the curves, as `mmd.png`, and the densities of the latest models, as `densities.png`, in its folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from ebmlab.drawing.plane import highest_colour
 from ebmlab.learners import ContrastiveDivergence
 
 BITS, BATCH = 32, 128
-EXPONENTIAL = ("ratio matching", "RMwGGIS basic", "RMwGGIS advanced", "RMwRAND")
+# the powers of exp(-E) that samples are drawn from, too
+POWERS = {"ratio matching": (4,), "RMwGGIS basic": (4,), "RMwGGIS advanced": (4, 7), "RMwRAND": (4,)}
 
 
 def train(method: str, shape: str, seed: int, iterations: int, precision: str, compiled: bool, folder: Path) -> Result:
@@ -51,9 +52,10 @@ def train(method: str, shape: str, seed: int, iterations: int, precision: str, c
     fit_on(learner, data, iterations, folder / f"{method}--{shape}--{seed}", 500, callbacks, gradient_clip_val=1.0)
     seconds, energy = time.process_time() - begin, learner.energy.eval().requires_grad_(False)
     result = {"seconds": seconds} | score(energy, data)
-    if method in EXPONENTIAL:
-        energy.rest[-1].weight.mul_(4)  # the bias does not change the law
-        result |= {f"{key}, exp(-4 E)": value for key, value in score(energy, data).items()}
+    trained = energy.rest[-1].weight.clone()
+    for power in POWERS.get(method, ()):
+        energy.rest[-1].weight.copy_(power * trained)  # the bias does not change the law
+        result |= {f"{key}, exp(-{power} E)": value for key, value in score(energy, data).items()}
     return result
 
 
@@ -76,10 +78,10 @@ def curves(folder: Path, shapes: list[str], methods: list[str], lengths: list[in
 
 @torch.no_grad()
 def densities(folder: Path, shapes: list[str], methods: list[str], seed: int) -> None:
-    """Draws the densities of data and latest models: exp(-E), and exp(-4 E) below it for the exponential form."""
+    """Draws the densities of data and latest models: exp(-E), and below it exp(-4 E) or exp(-7 E) of `POWERS`."""
     landscape = EnergyLandscape(num_samples=0)
     methods = [m for m in methods if any((folder / f"{m}--{shape}--{seed}" / "last.ckpt").exists() for shape in shapes)]
-    rows = 1 + any(method in EXPONENTIAL for method in methods)  # of a shape
+    rows = 1 + any(method in POWERS for method in methods)  # of a shape
     size = 2 * len(methods) + 2, 2.2 * rows * len(shapes)
     figure, axes = plt.subplots(rows * len(shapes), len(methods) + 1, figsize=size, layout="constrained", squeeze=False)
     for axis in axes.flat:
@@ -98,10 +100,11 @@ def densities(folder: Path, shapes: list[str], methods: list[str], seed: int) ->
             learner.load_state_dict(kept["state_dict"])
             own[i].set_title(f"{method}\n{kept['global_step']:,}", fontsize=9)
             shown[own[i]] = landscape.model_density(learner, data)
-            if method in EXPONENTIAL:
-                learner.energy.rest[-1].weight.mul_(4)
+            if method in POWERS:
+                power = POWERS[method][-1]
+                learner.energy.rest[-1].weight.mul_(power)
                 below = axes[rows * shapes.index(shape) + 1, i]
-                below.set_title("exp(-4 E)", fontsize=9)
+                below.set_title(f"exp(-{power} E)", fontsize=9)
                 shown[below] = landscape.model_density(learner, data)
     for axis, density in shown.items():
         axis.imshow(density.numpy(), origin="lower", vmin=0, vmax=highest_colour(density))
@@ -129,8 +132,8 @@ def main() -> None:
     }
     how = args.matmul_precision, args.compile_chains, folder
     run_missing(folder, jobs, lambda job: train(*jobs[job], *how), args.part)
-    keys = ["exponential", "linear"]
-    for shape, key in product(args.shapes, (*keys, *(f"{key}, exp(-4 E)" for key in keys), "objective", "seconds")):
+    colder = [f"{key}, exp(-{power} E)" for power in (4, 7) for key in ("exponential", "linear")]
+    for shape, key in product(args.shapes, ("exponential", "linear", *colder, "objective", "seconds")):
         head = " | ".join(f"{length:,}" for length in args.lengths)
         print(f"\n{shape}, {key}\n\n| method | {head} |\n|{'---|' * (len(args.lengths) + 1)}")
         for method in args.methods:

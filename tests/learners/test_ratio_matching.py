@@ -171,6 +171,37 @@ def test_the_minimum_on_exact_data(form: str, scale: float, truth: tuple[Ising, 
     assert grads(loss, wrong).abs().max() > 1e-2, "the test has no power"
 
 
+def advanced_slope(model: Ising, p: Tensor) -> Tensor:
+    """The expected gradient of `GradientGuided(advanced=True, objective="exponential")` on all states, of law p."""
+    x = model.domain.enumerate().double()
+    proposal = GradientGuided(1, True, "exponential").proposal(model, x, model.value_and_grad(x)[1])
+    terms = F["exponential"](-model.flip_differences(x))
+    return grads(p @ (proposal * terms).sum(1), model)
+
+
+def test_the_minimum_of_the_advanced_form(truth: tuple[Ising, Tensor, Tensor]) -> None:
+    """A model q is it for data of law q(x)^6 times the sum of q(y)^2 over x's neighbours y: q is flatter than p^(1/4).
+
+    On d independent bits near 1/2, q is p to the power 1 / (8 - 4 / d).
+    """
+    energy, x, q = truth
+    model = Ising(energy.coupling, energy.field, learn=True)
+    neighbours = (x[:, None] != x[None]).sum(2) == 1
+    data = q**6 * (neighbours.double() @ q**2)
+    torch.testing.assert_close(
+        advanced_slope(model, data / data.sum()), torch.zeros(20, dtype=torch.float64), atol=1e-10, rtol=0
+    )
+    assert advanced_slope(model, q**4 / (q**4).sum()).abs().max() > 1e-2, "the test has no power"
+
+    for d in (3, 6):
+        field, free = 0.001 * torch.arange(1, d + 1).double(), torch.zeros(d, d).double()
+        independent = Ising(free, field)
+        law = (-independent(independent.domain.enumerate().double())).softmax(0)
+        powers = (1 / (8 - 4 / d), 1 / 4)
+        slopes = [advanced_slope(Ising(free, power * field, learn=True), law)[:d].abs().max() for power in powers]
+        assert slopes[0] < 0.02 * slopes[1]
+
+
 @pytest.mark.parametrize("estimator", [Exact(), GradientGuided(4, False), UniformSubset(4), EnergyDiscrepancy()])
 def test_couplings_are_recovered(estimator: Estimator) -> None:
     """4x4 Ising, 20,000 exact samples: couplings to 0.03, where the standard error of a likelihood fit is 0.008."""
