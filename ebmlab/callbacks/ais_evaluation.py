@@ -15,7 +15,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from ebmlab.callbacks.ais_metrics import bits_per_dim, judge, metrics_of
-from ebmlab.callbacks.image_log import log_image, made_by
+from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.monitors import skip_where
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
@@ -166,7 +166,7 @@ class AISEvaluation(PeriodicEvaluation):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and callback.monitor in LIKELIHOODS:
+            if isinstance(callback, ModelCheckpoint) and callback.monitor in self._likelihoods(trainer):
                 skip_where(callback, lambda _, score: score is not None and bool(score.isnan()))  # untrusted
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -185,16 +185,20 @@ class AISEvaluation(PeriodicEvaluation):
             metrics["ais/train_log_likelihood"] = -mean_energy_of(learner, train) - both.forward.log_z
         self.log_metrics(trainer, pl_module, metrics)
         if fitting and not trusted:
-            self._metrics |= dict.fromkeys(LIKELIHOODS, math.nan)  # a resumed run publishes these metrics
+            self._metrics |= dict.fromkeys(
+                self._likelihoods(trainer), math.nan
+            )  # a resumed run publishes these metrics
             self._publish(trainer, self._metrics)
         caption = made_by(self._sampler(learner), steps * self.moves)
         if fitting:
-            log_image(trainer, "ais/likelihood", draw_likelihood(self._extended(trainer.global_step, metrics)), caption)
-        log_image(trainer, "ais/weights", draw_annealing(both.forward, both.backward), caption)
+            self.log_image(
+                trainer, "ais/likelihood", draw_likelihood(self._extended(trainer.global_step, metrics)), caption
+            )
+        self.log_image(trainer, "ais/weights", draw_annealing(both.forward, both.backward), caption)
         shown = data.show(both.forward.samples[:SHOWN])
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
-            log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
+            self.log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
 
     def _bracket(
         self, trainer: pl.Trainer, learner: Learner, data: Data, states: Tensor, chains: int, steps: int
@@ -202,7 +206,7 @@ class AISEvaluation(PeriodicEvaluation):
         """Log Z by chains that go forward, and by chains that go back from some of the `states` `(n, *event)`."""
         energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
         base, shows, stop = base_law(learner, data), shows_progress(trainer), partial(_stop_if_told, trainer)
-        name = f"ais-{held_out(trainer)}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}.pt"
+        name = f"ais-{held_out(trainer)}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}"
         torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
         forward = ais(
             energy,
@@ -213,7 +217,7 @@ class AISEvaluation(PeriodicEvaluation):
             self.schedule,
             self.num_replicates,
             progress=shows,
-            saved=Path(trainer.default_root_dir, name),
+            saved=Path(trainer.default_root_dir, f"{self.key(trainer, name)}.pt"),
             check=stop,
             resample=self.resample,
             moves=self.moves,
@@ -227,6 +231,9 @@ class AISEvaluation(PeriodicEvaluation):
         ladder = self.schedule if forward.ladder is None else forward.ladder
         backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.moves, self.compile)
         return Bracket(forward, backward)
+
+    def _likelihoods(self, trainer: pl.Trainer) -> set[str]:
+        return {self.key(trainer, name) for name in LIKELIHOODS}
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"history": [tuple(point) for point in self._history]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytorch_lightning as pl
 
-from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
 from ebmlab.data import KnownCouplings
@@ -65,4 +64,4 @@ class CouplingRMSE(PeriodicEvaluation):
         if trainer.is_global_zero:
             titles = ("true J", f"learnt J, RMSE {rmse:.3g}")
             matrices = (true, energy.coupling.detach().cpu())
-            log_image(trainer, "parameters/couplings", draw_matrices(dict(zip(titles, matrices, strict=True))))
+            self.log_image(trainer, "parameters/couplings", draw_matrices(dict(zip(titles, matrices, strict=True))))

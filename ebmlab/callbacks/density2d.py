@@ -6,7 +6,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.callbacks.image_log import log_image, made_by
+from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import learner_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
@@ -81,7 +81,7 @@ class Density2D(SampleEvaluation):
         ]
         title = f"{n} samples after {num_steps} steps"
         figure = draw_surfaces_and_points(surfaces, self.extent, samples, real, title)
-        log_image(trainer, "samples/density", figure, made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/density", figure, made_by(learner.sampler, num_steps))
 
 
 def energy_above_minimum(learner: Learner, grid: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.callbacks.image_log import log_image, made_by
+from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import buffer_of, held_out, learner_of, split_of
 from ebmlab.callbacks.rich_log import log_histogram, log_table
@@ -76,7 +76,7 @@ class EnergyHistograms(SampleEvaluation):
             log_histogram(trainer, f"energies/{name}", values)
             rows += [[name, i, value] for i, value in enumerate(values[: self.num_rows].tolist())]
         log_table(trainer, "energies/samples", ["states", "number", "energy"], rows)
-        log_image(trainer, "energies/histogram", draw_histograms(energies, "energy"), caption)
+        self.log_image(trainer, "energies/histogram", draw_histograms(energies, "energy"), caption)
 
 
 def energies_of(learner: Learner, x: Tensor, batch_size: int = 500) -> Tensor:

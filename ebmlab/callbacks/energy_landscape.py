@@ -6,7 +6,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.callbacks.image_log import log_image, made_by
+from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import known_data, learner_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
@@ -87,7 +87,7 @@ class EnergyLandscape(SampleEvaluation):
         else:
             figure = draw_surfaces(surfaces, self.extent)
         caption = made_by(learner.sampler, num_steps) if self.num_samples else ""
-        log_image(trainer, "samples/landscape", figure, caption)
+        self.log_image(trainer, "samples/landscape", figure, caption)
 
     def _data(self, trainer: pl.Trainer) -> CodedPoints:
         what = "points coded in bits, with encode, decode and sample"

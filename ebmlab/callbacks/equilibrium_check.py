@@ -7,7 +7,6 @@ import math
 import pytorch_lightning as pl
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
@@ -86,7 +85,7 @@ class EquilibriumCheck(SampleEvaluation):
         shown = {f"after {lengths[name]} steps": data.show(x[:SHOWN]) for name, x in samples.items()}
         pictures = {title: tile(x.values) for title, x in shown.items() if isinstance(x, Images)}
         if pictures:
-            log_image(trainer, "equilibrium/samples", panels(pictures), type(learner.sampler).__name__)
+            self.log_image(trainer, "equilibrium/samples", panels(pictures), type(learner.sampler).__name__)
         enough = scores["long"] - scores["short"] > max(RISE, 2 / math.sqrt(len(real)))
         if enough and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(

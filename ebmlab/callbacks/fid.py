@@ -75,6 +75,9 @@ class FID(SampleEvaluation):
         self._data: Data | None = None  # whose real images `_metric` holds
         self._real: dict[str, Any] = {}  # what `_metric` holds: the split, the number of images and the extractor
 
+    def alike(self, other: pl.Callback) -> bool:
+        return isinstance(other, FID) and other.extractor == self.extractor
+
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data = image_data(trainer, self)
         learner_of(pl_module, self)
@@ -93,7 +96,7 @@ class FID(SampleEvaluation):
         data, learner = image_data(trainer, self), learner_of(pl_module, self)
         n, num_steps = self.size(trainer, learner)
         denoise = shows_mean(learner, self.denoise)
-        name, split = f"fid/{self.extractor}", self._split(trainer)
+        name, split = self.key(trainer, f"fid/{self.extractor}"), self._split(trainer)
         if self._metric is None or self._real["split"] != split or self._data is not data:
             self._metric, self._data = self._prepare(trainer, learner, data, split), data
         metric = self._metric.to(metric_device(learner))
@@ -145,7 +148,7 @@ class FID(SampleEvaluation):
         return model, f"{data.name}-classifier-{digest}"
 
     def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, fid: float, protocol: dict[str, Any]) -> None:
-        self.log_metrics(trainer, pl_module, {protocol["name"]: fid})
+        self.log_metrics(trainer, pl_module, {f"fid/{self.extractor}": fid})
         if not trainer.is_global_zero:
             return
         stage = TrainerFn(trainer.state.fn).value

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytorch_lightning as pl
 
-from ebmlab.callbacks.image_log import log_image, made_by
+from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import adjacency, graph_data, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
@@ -63,4 +63,4 @@ class GraphGrid(SampleEvaluation):
             "data": data.states(split_of(data, "train"), n, self.seed),
         }
         figure = draw_graphs({k: adjacency(data, x.cpu()) for k, x in sides.items()})
-        log_image(trainer, "samples/graphs", figure, made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/graphs", figure, made_by(learner.sampler, num_steps))

@@ -11,7 +11,6 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, held_out
 from ebmlab.data import Data, Images
@@ -131,7 +130,7 @@ class OutOfDistribution(PeriodicEvaluation):
             metrics |= {f"ood/{name}/{key}": value for key, value in found.as_dict().items()}
             shown[f"{name} (AUROC {found.auroc:.3f})"] = outside
         self.log_metrics(trainer, pl_module, metrics)
-        log_image(trainer, "ood/energies", draw_histograms(shown, "energy", f"{split} split, {n} samples of each"))
+        self.log_image(trainer, "ood/energies", draw_histograms(shown, "energy", f"{split} split, {n} samples of each"))
 
     def _transforms(self, own: Data) -> Sequence[str]:
         shape = own.event_shape

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, image_data
 from ebmlab.drawing.figures import panels
@@ -62,8 +61,8 @@ class ParameterImages(PeriodicEvaluation):
         filters = energy.W.T[energy.W.norm(dim=0).topk(count).indices].view(count, *data.event_shape)
         scaled = filters / filters.abs().amax((1, 2, 3), keepdim=True).clamp(min=1e-12)
         title = f"{count} largest of {energy.num_hidden} filters (white +, black -)"
-        log_image(trainer, "parameters/filters", panels({title: tile(0.5 + 0.5 * scaled)}))
-        log_image(trainer, "parameters/log_variance", draw_log_variance(self._history))
+        self.log_image(trainer, "parameters/filters", panels({title: tile(0.5 + 0.5 * scaled)}))
+        self.log_image(trainer, "parameters/log_variance", draw_log_variance(self._history))
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "history": self._history}

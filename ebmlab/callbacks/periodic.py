@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from matplotlib.figure import Figure
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from ebmlab.callbacks.averaged import averaged
+from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated import isolated
 from ebmlab.callbacks.monitors import watch
 from ebmlab.errors import UserError
@@ -37,7 +40,8 @@ class PeriodicEvaluation(pl.Callback):
     fit is a candidate for the best only if the number of epochs is a multiple of `every_n_epochs`.
 
     A subclass must keep each of its settings in an attribute of the same name. The settings identify the callback in a
-    checkpoint, so that one trainer can have two callbacks of one class if their settings differ.
+    checkpoint, so that one trainer can have two callbacks of one class if their settings differ. The metrics and
+    pictures of the second have names that end in `_2`, like its own in a config.
 
     Args:
         every_n_epochs: evaluate after each n-th training epoch (and after the last).
@@ -110,6 +114,20 @@ class PeriodicEvaluation(pl.Callback):
             x = noise(learner, n)
             yield learner.draw(x, num_steps, denoise) if n else x
 
+    def key(self, trainer: pl.Trainer, name: str) -> str:
+        """The name of a metric or picture: `name`, or `name_2` for the second of `alike` callbacks, and so on."""
+        others = list(takewhile(lambda c: c is not self, trainer.callbacks))  # type: ignore[attr-defined]
+        place = 1 + sum(self.alike(c) for c in others)
+        return name if place == 1 else f"{name}_{place}"
+
+    def alike(self, other: pl.Callback) -> bool:
+        """Whether another callback logs under the same names."""
+        return type(other) is type(self)
+
+    def log_image(self, trainer: pl.Trainer, name: str, image: Figure | Tensor, caption: str = "") -> None:
+        """Writes a picture to the run's folder and sends it to the loggers; see `callbacks.image_log.log_image`."""
+        log_image(trainer, self.key(trainer, name), image, caption)
+
     def log_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule, metrics: dict[str, float]) -> None:
         """Sends metrics to the loggers and to `trainer.callback_metrics`, where a ModelCheckpoint finds them.
 
@@ -117,6 +135,7 @@ class PeriodicEvaluation(pl.Callback):
         and `test` only, where it also fills the table that they print. The step is the number of steps taken, while
         Lightning's own metrics count from 0; a logger that has `count_steps_taken` is told which metrics these are.
         """
+        metrics = {self.key(trainer, name): value for name, value in metrics.items()}
         if trainer.state.fn != TrainerFn.FITTING:
             pl_module.log_dict(metrics)
             return

@@ -6,7 +6,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.callbacks.image_log import log_image, made_by
+from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import image_data, images, learner_of, shows_mean, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
@@ -84,13 +84,13 @@ class SampleGrid(SampleEvaluation):
             f"samples: {shown} after {num_steps} steps": tile(images(data, samples)),
             "data": tile(images(data, data.states(split_of(data, "train"), n))),
         }
-        log_image(trainer, "samples/grid", panels(grid), made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/grid", panels(grid), made_by(learner.sampler, num_steps))
         frames = torch.stack([images(data, x) for x in strips])  # (F, S, C, H, W)
         columns = {
             f"step {k}" if i == 0 else str(k): tile(f, columns=1)
             for i, (k, f) in enumerate(zip(steps, frames, strict=True))
         }
-        log_image(trainer, "samples/chain", panels(columns, gap=4), made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/chain", panels(columns, gap=4), made_by(learner.sampler, num_steps))
 
     def _draw(self, learner: Learner, n: int, num_steps: int, denoise: bool) -> tuple[Tensor, list[Tensor], list[int]]:
         """The last states `(n, *event)`, the strips' states at each frame, and the frames' steps."""

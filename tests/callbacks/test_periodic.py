@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -169,6 +170,31 @@ def test_callbacks_of_one_class_have_states_of_their_own(setup, squares, tmp_pat
     saved = torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"]
     assert {rare.state_key, often.state_key} <= set(saved) and rare.state_key != often.state_key
     assert SampleGrid(num_samples=4, every_n_epochs=9, at_start=False).state_key == rare.state_key
+
+
+def test_callbacks_of_one_class_write_pictures_and_metrics_of_their_own(setup, squares, tmp_path):
+    class Two(PeriodicEvaluation):
+        def __init__(self, value: float) -> None:
+            super().__init__()
+            self.value = value
+
+        def evaluate(self, trainer, pl_module):
+            self.log_metrics(trainer, pl_module, {"a/b": self.value})
+
+    grids = [SampleGrid(num_samples=4), SampleGrid(num_samples=9)]
+    learner, trainer = setup([*grids, Two(1.0), Two(2.0), Two(3.0)], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    assert [float(trainer.callback_metrics[name]) for name in ("a/b", "a/b_2", "a/b_3")] == [1.0, 2.0, 3.0]
+    pictures = {path.name for path in Path(trainer.default_root_dir, "images").glob("*_step0000000.png")}
+    assert pictures >= {"samples-grid_step0000000.png", "samples-grid_2_step0000000.png"}
+    (scores,) = trainer.test(learner, squares, verbose=False)
+    assert (scores["a/b"], scores["a/b_3"]) == (1.0, 3.0)
+
+
+def test_fids_by_two_extractors_are_told_apart_by_their_names():
+    trainer = pl.Trainer(logger=False, callbacks=[FID("inception"), FID(), FID(num_samples=10)])
+    keys = [fid.key(trainer, "fid") for fid in trainer.callbacks if isinstance(fid, FID)]
+    assert keys == ["fid", "fid", "fid_2"]
 
 
 @pytest.mark.parametrize("evaluation", [c for c in vars(callbacks).values() if is_evaluation(c)])
