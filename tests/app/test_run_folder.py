@@ -16,7 +16,19 @@ from ebmlab.app.run_folder import LAST, claim, new_run, newest_run, release
 from ebmlab.errors import UserError
 from ebmlab.files import save
 
-OTHER = "import sys; from pathlib import Path; from ebmlab.app.run_folder import claim; claim(Path(sys.argv[1]))"
+OTHER = """
+import sys
+from pathlib import Path
+from ebmlab.app.run_folder import claim, release
+from ebmlab.errors import UserError
+for line in sys.stdin:
+    try:
+        claim(Path(line.strip()))
+        print("claimed", flush=True)
+    except UserError as error:
+        print(error, flush=True)
+    release()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +37,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
     yield
     release()
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Callable[[str], str]]:
+    """Claims a folder in another process for a moment, and returns what that says."""
+    with subprocess.Popen([sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def claim_there(folder: str) -> str:
+            process.stdin.write(f"{Path(folder).absolute()}\n".encode())
+            process.stdin.flush()
+            return process.stdout.readline().decode().strip()
+
+        yield claim_there
+        process.stdin.close()
 
 
 def checkpoint(path: Path, step: int = 0, age: float = 0) -> Path:
@@ -47,19 +74,15 @@ def test_two_runs_of_one_second_have_two_folders() -> None:
     assert not Path("runs").exists()  # nothing was written
 
 
-def test_a_run_folder_is_locked_until_its_process_ends() -> None:
+def test_a_run_folder_is_locked_until_it_is_released(other: Callable[[str], str]) -> None:
     claim(Path("runs/e/a"))
-
-    def other() -> str:
-        return subprocess.run([sys.executable, "-c", OTHER, "runs/e/a"], capture_output=True, text=True).stderr
-
-    assert "runs/e/a is in use by another process" in other()
+    assert "runs/e/a is in use by another process" in other("runs/e/a")
     Path("runs/e/a/file").touch()
     release()
-    assert other() == ""
+    assert other("runs/e/a") == "claimed"
 
 
-def test_a_child_that_outlives_a_run_does_not_keep_its_folder() -> None:
+def test_a_child_that_outlives_a_run_does_not_keep_its_folder(other: Callable[[str], str]) -> None:
     claim(Path("runs/e/a"))
     read, write = os.pipe()
     if (child := os.fork()) == 0:
@@ -68,8 +91,7 @@ def test_a_child_that_outlives_a_run_does_not_keep_its_folder() -> None:
     try:
         Path("runs/e/a/file").touch()
         release()
-        done = subprocess.run([sys.executable, "-c", OTHER, "runs/e/a"], capture_output=True, text=True)
-        assert done.stderr == ""
+        assert other("runs/e/a") == "claimed"
     finally:
         os.write(write, b"x")
         os.waitpid(child, 0)
