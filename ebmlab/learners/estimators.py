@@ -100,7 +100,7 @@ class GradientGuided(Estimator):
         num_samples: s, number of neighbours drawn for each state.
         advanced: if true, add the drawn terms without weights (Eq. 11). This is biased: it overweights likely
             neighbours. The exponential form then has its minimum where q(x)^6 times the sum of q(y)^2 over x's
-            neighbours y is proportional to the data's law: for many bits q is near its power 1/8, in place of 1/4.
+            neighbours y is proportional to the data's law. For many bits near 1/2 q is its power 1/8, in place of 1/4.
             If false, weight the terms by 1 / (s n(i)), which is unbiased (Eq. 6). The paper prefers true, with the
             exponential form; with the bounded form false draws the shapes of `configs/rm_*.yaml`.
         objective: `bounded` (Eq. 2) or `exponential` (Eq. 3).
