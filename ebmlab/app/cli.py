@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import sys
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +26,7 @@ from ebmlab.app.checkpoints import (
 from ebmlab.app.checks import check_callbacks, check_config, check_energy
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
+from ebmlab.app.hush import hush
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
@@ -250,13 +249,8 @@ class CLI(LightningCLI):
 
 def main(args: list[str] | None = None) -> None:
     """Runs the command line. Bad input ends it with one line on stderr and exit code 2."""
-    warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9
-    warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # in a resumed run
-    warnings.filterwarnings("ignore", "The dirpath has changed")  # in a new run that continues a copied checkpoint
-    warnings.filterwarnings("ignore", "There is a wandb run already in progress")  # after a rollback
-    warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # evaluation saves no checkpoints
+    hush()
     given = sys.argv[1:] if args is None else args
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)
     sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
     debug = "--debug" in given
     given = [a for a in given if a != "--debug"]
@@ -290,10 +284,6 @@ def _run(given: list[str]) -> None:
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()
-
-
-def _is_no_advertisement(record: logging.LogRecord) -> bool:
-    return "litlogger" not in record.getMessage() and "litmodels" not in record.getMessage()
 
 
 def _how_to_go_on(given: list[str]) -> str:

@@ -85,10 +85,13 @@ def test_a_run_folder_is_locked_until_it_is_released(other: Callable[[str], str]
 def test_a_child_that_outlives_a_run_does_not_keep_its_folder(other: Callable[[str], str]) -> None:
     claim(Path("runs/e/a"))
     read, write = os.pipe()
+    here, there = os.pipe()
     if (child := os.fork()) == 0:
+        os.write(there, b"x")
         os.read(read, 1)
         os._exit(0)
     try:
+        os.read(here, 1)  # the child has begun
         Path("runs/e/a/file").touch()
         release()
         assert other("runs/e/a") == "claimed"

@@ -47,8 +47,8 @@ class Hill(Energy):
 
 def shown(monkeypatch) -> list[Figure]:
     figures: list[Figure] = []
-    log_image = energy_landscape.log_image
-    monkeypatch.setattr(energy_landscape, "log_image", lambda t, k, f, c: (figures.append(f), log_image(t, k, f, c))[1])
+    log_image = EnergyLandscape.log_image
+    monkeypatch.setattr(EnergyLandscape, "log_image", lambda s, *of: (figures.append(of[2]), log_image(s, *of))[1])
     return figures
 
 

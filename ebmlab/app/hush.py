@@ -1,0 +1,20 @@
+"""Keeps back what Lightning says of itself, and warnings that do not concern the user."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+
+def hush() -> None:
+    """Filters Lightning's advertisements, and warnings about what ebmlab does on purpose."""
+    warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9
+    warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # in a resumed run
+    warnings.filterwarnings("ignore", "The dirpath has changed")  # in a new run that continues a copied checkpoint
+    warnings.filterwarnings("ignore", "There is a wandb run already in progress")  # after a rollback
+    warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # evaluation saves no checkpoints
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)
+
+
+def _is_no_advertisement(record: logging.LogRecord) -> bool:
+    return "litlogger" not in record.getMessage() and "litmodels" not in record.getMessage()
