@@ -185,15 +185,12 @@ class AISEvaluation(PeriodicEvaluation):
             metrics["ais/train_log_likelihood"] = -mean_energy_of(learner, train) - both.forward.log_z
         self.log_metrics(trainer, pl_module, metrics)
         if fitting and not trusted:
-            self._metrics |= dict.fromkeys(
-                self._likelihoods(trainer), math.nan
-            )  # a resumed run publishes these metrics
+            self._metrics |= dict.fromkeys(self._likelihoods(trainer), math.nan)  # also for a resumed run
             self._publish(trainer, self._metrics)
         caption = made_by(self._sampler(learner), steps * self.moves)
         if fitting:
-            self.log_image(
-                trainer, "ais/likelihood", draw_likelihood(self._extended(trainer.global_step, metrics)), caption
-            )
+            history = self._extended(trainer.global_step, metrics)
+            self.log_image(trainer, "ais/likelihood", draw_likelihood(history), caption)
         self.log_image(trainer, "ais/weights", draw_annealing(both.forward, both.backward), caption)
         shown = data.show(both.forward.samples[:SHOWN])
         if isinstance(shown, Images):

@@ -40,8 +40,8 @@ class PeriodicEvaluation(pl.Callback):
     fit is a candidate for the best only if the number of epochs is a multiple of `every_n_epochs`.
 
     A subclass must keep each of its settings in an attribute of the same name. The settings identify the callback in a
-    checkpoint, so that one trainer can have two callbacks of one class if their settings differ. The metrics and
-    pictures of the second have names that end in `_2`, like its own in a config.
+    checkpoint, so that one trainer can have two callbacks of one class if their settings differ. The names of the
+    second's metrics and pictures end in `_2`.
 
     Args:
         every_n_epochs: evaluate after each n-th training epoch (and after the last).
@@ -116,8 +116,8 @@ class PeriodicEvaluation(pl.Callback):
 
     def key(self, trainer: pl.Trainer, name: str) -> str:
         """The name of a metric or picture: `name`, or `name_2` for the second of `alike` callbacks, and so on."""
-        others = list(takewhile(lambda c: c is not self, trainer.callbacks))  # type: ignore[attr-defined]
-        place = 1 + sum(self.alike(c) for c in others)
+        before = takewhile(lambda c: c is not self, trainer.callbacks)  # type: ignore[attr-defined]
+        place = 1 + sum(map(self.alike, before))
         return name if place == 1 else f"{name}_{place}"
 
     def alike(self, other: pl.Callback) -> bool:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import InterpolationResolutionError
 
 from ebmlab.app.config_files import inline, load_config, read_config
+from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks, take_flags
 from ebmlab.errors import UserError
@@ -140,6 +143,13 @@ def test_full_names_of_settings(resolve: Resolve) -> None:
     config = resolve(*flags, bare=False)
     assert config["model"]["init_args"]["lr_scheduler"]["init_args"]["T_max"] == 7
     assert config["model"]["init_args"]["num_steps"] == 30
+
+
+def test_a_part_of_a_config_has_no_settings_of_the_rest() -> None:
+    """jsonargparse tries out parts alone; it must be told so at once, not after a thousand calls."""
+    part = OmegaConf.create({"T_max": absolute_names("${trainer.max_epochs}"), "eta_min": 0})
+    with pytest.raises(InterpolationResolutionError, match="the config has no trainer"):
+        OmegaConf.to_container(part, resolve=True)
 
 
 def test_callbacks_by_flags(resolve: Resolve) -> None:

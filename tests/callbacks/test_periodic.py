@@ -172,7 +172,7 @@ def test_callbacks_of_one_class_have_states_of_their_own(setup, squares, tmp_pat
     assert SampleGrid(num_samples=4, every_n_epochs=9, at_start=False).state_key == rare.state_key
 
 
-def test_callbacks_of_one_class_write_pictures_and_metrics_of_their_own(setup, squares, tmp_path):
+def test_callbacks_of_one_class_write_pictures_and_metrics_of_their_own(setup, squares):
     class Two(PeriodicEvaluation):
         def __init__(self, value: float) -> None:
             super().__init__()
