@@ -1,11 +1,15 @@
-"""Theorems 5.2 (Figure 1b) and 6.1 of Zhang et al. (2022), exactly: DULA's bias on one spin, and noisy gradients.
+"""Theorems 5.2 (Figure 1b) and 6.1 and the example of Appendix H of Zhang et al. (2022), without sampling.
 
-    python benchmarks/dlp_theory.py        # prints both tables; the picture goes to docs/pictures/dlp_theory.png
+    python benchmarks/dlp_theory.py        # prints three tables; the picture goes to docs/pictures/dlp_theory.png
 
 One spin has U = a x^2 + b x + 2 eps sin(pi x / 2), with a = 1 and b = 0.1. Its gradient on {-1, 1} does not depend on
 eps while the law does: the further U is from quadratic, the more biased is DULA. The noise of Theorem 6.1 is +sigma or
 -sigma with equal probability, added to the gradient of one bit. For a gradient bounded by L the theorem says that the
 proposal changes by at most 2 sigma exp(L - 1 / (2 alpha)) in L1.
+
+Appendix H: two spins with U = -0.001 x_1^2 - 1000 x_2^2, which is the same for all four states. Their gradients differ
+by a factor of a million, so that one step size does not suit both. Each spin flips with a probability of its own, from
+which the error of its mean over a chain follows.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ from ebmlab.samplers.proposals import factorised
 A, B = 1.0, 0.1
 EPSILONS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 STEP = 0.4  # on a spin; 0.1 on a bit
+STEPS = [0.001, 0.01, 0.1, 0.3, 1.0, 10.0]  # of the example in Appendix H
+LENGTH = 250_000  # steps of a chain on two spins, with which scales give the error that is printed
 SIGMAS, ALPHAS, BOUND = [0.1, 0.3, 1.0], [0.1, 0.2, 0.4], 2.0  # Theorem 6.1: noise, steps on a bit, L
 
 
@@ -73,6 +79,36 @@ def change(sigma: float, alpha: float) -> float:
     return float(2 * (noisy - flip(grad)).abs().max())
 
 
+class TwoSpins(Energy):
+    """-U of the example in Appendix H, whose law is uniform."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Spin(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.square() @ torch.tensor([0.001, 1000.0]).to(x)
+
+
+def flips(sampler: DULA) -> Tensor:
+    """The probabilities of the two spins to flip in a step, which do not depend on their values."""
+    energy = TwoSpins()
+    one_law = transition_matrix(sampler, energy)[0]
+    states = energy.domain.enumerate()
+    return torch.stack([one_law[states[:, i] != states[0, i]].sum() for i in range(2)])
+
+
+def log_rmse(flip: Tensor) -> float:
+    """Logarithm of the root of E[mean^2], over both spins, of the mean over a chain; the true mean is 0.
+
+    States k steps apart have the correlation (1 - 2 flip)^k.
+    """
+    lag = torch.arange(1, LENGTH, dtype=torch.float64)
+    correlation = (1 - 2 * flip.unsqueeze(1)) ** lag
+    error = (LENGTH + 2 * ((LENGTH - lag) * correlation).sum(1)) / LENGTH**2
+    return 0.5 * math.log(error.mean())
+
+
 def main() -> None:
     biases = [bias(epsilon) for epsilon in EPSILONS]
     print("| eps | L1 distance |\n|---|---|")
@@ -82,6 +118,11 @@ def main() -> None:
         for alpha in ALPHAS:
             bound = 2 * sigma * math.exp(BOUND - 1 / (2 * alpha))
             print(f"| {sigma:g} | {alpha:g} | {change(sigma, alpha):.3g} | {bound:.3g} |")
+    print("\n| step | scales | the spins flip with probability | log RMSE of the mean |\n|---|---|---|---|")
+    for step, scales in [*((step, None) for step in STEPS), (1.0, torch.tensor([1000.0, 0.001]))]:
+        flip = flips(DULA(step, precondition=scales))
+        named = "-" if scales is None else "1000, 0.001"
+        print(f"| {step:g} | {named} | {flip[0]:.3g}, {flip[1]:.3g} | {log_rmse(flip):.2f} |")
     figure, axes = plt.subplots(figsize=(4.5, 3))
     axes.plot(EPSILONS, biases, "o-")
     axes.set(xlabel="distance from a quadratic, eps", ylabel="L1 distance", title="DULA's bias on one spin")

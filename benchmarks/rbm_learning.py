@@ -13,7 +13,8 @@ neighbours in this exchange; and along the training itself, by `TrajectoryLikeli
 by chains that take many more steps from stage to stage. With `--published` also as the authors' program does, whose
 chains are moved by the full model at every temperature. `--estimates` leaves out those that take minutes: "both" are
 forward and backward, from test images that block Gibbs has moved. CPU seconds are those of training. Weights are kept
-beside the results, so that other estimates need no training.
+beside the results, so that other estimates need no training. The last states of the chains that were annealed forward
+are drawn as `samples.png` in the folder (Figure 11).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from kept import Result, cell, fit, run_missing
 
 from ebmlab.callbacks import CentredGradient, DataMean, TrajectoryLikelihood
 from ebmlab.datamodules import MNIST
+from ebmlab.drawing.figures import figure_png, panels
+from ebmlab.drawing.tiles import tile
 from ebmlab.energies import RBM, Bernoulli, Energy
 from ebmlab.evaluation import ais, exchange_log_z, reverse_ais
 from ebmlab.evaluation.bracket import equilibrated
@@ -102,6 +105,18 @@ def train(name: str, seed: int, how: Training, file: Path) -> None:
     kept |= {"log_z": along._trajectory.log_z, "ess": along._trajectory.ess, "families": along._trajectory.families}
     with whole(file) as temporary:
         torch.save(kept, temporary)
+
+
+def samples_file(folder: Path, name: str, seed: int, how: Training) -> Path:
+    return folder / f"{name}--{seed}--{how}.samples.pt"
+
+
+def draw_samples(folder: Path, names: list[str], seed: int, how: Training) -> None:
+    """Draws the last states of the annealed chains of each RBM."""
+    files = {name: samples_file(folder, name, seed, how) for name in names}
+    pictures = {name: tile(torch.load(file)[:64].view(-1, 1, 28, 28)) for name, file in files.items() if file.exists()}
+    if pictures:
+        (folder / "samples.png").write_bytes(figure_png(panels(pictures)))
 
 
 def model(weights: dict[str, torch.Tensor]) -> RBM:
@@ -176,6 +191,8 @@ def run(
         result["published"] = test - published_log_z(stages[-1], base, temperatures)
     torch.manual_seed(seed)
     forward = ais(stages[-1], BlockGibbs(), CHAINS, temperatures, base, "adaptive", resample=0.5)
+    with whole(samples_file(folder, name, seed, how)) as temporary:
+        torch.save(forward.samples, temporary)
     result |= {"likelihood": test - forward.log_z, "error": forward.std_error, "ess": forward.ess}
     if replicates > 1:
         others = ais(
@@ -261,6 +278,7 @@ def main() -> None:
         return run(name, seed, how, args.temperatures, *rest)
 
     run_missing(args.folder, jobs, job, args.part)
+    draw_samples(args.folder, args.samplers, args.seeds[0], how)
     print(f"\n| sampler | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
     for name in args.samplers:
         print(f"| {name} | {' | '.join(cell(args.folder, f'{name}--*--{end}', key) for key in COLUMNS.values())} |")
