@@ -28,7 +28,7 @@ import matplotlib.pyplot as plt
 import pytorch_lightning as pl
 import torch
 from kept import Result, cell, fit_on, run_missing
-from rm_synthetic import METHODS, SHAPES, SIZES, Settings, make_learner, score
+from rm_synthetic import EXTRAS, METHODS, SHAPES, Settings, make_learner, score
 
 from ebmlab.callbacks import Acceleration, EnergyLandscape
 from ebmlab.datamodules import GrayCode2D
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[1000, 3000, 10_000], help="multiples of 500")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["2spirals"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SIZES], default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS, *EXTRAS], default=list(METHODS))
     parser.add_argument("--matmul_precision", choices=["highest", "medium"], default="highest")
     parser.add_argument("--compile_chains", action="store_true", help="of PCD")
     parser.add_argument("--folder", type=Path, help="by default runs/rm_lengths, and another for medium precision")

@@ -59,7 +59,10 @@ ESTIMATORS = {
     "energy discrepancy": EnergyDiscrepancy(32, 0.1),
 }
 METHODS = (*ESTIMATORS, "PCD, GWG")
-SIZES = {f"RMwGGIS basic, bounded, s = {size}": GradientGuided(size, False, "bounded") for size in (5, 20, 50, 100)}
+EXTRAS = {  # run only when they are named
+    "RMwRAND, bounded": UniformSubset(10, "bounded"),
+    **{f"RMwGGIS basic, bounded, s = {size}": GradientGuided(size, False, "bounded") for size in (5, 20, 50, 100)},
+}
 
 
 class Settings(NamedTuple):
@@ -86,7 +89,7 @@ def make_learner(method: str, shape: str, settings: Settings) -> Learner:
     if method == "PCD, GWG":
         chains = ReplayBuffer(5000, reinitialize=0.05)
         return ContrastiveDivergence(energy, GWG(), chains, num_steps=20, optimizer=adam)
-    return RatioMatching(energy, (ESTIMATORS | SIZES)[method], optimizer=adam)
+    return RatioMatching(energy, (ESTIMATORS | EXTRAS)[method], optimizer=adam)
 
 
 def run(method: str, shape: str, seed: int, settings: Settings, beta: float, weights: Path) -> Result:
@@ -133,7 +136,7 @@ def table(folder: Path, methods: Iterable[str], settings: Settings, key: str) ->
 def heat_maps(folder: Path, settings: Settings, seed: int, shapes: Sequence[str]) -> None:
     """Draws the models' densities in the plane, one row per method with results."""
     landscape = EnergyLandscape(num_samples=0)
-    there = [m for m in METHODS if any(folder.glob(f"{m}--*--{seed}--{settings}.pt"))]
+    there = [m for m in (*METHODS, *EXTRAS) if any(folder.glob(f"{m}--*--{seed}--{settings}.pt"))]
     figure, axes = plt.subplots(
         len(there) + 1, len(shapes), figsize=(2 * len(shapes), 2 * len(there) + 2), layout="constrained", squeeze=False
     )
@@ -165,7 +168,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=POINTS, help="to train on")
     parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of the samples")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SIZES], default=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS, *EXTRAS], default=METHODS)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
     parser.add_argument("--folder", type=Path, help="by default runs/rm_synthetic_<bits>")
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
