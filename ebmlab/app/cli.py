@@ -39,6 +39,7 @@ from ebmlab.app.run_folder import (
     claim,
     config_name,
     contents,
+    continued_run,
     describe_model,
     held,
     how_to_go_on,
@@ -134,8 +135,10 @@ class CLI(LightningCLI):
             )
         if config.trainer.default_root_dir:
             self.folder = Path(str(config.trainer.default_root_dir))
-        elif ckpt_path and (self.config.subcommand != "fit" or in_a_run(path)):
+        elif ckpt_path and self.config.subcommand != "fit":
             self.folder = run_of(path)
+        elif ckpt_path and in_a_run(path):
+            self.folder = continued_run(path, sys.argv[1:])
         else:
             self.folder = new_run(self.experiment, config.name, again)
         if self.config.subcommand == "fit" and not _get_rank():

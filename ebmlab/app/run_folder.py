@@ -201,6 +201,23 @@ def run_of(checkpoint: Path) -> Path:
     return _short(folder.parent if in_a_run(checkpoint) else folder)
 
 
+def continued_run(checkpoint: Path, args: Sequence[str]) -> Path:
+    """The run that goes on from a checkpoint in its folder; a `--name` of another run would be in vain.
+
+    Raises:
+        UserError: the arguments name another run.
+    """
+    folder = run_of(checkpoint)
+    for i, argument in enumerate(args):
+        option, _, value = argument.partition("=")
+        if option == "--name" and (name := value or "".join(args[i + 1 : i + 2])) != folder.name:
+            raise UserError(
+                f"--name {name}: {_short(checkpoint)} is in the folder of the run {folder.name}, which goes on; "
+                "leave --name out, or start a new run from a copy elsewhere"
+            )
+    return folder
+
+
 def describe_model(learner: Any, data: Any) -> str:
     """What is trained, in a line to be printed before the first step."""
     count, kind = sum(p.numel() for p in learner.energy.parameters()), type(learner.energy).__name__

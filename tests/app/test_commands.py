@@ -14,6 +14,7 @@ import wandb
 import yaml
 
 from ebmlab.app.loggers import make_loggers
+from ebmlab.app.run_folder import continued_run
 from ebmlab.learners import ContrastiveDivergence
 
 Run = Callable[..., None]
@@ -105,6 +106,17 @@ def test_a_copied_checkpoint_is_continued_in_a_new_run(run: Run) -> None:
     assert sorted(path.name for path in Path("copies").iterdir()) == ["a.ckpt", "config.yaml"]
     assert Path("copies/config.yaml").read_text() == kept
     assert torch.load("runs/grbm_digits/b/checkpoints/last.ckpt", weights_only=True)["epoch"] == 1
+
+
+def test_a_run_that_goes_on_keeps_its_name(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = tmp_path / "runs/grbm_digits/a/checkpoints/last.ckpt"
+    assert continued_run(checkpoint, ["fit", "--name", "a"]) == Path("runs/grbm_digits/a")
+    assert continued_run(checkpoint, ["fit"]) == Path("runs/grbm_digits/a")
+    run("fit", "--trainer.max_epochs=1", "--name=a")
+    with pytest.raises(SystemExit, match="2"):
+        run("fit", "--ckpt_path", checkpoint, "--name=b")
+    assert "--name b: runs/grbm_digits/a/checkpoints/last.ckpt is in the folder of the run a" in capsys.readouterr().err
+    assert not Path("runs/grbm_digits/b").exists()
 
 
 @pytest.mark.parametrize(("folder", "name"), [("runs/e/a", "a"), ("runs/e/a/test", "a/test"), ("test", "here/test")])
