@@ -13,8 +13,8 @@ neighbours in this exchange; and along the training itself, by `TrajectoryLikeli
 by chains that take many more steps from stage to stage. With `--published` also as the authors' program does, whose
 chains are moved by the full model at every temperature. `--estimates` leaves out those that take minutes: "both" are
 forward and backward, from test images that block Gibbs has moved. CPU seconds are those of training. Weights are kept
-beside the results, so that other estimates need no training. The last states of the chains that were annealed forward
-are drawn as `samples.png` in the folder (Figure 11).
+beside the results, so that other estimates need no training. With `--draw` 64 chains that have been annealed from the
+data's mean to each RBM of the first seed are drawn as `samples.png` in the folder (Figure 11).
 """
 
 from __future__ import annotations
@@ -107,18 +107,6 @@ def train(name: str, seed: int, how: Training, file: Path) -> None:
         torch.save(kept, temporary)
 
 
-def samples_file(folder: Path, name: str, seed: int, how: Training) -> Path:
-    return folder / f"{name}--{seed}--{how}.samples.pt"
-
-
-def draw_samples(folder: Path, names: list[str], seed: int, how: Training) -> None:
-    """Draws the last states of the annealed chains of each RBM."""
-    files = {name: samples_file(folder, name, seed, how) for name in names}
-    pictures = {name: tile(torch.load(file)[:64].view(-1, 1, 28, 28)) for name, file in files.items() if file.exists()}
-    if pictures:
-        (folder / "samples.png").write_bytes(figure_png(panels(pictures)))
-
-
 def model(weights: dict[str, torch.Tensor]) -> RBM:
     energy = RBM(784, 500).eval().requires_grad_(False)
     energy.load_state_dict(weights)
@@ -191,8 +179,6 @@ def run(
         result["published"] = test - published_log_z(stages[-1], base, temperatures)
     torch.manual_seed(seed)
     forward = ais(stages[-1], BlockGibbs(), CHAINS, temperatures, base, "adaptive", resample=0.5)
-    with whole(samples_file(folder, name, seed, how)) as temporary:
-        torch.save(forward.samples, temporary)
     result |= {"likelihood": test - forward.log_z, "error": forward.std_error, "ess": forward.ess}
     if replicates > 1:
         others = ais(
@@ -222,6 +208,18 @@ def run(
         result |= {"exchange_gap": exchange.gap, "swap_rate": float(exchange.swap_rates.min())}
     backward = reverse_ais(stages[-1], BlockGibbs(), x, temperatures, base, forward.ladder)
     return result | {"backward": test - backward.log_z, "backward_ess": backward.ess}
+
+
+def draw_samples(names: list[str], seed: int, how: Training, temperatures: int, folder: Path) -> None:
+    """Draws the last states of annealed chains, none of them resampled, so that no chain is there twice."""
+    data, pictures = MNIST(binarize=True), {}
+    base = Bernoulli(data.to_states(data.raw("train")).flatten(1).mean(0))
+    for name in names:
+        torch.manual_seed(seed)
+        energy = model(torch.load(folder / f"{name}--{seed}--{how}.pt")["stages"][-1])
+        samples = ais(energy, BlockGibbs(), 64, temperatures, base).samples
+        pictures[name] = tile(samples.view(-1, 1, 28, 28))
+    (folder / "samples.png").write_bytes(figure_png(panels(pictures)))
 
 
 COLUMNS = {
@@ -261,6 +259,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=1, help="of the forward estimate; their mean and spread")
     parser.add_argument("--along", type=float, default=0.0, help="nats from stop to stop along the stages, e.g. 0.001")
     parser.add_argument("--along_chains", type=int, default=CHAINS, help="that follow the stages")
+    parser.add_argument("--draw", action="store_true", help="samples of the RBMs")
     parser.add_argument("--folder", type=Path, default=Path("runs/rbm_learning"))
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
@@ -278,7 +277,8 @@ def main() -> None:
         return run(name, seed, how, args.temperatures, *rest)
 
     run_missing(args.folder, jobs, job, args.part)
-    draw_samples(args.folder, args.samplers, args.seeds[0], how)
+    if args.draw:
+        draw_samples(args.samplers, args.seeds[0], how, args.temperatures, args.folder)
     print(f"\n| sampler | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}")
     for name in args.samplers:
         print(f"| {name} | {' | '.join(cell(args.folder, f'{name}--*--{end}', key) for key in COLUMNS.values())} |")
