@@ -5,6 +5,7 @@ Outcomes are kept in runs/robust/PART.jsonl. --resume tries again what failed, a
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -67,13 +68,17 @@ class Part:
 
 def main() -> int:
     """Runs the parts that are named, by default all; prints faults as they come and a table at the end."""
-    names = [name for name in sys.argv[1:] if name in PARTS] or list(PARTS)
-    resume = "--resume" in sys.argv
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; by default all")
+    parser.add_argument("--resume", action="store_true", help="leave out what has been tried without a fault")
+    args = parser.parse_args()
+    if wrong := sorted({*args.parts} - {*PARTS}):
+        parser.error(f"no such part: {', '.join(wrong)}; there are {', '.join(PARTS)}")
     torch.set_num_threads(1)
     os.environ.setdefault("EBMLAB_CACHE", str(Path(tempfile.gettempdir(), f"ebmlab-robust-cache-{os.getuid()}")))
     rows, bad = [], 0
-    for name in names:
-        part = Part(name, resume)
+    for name in args.parts or PARTS:
+        part = Part(name, args.resume)
         run(part)
         bad += sum(outcome.fault is not None for outcome in part.outcomes)
         rows.append(part.row())

@@ -115,7 +115,7 @@ def _aimed(name: str, job: Job) -> Outcome:
 
 
 def differs(whole: Path, killed: Path) -> str | None:
-    """What is not bit-equal in the last checkpoints and the scores of two runs."""
+    """What is not bit-equal in the last checkpoints, the scores and the pictures of two runs."""
     one, other = (load(run / "checkpoints" / "last.ckpt") for run in (whole, killed))
     for key in SAVED:
         if not _equal(one.get(key), other.get(key)):
@@ -124,7 +124,7 @@ def differs(whole: Path, killed: Path) -> str | None:
         texts = [(run / name).read_text() if (run / name).exists() else "" for run in (whole, killed)]
         if texts[0] != texts[1]:
             return f"{name} differs"
-    pictures = [sorted(p.name for p in (run / "images").glob("*.png")) for run in (whole, killed)]
+    pictures = [{p.name: p.read_bytes() for p in (run / "images").glob("*.png")} for run in (whole, killed)]
     return None if pictures[0] == pictures[1] else "pictures differ"
 
 
