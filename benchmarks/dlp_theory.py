@@ -31,7 +31,7 @@ A, B = 1.0, 0.1
 EPSILONS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 STEP = 0.4  # on a spin; 0.1 on a bit
 STEPS = [0.001, 0.01, 0.1, 0.3, 1.0, 10.0]  # of the example in Appendix H
-LENGTH = 250_000  # steps of a chain on two spins, with which scales give the error that is printed
+LENGTH = 250_000  # steps of a chain on two spins; with scales the error is then the -6.2 that the paper prints
 SIGMAS, ALPHAS, BOUND = [0.1, 0.3, 1.0], [0.1, 0.2, 0.4], 2.0  # Theorem 6.1: noise, steps on a bit, L
 
 
