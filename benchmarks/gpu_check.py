@@ -9,11 +9,12 @@
    the exact law, for samplers that are exact, and against the same sampler on the CPU for those that are not. On real
    spaces, of a Kolmogorov-Smirnov test of the sum of the coordinates against the same sampler on the CPU.
 3. Settings: steps per second of the deep EBM's chains in float32, channels last, with TF32, bf16 and a compiled energy,
-   each with its largest deviation of energies and gradients from eager float32.
-4. Whole steps as one program: steps per second of `Sampler.run` on an RBM, plain and compiled, and the p-value of a
-   chi-square test of compiled steps from exact draws of a small RBM.
-5. Training: `ebm_dynamic_mnist`, as it is and with `callbacks.Acceleration`, and `grbm_mnist` for a few minutes each,
-   without their evaluations: iterations per second, peak memory, and how long the config's whole schedule would take.
+   plain and replayed as a CUDA graph, each with its largest deviation of energies and gradients from eager float32.
+4. Whole steps as one program: steps per second of `Sampler.run` on an RBM, plain, compiled and replayed, and the
+   p-value of a chi-square test of compiled steps from exact draws of a small RBM.
+5. Training: `ebm_dynamic_mnist` and `grbm_mnist`, as they are, in TF32 and with their chains replayed, for a few
+   minutes each, without their evaluations: iterations per second, peak memory, and how long the config's whole schedule
+   would take.
 
 Exit code 1 if anything disagrees, or a training fails or is over before it can be timed.
 """
@@ -28,6 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -58,15 +60,22 @@ from ebmlab.energies import (
     Sum,
 )
 from ebmlab.evaluation import exact_samples
+from ebmlab.samplers.replayed import Replayed
 from ebmlab.tables import Rows
 
 ROOT = Path(__file__).parents[1]
 DATA_MEAN, ACCELERATION = "callbacks.DataMean", "callbacks.Acceleration"
-TRAININGS = {
-    "ebm_dynamic_mnist": ("ebm_dynamic_mnist", [DATA_MEAN]),
-    "ebm_dynamic_mnist, accelerated": ("ebm_dynamic_mnist", [DATA_MEAN, ACCELERATION]),
-    "grbm_mnist": ("grbm_mnist", []),
+TF32 = {"class_path": ACCELERATION, "init_args": {"compile": False}}
+REPLAYED = "--model.compile_chains=true"
+TRAININGS: dict[str, tuple[str, list[Any], list[str]]] = {  # the config, its callbacks and further options
+    "ebm_dynamic_mnist": ("ebm_dynamic_mnist", [DATA_MEAN], []),
+    "ebm_dynamic_mnist, TF32, replayed": ("ebm_dynamic_mnist", [DATA_MEAN, TF32], [REPLAYED]),
+    "ebm_dynamic_mnist, compiled, TF32": ("ebm_dynamic_mnist", [DATA_MEAN, ACCELERATION], []),
+    "ebm_dynamic_mnist, compiled, TF32, replayed": ("ebm_dynamic_mnist", [DATA_MEAN, ACCELERATION], [REPLAYED]),
+    "grbm_mnist": ("grbm_mnist", [], []),
+    "grbm_mnist, TF32, replayed": ("grbm_mnist", [TF32], [REPLAYED]),
 }
+EVALUATIONS = "AISEvaluation", "SampleGrid", "ModelCheckpoint_2", "FID", "ParameterImages"
 CHAINS = 20_000
 
 ENERGIES: dict[str, Callable[[], Energy]] = {
@@ -212,9 +221,9 @@ def _order(size: int) -> Tensor:
     return (torch.cartesian_prod(*[torch.arange(2)] * size) * 2 ** torch.arange(size)).sum(1)
 
 
-def check_settings(device: torch.device, batch_size: int = 100, steps: int = 10) -> bool:
+def check_settings(device: torch.device, batch_size: int = 100, steps: int = 20) -> bool:
     """Times chains of the deep EBM with each setting, and prints its error of energies and gradients."""
-    print("\n| setting | DMALA steps per second | deviation of E | of dE/dx | |\n|---|---|---|---|---|")
+    print("\n| setting | DMALA steps per second | replayed | deviation of E | of dE/dx | |\n|---|---|---|---|---|---|")
     torch.manual_seed(0)
     plain = ResNet((28, 28)).to(device)
     x = plain.domain.random(batch_size, device=device)
@@ -237,18 +246,38 @@ def check_settings(device: torch.device, batch_size: int = 100, steps: int = 10)
             begin = time.perf_counter()
             sampler.sample(energy, x, steps)
             _wait(device)
-        rate = steps / (time.perf_counter() - begin)
+            rate = steps / (time.perf_counter() - begin)
+            replayed = _rate_of_replay(sampler, energy, x, steps) if device.type == "cuda" else "-"
         ok = max(values) < (0.1 if "bf16" in name else 0.02 if "TF32" in name else 1e-3)
         fine &= ok
         print(
-            f"| {name} | {rate:.1f} | {values[0]:.1e} | {values[1]:.1e} | {'ok' if ok else 'DISAGREES'} |", flush=True
+            f"| {name} | {rate:.1f} | {replayed} | {values[0]:.1e} | {values[1]:.1e} | {'ok' if ok else 'DISAGREES'} |",
+            flush=True,
         )
     return fine
 
 
+def _rate_of_replay(sampler: s.Sampler, energy: Energy, x: Tensor, steps: int) -> str:
+    """Steps per second of a CUDA graph of `steps` steps."""
+    replayed = Replayed()
+
+    def last(x: Tensor) -> tuple[Tensor]:
+        for state, _ in sampler.chain(energy, x, steps):
+            x = state.x
+        return (x,)
+
+    replayed(last, x, energy, sampler)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(10):
+        replayed(last, x, energy, sampler)
+    torch.cuda.synchronize()
+    return f"{10 * steps / (time.perf_counter() - begin):.1f}"
+
+
 def check_compiled_steps(device: torch.device, steps: int = 200) -> bool:
     """Times chains whose steps are compiled beside plain ones, and tests whether they stay in the exact law."""
-    print("\n| sampler, chains | steps per second | compiled | p of the law | |\n|---|---|---|---|---|")
+    print("\n| sampler, chains | steps per second | compiled | replayed | p of the law | |\n|---|---|---|---|---|---|")
     torch.manual_seed(0)
     small, large = RBM(6, 4).requires_grad_(False), RBM(784, 500).to(device).requires_grad_(False)
     small.W *= 50
@@ -268,6 +297,7 @@ def check_compiled_steps(device: torch.device, steps: int = 200) -> bool:
                 sampler.run(large, x, steps, compile)
                 _wait(device)
                 rates.append(f"{steps / (time.perf_counter() - begin):.0f}")
+            rates.append(_rate_of_replay(sampler, large, x, steps) if device.type == "cuda" else "-")
             name = f"{type(sampler).__name__}, {chains}"
             print(f"| {name} | {' | '.join(rates)} | {p:.2g} | {'ok' if ok else 'DISAGREES'} |", flush=True)
     return fine
@@ -324,17 +354,18 @@ def check_training(device: torch.device, minutes: float, folder: Path) -> bool:
     fine = True
     seconds = int(60 * minutes)
     environment = {**os.environ, "EBMLAB_DATA": str(data_root(None).absolute())}
-    for name, (stem, callbacks) in TRAININGS.items():
+    for name, (stem, callbacks, options) in TRAININGS.items():
         path = ROOT / "configs" / f"{stem}.yaml"
         config = read_config(path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "meter.py").write_text(METER.replace("WHOLE", str(config["trainer"]["max_epochs"])))
-        listed = [{"class_path": callback} for callback in ("meter.Meter", *callbacks)]
+        listed = [c if isinstance(c, dict) else {"class_path": c} for c in ("meter.Meter", *callbacks)]
         (folder / "meter.yaml").write_text(yaml.safe_dump({"trainer": {"callbacks": listed}}))
         command = [sys.executable, "-m", "ebmlab", "fit", "--config", str(path), "--config", "meter.yaml"]
         command += [f"--trainer.max_time=00:00:{seconds // 60:02d}:{seconds % 60:02d}", "--wandb=disabled"]
         command += [f"--trainer.accelerator={'gpu' if device.type == 'cuda' else 'cpu'}", "--trainer.devices=1"]
-        command += ["--trainer.limit_val_batches=0", "--trainer.enable_progress_bar=false"]
+        command += ["--trainer.limit_val_batches=0", "--trainer.enable_progress_bar=false", *options]
+        command += [f"--callbacks.{callback}=false" for callback in config["callbacks"] if callback in EVALUATIONS]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         found = [line for line in done.stdout.splitlines() if line.startswith("METER")]
         ok = done.returncode == 0 and bool(found)

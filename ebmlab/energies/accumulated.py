@@ -52,8 +52,7 @@ class Accumulated:
         if roots and self._parameters:
             outputs, grads = zip(*roots, strict=True)
             self._collect(torch.autograd.grad(outputs, self._parameters, grads, allow_unused=True))
-        total: Tensor = _Known.apply(torch.as_tensor(self._total), self._grads, *self._parameters)
-        return total
+        return known(torch.as_tensor(self._total), self._grads, self._parameters)
 
     def _collect(self, grads: Iterable[Tensor | None]) -> None:
         for i, grad in enumerate(grads):
@@ -62,11 +61,22 @@ class Accumulated:
                 self._grads[i] = grad if old is None else old + grad
 
 
-class _Known(torch.autograd.Function):
-    """A number whose gradients have been computed already."""
+def known(value: Tensor, grads: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> Tensor:
+    """A number whose gradients in the parameters have been computed already.
 
+    Example:
+        >>> w = nn.Parameter(torch.tensor(3.0))
+        >>> known(torch.tensor(9.0), [torch.tensor(6.0)], [w]).backward()
+        >>> w.grad.item()
+        6.0
+    """
+    result: Tensor = _Known.apply(value, grads, *parameters)
+    return result
+
+
+class _Known(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, total: Tensor, grads: list[Tensor | None], *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, total: Tensor, grads: Sequence[Tensor | None], *parameters: Tensor) -> Tensor:
         ctx.grads = grads[: len(parameters)]
         return total.clone()
 

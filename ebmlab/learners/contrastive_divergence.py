@@ -12,6 +12,7 @@ from torch import Tensor
 from ebmlab.data import Data
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies.accumulated import known
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
@@ -20,6 +21,7 @@ from ebmlab.noise import bernoulli
 from ebmlab.products import fast_products
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.compiled import UNROLLED, require_compiler, run_compiled
+from ebmlab.samplers.replayed import Replayed
 from ebmlab.samplers.starts import FromNoise, Start
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
@@ -52,7 +54,8 @@ class ContrastiveDivergence(Learner):
         compile_chains: let `torch.compile` make one program of eight steps of the chains, as `Sampler.run` does, in all
             training steps but those that log the acceptance (every `trainer.log_every_n_steps`-th, on which the
             random numbers of the run therefore depend). It pays for many steps of small models. It needs CD-K (no
-            `burn_in`) of at least eight steps, and the marginal density.
+            `burn_in`) of at least eight steps, and the marginal density. A GPU records the chains as a CUDA graph
+            instead and replays it in every step, for any energy, density and number of steps (`samplers.replayed`).
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step, whose difference is its
@@ -101,6 +104,7 @@ class ContrastiveDivergence(Learner):
         self.burn_in = num_steps - 1 if burn_in is None else burn_in
         self.density = density
         self.compile_chains = compile_chains
+        self._replayed = Replayed()
         if density not in ("joint", "marginal"):
             raise UserError(f'density is "{density}", but must be "joint" or "marginal"')
         if not 0 <= self.burn_in < num_steps:
@@ -128,8 +132,16 @@ class ContrastiveDivergence(Learner):
             self._check_compilation()
 
     def _check_compilation(self) -> None:
+        device = self.trainer.strategy.root_device
+        if device.type == "cuda":
+            if isinstance(self.sampler, ChangesWithTraining):
+                raise UserError(
+                    f"compile_chains: {type(self.sampler).__name__} changes with the training, but a GPU records its "
+                    "steps once: set compile_chains to false"
+                )
+            return
         self.sampler.require_pure_steps(self.energy, "compile_chains")
-        require_compiler(self.trainer.strategy.root_device, "compile_chains")
+        require_compiler(device, "compile_chains")
         if self.density == "joint" or self.burn_in < self.num_steps - 1:
             raise UserError(
                 f'compile_chains keeps the last state alone, without hidden units, but density is "{self.density}" and '
@@ -150,9 +162,14 @@ class ContrastiveDivergence(Learner):
             contrast.add(x, self._hidden_of_data(x), weight=1 / len(x))
         data_energy = contrast.value().detach()
         with fast_products(self.energy, len(x)):
-            info, y = self._subtract_negatives(contrast, self.chains.draw(self.energy, len(x), x))
+            start = self.chains.draw(self.energy, len(x), x)
+            if self.compile_chains and x.is_cuda:
+                info, y, negative = self._replayed_negatives(start)
+                difference = contrast.value() + negative
+            else:
+                info, y = self._subtract_negatives(contrast, start)
+                difference = contrast.value()
             regularizer = self._regularizer(x, y)
-        difference = contrast.value()
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y)
@@ -190,6 +207,31 @@ class ContrastiveDivergence(Learner):
         assert state is not None
         self.chains.end(state.kept)
         return None if total is None else total / num_steps, state.x
+
+    def _replayed_negatives(self, x: Tensor) -> tuple[Info | None, Tensor, Tensor]:
+        """As `_subtract_negatives`, by a CUDA graph: `Info` and last states, and minus the negatives' mean energy."""
+        num_steps = self.chain_steps or self.num_steps
+        used = min(self.num_steps - self.burn_in, num_steps)
+        parameters = [p for p in self.energy.parameters() if p.requires_grad]
+
+        def negatives(x: Tensor) -> tuple[Tensor | None, ...]:
+            contrast, total = self.energy.weighted_sum(), Info(x.new_zeros(len(x)), x.new_zeros(len(x)))
+            for k, (state, info) in enumerate(self.sampler.chain(self.energy, x, num_steps)):
+                total = total + info
+                if k >= num_steps - used:
+                    contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
+            with torch.enable_grad():
+                value = contrast.value()
+                grads = torch.autograd.grad(value, parameters, allow_unused=True)
+            mean = total / num_steps
+            return state.x, state.kept, mean.acceptance, mean.hops, value.detach(), *grads
+
+        last, kept, acceptance, hops, value, *grads = self._replayed(
+            negatives, x, self.energy, self.sampler, settings=(num_steps, used, self.density)
+        )
+        assert not (last is None or kept is None or acceptance is None or hops is None or value is None)
+        self.chains.end(kept)
+        return Info(acceptance, hops) if self.log_is_due else None, last, known(value, grads, parameters)
 
     def _log_chains(self, info: Info, x: Tensor, y: Tensor) -> None:
         """Logs the chains' acceptance and hops, and mean (marginal) energies of data x and negatives y."""

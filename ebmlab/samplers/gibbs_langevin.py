@@ -106,6 +106,7 @@ class GibbsLangevin(Sampler):
 
     domains = (Real,)
     step_size: Tensor
+    factors: Tensor
 
     def __init__(
         self,
@@ -128,6 +129,7 @@ class GibbsLangevin(Sampler):
                 )
         # Not saved: on resume the config's value is used.
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
+        self.register_buffer("factors", cosine_factors(inner_steps), persistent=False)
         self.inner_steps = inner_steps
         self.adjust_from = adjust_from
         self.temperature = temperature
@@ -150,8 +152,7 @@ class GibbsLangevin(Sampler):
         self, energy: GRBM, x: Tensor, horizon: int | None = None, known: PerChain | None = None
     ) -> GibbsLangevinState:
         variance = energy.variance
-        factors = cosine_factors(self.inner_steps).to(variance)
-        law = inner_law(self.step_size * variance.mean() * factors, variance, self.noise_temperature)
+        law = inner_law(self.step_size * variance.mean() * self.factors.to(variance), variance, self.noise_temperature)
         # the next step may be any one of a longer chain (`Leg`), and so an adjusted one
         return self._state(energy, x, 0, law, with_marginal=self.adjust_from is not None)
 

@@ -17,10 +17,10 @@ from torch import Tensor
 
 import ebmlab.samplers.compiled as compiled
 from ebmlab.datamodules import Digits
-from ebmlab.energies import MLP, RBM, Energy, Ising, ResNet
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
-from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, PersistentACS, ReplayBuffer
-from ebmlab.samplers import DMALA, DULA, GWG, AnyScale, BlockGibbs, Gibbs, Sampler
+from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
+from ebmlab.samplers import DMALA, DULA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsLangevin, Sampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -60,6 +60,33 @@ def step(energy: Energy, sampler: Sampler, compile_chains: bool, num_steps: int 
     parameters = [p for p in energy.parameters() if p.requires_grad]
     assert isinstance(learner.chains, ReplayBuffer) and learner.chains.slots is not None
     return loss, *torch.autograd.grad(loss, parameters, allow_unused=True), learner.chains.slots
+
+
+@pytest.mark.parametrize(
+    ("energy", "sampler", "density"),
+    [
+        (RBM(9, 4), DMALA(0.6), "marginal"),
+        (MLP(9, 8), DMALA(0.6), "marginal"),
+        (GRBM(9, 4), GibbsLangevin(0.1), "joint"),
+        (GRBM(9, 4), GibbsLangevin(0.1), "marginal"),
+    ],
+    ids=str,
+)
+def test_what_a_gpu_records_is_the_plain_step(energy: Energy, sampler: Sampler, density: Any) -> None:
+    """States, report, loss and gradient are those of plain chains, where the function is called and not recorded."""
+    learner = ContrastiveDivergence(energy, sampler, FromData(), 5, 2, density, compile_chains=True)
+    learner._replayed = lambda function, x, *_, **__: function(x)  # type: ignore[assignment]
+    x, contrast, parameters = energy.random(40), energy.weighted_sum(), list(energy.parameters())
+    torch.manual_seed(0)
+    report, plain = learner._subtract_negatives(contrast, x)
+    expected = contrast.value()
+    torch.manual_seed(0)
+    info, last, value = learner._replayed_negatives(x)
+    assert info is not None and report is not None
+    torch.testing.assert_close((last, value), (plain, expected))
+    torch.testing.assert_close((info.acceptance, info.hops), (report.acceptance, report.hops))
+    both = [torch.autograd.grad(total, parameters, allow_unused=True) for total in (value, expected)]
+    torch.testing.assert_close(*both)
 
 
 @pytest.mark.parametrize("sampler", [DMALA(0.6), GWG(), AnyScale("first", 0.5, 0.6)], ids=lambda s: type(s).__name__)

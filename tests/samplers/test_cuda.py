@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
+
 import pytest
+import pytorch_lightning as pl
 import torch
 from helpers_cases import CASES, EXACT, PAIRS, STRUCTURED
 from helpers_finite import DOMAINS, Exact, Target
 from helpers_grbm import PASS
+from scipy.stats import ks_2samp
+from torch import Tensor
 
-from ebmlab.energies import RBM, Ising
-from ebmlab.samplers import ACS, DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Sampler
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, FromData, PersistentACS
+from ebmlab.samplers import ACS, DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, GibbsLangevin, Langevin, Sampler
+from ebmlab.samplers.replayed import Replayed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -51,3 +60,105 @@ def test_steps_do_not_wait_for_the_gpu(sampler: Sampler) -> None:
             state, _ = sampler.step(energy, state)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+class Chains:
+    """The last states of chains that are replayed."""
+
+    def __init__(self) -> None:
+        self.replayed = Replayed()
+
+    def __call__(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        def last(x: Tensor) -> tuple[Tensor]:
+            for state, _ in sampler.chain(energy, x, num_steps):
+                x = state.x
+            return (x,)
+
+        (y,) = self.replayed(last, x, energy, sampler, settings=num_steps)
+        assert y is not None
+        return y
+
+
+@pytest.mark.parametrize("sampler", [DMALA(1.0), ACS(2.0, 0.5, 4), GWG(), BlockGibbs()], ids=lambda s: type(s).__name__)
+def test_replayed_chains_follow_the_parameters(sampler: Sampler) -> None:
+    """From exact draws chains stay in the law; after the parameters change in place they reach the new one."""
+    torch.manual_seed(0)
+    rbm, sampler, chains = RBM(4, 3).double().requires_grad_(False), sampler.cuda(), Chains()
+    torch.nn.init.normal_(rbm.W)
+    exact = Exact(rbm)
+    rbm, x = rbm.cuda(), exact.sample(50_000).cuda()
+    assert exact.p_value(chains(sampler, rbm, x, 7).cpu()) > PASS
+    rbm.W.neg_()
+    rbm.b_v.add_(0.5)
+    exact = Exact(copy.deepcopy(rbm).cpu())
+    assert exact.p_value(x.cpu()) < 1e-9
+    for _ in range(20):
+        x = chains(sampler, rbm, x, 7)
+    assert exact.p_value(x.cpu()) > PASS
+
+
+def test_replays_draw_anew_and_record_again_when_something_else_changes() -> None:
+    energy, sampler, chains = MLP(20, 16).cuda(), DMALA(0.2).cuda(), Chains()
+    x = energy.domain.random(64, device="cuda")
+    first = chains(sampler, energy, x, 8)
+    assert not (first == chains(sampler, energy, x, 8)).all()
+    assert chains(sampler, energy, x[:5], 8).shape == (5, 20)
+    sampler.step_size.fill_(1e-9)
+    assert (chains(sampler, energy, x, 8) == x).all()
+    assert not (chains(DMALA(0.2).cuda(), energy, x, 8) == x).all()
+    assert (chains(sampler, energy, x, 1) == x).all()
+
+
+def test_replayed_chains_of_a_deep_energy_are_those_of_plain_ones() -> None:
+    energy, sampler = ResNet((1, 8, 8), channels=8).cuda(), DMALA(0.3).cuda()
+    x = energy.domain.random(2000, device="cuda")
+    plain, replayed = sampler.sample(energy, x, 20)[0], Chains()(sampler, energy, x, 20)
+    both = torch.stack([energy(plain).detach(), energy(replayed).detach()]).cpu()
+    assert ks_2samp(*both.numpy()).pvalue > PASS
+
+
+def test_steps_that_wait_for_the_gpu_cannot_be_recorded() -> None:
+    grbm = GRBM(5, 3).cuda()
+    with pytest.raises(UserError, match="cannot record these steps"):
+        Chains()(Langevin(0.1).cuda(), grbm, grbm.random(4), 4)
+
+
+@pytest.mark.parametrize(
+    ("energy", "sampler", "density"),
+    [
+        (RBM(9, 4), DMALA(1e-9), "marginal"),
+        (MLP(9, 8), DMALA(1e-9), "marginal"),
+        (ResNet((1, 4, 4), channels=4), DMALA(1e-9), "marginal"),
+        (GRBM(9, 4), GibbsLangevin(1e-9), "joint"),
+        (GRBM(9, 4), GibbsLangevin(1e-9), "marginal"),
+    ],
+)
+def test_a_replayed_training_step_is_a_plain_one(
+    energy: Energy, sampler: Sampler, density: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With chains that stay where they are the gradients are the same, but for the hidden units that are drawn."""
+    monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
+    gradients = []
+    for compile_chains in (False, True):
+        learner = ContrastiveDivergence(
+            copy.deepcopy(energy), copy.deepcopy(sampler), FromData(), 5, 2, density, compile_chains=compile_chains
+        ).cuda()
+        torch.manual_seed(0)
+        x = learner.energy.random(60_000).round()
+        for _ in range(2):  # the second time a recording is replayed that does not know the new parameters
+            with torch.no_grad():
+                for p in learner.energy.parameters():
+                    p.add_(0.1)
+            loss = learner.training_step(x, 0)
+        parameters = list(learner.energy.parameters())
+        gradients.append((loss, *torch.autograd.grad(loss, parameters, allow_unused=True)))
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0.03)
+
+
+def test_a_sampler_that_changes_with_the_training_is_refused(tmp_path: Path) -> None:
+    learner = ContrastiveDivergence(RBM(4, 3), PersistentACS(), FromData(), 4, compile_chains=True)
+    trainer = pl.Trainer(
+        accelerator="gpu", devices=1, max_steps=1, logger=False, enable_checkpointing=False, default_root_dir=tmp_path
+    )
+    with pytest.raises(UserError, match="PersistentACS changes with the training"):
+        trainer.fit(learner, torch.utils.data.DataLoader(torch.ones(8, 4).split(1)))  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""Chains on a GPU that are recorded once, as a CUDA graph, and replayed by one call.
+
+A step on a GPU is a hundred kernels of microseconds each, which Python takes several times as long to start as the GPU
+to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.errors import UserError
+
+WARM_UP = 2  # runs before the recording, in which libraries choose their kernels and take their memory
+
+Outputs = tuple[Tensor | None, ...]
+
+
+class Replayed:
+    """Functions of a tensor on a GPU: recorded as a CUDA graph at the first call, replayed from then on.
+
+    A graph reads tensors where they lay in the recording, so that it sees parameters that are trained in place. It is
+    recorded anew when a tensor or a setting of the modules has moved or changed, or x has another shape. Its random
+    numbers come from torch's generator, at another offset than those of the function itself.
+
+    Example:
+        >>> from ebmlab.energies import MLP
+        >>> energy, replayed = MLP(8), Replayed()
+        >>> if torch.cuda.is_available():
+        ...     energy.cuda()
+        ...     values, grads = replayed(energy.value_and_grad, energy.domain.random(4, device="cuda"), energy)
+    """
+
+    def __init__(self) -> None:
+        self._recorded: tuple[Hashable, ...] | None = None
+
+    def __reduce__(self) -> tuple[type[Replayed], tuple[()]]:
+        """A copy records anew: a graph can be neither copied nor saved."""
+        return Replayed, ()
+
+    def __call__(
+        self, function: Callable[[Tensor], Outputs], x: Tensor, *modules: nn.Module, settings: Hashable = None
+    ) -> Outputs:
+        """What the function makes of x `(B, *event)`.
+
+        Args:
+            function: of a tensor alone; it may neither wait for the GPU nor bring tensors there.
+            x: its argument; another tensor at each call.
+            modules: whatever else the function depends on.
+            settings: and its own settings.
+
+        Raises:
+            UserError: the function waits for the GPU, which a recording cannot.
+        """
+        now = (settings, x.shape, x.dtype, *_how_torch_computes(), *(part for m in modules for part in _parts(m)))
+        if now != self._recorded:
+            self._recorded = None
+            self._record(function, x)
+            self._recorded = now
+        self._x.copy_(x)
+        self._graph.replay()
+        return tuple(None if t is None else t.clone() for t in self._outputs)
+
+    def _record(self, function: Callable[[Tensor], Outputs], x: Tensor) -> None:
+        self._x = x.detach().clone()
+        self._graph, self._outputs = torch.cuda.CUDAGraph(), Outputs()
+        on, kind = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        # weights that autocast has rounded and kept would not follow the training
+        with torch.autocast("cuda", dtype=kind, enabled=on, cache_enabled=False):
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UP):
+                    function(self._x.clone())
+            torch.cuda.current_stream().wait_stream(side)
+            try:
+                with torch.cuda.graph(self._graph):
+                    self._outputs = tuple(function(self._x))
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                reason = str(error).splitlines()[0]
+                raise UserError(f"a GPU cannot record these steps ({reason}): set compile_chains to false") from error
+
+
+def _how_torch_computes() -> Iterator[Hashable]:
+    yield torch.get_float32_matmul_precision()
+    yield torch.backends.cudnn.allow_tf32
+    yield torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
+
+
+def _parts(module: nn.Module) -> Iterator[Hashable]:
+    """What a recording depends on: where the tensors of a module lie, and its settings."""
+    for part in module.modules():
+        for tensor in (*part._parameters.values(), *part._buffers.values()):
+            yield None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.dtype)
+        yield tuple((key, value) for key, value in vars(part).items() if isinstance(value, bool | int | float | str))
