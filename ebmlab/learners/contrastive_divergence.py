@@ -131,6 +131,10 @@ class ContrastiveDivergence(Learner):
         if stage == "fit" and self.compile_chains:
             self._check_compilation()
 
+    def teardown(self, stage: str) -> None:
+        super().teardown(stage)
+        self._replayed = Replayed()  # a recording keeps its memory
+
     def _check_compilation(self) -> None:
         device = self.trainer.strategy.root_device
         if device.type == "cuda":

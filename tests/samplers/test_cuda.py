@@ -123,6 +123,15 @@ def test_steps_that_wait_for_the_gpu_cannot_be_recorded() -> None:
         Chains()(Langevin(0.1).cuda(), grbm, grbm.random(4), 4)
 
 
+class FromTheseStates(FromData):
+    def __init__(self, x: Tensor) -> None:
+        super().__init__()
+        self.these = x
+
+    def draw(self, energy: Energy, n: int, data: Tensor) -> Tensor:
+        return self.these.clone()
+
+
 @pytest.mark.parametrize(
     ("energy", "sampler", "density"),
     [
@@ -136,23 +145,30 @@ def test_steps_that_wait_for_the_gpu_cannot_be_recorded() -> None:
 def test_a_replayed_training_step_is_a_plain_one(
     energy: Energy, sampler: Sampler, density: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With chains that stay where they are the gradients are the same, but for the hidden units that are drawn."""
+    """Where chains stay at other states than the data, gradients are the same, but for hidden units that are drawn."""
     monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
     gradients = []
+    torch.manual_seed(0)
+    start = energy.random(60_000).cuda()
+    data = torch.zeros_like(start)
     for compile_chains in (False, True):
         learner = ContrastiveDivergence(
-            copy.deepcopy(energy), copy.deepcopy(sampler), FromData(), 5, 2, density, compile_chains=compile_chains
+            copy.deepcopy(energy),
+            copy.deepcopy(sampler),
+            FromTheseStates(start),
+            5,
+            2,
+            density,
+            compile_chains=compile_chains,
         ).cuda()
-        torch.manual_seed(0)
-        x = learner.energy.random(60_000).round()
         for _ in range(2):  # the second time a recording is replayed that does not know the new parameters
             with torch.no_grad():
                 for p in learner.energy.parameters():
                     p.add_(0.1)
-            loss = learner.training_step(x, 0)
+            loss = learner.training_step(data, 0)
         parameters = list(learner.energy.parameters())
         gradients.append((loss, *torch.autograd.grad(loss, parameters, allow_unused=True)))
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0.03)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0.01, atol=0.03)
 
 
 def test_a_sampler_that_changes_with_the_training_is_refused(tmp_path: Path) -> None:
