@@ -122,6 +122,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="by default runs/rm_lengths, and another for medium precision")
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th of the runs, from the i-th")
     args = parser.parse_args()
+    if any(length < 500 or length % 500 for length in args.lengths):
+        parser.error(f"--lengths are {args.lengths}, but must be multiples of 500, after which checkpoints are written")
     folder = args.folder or Path("runs/rm_lengths" + ("_medium" if args.matmul_precision == "medium" else ""))
     jobs = {
         f"{method}--{shape}--{seed}--{length}": (method, shape, seed, length)

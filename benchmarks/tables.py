@@ -3,6 +3,10 @@
     python -m benchmarks --threads 2 1       # every race with two threads, then with one
     python -m benchmarks.tables              # writes the tables into docs/performance.md, and its picture
 
+And those of the papers, whose runs are kept: a script goes on where it stopped, and prints its table.
+
+    python -m benchmarks.tables rm_lengths --seeds 0 1     # as python benchmarks/rm_lengths.py --seeds 0 1
+
 A table stands between the lines `<!-- name -->` and `<!-- end of name -->`; all other lines of the page stay.
 """
 
@@ -10,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 import shutil
 import statistics
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,8 +140,21 @@ def about(data: dict[str, Any]) -> str:
     return f"{machine['processor']}, Python {machine['python']}, {packages}; {data['rounds']} rounds"
 
 
+def papers() -> dict[str, Path]:
+    """The scripts that keep their runs, by name."""
+    return {p.stem: p for p in sorted(Path(__file__).parent.glob("*.py")) if "\nfrom kept import" in p.read_text()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.tables", description=(__doc__ or "").splitlines()[0])
+    if sys.argv[1:2] and not sys.argv[1].startswith("-"):
+        if sys.argv[1] not in papers():
+            parser.error(f"no script {sys.argv[1]} keeps its runs; there are {', '.join(papers())}")
+        del sys.argv[0]
+        script = papers()[sys.argv[0]]
+        sys.path.insert(0, str(script.parent))
+        runpy.run_path(str(script), run_name="__main__")
+        return
     parser.add_argument("--results", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
     options = parser.parse_args()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import torch
 
+from benchmarks import tables
 from benchmarks.kept import fit_on
 from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM
@@ -35,3 +37,14 @@ def test_a_length_that_is_past_is_refused(tmp_path: Path) -> None:
     train(tmp_path, 10)
     with pytest.raises(SystemExit, match="has 10 iterations, past 5"):
         train(tmp_path, 5)
+
+
+def test_tables_run_the_scripts_that_keep_their_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, error in ((["NOPE"], "no script NOPE keeps its runs"), (["rm_lengths", "--lengths", "750"], "500")):
+        monkeypatch.setattr(sys, "argv", ["tables.py", *arguments])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit, match="2"):
+            tables.main()
+        assert error in capsys.readouterr().err
