@@ -55,7 +55,8 @@ class ContrastiveDivergence(Learner):
             training steps but those that log the acceptance (every `trainer.log_every_n_steps`-th, on which the
             random numbers of the run therefore depend). It pays for many steps of small models. It needs CD-K (no
             `burn_in`) of at least eight steps, and the marginal density. A GPU records the chains as a CUDA graph
-            instead and replays it in every step, for any energy, density and number of steps (`samplers.replayed`).
+            instead and replays it in every step, for any energy, density and number of steps, and samplers whose steps
+            neither wait for the GPU nor change with the training (`samplers.replayed`).
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step, whose difference is its

@@ -6,14 +6,13 @@ to run.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from ebmlab.errors import UserError
-
-WARM_UP = 2  # runs before the recording, in which libraries choose their kernels and take their memory
 
 Outputs = tuple[Tensor | None, ...]
 
@@ -22,8 +21,8 @@ class Replayed:
     """Functions of a tensor on a GPU: recorded as a CUDA graph at the first call, replayed from then on.
 
     A graph reads tensors where they lay in the recording, so that it sees parameters that are trained in place. It is
-    recorded anew when a tensor or a setting of the modules has moved or changed, or x has another shape. Its random
-    numbers come from torch's generator, at another offset than those of the function itself.
+    recorded anew when a tensor of the modules has moved, a setting that is a number or a string has changed, or x has
+    another shape. Its random numbers come from torch's generator, in other places than those of the function itself.
 
     Example:
         >>> from ebmlab.energies import MLP
@@ -52,7 +51,7 @@ class Replayed:
             settings: and its own settings.
 
         Raises:
-            UserError: the function waits for the GPU, which a recording cannot.
+            UserError: the function waits for the GPU or draws random numbers on the CPU, which a recording cannot.
         """
         now = (settings, x.shape, x.dtype, *_how_torch_computes(), *(part for m in modules for part in _parts(m)))
         if now != self._recorded:
@@ -69,31 +68,58 @@ class Replayed:
         on, kind = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         # weights that autocast has rounded and kept would not follow the training
         with torch.autocast("cuda", dtype=kind, enabled=on, cache_enabled=False):
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(WARM_UP):
-                    function(self._x.clone())
-            torch.cuda.current_stream().wait_stream(side)
+            self._warm_up(function)
+            before = torch.get_rng_state()
             try:
-                with torch.cuda.graph(self._graph):
+                with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads load data
                     self._outputs = tuple(function(self._x))
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                reason = str(error).splitlines()[0]
-                raise UserError(f"a GPU cannot record these steps ({reason}): set compile_chains to false") from error
+                raise _refusal(str(error).splitlines()[0]) from error
+        if not torch.equal(before, torch.get_rng_state()):
+            raise _refusal("they draw random numbers on the CPU")
+
+    def _warm_up(self, function: Callable[[Tensor], Outputs]) -> None:
+        """Calls the function as recordings need it, and as if it had not been called: random numbers stay.
+
+        The last call may not wait for the GPU. A recording that fails there would spoil torch's generator.
+        """
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side), torch.random.fork_rng([self._x.device]):
+            function(self._x.clone())
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Synchronization debug mode")
+                torch.cuda.set_sync_debug_mode("error")
+            try:
+                function(self._x.clone())
+            except RuntimeError as error:
+                if "synchronizing" not in str(error):
+                    raise
+                raise _refusal("they wait for the GPU") from error
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.current_stream().wait_stream(side)
+
+
+def _refusal(reason: str) -> UserError:
+    return UserError(f"a GPU cannot record these steps as a CUDA graph, since {reason}: set compile_chains to false")
 
 
 def _how_torch_computes() -> Iterator[Hashable]:
-    yield torch.get_float32_matmul_precision()
+    try:
+        yield torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by the newer `torch.backends....fp32_precision`, whose changes are not noticed
+        yield None
     yield torch.backends.cudnn.allow_tf32
     yield torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
 
 
 def _parts(module: nn.Module) -> Iterator[Hashable]:
-    """What a recording depends on: where the tensors of a module lie, and its settings."""
+    """What a recording depends on: where the tensors of a module lie, and its settings that are numbers or strings."""
     for part in module.modules():
+        yield str(type(part))
         for tensor in (*part._parameters.values(), *part._buffers.values()):
-            yield None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.dtype)
+            yield None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.dtype, tensor.requires_grad)
         yield tuple((key, value) for key, value in vars(part).items() if isinstance(value, bool | int | float | str))

@@ -17,7 +17,7 @@ from torch import Tensor
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, PersistentACS
-from ebmlab.samplers import ACS, DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, GibbsLangevin, Langevin, Sampler
+from ebmlab.samplers import ACS, DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, GibbsLangevin, Langevin, Sampler
 from ebmlab.samplers.replayed import Replayed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -49,6 +49,7 @@ def test_structured_samplers(make) -> None:  # type: ignore[no-untyped-def]
     energy.domain.validate(last)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("sampler", [DMALA(0.2), DULA(0.2), ACS(2.0), GWG(), BlockGibbs(), ChromaticGibbs()])
 def test_steps_do_not_wait_for_the_gpu(sampler: Sampler) -> None:
     energy = (Ising.lattice(4, 0.3) if isinstance(sampler, ChromaticGibbs) else RBM(20, 10)).cuda()
@@ -103,10 +104,23 @@ def test_replays_draw_anew_and_record_again_when_something_else_changes() -> Non
     first = chains(sampler, energy, x, 8)
     assert not (first == chains(sampler, energy, x, 8)).all()
     assert chains(sampler, energy, x[:5], 8).shape == (5, 20)
-    sampler.step_size.fill_(1e-9)
+    chains(sampler, energy, x, 8)
+    sampler.step_size.fill_(1e-9)  # in place, which the recording sees
     assert (chains(sampler, energy, x, 8) == x).all()
     assert not (chains(DMALA(0.2).cuda(), energy, x, 8) == x).all()
-    assert (chains(sampler, energy, x, 1) == x).all()
+    assert (chains(sampler, energy, x, 8) == x).all()
+
+
+def test_a_recording_draws_nothing_from_the_generator_but_what_a_replay_draws() -> None:
+    energy, sampler = MLP(20, 16).cuda(), DMALA(0.2).cuda()
+    x = energy.domain.random(64, device="cuda")
+    chains = Chains()
+    chains(sampler, energy, x, 8)
+    last = []
+    for each in (chains, Chains()):  # replayed at once, and recorded first
+        torch.cuda.manual_seed(1)
+        last.append(each(sampler, energy, x, 8))
+    assert torch.equal(*last)
 
 
 def test_replayed_chains_of_a_deep_energy_are_those_of_plain_ones() -> None:
@@ -119,8 +133,14 @@ def test_replayed_chains_of_a_deep_energy_are_those_of_plain_ones() -> None:
 
 def test_steps_that_wait_for_the_gpu_cannot_be_recorded() -> None:
     grbm = GRBM(5, 3).cuda()
-    with pytest.raises(UserError, match="cannot record these steps"):
+    with pytest.raises(UserError, match="they wait for the GPU"):
         Chains()(Langevin(0.1).cuda(), grbm, grbm.random(4), 4)
+
+
+def test_steps_that_draw_on_the_cpu_cannot_be_recorded() -> None:
+    rbm = RBM(9, 4).cuda()
+    with pytest.raises(UserError, match="they draw random numbers on the CPU"):
+        Chains()(Gibbs().cuda(), rbm, rbm.random(4), 4)
 
 
 class FromTheseStates(FromData):
