@@ -194,45 +194,51 @@ class ContrastiveDivergence(Learner):
         Returns:
             The mean `Info` if it is logged, else None; the last states.
         """
-        state, total, logs = None, None, self.log_is_due
+        total, logs = None, self.log_is_due
         sampler, num_steps = self.sampler, self.chain_steps or self.num_steps
         if isinstance(sampler, ChangesWithTraining):
             sampler, x, num_steps = sampler.at_iteration(self.energy, x, self.global_step, num_steps)
-        used = min(self.num_steps - self.burn_in, num_steps)
         kernel = sampler.pure_steps(self.energy) if self.compile_chains and not logs else None
         if kernel is not None:
             state = State(x=run_compiled(kernel, self.energy, x, num_steps, "compile_chains"))
             contrast.add(state.x, weight=-1 / len(x))
         else:
-            for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
-                if logs:
-                    total = info if total is None else total + info
-                if k >= num_steps - used:
-                    contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
-        assert state is not None
+            state, total = self._walk(contrast, sampler, x, num_steps, logs)
         self.chains.end(state.kept)
-        return None if total is None else total / num_steps, state.x
+        return total, state.x
+
+    def _walk(
+        self, contrast: WeightedSum, sampler: Sampler, x: Tensor, num_steps: int, report: bool
+    ) -> tuple[State, Info | None]:
+        """Runs chains from x, and subtracts the mean energy of their states after burn-in.
+
+        Returns:
+            The last state; the mean `Info` if there shall be a report, else None.
+        """
+        used, total = min(self.num_steps - self.burn_in, num_steps), None
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
+            if report:
+                total = info if total is None else total + info
+            if k >= num_steps - used:
+                contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
+        return state, None if total is None else total / num_steps
 
     def _replayed_negatives(self, x: Tensor) -> tuple[Info | None, Tensor, Tensor]:
         """As `_subtract_negatives`, by a CUDA graph: `Info` and last states, and minus the negatives' mean energy."""
         num_steps = self.chain_steps or self.num_steps
-        used = min(self.num_steps - self.burn_in, num_steps)
         parameters = [p for p in self.energy.parameters() if p.requires_grad]
 
         def negatives(x: Tensor) -> tuple[Tensor | None, ...]:
-            contrast, total = self.energy.weighted_sum(), Info(x.new_zeros(len(x)), x.new_zeros(len(x)))
-            for k, (state, info) in enumerate(self.sampler.chain(self.energy, x, num_steps)):
-                total = total + info
-                if k >= num_steps - used:
-                    contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
+            contrast = self.energy.weighted_sum()
+            state, mean = self._walk(contrast, self.sampler, x, num_steps, report=True)
+            assert mean is not None
             with torch.enable_grad():
                 value = contrast.value()
                 grads = torch.autograd.grad(value, parameters, allow_unused=True)
-            mean = total / num_steps
             return state.x, state.kept, mean.acceptance, mean.hops, value.detach(), *grads
 
         last, kept, acceptance, hops, value, *grads = self._replayed(
-            negatives, x, self.energy, self.sampler, settings=(num_steps, used, self.density)
+            negatives, x, self.energy, self.sampler, settings=(num_steps, self.num_steps, self.burn_in, self.density)
         )
         assert not (last is None or kept is None or acceptance is None or hops is None or value is None)
         self.chains.end(kept)

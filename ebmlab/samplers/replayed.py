@@ -6,6 +6,7 @@ to run.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 
@@ -64,7 +65,8 @@ class Replayed:
 
     def _record(self, function: Callable[[Tensor], Outputs], x: Tensor) -> None:
         self._x = x.detach().clone()
-        self._graph, self._outputs = torch.cuda.CUDAGraph(), Outputs()
+        self._graph = torch.cuda.CUDAGraph()
+        self._outputs: Outputs = ()
         on, kind = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         # weights that autocast has rounded and kept would not follow the training
         with torch.autocast("cuda", dtype=kind, enabled=on, cache_enabled=False):
@@ -118,8 +120,8 @@ def _how_torch_computes() -> Iterator[Hashable]:
 
 def _parts(module: nn.Module) -> Iterator[Hashable]:
     """What a recording depends on: where the tensors of a module lie, and its settings that are numbers or strings."""
+    for tensor in itertools.chain(module.parameters(), module.buffers()):
+        yield tensor.data_ptr(), tensor.shape, tensor.dtype, tensor.requires_grad
     for part in module.modules():
-        yield str(type(part))
-        for tensor in (*part._parameters.values(), *part._buffers.values()):
-            yield None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.dtype, tensor.requires_grad)
-        yield tuple((key, value) for key, value in vars(part).items() if isinstance(value, bool | int | float | str))
+        settings = {key: value for key, value in vars(part).items() if isinstance(value, bool | int | float | str)}
+        yield str(type(part)), tuple(settings.items())

@@ -70,12 +70,7 @@ class Chains:
         self.replayed = Replayed()
 
     def __call__(self, sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        def last(x: Tensor) -> tuple[Tensor]:
-            for state, _ in sampler.chain(energy, x, num_steps):
-                x = state.x
-            return (x,)
-
-        (y,) = self.replayed(last, x, energy, sampler, settings=num_steps)
+        (y,) = self.replayed(lambda x: (sampler._run(energy, x, num_steps),), x, energy, sampler, settings=num_steps)
         assert y is not None
         return y
 
