@@ -13,7 +13,7 @@
 4. Whole steps as one program: steps per second of `Sampler.run` on an RBM, plain, compiled and replayed, and the
    p-value of a chi-square test of compiled steps from exact draws of a small RBM.
 5. Training: `ebm_dynamic_mnist` and `grbm_mnist`, as they are, in TF32 and with their chains replayed, for a few
-   minutes each, without their configs' callbacks: iterations per second, peak memory, and how long the config's whole schedule
+   minutes each, without their configs' callbacks: iterations per second, peak memory, and how long the whole schedule
    would take.
 
 Exit code 1 if anything disagrees, or a training fails or is over before it can be timed.
