@@ -31,6 +31,7 @@ from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
+from ebmlab.app.one_voice import name_launch
 from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.predict_alone import predict_alone, stands_alone
 from ebmlab.app.prediction import data_for, save_samples
@@ -254,11 +255,12 @@ def main(args: list[str] | None = None) -> None:
     """Runs the command line. Bad input ends it with one line on stderr and exit code 2."""
     hush()
     given = sys.argv[1:] if args is None else args
-    sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
     debug = "--debug" in given
     given = [a for a in given if a != "--debug"]
+    name_launch()
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
+            sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
             _run(given)
     finally:
         release()

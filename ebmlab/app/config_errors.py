@@ -9,7 +9,6 @@ import re
 
 from ebmlab.app.class_paths import short_name
 from ebmlab.app.listing import FAMILIES
-from ebmlab.app.trust import denied
 
 _NOISE = (
     "Does not validate against any of the Union",
@@ -32,6 +31,8 @@ def parser_message(message: str) -> str:
     if found := re.search(r"UserError raised while resolving interpolation: (.*?) full_key: ", text):
         return found.group(1)
     if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
+        from ebmlab.app.trust import denied  # imports torch
+
         return denied(found.group(1))
     if found := re.search(r"(?:(\w+): )?Expected a path but ([A-Za-z_][\w.]*) either", text):
         option, path = found.group(1) or "class_path", found.group(2)

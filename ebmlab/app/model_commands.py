@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
 from ebmlab.errors import UserError, one_line
 from ebmlab.evaluation.outliers import detection
-from ebmlab.files import save, whole
+from ebmlab.files import check_is_local, save, whole
 from ebmlab.plain_data import PlainData
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
@@ -48,6 +49,7 @@ def run_model_command(command: str, args: list[str]) -> None:
     kinds = {"score": (".csv",), "complete": (".npy", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
     if output.suffix not in kinds:
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
+    check_is_local(output)
     act = {"score": _score, "complete": _complete, "features": _features}[command]
     for path in act(model, options, output):
         print(path)
@@ -187,11 +189,13 @@ def _write(values: Tensor, output: Path) -> None:
     if output.suffix == ".pt":
         save(values, output)
         return
-    with whole(output) as path, path.open("wb") as file:
-        if output.suffix == ".csv":
-            np.savetxt(file, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
-        else:
-            np.save(file, values.numpy())
+    content = io.BytesIO()  # NumPy does not say why it could not write to a file
+    if output.suffix == ".csv":
+        np.savetxt(content, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
+    else:
+        np.save(content, values.numpy())
+    with whole(output) as path:
+        path.write_bytes(content.getbuffer())
 
 
 def _picture(output: Path, png: bytes) -> Path:

@@ -16,7 +16,7 @@ from ebmlab.callbacks.requirements import shows_mean
 from ebmlab.data import Data
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.files import whole
+from ebmlab.files import check_is_local, save, whole
 from ebmlab.learners import Learner
 from ebmlab.plain_data import PlainData
 from ebmlab.preprocessing import Preprocessing
@@ -62,6 +62,7 @@ def save_samples(
     target = Path(output) if output else folder / "samples"
     if target.exists() and not target.is_dir():
         raise UserError(f"output is {target}, which is a file: name a folder")
+    check_is_local(target)
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
     if condition is not None:
         if denoise:
@@ -72,8 +73,7 @@ def save_samples(
     starts = tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None)
     states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
     files = [target / "samples.pt"]
-    with whole(files[0]) as path:
-        torch.save(datamodule.to_raw(states), path)
+    save(datamodule.to_raw(states), files[0])
     png = picture(datamodule.show(states))
     if png is not None:
         files.append(target / "samples.png")

@@ -16,7 +16,7 @@ from lightning_fabric.utilities.rank_zero import _get_rank
 
 from ebmlab.app.trust import LIBRARY
 from ebmlab.errors import UserError
-from ebmlab.files import remove_temporaries
+from ebmlab.files import make_folder, remove_temporaries
 from ebmlab.zoo import name_of
 
 RUNS = Path("runs")
@@ -100,9 +100,7 @@ def _timed(parent: Path) -> Path:
 
 def _make(folder: Path, again: bool = True) -> None:
     """Makes a folder and its parents, and remembers which were missing; without `again` it must not exist."""
-    missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=again)
-    _made.update(missing)
+    _made.update(make_folder(folder.absolute(), again))
 
 
 def claim(folder: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ebmlab.app.zoo_make import make
 from ebmlab.app.zoo_parser import zoo_parser
 from ebmlab.errors import UserError, one_line
+from ebmlab.files import check_is_local
 from ebmlab.trained import load
 from ebmlab.trained.export import export_energy
 from ebmlab.trained.loading import checkpoint_in
@@ -25,6 +26,7 @@ def run_zoo(args: list[str]) -> None:
 
 
 def _make(options: Namespace) -> str:
+    check_is_local(Path(options.folder))  # before the training
     return str(make(options.name, Path(options.folder)))
 
 
