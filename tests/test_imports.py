@@ -26,6 +26,7 @@ LAYERS = {  # each layer with its modules, from the ground up
                 "first_batch",
                 "graphs",
                 "noise",
+                "own_files",
                 "plain_data",
                 "preprocessing",
                 "products",
