@@ -13,7 +13,7 @@ from ebmlab.domains import Binary, Finite, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
-from ebmlab.softplus import sum_softplus
+from ebmlab.numerics.softplus import sum_softplus
 
 MAX_TERMS = 2**26  # of a sum
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 import pytorch_lightning as pl
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import load_checkpoint
-from ebmlab.recipes import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
+from ebmlab.io.files import load_checkpoint
+from ebmlab.io.rebuilding import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
 
 CLASS_PATH, MISSING = "_class_path", "_missing"  # keys of a checkpoint's hyper-parameters; the first is Lightning's
 
@@ -18,7 +18,7 @@ class Rebuilt(Recorded, pl.LightningModule):
     """A `LightningModule` that every trainer's checkpoint describes, whether Python or a config has made it.
 
     The command line saves its config. A module that is made in Python is described by the arguments of its parts (see
-    `ebmlab.recipes.describe`); arguments that plain data cannot describe are listed under `_missing`.
+    `ebmlab.io.rebuilding.describe`); arguments that plain data cannot describe are listed under `_missing`.
 
     Example:
         >>> from ebmlab.energies import RBM

@@ -10,7 +10,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Domain, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.ranks import rank_and_world
+from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers.starts import Start
 
 
