@@ -30,7 +30,7 @@ LAYERS = {  # each layer with its modules, from the ground up
                 "preprocessing",
                 "products",
             ),
-            *("ranks", "recipes", "softplus", "streams", "tables", "zoo"),
+            *("ranks", "recipes", "saved", "softplus", "streams", "tables", "zoo"),
         )
     },
     "energies": {"ebmlab.energies"},
