@@ -19,6 +19,7 @@ from ebmlab.domains import Domain
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.errors import UserError
 from ebmlab.evaluation.outliers import detection
+from ebmlab.numerics.noise import uniform_numbers
 
 Transform = Literal["flipped", "mirrored", "rotated", "independent"]
 NAMES = get_args(Transform)
@@ -163,5 +164,5 @@ class OutOfDistribution(PeriodicEvaluation):
 def _independent(x: Tensor, domain: Domain) -> Tensor:
     """The states with each coordinate permuted over the samples, `(N, ...)`."""
     flat = domain.flat(x.reshape(len(x), *domain.event_shape))
-    order = torch.rand(flat.shape[:2]).argsort(0)
+    order = uniform_numbers(*flat.shape[:2]).argsort(0)
     return torch.take_along_dim(flat, order.view(*order.shape, *[1] * (flat.dim() - 2)), 0).view_as(x)

@@ -18,6 +18,7 @@ from ebmlab.domains import Spin
 from ebmlab.errors import UserError
 from ebmlab.graphs import lattice
 from ebmlab.io.files import load, whole
+from ebmlab.numerics.noise import uniform_numbers
 from ebmlab.numerics.streams import stream
 
 
@@ -172,5 +173,5 @@ def gibbs(side: int, coupling: float, n: int, num_sweeps: int, generator: torch.
             for other in around[1:]:
                 field += x.index_select(0, other)
             up = field.float().mul_(2 * coupling).sigmoid_()  # P(x_i = 1 | the rest)
-            x[sites] = (torch.rand(up.shape, generator=generator) < up).to(torch.int8).mul_(2).sub_(1)
+            x[sites] = (uniform_numbers(*up.shape, generator=generator) < up).to(torch.int8).mul_(2).sub_(1)
     return x.T.contiguous()

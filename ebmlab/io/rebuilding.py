@@ -7,8 +7,10 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +18,7 @@ from ebmlab.errors import UserError, one_line
 from ebmlab.io.old_names import current_paths
 
 IMPORTED = ("ebmlab.", "torch.nn.", "torch.optim.")  # rebuilding may import these; others must have been imported
+PLAIN = (type(None), bool, int, float, str)  # the types of settings that need no description
 MAKERS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 
@@ -52,8 +55,8 @@ def describe(value: Any) -> Any:
     """An argument as plain data: objects become `{"class_path": ..., "init_args": ...}`, as in a config.
 
     Args:
-        value: a number, text, tensor, `Recorded` object, optimizer or schedule class, `functools.partial` of one, or a
-            list, tuple or dictionary of these.
+        value: a number or text, of Python or NumPy, an array, a tensor, a `Recorded` object, optimizer or schedule
+            class, `functools.partial` of one, or a list, tuple or dictionary of these.
 
     Raises:
         Indescribable: it is something else.
@@ -63,10 +66,13 @@ def describe(value: Any) -> Any:
         >>> describe(RBM(6, num_hidden=3))
         {'class_path': 'ebmlab.energies.rbm.RBM', 'init_args': {'num_visible': 6, 'num_hidden': 3}}
     """
-    if value is None or isinstance(value, bool | int | float | str):
+    value = plain(getattr(value, "_orig_mod", value))  # torch.compile wraps the module that was made
+    if type(value) in PLAIN:
         return value
     if isinstance(value, Tensor):
         return value.detach().cpu().clone()
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.ndim < 2 else torch.from_numpy(value.copy())
     if isinstance(value, Mapping):
         return {key: describe(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -78,6 +84,24 @@ def describe(value: Any) -> Any:
     if not isinstance(value, Recorded) or "<locals>" in path_of(value._made_with[0]):
         raise Indescribable(type(value).__name__)
     return {"class_path": path_of(value._made_with[0]), "init_args": describe(arguments(value))}
+
+
+def plain(value: Any) -> Any:
+    """A number or text of a type of Python's own, if the value is one of NumPy's or of a subclass; else the value.
+
+    Example:
+        >>> plain(np.int64(3)), plain(np.float64(0.5)), plain(np.bool_(True)), plain(np.array(2)), plain("a")
+        (3, 0.5, True, 2, 'a')
+    """
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | Integral):
+        return int(value) if not isinstance(value, bool) else value
+    return float(value) if isinstance(value, Real) else value
 
 
 def arguments(made: Recorded) -> dict[str, Any]:

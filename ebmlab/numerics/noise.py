@@ -1,4 +1,4 @@
-"""Fast draws of random bits and of categorical variables."""
+"""Random numbers that decide: uniform ones in float32 at least, and fast draws of bits and of categorical variables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bernoulli(logits: Tensor) -> Tensor:
     """
     p = wide(torch.sigmoid(logits))
     if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
-        return torch.rand_like(p).lt_(p).to(logits.dtype)
+        return uniform(p).lt_(p).to(logits.dtype)
     seed = torch.randint(2**62, (3,))
     bits = (_words_in_programs if torch.compiler.is_compiling() else _words)(p, seed)
     bits &= -256  # float32 holds the top 24 bits exactly, so that p = 0 never gives 1 and p = 1 always does
@@ -69,8 +69,8 @@ def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
     total = cdf[..., -1:]
     last = log_probs.shape[-1] - 1
     if num_draws is None:
-        return (cdf <= torch.rand_like(total) * total).sum(-1).clamp(max=last)
-    level = torch.rand_like(total.expand(*total.shape[:-1], num_draws)) * total
+        return (cdf <= uniform(total) * total).sum(-1).clamp(max=last)
+    level = uniform(total.expand(*total.shape[:-1], num_draws)) * total
     return torch.searchsorted(cdf, level, right=True).clamp(max=last)
 
 
@@ -82,6 +82,28 @@ def uniform(like: Tensor) -> Tensor:
         torch.float32
     """
     return torch.rand_like(wide(like))
+
+
+def uniform_numbers(
+    *shape: int, device: torch.device | str | None = None, generator: torch.Generator | None = None
+) -> Tensor:
+    """Uniform numbers in torch's default type, float32 where that is half; from the global generator when None.
+
+    Example:
+        >>> uniform_numbers(2, 3).shape
+        torch.Size([2, 3])
+    """
+    return wide(torch.empty(shape, device=device)).uniform_(generator=generator)
+
+
+def bits(p: Tensor) -> Tensor:
+    """Draws 0/1 floats with P(1) = p, in the shape and dtype of `p`.
+
+    Example:
+        >>> bits(torch.tensor([0.0, 1.0]))
+        tensor([0., 1.])
+    """
+    return torch.bernoulli(wide(p)).to(p.dtype)
 
 
 def wide(x: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebmlab.numerics.noise import uniform_numbers
+
 
 def stream(*key: str | int) -> torch.Generator:
     """A generator that is a pure function of `key`, such as `("shuffle", seed, epoch)`.
@@ -32,7 +34,7 @@ def draw_bits(x: Tensor, generator: torch.Generator) -> Tensor:
         >>> draw_bits(torch.tensor([0.0, 1.0]), torch.Generator())
         tensor([0., 1.])
     """
-    return (torch.rand(x.shape, generator=generator).to(x.device) < x).float()
+    return (uniform_numbers(*x.shape, generator=generator).to(x.device) < x).float()
 
 
 def draw_alike(x: Tensor) -> Tensor:
@@ -46,10 +48,11 @@ def draw_alike(x: Tensor) -> Tensor:
         True
     """
     x = x.float() + 0  # turns -0 into 0
-    noise, generator = torch.empty(x.shape), torch.Generator()
+    noise, generator = torch.empty_like(x, device="cpu"), torch.Generator()
     for row, its in zip(x.cpu().flatten(1).contiguous().numpy(), noise, strict=True):
         digest = hashlib.blake2b(row, key=b"binarize", digest_size=4).digest()
-        its.uniform_(generator=generator.manual_seed(int.from_bytes(digest, "big")))
+        generator.manual_seed(int.from_bytes(digest, "big"))
+        its.copy_(uniform_numbers(*its.shape, generator=generator))
     return (noise.to(x.device) < x).float()
 
 

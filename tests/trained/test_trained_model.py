@@ -143,7 +143,8 @@ def test_a_network_that_no_checkpoint_describes_is_given_back_by_the_user(tmp_pa
         return ContrastiveDivergence(Own(nn.Linear(3, 1)), Langevin(0.1), FromData())
 
     learner = build()
-    path = trained(tmp_path, learner, DataLoader(torch.randn(16, 3), batch_size=8))
+    with pytest.warns(UserWarning, match=r"lack a setting \(energy is a Linear, which is no plain data\): load"):
+        path = trained(tmp_path, learner, DataLoader(torch.randn(16, 3), batch_size=8))
     with pytest.raises(UserError, match=r"its energy is a Linear, which no checkpoint describes\): build it as for"):
         ebmlab.load(path)
     raw = torch.randn(7, 3)
