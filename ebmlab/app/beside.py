@@ -18,15 +18,16 @@ from typing import Any
 
 import pytorch_lightning.callbacks
 
-from ebmlab import own_files, recipes
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.plain_yaml import plain_yaml
 from ebmlab.app.sources import public
 from ebmlab.app.trust import LIBRARY, denied
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
-from ebmlab.files import read_text
+from ebmlab.io import own_files
+from ebmlab.io import rebuilding as recipes
+from ebmlab.io.files import read_text
 
 TABLES = ("ebmlab", "torch", "pytorch_lightning.cli.ReduceLROnPlateau")  # whose parts a model may name
 NOT_DATA = ("root", "path", "train", "val", "test", "download")  # options of datamodules that are paths or reach out

@@ -24,7 +24,7 @@ from ebmlab.app.named_callbacks import change_callbacks
 from ebmlab.app.own_configs import BESIDE, find_config, is_text, own_names
 from ebmlab.app.plain_yaml import check_size
 from ebmlab.errors import UserError
-from ebmlab.files import read_text
+from ebmlab.io.files import read_text
 
 BASE = "base"
 CALLBACKS = "callbacks"

@@ -13,7 +13,7 @@ from typing import Any
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.plain_yaml import plain_yaml
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import read_text
+from ebmlab.io.files import read_text
 
 LIKELIHOOD = "ais/log_likelihood"
 STEPS_TAKEN = "steps_taken.txt"

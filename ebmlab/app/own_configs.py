@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ebmlab.files import read_text
+from ebmlab.io.files import read_text
 
 _PACKAGE = Path(__file__).parents[1]
 BESIDE = "beside:"  # before the name of a config that lies beside a checkpoint, of which only `closed` settings count

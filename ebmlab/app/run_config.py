@@ -10,9 +10,9 @@ from ebmlab.app.beside import beside, check_given, check_links, is_own
 from ebmlab.app.own_configs import BESIDE
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint
+from ebmlab.io.files import load_checkpoint
+from ebmlab.io.zoo import checkpoint
 from ebmlab.trained.loading import checkpoint_in
-from ebmlab.zoo import checkpoint
 
 
 def options_in(args: list[str]) -> dict[str, str]:

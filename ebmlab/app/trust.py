@@ -24,8 +24,8 @@ from pytorch_lightning.cli import ReduceLROnPlateau
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.own_configs import BESIDE, find_config, is_text
 from ebmlab.errors import UserError
-from ebmlab.files import read_text
-from ebmlab.recipes import path_of
+from ebmlab.io.files import read_text
+from ebmlab.io.rebuilding import path_of
 
 _PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
 LIBRARY = (
