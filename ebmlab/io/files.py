@@ -108,7 +108,7 @@ def read_text(path: Path, pipes: bool = False) -> str:
         UnicodeDecodeError: it is no text.
 
     Example:
-        >>> Path("a.txt").write_text("text") and read_text(Path("a.txt"))
+        >>> Path("config.txt").write_text("text") and read_text(Path("config.txt"))
         'text'
     """
     if not pipes:
