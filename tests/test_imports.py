@@ -30,7 +30,7 @@ LAYERS = {  # each layer with its modules, from the ground up
                 "preprocessing",
                 "products",
             ),
-            *("ranks", "recipes", "saved", "softplus", "streams", "tables", "zoo"),
+            *("ranks", "recipes", "saved", "settings", "softplus", "streams", "tables", "zoo"),
         )
     },
     "energies": {"ebmlab.energies"},
