@@ -10,7 +10,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.graphs import adjacency
-from ebmlab.noise import uniform_numbers
+from ebmlab.numerics.noise import uniform_numbers
 
 
 class RGCN(Energy):

@@ -12,10 +12,10 @@ from ebmlab.energies import Energy
 from ebmlab.energies.accumulated import Accumulated
 from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
+from ebmlab.io.rebuilding import Recorded
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
-from ebmlab.noise import uniform, uniform_numbers, wide
-from ebmlab.products import fast_products
-from ebmlab.recipes import Recorded
+from ebmlab.numerics.noise import uniform, uniform_numbers, wide
+from ebmlab.numerics.products import fast_products
 from ebmlab.settings import require_factor
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once

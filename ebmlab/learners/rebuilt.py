@@ -10,9 +10,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import load_checkpoint
-from ebmlab.recipes import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
-from ebmlab.saved import make_plain
+from ebmlab.io.files import load_checkpoint
+from ebmlab.io.plain import make_plain
+from ebmlab.io.rebuilding import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
 
 CLASS_PATH, MISSING = "_class_path", "_missing"  # keys of a checkpoint's hyper-parameters; the first is Lightning's
 MAKERS = ("optimizer", "lr_scheduler")  # of which a model that is not trained again has no use
@@ -22,8 +22,8 @@ class Rebuilt(Recorded, pl.LightningModule):
     """A `LightningModule` that every trainer's checkpoint describes, whether Python or a config has made it.
 
     The command line saves its config. A module that is made in Python is described by the arguments of its parts (see
-    `ebmlab.recipes.describe`). Arguments that plain data cannot describe are listed under `_missing`, with a warning:
-    such a checkpoint is not loaded without them.
+    `ebmlab.io.rebuilding.describe`). Arguments that plain data cannot describe are listed under `_missing`, with a
+    warning: such a checkpoint is not loaded without them.
 
     Example:
         >>> from ebmlab.energies import RBM

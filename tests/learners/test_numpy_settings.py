@@ -18,8 +18,8 @@ import ebmlab
 from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM, Ising
 from ebmlab.errors import UserError
+from ebmlab.io.rebuilding import describe
 from ebmlab.learners import ContrastiveDivergence, Learner, ReplayBuffer
-from ebmlab.recipes import describe
 from ebmlab.samplers import DMALA, BlockGibbs, Gibbs
 
 pytestmark = [

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import ebmlab
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, Digits, GrayCode2D
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts, Sum
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching, ReplayBuffer
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import (
     DMALA,
     DULA,
