@@ -13,7 +13,7 @@ import torch
 from ebmlab.callbacks import Density2D, EnergyLandscape
 from ebmlab.datamodules import FromDataset
 from ebmlab.energies import GRBM, MLP, RBM, LogisticPosterior, Mixture, ModeGrid
-from ebmlab.energies.tempering import Scaled
+from ebmlab.energies.paths.tempering import Scaled
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, EnergyDiscrepancy
 from ebmlab.samplers import ACS, DMALA, DULA, AnyScale, BlockGibbs, DiscreteSVGD, GibbsLangevin, Langevin, RelaxedMALA
