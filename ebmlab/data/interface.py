@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
+from ebmlab.data.preprocessing import Preprocessing, readable
 from ebmlab.domains import Categorical, Domain
 from ebmlab.errors import UserError
-from ebmlab.data.preprocessing import Preprocessing, readable
 from ebmlab.numerics.streams import own_numbers, undisturbed
 
 Split = Literal["train", "val", "test"]
