@@ -34,6 +34,7 @@ LAYERS = {  # each layer with its modules, from the ground up
         )
     },
     "energies": {"ebmlab.energies"},
+    "exchange": {"ebmlab.exchange"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},
     "evaluation": {"ebmlab.evaluation"},
@@ -49,16 +50,17 @@ LIBRARY = {"ground", "energies", "samplers", "learners", "evaluation", "drawing"
 MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "ground": set(),
     "energies": {"ground"},
+    "exchange": {"ground", "energies"},
     "samplers": {"ground", "energies"},
     "learners": {"ground", "energies", "samplers"},
     "evaluation": {"ground", "energies", "samplers"},
     "drawing": {"ground", "energies", "samplers", "evaluation"},
     "studies": LIBRARY,
-    "datamodules": {"ground"},
+    "datamodules": {"ground", "exchange"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
-    "app": LIBRARY | {"trained", "datamodules", "callbacks"},
+    "app": LIBRARY | {"exchange", "trained", "datamodules", "callbacks"},
 }
 
 

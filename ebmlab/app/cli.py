@@ -25,6 +25,7 @@ from ebmlab.app.checkpoints import (
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy
 from ebmlab.app.config_errors import parser_message
+from ebmlab.app.convert import run_convert
 from ebmlab.app.failures import in_one_line
 from ebmlab.app.hush import hush
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
@@ -276,6 +277,8 @@ def _run(given: list[str]) -> None:
         sample(given[1:], Parser(parser_mode=MODE))
     elif given[0] == "zoo":
         run_zoo(given[1:])
+    elif given[0] == "convert":
+        run_convert(given[1:])
     elif given[0] in MODEL_COMMANDS:
         run_model_command(given[0], given[1:])
     elif given[0] == "sweep":
