@@ -55,9 +55,9 @@ from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.zoo_command import run_zoo
 from ebmlab.callbacks.rollback import RolledBack
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint
+from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
 
 
@@ -275,10 +275,8 @@ def _run(given: list[str]) -> None:
     if given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode=MODE))
-    elif given[0] == "zoo":
-        run_zoo(given[1:])
-    elif given[0] == "convert":
-        run_convert(given[1:])
+    elif given[0] in ("convert", "zoo"):
+        {"convert": run_convert, "zoo": run_zoo}[given[0]](given[1:])
     elif given[0] in MODEL_COMMANDS:
         run_model_command(given[0], given[1:])
     elif given[0] == "sweep":

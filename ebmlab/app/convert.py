@@ -13,16 +13,16 @@ import yaml
 from ebmlab import __version__
 from ebmlab.app.convert_parser import convert_parser
 from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
+from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Ising
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange import Foreign, read, write
-from ebmlab.files import load_checkpoint, save, whole
 from ebmlab.graphs import Edges
+from ebmlab.io.files import load_checkpoint, save, whole
+from ebmlab.io.rebuilding import describe
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.learners.rebuilt import Rebuilt
-from ebmlab.preprocessing import LEVELS, Preprocessing
-from ebmlab.recipes import describe
 from ebmlab.samplers import BlockGibbs, ChromaticGibbs, Gibbs
 from ebmlab.trained import load
 from ebmlab.trained.loading import checkpoint_in
@@ -69,7 +69,7 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
         []
         >>> import ebmlab
         >>> ebmlab.load("tiny").energy(torch.tensor([[1, 1], [1, 0]])).tolist()
-        [-0.25, 0.75]
+        [-1.0, 1.0]
     """
     energy, lost = found.energy, []
     if isinstance(energy, RBM) and energy.dtype != torch.float32:
@@ -139,12 +139,9 @@ def _shape(given: str | None, found: Foreign) -> tuple[int, ...] | None:
         shape = tuple(int(part) for part in given.split(","))
     except ValueError:
         shape = ()
-    if (
-        not isinstance(found.energy.domain, Binary)
-        or found.form != "bits"
-        or math.prod(shape) != found.energy.domain.size
-    ):
-        raise UserError(f"--shape {given}: give the axes of {found.energy.domain.size} pixels that are bits: 1,28,28")
+    domain = found.energy.domain
+    if not isinstance(domain, Binary) or found.form != "bits" or math.prod(shape) != domain.size:
+        raise UserError(f"--shape {given}: give the axes of the pixels that the {domain.size} units are: 1,28,28")
     return shape
 
 

@@ -13,7 +13,7 @@ from ebmlab.energies import RBM, Ising
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange.foreign import Foreign, labels, machine, spins
 from ebmlab.exchange.format import Format
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 
 def arrays_in(path: Path) -> dict[str, np.ndarray[Any, Any]]:

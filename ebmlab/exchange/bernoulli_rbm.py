@@ -14,7 +14,7 @@ from ebmlab.energies import RBM
 from ebmlab.exchange.arrays import arrays_in, names_in
 from ebmlab.exchange.foreign import Foreign, machine
 from ebmlab.exchange.format import Format, needed, only
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 PARTS = ("components_", "intercept_visible_", "intercept_hidden_")
 

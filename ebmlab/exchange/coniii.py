@@ -12,7 +12,7 @@ from ebmlab.energies import Ising
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange.foreign import Foreign, spins
 from ebmlab.exchange.format import Format, looks_like_text, only
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 
 def take(given: Any) -> Foreign:

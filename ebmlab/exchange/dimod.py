@@ -17,7 +17,7 @@ from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, Label, from_bits, labels, spins
 from ebmlab.exchange.format import Format, needed, only, text_of
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 MAGIC = b"DIMODBQM"
 JSON = "BinaryQuadraticModel"
@@ -45,16 +45,17 @@ def take(given: Any) -> Foreign:
 
 def make(foreign: Foreign) -> Any:
     """The problem as dimod's BinaryQuadraticModel, on bits if it came on bits."""
-    dimod = needed("dimod", "its problems")
     energy = only(foreign, Ising, "dimod")
+    dimod = needed("dimod", "its problems")
     names = foreign.names or tuple(range(energy.domain.size))
     edges = energy.edges()
     linear = {name: -float(h) for name, h in zip(names, energy.field.tolist(), strict=True)}
     pairs = zip(edges.rows.tolist(), edges.columns.tolist(), edges.values.tolist(), strict=True)
     offset = foreign.offset if foreign.scale == 1 else 0.0
-    problem = dimod.BinaryQuadraticModel(
-        linear, {(names[i], names[j]): -J for i, j, J in pairs if i < j}, offset, "SPIN"
-    )
+    problem = dimod.BinaryQuadraticModel("SPIN")  # its constructor would order the variables by their pairs
+    problem.add_linear_from(linear)
+    problem.add_quadratic_from({(names[i], names[j]): -J for i, j, J in pairs if i < j})
+    problem.offset = offset
     return problem.change_vartype("BINARY", inplace=False) if foreign.form == "bits" else problem
 
 

@@ -14,7 +14,7 @@ from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, spins
 from ebmlab.exchange.format import Format, looks_like_text, only, text_of
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 _FIRST = re.compile(r"\s*\d+\s+\d+\s*")
 

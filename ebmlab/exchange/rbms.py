@@ -24,7 +24,7 @@ from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
 from ebmlab.exchange.format import Format, needed, only
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 PARTS = ("weight_matrix", "vbias", "hbias")
@@ -57,8 +57,8 @@ def make(foreign: Foreign) -> Any:
 
 def write(foreign: Foreign, path: Path) -> list[str]:
     """An archive with one update, which rbms' `load_params` reads; training cannot go on from it."""
-    h5py = needed("h5py", "archives of rbms")
     arrays = [p.detach().cpu().numpy() for p in _parts(foreign)]
+    h5py = needed("h5py", "archives of rbms")
     with whole(path) as temporary, h5py.File(temporary, "w") as archive:
         archive["model_type"] = "BBRBM"
         for name, array in zip(PARTS, arrays, strict=True):

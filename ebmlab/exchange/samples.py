@@ -46,17 +46,18 @@ def read_samples(given: Any, names: Sequence[Label] = (), field: str | None = No
         UserError: the file is damaged, or its variables are not those of the names.
 
     Example:
-        >>> text = '{"type": "SampleSet", "variable_labels": ["b", "a"], "variable_type": "SPIN", "num_rows": 1, ' \
-        ...     '"sample_packed": false, "sample_data": {"data": [[1, -1]], "use_bytes": false}, "vectors": {}}'
-        >>> _ = Path("set.json").write_text(text)
-        >>> read_samples(Path("set.json"), names=("a", "b")).tolist()
-        [[-1, 1]]
+        >>> from types import SimpleNamespace
+        >>> record = SimpleNamespace(sample=np.array([[1, -1]]), num_occurrences=np.array([2]))
+        >>> read_samples(SimpleNamespace(variables=["b", "a"], record=record), names=("a", "b")).tolist()
+        [[-1, 1], [-1, 1]]
     """
     if not isinstance(given, str | Path):
         order = list(given.variables)
         record = given.record
         return _ordered(np.asarray(record.sample), order, np.asarray(record.num_occurrences), names)
     path = Path(given)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
     try:
         with path.open("rb") as file:
             binary = file.read(len(MAGIC)) == MAGIC

@@ -17,7 +17,7 @@ from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, machine
 from ebmlab.exchange.format import Format, needed, only
-from ebmlab.files import Damaged, load, save
+from ebmlab.io.files import Damaged, load, save
 
 LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # how torch.save began before it wrote zip archives
 STATES = {"ebmkit": {"W", "b", "c"}, "learnergy": {"W", "a", "b"}}
