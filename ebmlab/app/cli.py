@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from lightning_fabric.utilities.rank_zero import _get_rank
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
 from ebmlab.app.at_once import answer
+from ebmlab.app.beside import keep_own
 from ebmlab.app.checkpoints import (
     WholeCheckpoints,
     check_weights,
@@ -32,11 +32,13 @@ from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
+from ebmlab.app.own_configs import with_pipes_read
 from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.predict_alone import predict_alone, stands_alone
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
+    CONFIG,
     claim,
     config_name,
     contents,
@@ -70,6 +72,7 @@ class SaveConfig(SaveConfigCallback):
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        keep_own(Path(str(trainer.log_dir), CONFIG))
         send_config(trainer, self.config.as_dict())
 
 
@@ -255,9 +258,7 @@ def main(args: list[str] | None = None) -> None:
     """Runs the command line. Bad input ends it with one line on stderr and exit code 2."""
     hush()
     given = sys.argv[1:] if args is None else args
-    sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
-    debug = "--debug" in given
-    given = [a for a in given if a != "--debug"]
+    debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
             _run(given)
@@ -266,6 +267,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _run(given: list[str]) -> None:
+    given = with_pipes_read(given)
     trust_named(given[1:])
     if (text := answer(given)) is not None:
         print(text)

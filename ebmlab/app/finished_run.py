@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ebmlab.app.class_paths import full_names
+from ebmlab.app.plain_yaml import plain_yaml
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import read_text
 
 LIKELIHOOD = "ais/log_likelihood"
 STEPS_TAKEN = "steps_taken.txt"
@@ -123,9 +123,9 @@ def read_run(folder: Path) -> FinishedRun:
             hint = f"; it holds runs, such as {inside[0]}" if inside else ""
             raise UserError(f"{folder} is not the folder of a run, for it has no {name}{hint}")
     try:
-        config = yaml.load(full_names((folder / "config.yaml").read_text()), Loader=_LOADER)
+        config = plain_yaml(full_names(read_text(folder / "config.yaml")), folder / "config.yaml")
         settings = dict(_flat(config, ""))
-    except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{folder / 'config.yaml'} cannot be read: {one_line(error)}") from error
     run = FinishedRun(folder, settings)
     rows, taken = _rows(folder / "metrics.csv"), steps_taken(folder / STEPS_TAKEN)
@@ -147,7 +147,6 @@ def read_run(folder: Path) -> FinishedRun:
     return run
 
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRAINING = ("train/loss", "train/energy_gap")  # shown if nothing else was logged
 _EVALUATIONS = ("validate", "test")
 # Logged under the number of steps taken, in runs of older versions too; Lightning counts other metrics' steps from 0.
