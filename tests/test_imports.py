@@ -18,6 +18,7 @@ LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
     "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "settings")},
     "energies": {"ebmlab.energies"},
+    "exchange": {"ebmlab.exchange"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},
     "evaluation": {"ebmlab.evaluation"},
@@ -34,16 +35,17 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "numerics": set(),
     "ground": {"numerics"},
     "energies": {"numerics", "ground"},
+    "exchange": {"numerics", "ground", "energies"},
     "samplers": {"numerics", "ground", "energies"},
     "learners": {"numerics", "ground", "energies", "samplers"},
     "evaluation": {"numerics", "ground", "energies", "samplers"},
     "drawing": {"numerics", "ground", "energies", "samplers", "evaluation"},
     "studies": LIBRARY,
-    "datamodules": {"numerics", "ground"},
+    "datamodules": {"numerics", "ground", "exchange"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
-    "app": LIBRARY | {"trained", "datamodules", "callbacks"},
+    "app": LIBRARY | {"exchange", "trained", "datamodules", "callbacks"},
 }
 
 
