@@ -14,6 +14,7 @@ from torch import Tensor
 from ebmlab.data.preprocessing import FAR
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import check_regular
 
 SUFFIXES = (".npy", ".npz", ".csv", ".pt")
 
@@ -43,6 +44,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
     """
     readers = {".csv": read_table, ".npy": _array}
     kind = path.suffix.lower()
+    check_regular(path)
     try:
         x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
     except UserError:
