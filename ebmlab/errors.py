@@ -9,13 +9,13 @@ _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud8
 
 
 def shown(text: str) -> str:
-    """A text that may come from a stranger, with signs such as `\\x1b` for the characters that a terminal obeys.
+    r"""A text that may come from a stranger, with signs such as `\x1b` for the characters that a terminal obeys.
 
     Line feeds and tabs stay.
 
     Example:
         >>> print(shown("red: " + chr(27) + "[31m"))
-        red: \\x1b[31m
+        red: \x1b[31m
     """
     return _OBEYED.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 

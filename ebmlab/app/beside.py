@@ -94,7 +94,7 @@ def check_given(taken: dict[str, Any], path: Path, options: dict[str, str]) -> N
 
 
 def check_links(folder: Path) -> None:
-    """Raises `UserError` if a stranger's run, into which results are written, holds pipes or links out of its folder."""
+    """Raises `UserError` if a stranger's run, into which results go, holds pipes, or links out of its folder."""
     if is_own(folder / "config.yaml"):
         return
     inside = folder.resolve()

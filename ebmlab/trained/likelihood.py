@@ -141,8 +141,8 @@ class Kept:
     """The file in which log Z of a checkpoint is kept, `CHECKPOINT.log_z.json`, for its owner alone.
 
     It counts only for a checkpoint with the same checksum, and if it has as many chains and temperatures as are asked
-    for. A model of the zoo may come with one, `log_z.json`, which the manifest protects. What this user's ebmlab has not
-    written itself must be finite, and is shown as what its maker says.
+    for. A model of the zoo may come with one, `log_z.json`, which the manifest protects. What this user's ebmlab has
+    not written itself must be finite, and is shown as what its maker says.
 
     Args:
         checkpoint: the file.

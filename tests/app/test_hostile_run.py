@@ -42,7 +42,7 @@ class Counting(http.server.BaseHTTPRequestHandler):
         type(self).asked += 1
         self.send_error(404)
 
-    do_GET = do_HEAD = do_POST = do_PUT = count
+    do_GET = do_HEAD = do_POST = do_PUT = count  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""
@@ -128,6 +128,7 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:lr_scheduler. the learning rate falls until epoch 1 of 2")
 @pytest.mark.parametrize("attack", LEFT_OUT)
 @pytest.mark.parametrize("command", ["fit", "test"])
 def test_what_is_not_of_the_model_is_left_out(
