@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from study_seeds import cell
 from torch import Tensor
 
-from ebmlab.files import load
+from ebmlab.io.files import load
 from ebmlab.studies.report import markdown
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWY"

@@ -28,7 +28,7 @@ from ebmlab.callbacks import DataMean
 from ebmlab.datamodules import MNIST
 from ebmlab.energies import Bernoulli, ResNet
 from ebmlab.evaluation import exchange_log_z
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
 from ebmlab.samplers import DMALA, TrajectoryTempered
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ebmlab.datamodules import GaussianMixture
 from ebmlab.energies import GRBM
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, GibbsLangevin, Langevin, Sampler, Tempered
 from ebmlab.samplers.schedules import Cosine

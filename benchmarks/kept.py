@@ -13,8 +13,8 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-from ebmlab.allocator import keep_freed_memory
 from ebmlab.callbacks import RunState
+from ebmlab.numerics.allocator import keep_freed_memory
 
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_model_summary", "enable_progress_bar"), False)
 

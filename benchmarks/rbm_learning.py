@@ -38,7 +38,7 @@ from ebmlab.energies import RBM, Bernoulli, Energy
 from ebmlab.evaluation import ais, exchange_log_z, reverse_ais
 from ebmlab.evaluation.bracket import equilibrated
 from ebmlab.evaluation.trajectory import Trajectory
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
 from ebmlab.samplers import DMALA, GWG, BlockGibbs, TrajectoryTempered
 from ebmlab.samplers.tuners import SwapStages

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from ebmlab.files import load
+from ebmlab.io.files import load
 from ebmlab.studies.report import markdown, number
 
 COLUMNS = ("tuning_steps", "tuning_seconds", "step_size", "balance", "acceptance", "hops", "r_hat")

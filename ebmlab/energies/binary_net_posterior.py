@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ebmlab.data.tables import Rows, TabularSource
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
-from ebmlab.tables import Rows, TabularSource
 
 _CHUNK = 2**21  # hidden units computed at once, over chains and rows: 8 MiB in float32
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
-from ebmlab.softplus import sum_softplus
+from ebmlab.numerics.softplus import sum_softplus
 
 
 class LogisticPosterior(Energy):

@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.accumulated import known
@@ -17,8 +17,8 @@ from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner, non_negative
-from ebmlab.noise import bernoulli
-from ebmlab.products import fast_products
+from ebmlab.numerics.noise import bernoulli
+from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.compiled import UNROLLED, require_compiler, run_compiled
 from ebmlab.samplers.replayed import Replayed

@@ -14,22 +14,22 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, ReduceLROnPlateau
 from torch import Tensor
 
-from ebmlab.data import Data, samples_of
+from ebmlab.data.first_batch import check_event_shape, check_first_batch
+from ebmlab.data.foreign_loaders import data_of
+from ebmlab.data.interface import Data, samples_of
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.first_batch import check_event_shape, check_first_batch
 from ebmlab.learners.averages import check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
 from ebmlab.learners.schedules import check_period, resume_accumulation, set_period
-from ebmlab.plain_data import data_of
-from ebmlab.preprocessing import Preprocessing
-from ebmlab.ranks import seed_of_rank
+from ebmlab.numerics.ranks import seed_of_rank
+from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
-from ebmlab.streams import own_numbers
 
 Interval = Literal["epoch", "step"]
 

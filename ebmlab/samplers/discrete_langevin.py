@@ -149,7 +149,7 @@ class GuidedEnergy(Energy):
     Example:
         >>> import torch
         >>> from ebmlab.energies import BinaryNetPosterior
-        >>> from ebmlab.tables import Rows
+        >>> from ebmlab.data.tables import Rows
         >>> rows = Rows(torch.randn(8, 2), torch.ones(8), torch.randn(8, 2), torch.ones(8))
         >>> energy = BinaryNetPosterior(rows, hidden=2, batch_size=4)
         >>> x = energy.domain.random(3)

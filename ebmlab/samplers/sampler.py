@@ -12,8 +12,8 @@ from ebmlab.domains import Domain, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
-from ebmlab.products import fast_products
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
+from ebmlab.numerics.products import fast_products
 from ebmlab.samplers.compiled import PureSteps, run_compiled
 from ebmlab.samplers.state import Info, Leg, State
 

@@ -14,15 +14,15 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from ebmlab.data import Images, Points, chosen
+from ebmlab.data.first_batch import check_first_batch
+from ebmlab.data.foreign_loaders import PlainData
+from ebmlab.data.interface import Images, Points, chosen
 from ebmlab.datamodules import Arrays, FromDataset, ImageFolder
 from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.pictures import pixels_of, read_picture
 from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.errors import UserError
-from ebmlab.first_batch import check_first_batch
-from ebmlab.plain_data import PlainData
 from ebmlab.trained.numbers import as_tensor
 
 RNG = np.random.default_rng(0)
