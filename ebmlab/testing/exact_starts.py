@@ -105,7 +105,7 @@ def assert_exact_starts(
                 fresh.append(function(*source()))
             others = torch.cat(fresh)[:num_chains].detach()
             z, test = two_sample_z(after, others), "ranks among fresh exact states"
-            smallest = float(others.std()) * (REJECT + POWER) / math.sqrt(3 / math.pi * num_chains / 2)
+            smallest = smallest_difference(others)
     mean = float((after - before).mean())
     if not abs(z) <= REJECT:
         raise AssertionError(
@@ -145,7 +145,7 @@ def two_sample_z(ends: Tensor, fresh: Tensor) -> float:
 def smallest_bias(rise: Tensor) -> float:
     """The mean rise that `signed_rank_z` rejects with probability 0.95, if it comes on top of rises `(n,)` like these.
 
-    The statistic of n shifted normal numbers grows by sqrt(3 / pi) sqrt(n) shifts, in standard deviations.
+    Of n normal numbers, shifted by d standard deviations, the statistic has the mean sqrt(3 n) (Phi(sqrt(2) d) - 1/2).
 
     Example:
         >>> import torch
@@ -153,6 +153,25 @@ def smallest_bias(rise: Tensor) -> float:
         inf
     """
     rising = rise[rise != 0]
-    if len(rising) < 2:
+    n = len(rising)
+    if n < 2:
         return math.inf
-    return float(len(rising) / len(rise) * rising.std() * (REJECT + POWER) / math.sqrt(3 / math.pi * len(rising)))
+    return n / len(rise) * float(rising.std()) * _quantile((REJECT + POWER) / math.sqrt(3 * n)) / math.sqrt(2)
+
+
+def smallest_difference(fresh: Tensor) -> float:
+    """The difference of means that `two_sample_z` rejects with probability 0.95, of n ends and these n fresh draws.
+
+    Of normal numbers d standard deviations apart, the statistic has the mean sqrt(6 n) (Phi(d / sqrt(2)) - 1/2).
+
+    Example:
+        >>> import torch
+        >>> smallest_difference(torch.arange(4.0))  # four are never enough
+        inf
+    """
+    return float(fresh.std()) * _quantile((REJECT + POWER) / math.sqrt(6 * len(fresh))) * math.sqrt(2)
+
+
+def _quantile(excess: float) -> float:
+    """Of the normal law at 1/2 + `excess`; infinite from 1 on."""
+    return float(torch.special.ndtri(torch.tensor(min(0.5 + excess, 1.0), dtype=torch.float64)))

@@ -13,11 +13,13 @@ from torch.overrides import TorchFunctionMode
 
 from ebmlab.testing.undecided import NotEnumerableError, Source, Undecided
 
+TINY = 1e-30  # what is smaller is 0
 LARGEST = 720  # number of values of one random integer, or of orders
-OTHER_NUMBERS = """randn randn_like normal normal_ exponential_ uniform_ cauchy_ log_normal_ poisson random_ geometric_
+_OTHERS = """randn randn_like normal normal_ exponential_ uniform_ cauchy_ log_normal_ poisson random_ geometric_
     randint_like binomial dropout gumbel_softmax bernoulli_ rrelu"""  # functions whose results are not enumerated
-SHAPES = """view reshape expand expand_as view_as unsqueeze squeeze flatten transpose permute t movedim getitem select
+_VIEWS = """view reshape expand expand_as view_as unsqueeze squeeze flatten transpose permute t movedim getitem select
     narrow contiguous clone detach flip roll"""  # functions that give other views of the same numbers
+OTHER_NUMBERS, SHAPES = frozenset(_OTHERS.split()), frozenset(_VIEWS.split())
 FACTS = {"size", "dim", "numel", "len", "stride", "is_floating_point"}
 ALIASES = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "multiply": "mul", "rmul": "mul"}
 ALIASES |= {"subtract": "sub", "radd": "add", "truediv": "div", "divide": "div", "negative": "neg", "long": "to"}
@@ -39,7 +41,7 @@ class Outcomes(TorchFunctionMode):
         >>> import torch
         >>> coin, p = Outcomes(num_chains=2, limit=10), torch.tensor([0.25, 1.0])
         >>> [(heads.tolist(), weight.tolist()) for heads, weight in coin.of(lambda: torch.rand(2) < p)]
-        [([False, True], [0.75, 0.0]), ([True, True], [0.25, 1.0])]
+        [([True, True], [0.25, 1.0]), ([False, True], [0.75, 0.0])]
     """
 
     def __init__(self, num_chains: int, limit: int) -> None:
@@ -71,7 +73,8 @@ class Outcomes(TorchFunctionMode):
     def choose(self, shares: Tensor) -> Tensor:
         """The decision of this run, `(R,)`, given the probabilities of all options, `(R, K)`.
 
-        R is the number of chains, or 1 where all share the decision. A chain in which it has probability 0 has weight 0 from then on, and goes on with its own likeliest option.
+        R is the number of chains, or 1 where all share the decision. A chain in which it has probability 0 has weight 0
+        from then on, and goes on with its own likeliest option.
         """
         k = len(self.made)
         if k < len(self.left):
@@ -85,14 +88,15 @@ class Outcomes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        if name in OTHER_NUMBERS.split():
+        if name in OTHER_NUMBERS:
             raise NotEnumerableError(f"draws numbers by torch's {name}")
         if name in ("rand", "rand_like"):
-            return self._fresh(func(*args, **kwargs))
+            return self._fresh(
+                func(*(a.as_subclass(Tensor) if isinstance(a, Undecided) else a for a in args), **kwargs)
+            )
         if name in ("randint", "randperm", "bernoulli", "multinomial"):
             return getattr(self, f"_{name}")(func(*args, **kwargs), *args, **kwargs)
-        given = [a for arg in (*args, *kwargs.values()) for a in (arg if isinstance(arg, list | tuple) else [arg])]
-        if not any(isinstance(a, Undecided) for a in given):
+        if Undecided not in types:
             return func(*args, **kwargs)
         in_place = name.endswith("_") and not name.endswith("__")
         bare = name.strip("_")
@@ -127,11 +131,15 @@ class Outcomes(TorchFunctionMode):
             return None
         if name == "get" or name in FACTS:
             return func(u.as_subclass(Tensor), *others, **kwargs)
-        if name in SHAPES.split():
+        if name in SHAPES:
             return u.seen(lambda tensor: func(tensor, *others, **kwargs))
         if name == "to":
             like = func(u.as_subclass(Tensor), *others, **kwargs)
             return u.seen(lambda tensor: tensor) if like.is_floating_point() else self._floor(u).to(like.dtype)
+        if name == "clamp" and not u.logs and not others and set(kwargs) == {"min"} and kwargs["min"] < TINY:
+            return u
+        if u.is_gumbel() and name in ("max", "argmax") and (others or [kwargs.get("dim")])[0] in (-1, u.dim() - 1):
+            return self._largest(u, name)
         if name in ("topk", "argsort"):
             return self._order(u, others[0] if name == "topk" else None, **kwargs)
         monotone: dict[str, Callable[[], Tensor]] = {
@@ -148,7 +156,9 @@ class Outcomes(TorchFunctionMode):
         shape = torch.Size(torch.broadcast_shapes(u.shape, threshold.shape))  # type: ignore[no-untyped-call]
         places, scale, shift = (part.expand(shape).flatten() for part in (u.places, u.scale, u.shift))
         level = (threshold.detach().double().expand(shape).flatten() - shift) / scale
-        level = (level.exp() if u.logged else level).nan_to_num(nan=2.0)
+        level = (level.exp() if u.logs else level).nan_to_num(nan=2.0)
+        if u.logs > 1:
+            raise NotEnumerableError("compares Gumbel numbers with other numbers")
         source, above = u.source, torch.zeros(len(places), dtype=torch.bool)
         group, row, chains = source.group[places], source.rows[places], source.num_rows
         for g in sorted(set(group.tolist())):
@@ -171,7 +181,7 @@ class Outcomes(TorchFunctionMode):
     def _floor(self, u: Undecided) -> Tensor:
         """Rounds down numbers between 0 and a bound, int64."""
         top = int((u.scale + u.shift).max().ceil())
-        if u.logged or u.shift.min() < 0 or u.scale.min() <= 0 or top > LARGEST:
+        if u.logs or u.shift.min() < 0 or u.scale.min() <= 0 or top > LARGEST:
             raise NotEnumerableError("rounds random numbers down that may be negative or very large")
         steps = torch.arange(1, max(top, 1), dtype=torch.float64)
         return self._above(u.seen(lambda tensor: tensor.unsqueeze(-1)), steps).sum(-1)
@@ -182,6 +192,9 @@ class Outcomes(TorchFunctionMode):
         All of their orders are equally likely, so that the direction of a sort does not matter.
         """
         n = u.shape[-1]
+        if u.is_gumbel() and k is not None and not options:  # draws without replacement
+            indices = self._multinomial(u.as_subclass(Tensor), u.shift.softmax(-1), k)
+            return torch.return_types.topk((torch.full_like(indices, torch.nan, dtype=u.dtype), indices))
         if not u.is_fresh() or n == self.num_chains or math.prod(u.shape) > n * self.num_chains or "dim" in options:
             raise NotEnumerableError("sorts numbers that are not one row of uniform ones for each chain")
         length, unordered = n if k is None else k, k is not None and not sorted
@@ -190,6 +203,15 @@ class Outcomes(TorchFunctionMode):
         indices = torch.tensor(self._one_of(orders, number)).expand(*u.shape[:-1], length)
         unknown = torch.full_like(indices, torch.nan, dtype=u.dtype)
         return indices if k is None else torch.return_types.topk((unknown, indices))
+
+    def _largest(self, u: Undecided, name: str) -> Any:
+        """The largest of shifted Gumbel numbers, and its place, which are independent."""
+        place = self._multinomial(u.as_subclass(Tensor), u.shift.softmax(-1), 1).squeeze(-1)
+        if name == "argmax":
+            return place
+        largest = self._fresh(torch.empty(place.shape, dtype=u.dtype))
+        largest.made(largest.source, 2, largest.places, -largest.scale, u.shift.logsumexp(-1))
+        return torch.return_types.max((largest, place))
 
     def _one_of(self, options: Iterator[tuple[int, ...]], number: int) -> tuple[int, ...]:
         """One of so many equally likely options, the same for all chains, with no harm as each has its probability."""

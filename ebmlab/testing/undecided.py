@@ -42,59 +42,65 @@ class Source:
 
 
 class Undecided(Tensor):
-    """scale * u + shift, or scale * log(u) + shift, for uniform numbers u of a `Source`.
+    """scale * f(u) + shift for uniform numbers u of a `Source`, with f(u) = u, log(u), or log(-log(u)).
 
     Attributes:
         source: where the numbers come from.
         places: which number of the source each entry is, int64.
         scale, shift: float64 tensors of the same shape.
-        logged: whether there is the logarithm.
+        logs: the number of logarithms in f.
     """
 
     source: Source
     places: Tensor
     scale: Tensor
     shift: Tensor
-    logged: bool
+    logs: int
 
     @classmethod
     def of(cls, like: Tensor, source: Source) -> Undecided:
         """The numbers of a source, in the shape and dtype of `like`."""
         ones = torch.ones(like.shape, dtype=torch.float64)
         ids = torch.arange(like.numel()).view(like.shape)
-        return torch.full_like(like, torch.nan).as_subclass(cls).made(source, False, ids, ones, 0 * ones)
+        return torch.full_like(like, torch.nan).as_subclass(cls).made(source, 0, ids, ones, 0 * ones)
 
-    def made(self, source: Source, logged: bool, places: Tensor, scale: Tensor, shift: Tensor) -> Undecided:
+    def made(self, source: Source, logs: int, places: Tensor, scale: Tensor, shift: Tensor) -> Undecided:
         """Sets the attributes."""
-        self.source, self.logged, self.places, self.scale, self.shift = source, logged, places, scale, shift
+        self.source, self.logs, self.places, self.scale, self.shift = source, logs, places, scale, shift
         return self
 
     def become(self, other: Undecided) -> Undecided:
         """Changes in place."""
-        return self.made(other.source, other.logged, other.places, other.scale, other.shift)
+        return self.made(other.source, other.logs, other.places, other.scale, other.shift)
 
     def seen(self, view: Callable[[Tensor], Any]) -> Undecided:
         """The same numbers in another shape, or some of them."""
         new: Undecided = view(self.as_subclass(Tensor)).as_subclass(Undecided)
-        return new.made(self.source, self.logged, view(self.places), view(self.scale), view(self.shift))
+        return new.made(self.source, self.logs, view(self.places), view(self.scale), view(self.shift))
 
     def moved(self, scale: Any = 1.0, shift: Any = 0.0) -> Undecided:
         """`scale` times the numbers plus `shift`."""
         like = self.as_subclass(Tensor) * scale + shift
         same = self.seen(lambda tensor: tensor.expand(like.shape))
-        new = like.as_subclass(Undecided)
-        return new.made(self.source, self.logged, same.places, same.scale * scale, same.shift * scale + shift)
+        new: Undecided = like.as_subclass(Undecided)
+        return new.made(self.source, self.logs, same.places, same.scale * scale, same.shift * scale + shift)
 
     def log_of(self) -> Undecided:
         """Their logarithms."""
-        if self.logged or self.shift.any() or not (self.scale > 0).all():
-            raise NotEnumerableError("takes a logarithm twice, or of a random number that may be negative")
+        sign = -1.0 if self.logs else 1.0
+        if self.logs > 1 or self.shift.any() or not (sign * self.scale > 0).all():
+            raise NotEnumerableError("takes a logarithm of random numbers that cannot be followed")
         new = self.seen(lambda tensor: tensor)
-        return new.made(self.source, True, self.places, torch.ones_like(self.scale), self.scale.log())
+        return new.made(self.source, self.logs + 1, self.places, torch.ones_like(self.scale), (sign * self.scale).log())
+
+    def is_gumbel(self) -> bool:
+        """Whether they are independent Gumbel numbers, each with a shift."""
+        return self.logs == 2 and bool((self.scale == -1).all()) and self._is_whole()
 
     def is_fresh(self) -> bool:
         """Whether they are all numbers of their source, as uniform as they were."""
-        source = self.source
-        asked = source.lower.any() or (source.upper < 1).any()
-        changed = self.logged or self.shift.any() or (self.scale != 1).any()
-        return bool(not asked and not changed and len(set(self.places.flatten().tolist())) == len(source.lower)
+        return not (self.logs or self.shift.any() or (self.scale != 1).any()) and self._is_whole()
+
+    def _is_whole(self) -> bool:
+        asked = bool(self.source.lower.any() or (self.source.upper < 1).any())
+        return not asked and len(set(self.places.flatten().tolist())) == len(self.source.lower)
