@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1]
 FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
-    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io")},
+    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "settings")},
     "energies": {"ebmlab.energies"},
+    "exchange": {"ebmlab.exchange"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},
     "evaluation": {"ebmlab.evaluation"},
@@ -35,17 +36,18 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "numerics": set(),
     "ground": {"numerics"},
     "energies": {"numerics", "ground"},
+    "exchange": {"numerics", "ground", "energies"},
     "samplers": {"numerics", "ground", "energies"},
     "learners": {"numerics", "ground", "energies", "samplers"},
     "evaluation": {"numerics", "ground", "energies", "samplers"},
     "drawing": {"numerics", "ground", "energies", "samplers", "evaluation"},
     "studies": LIBRARY,
     "testing": {"numerics", "ground", "energies", "samplers"},
-    "datamodules": {"numerics", "ground"},
+    "datamodules": {"numerics", "ground", "exchange"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
-    "app": LIBRARY | {"trained", "datamodules", "callbacks"},
+    "app": LIBRARY | {"exchange", "trained", "datamodules", "callbacks"},
 }
 
 

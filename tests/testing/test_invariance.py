@@ -94,7 +94,7 @@ def test_simulation_finds_a_wrong_kernel_and_one_that_stays() -> None:
 
     with pytest.raises(AssertionError, match=r"biased on Rugged: after one step from 50000 exact draws"):
         assert_invariant(biased, Rugged(Binary(3)), num_chains=50_000)
-    with pytest.raises(AssertionError, match="still on Rugged: .* within 100 steps"):
+    with pytest.raises(AssertionError, match=r"still on Rugged: .* within 100 steps"):
         assert_invariant(still, Rugged(Binary(3)), num_chains=50_000)
 
 

@@ -1,6 +1,6 @@
 """Table 3 of Liu et al. (2023): couplings of a 25x25 Ising model from 2,000 samples, by ratio matching and by PCD.
 
-    python benchmarks/rm_ising.py            # trains what is missing, then prints the table
+    python papers/rm_ising.py            # trains what is missing, then prints the table
 
 Adam, batch 100 and l1 0.01 as in the paper; sigma = 0.25 there is a coupling of 0.5 here, and a learning rate of 1e-4
 there one of 2e-4 here. PCD has 100 chains, all of which move in every iteration. RMSE is that of the paper's J, half of

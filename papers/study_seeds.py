@@ -1,8 +1,8 @@
 """One table of several runs of a study that differ in their seeds: the mean of each number and its range.
 
     python -m ebmlab sample --config configs/sampling/ising_ba400.yaml --seed 1 --name 1    # and for the other seeds
-    python benchmarks/study_seeds.py runs/ising_ba400/0 runs/ising_ba400/1 runs/ising_ba400/2
-    python benchmarks/study_seeds.py runs/rbm_mode/0 runs/rbm_mode/1 runs/rbm_mode/2 --below "log MMD" -4 -5
+    python papers/study_seeds.py runs/ising_ba400/0 runs/ising_ba400/1 runs/ising_ba400/2
+    python papers/study_seeds.py runs/rbm_mode/0 runs/rbm_mode/1 runs/rbm_mode/2 --below "log MMD" -4 -5
 
 Numbers are those of `table.csv`. The ESS are per 10,000 evaluations. A run that lacks a target or a sampler is left out
 of its mean. With `--below` also the first recorded step of each run at which a curve is below a level.

@@ -1,6 +1,6 @@
 """Figures 1 to 3 of Sun et al. (2023): the ESS of AB samplers over step sizes sigma and balances alpha.
 
-    python benchmarks/any_scale_maps.py        # runs what is missing, prints the best settings, draws the picture
+    python papers/any_scale_maps.py        # runs what is missing, prints the best settings, draws the picture
 
 Figure 1: 100 independent bits, with means drawn uniformly from [0.05, 0.95] (the paper does not print them), AB-1st.
 Figures 2 and 3: the logistic posterior and the quartic mixture of the studies, AB-trace with the W and D that

@@ -1,6 +1,6 @@
 """Estimates of log Z on models that are hard but can be summed exactly: do the stated errors hold?
 
-    EBMLAB_DATA=... python benchmarks/likelihoods.py        # runs what is missing, then prints the tables
+    EBMLAB_DATA=... python papers/likelihoods.py        # runs what is missing, then prints the tables
 
 Every method has 1,000 evaluations of each of 100 chains in all (the adaptive ones spend half of them on the pilot run,
 the backward ones on reaching equilibrium), and is repeated 20 times. "covered" counts the repeats whose error is within

@@ -1,6 +1,6 @@
 """Table 1 of Pynadath et al. (2024), MNIST: RBMs learnt by persistent CD with four samplers, equal budgets.
 
-    EBMLAB_DATA=... python benchmarks/rbm_learning.py        # trains what is missing, then prints the tables
+    EBMLAB_DATA=... python papers/rbm_learning.py        # trains what is missing, then prints the tables
 
 500 hidden units, 100 chains, 10 steps an iteration (a step of each sampler asks for one gradient, or one pair of
 conditionals); DMALA 0.2, ACS with beta_max 0.9 and cycles of 8, as there. The recipe "annealed" descends along the

@@ -1,9 +1,9 @@
 """Antibody sequences filled in by a masked language model, as Zhang et al. (2022) do with sentences (Table 3).
 
     pip download --no-deps sapiens==1.0.5 && unzip sapiens-1.0.5-py3-none-any.whl "sapiens/models/*" -d runs
-    python benchmarks/antibodies.py convert runs/sapiens/models/v1/checkpoint_vh.pt      # writes runs/sapiens_heavy
+    python papers/antibodies.py convert runs/sapiens/models/v1/checkpoint_vh.pt      # writes runs/sapiens_heavy
     python -m ebmlab sample --config configs/sampling/antibody_infilling.yaml --seed 0 --name 0      # and 1, 2
-    python benchmarks/antibodies.py table runs/antibody_infilling/0 runs/antibody_infilling/1 runs/antibody_infilling/2
+    python papers/antibodies.py table runs/antibody_infilling/0 runs/antibody_infilling/1 runs/antibody_infilling/2
 
 Sapiens (Prihoda et al. 2022) is a RoBERTa of 4 layers and 0.6 million weights that has read human heavy chains. Its
 package keeps it in fairseq's format; `convert` writes it for `transformers`. `table` prints means and ranges of

@@ -1,6 +1,6 @@
 """Figure 1 of Liao et al. (2022): GRBMs on two mixtures of three Gaussians, with energies and normalised densities.
 
-    python benchmarks/grbm_mixtures.py        # trains what is missing, prints the table, draws the picture
+    python papers/grbm_mixtures.py        # trains what is missing, prints the table, draws the picture
 
 256 hidden units, batch 100, Adam. The paper's five samplers draw negatives as `configs/grbm_gmm_aniso.yaml` does: 100
 steps from noise, of which the last 20 count, for 1,500 iterations at 0.01. The sixth way keeps persistent chains, moved

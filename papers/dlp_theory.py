@@ -1,6 +1,6 @@
 """Theorems 5.2 (Figure 1b) and 6.1 and the example of Appendix H of Zhang et al. (2022), without sampling.
 
-    python benchmarks/dlp_theory.py        # prints three tables; the picture goes to docs/pictures/dlp_theory.png
+    python papers/dlp_theory.py        # prints three tables; the picture goes to docs/pictures/dlp_theory.png
 
 One spin has U = a x^2 + b x + 2 eps sin(pi x / 2), with a = 1 and b = 0.1. Its gradient on {-1, 1} does not depend on
 eps while the law does: the further U is from quadratic, the more biased is DULA. The noise of Theorem 6.1 is +sigma or

@@ -1,6 +1,6 @@
 """Deep EBMs on dynamically binarised MNIST by persistent CD with DMALA and with ACS, as they train longer.
 
-    EBMLAB_DATA=... python benchmarks/deep_learning.py        # goes on where it stopped, then prints the table
+    EBMLAB_DATA=... python papers/deep_learning.py        # goes on where it stopped, then prints the table
 
 A ResNet with 16 channels over the law of the data's means, as in `configs/ebm_dynamic_mnist_small.yaml`, but all of the
 50 chains move in every iteration, 10 steps. With a buffer of 1,000 each moves once in 20, and the model gets mass where

@@ -1,10 +1,10 @@
 """Table 1 of Liu et al. (2023): how well each estimator fits the seven two-dimensional sets in 32-bit Gray code.
 
-    python benchmarks/rm_synthetic.py               # trains what is missing, prints the tables, draws the heat maps
-    python benchmarks/rm_synthetic.py --part 0/2 & python benchmarks/rm_synthetic.py --part 1/2
-    python benchmarks/rm_synthetic.py --bits 256 --seeds 0 --methods "RMwGGIS advanced" RMwRAND      # Figure 2
-    python benchmarks/rm_synthetic.py --beta 4      # scores what is there again, by samples of exp(-4 E)
-    python benchmarks/rm_synthetic.py --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
+    python papers/rm_synthetic.py               # trains what is missing, prints the tables, draws the heat maps
+    python papers/rm_synthetic.py --part 0/2 & python papers/rm_synthetic.py --part 1/2
+    python papers/rm_synthetic.py --bits 256 --seeds 0 --methods "RMwGGIS advanced" RMwRAND      # Figure 2
+    python papers/rm_synthetic.py --beta 4      # scores what is there again, by samples of exp(-4 E)
+    python papers/rm_synthetic.py --gain 5 --rate 1e-3 --weight_decay 0 --methods "RMwGGIS basic, bounded"
 
 The last command has the settings of `configs/rm_*.yaml` with `--iterations 8000`, and nearly those of `rm_256bits.yaml`
 with `--bits 256 --iterations 60000 --points 2000000`; the others those of the authors' program: Adam at 5e-4

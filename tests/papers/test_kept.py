@@ -10,11 +10,11 @@ import pytorch_lightning as pl
 import torch
 
 from benchmarks import tables
-from benchmarks.kept import fit_on
 from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs
+from papers.kept import fit_on
 
 
 def train(folder: Path, iterations: int) -> ContrastiveDivergence:

@@ -1,6 +1,6 @@
 """Figures 2 and 3 of Pynadath et al. (2024): the cycle that ACS's tuner finds, and acceptance against the step size.
 
-    python benchmarks/acs_schedules.py     # prints both tables; the picture goes to docs/pictures/acs_schedules.png
+    python papers/acs_schedules.py     # prints both tables; the picture goes to docs/pictures/acs_schedules.png
 
 The models are the zoo's RBM and deep EBM of 8 x 8 digits. Acceptance is the mean over 1,000 chains in one step of DMALA
 with the given step size and balance, from states that 2,000 steps of DMALA have reached: where a sampler spends its

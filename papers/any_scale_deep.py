@@ -1,7 +1,7 @@
 """Figure 4 of Sun et al. (2023), and Figure 5 of Pynadath et al. (2024): how soon chains on a deep EBM find images.
 
-    EBMLAB_DATA=... python benchmarks/deep_learning.py --lengths 3000 --samplers DMALA       # trains the models
-    EBMLAB_DATA=... python benchmarks/any_scale_deep.py        # runs what is missing, prints a table, draws curves
+    EBMLAB_DATA=... python papers/deep_learning.py --lengths 3000 --samplers DMALA       # trains the models
+    EBMLAB_DATA=... python papers/any_scale_deep.py        # runs what is missing, prints a table, draws curves
 
 50 chains from random bits, on a ResNet with 16 channels of each seed. LB has the balance 1/2 and AB any, with
 W_ii = 1 / (1 + variance of pixel i in the training images) and no auxiliary variable, as in the paper's App. B.6. As

@@ -1,8 +1,8 @@
 """Figure 5 of Zhang et al. (2022): couplings of a 25x25 Ising model by persistent CD, over iterations and CPU seconds.
 
-    python benchmarks/ising_learning.py        # trains what is missing, then draws ising_learning.png in its folder
-    python benchmarks/ising_learning.py --samplers DMALA --iterations 15000 --seeds 0 1 2
-    python benchmarks/ising_learning.py --samplers GWG DULA DMALA --steps 5 10 20 50 100 --iterations 500    # Figure 5c
+    python papers/ising_learning.py        # trains what is missing, then draws ising_learning.png in its folder
+    python papers/ising_learning.py --samplers DMALA --iterations 15000 --seeds 0 1 2
+    python papers/ising_learning.py --samplers GWG DULA DMALA --steps 5 10 20 50 100 --iterations 500    # Figure 5c
 
 2,000 samples, batch and buffer 256, l1 0.01; sigma = 0.25 there is a coupling of 0.5 here, Adam's 1e-3 there 2e-3 here,
 and steps of 0.1 (DULA) and 0.15 (DMALA) there are 0.4 and 0.6 on spins. RMSE is that of the

@@ -1,6 +1,6 @@
 """Figure 2 (left) of Zhang et al. (2022): how many coordinates DMALA proposes to change, and how often it may.
 
-    python benchmarks/dlp_steps.py        # prints the table; the picture goes to docs/pictures/dlp_steps.png
+    python papers/dlp_steps.py        # prints the table; the picture goes to docs/pictures/dlp_steps.png
 
 5x5 periodic Ising model, U = 0.1 x'Wx + 0.2'x on spins. A step on bits, as the paper counts, is four times as large on
 spins. 100 chains, 500 steps to equilibrium and 2,000 that count, for each seed.

@@ -1,9 +1,9 @@
 """The comparison of Liu et al. (2023), Table 1, along its training: MMD^2 against CPU seconds.
 
-    python benchmarks/rm_lengths.py                                   # goes on where it stopped, prints the tables
-    python benchmarks/rm_lengths.py --lengths 1000 3000 10000 30000 60000 100000 --matmul_precision medium
-    python benchmarks/rm_lengths.py --shapes moons pinwheel --lengths 1000 5000 20000 --methods "RMwGGIS basic" RMwRAND
-    python benchmarks/rm_lengths.py --lengths 1000 3000 --methods "RMwGGIS basic, bounded, s = "{5,20,50,100}
+    python papers/rm_lengths.py                                   # goes on where it stopped, prints the tables
+    python papers/rm_lengths.py --lengths 1000 3000 10000 30000 60000 100000 --matmul_precision medium
+    python papers/rm_lengths.py --shapes moons pinwheel --lengths 1000 5000 20000 --methods "RMwGGIS basic" RMwRAND
+    python papers/rm_lengths.py --lengths 1000 3000 --methods "RMwGGIS basic, bounded, s = "{5,20,50,100}
 
 The settings of `rm_synthetic.py` without its options, which are the authors' but for the iterations (100,000 there).
 Each method trains on from one of `--lengths` to the next, and is scored there: MMD^2 (U-statistic) between 4,000

@@ -1,6 +1,6 @@
 """Tables 2 and 3 of Liao et al. (2022) at the size of the demo: what hidden units, steps and adjustment are worth.
 
-    python benchmarks/grbm_ablation.py              # trains what is missing, then prints the table
+    python papers/grbm_ablation.py              # trains what is missing, then prints the table
 
 Each row is `python -m ebmlab fit --config configs/grbm_digits.yaml` with one or two settings that differ. The score is
 FID by a classifier's features, of 1,000 samples against the test images of scikit-learn's digits. The paper adjusts
