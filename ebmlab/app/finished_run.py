@@ -112,8 +112,11 @@ def read_run(folder: Path) -> FinishedRun:
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give folders of runs, such as runs/rbm_mnist/NAME")
+    tested = any(
+        (folder / name / "metrics.csv").is_file() for name in _EVALUATIONS
+    )  # `convert` made it, not a training
     for name in ("config.yaml", "metrics.csv"):
-        if not (folder / name).is_file():
+        if not (folder / name).is_file() and not (tested and name == "metrics.csv"):
             inside = sorted(
                 path.parent for path in folder.glob("*/metrics.csv") if path.parent.name not in _EVALUATIONS
             )
@@ -173,6 +176,8 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
     try:
         with path.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 from ebmlab.app.beside import check_links
@@ -18,12 +19,15 @@ from ebmlab.trained.loading import checkpoint_in
 
 
 def stands_alone(args: list[str]) -> bool:
-    """Whether the arguments name a checkpoint that has no config beside it, and no config is given."""
+    """Whether the arguments name a checkpoint without a config beside it that names data, and no config is given."""
     options = options_in(args)
     if {"-c", "--config", "-h", "--help"} & options.keys() or not options.get("--ckpt_path"):
         return False
     path = Path(options["--ckpt_path"])
-    return (path.exists() or checkpoint(path) is not None) and not (run_of(checkpoint_in(path)) / CONFIG).is_file()
+    if not path.exists() and checkpoint(path) is None:
+        return False
+    config = run_of(checkpoint_in(path)) / CONFIG
+    return not config.is_file() or not re.search("^data:", config.read_text(errors="replace"), re.MULTILINE)
 
 
 def predict_alone(args: list[str]) -> None:
