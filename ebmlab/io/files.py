@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,6 +36,9 @@ class Damaged(Exception):
 def whole(path: Path, sync: bool = False) -> Iterator[Path]:
     """Yields a temporary path beside `path`; a file written there is renamed to `path`, or deleted if anything fails.
 
+    A file that is replaced hands its mode on. If `path` is a link to a file in another folder, that file is replaced;
+    a link to a file in the same folder, such as that of a last checkpoint to the newest, is replaced itself.
+
     Args:
         path: the file; missing folders are created, and removed again if the file is not written.
         sync: return only when the file would survive a power failure.
@@ -47,11 +51,17 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
         >>> path.read_text()
         'text'
     """
+    target = path.resolve() if path.is_symlink() else path
+    if target.parent != path.parent.resolve() and path.is_symlink():
+        path = target
+    mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
     made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".ebmlab-{os.getpid()}.{path.name}")
     try:
         yield temporary
+        if mode is not None:
+            temporary.chmod(mode)
         if sync:
             _sync(temporary)
         os.replace(temporary, path)
@@ -66,6 +76,41 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def together(*paths: Path) -> Iterator[list[Path]]:
+    """Like `whole` for several files, of which either all are written or none.
+
+    Raises:
+        UserError: one of them is a folder.
+
+    Example:
+        >>> with suppress(ZeroDivisionError), together(Path("b.csv"), Path("b.png")) as (table, picture):
+        ...     _ = table.write_text("1"), picture.write_text(str(1 / 0))
+        >>> Path("b.csv").exists()
+        False
+    """
+    for path in paths:
+        if path.is_dir():
+            raise UserError(f"{path} is a folder: name a file")
+    with ExitStack() as stack:
+        yield [stack.enter_context(whole(path)) for path in paths]
+
+
+def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
+    """Raises `UserError` if a file that is to be written is one that is read.
+
+    Example:
+        >>> _ = Path("d.csv").write_text("1")
+        >>> keep_apart([Path("./d.csv")], ["d.csv"])
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: d.csv is read, and would be overwritten: name another --output
+    """
+    read = [Path(name).expanduser() for name in inputs]
+    for path in outputs:
+        if path.exists() and any(other.exists() and path.samefile(other) for other in read):
+            raise UserError(f"{path} is read, and would be overwritten: name another --output")
 
 
 def cache_folder() -> Path:
