@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ebmlab import samplers
+from ebmlab.app.beside import check_links
 from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
@@ -24,6 +25,7 @@ from ebmlab.drawing.tiles import image_png, tile
 from ebmlab.errors import UserError, one_line
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import keep_apart, save, together
+from ebmlab.io.rebuilding import granted
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
 from ebmlab.trained.numbers import as_mask
@@ -40,11 +42,14 @@ def run_model_command(command: str, args: list[str]) -> None:
     options = model_parser(command).parse_args(args)
     for name in options.modules:
         importlib.import_module(name)
+        granted.add(name)
     model = load(options.ckpt_path)
     assert model.path is not None
     torch.manual_seed(options.seed)
     default = {"score": "scores.csv", "complete": "completions.npy", "features": "features.npy"}[command]
     output = run_of(model.path) / default if options.output is None else Path(options.output)
+    if options.output is None:
+        check_links(run_of(model.path))
     kinds = {"score": (".csv",), "complete": (".npy", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
     if output.suffix not in kinds:
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")

@@ -19,6 +19,7 @@ from ebmlab.errors import UserError, one_line
 
 _SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
 _SEAL_SIZE = len(_SEAL) + 64
+_LONGEST = 2**24  # bytes of a text
 _TEMPORARY = re.compile(r"\.ebmlab-(\d+)\..+")
 
 
@@ -125,6 +126,43 @@ def cache_folder() -> Path:
     if folder := os.environ.get("EBMLAB_CACHE"):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+
+
+def check_regular(path: Path) -> None:
+    """Raises `UserError` for a pipe, a socket or a device: to read one may take for ever.
+
+    Example:
+        >>> check_regular(Path("/dev/zero"))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: /dev/zero is a pipe or a device, but must be a file
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path} is a pipe or a device, but must be a file")
+
+
+def read_text(path: Path, pipes: bool = False) -> str:
+    """The text of a file that a user or a stranger has written, in UTF-8.
+
+    Args:
+        path: the file.
+        pipes: read a pipe, too.
+
+    Raises:
+        UserError: it is a pipe or a device, or holds more than 16 MiB.
+        OSError: it cannot be read.
+        UnicodeDecodeError: it is no text.
+
+    Example:
+        >>> Path("config.txt").write_text("text") and read_text(Path("config.txt"))
+        'text'
+    """
+    if not pipes:
+        check_regular(path)
+    with path.open("rb") as file:
+        content = file.read(_LONGEST + 1)
+    if len(content) > _LONGEST:
+        raise UserError(f"{path} has more than {_LONGEST >> 20} MiB, which no config or table of settings has")
+    return content.decode().replace("\r\n", "\n")
 
 
 def remove_temporaries(folder: Path) -> None:

@@ -10,7 +10,15 @@ from ebmlab.io.files import load_checkpoint, save, whole
 from ebmlab.io.plain import require_finite
 from ebmlab.io.zoo.shelf import CARD, CHECKPOINT, FILES, Model, check_name
 
-KEPT = ("state_dict", "hyper_parameters", "preprocessing", "epoch", "global_step", "pytorch-lightning_version")
+KEPT = (
+    "state_dict",
+    "hyper_parameters",
+    "preprocessing",
+    "origin",
+    "epoch",
+    "global_step",
+    "pytorch-lightning_version",
+)
 
 
 def pack(checkpoint: Path, folder: Path, name: str, card: str) -> Model:
