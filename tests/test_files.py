@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from ebmlab.errors import UserError
-from ebmlab.io.files import Damaged, load, remove_temporaries, save, together, whole
+from ebmlab.io.files import Damaged, load, remove_temporaries, save, whole
+from ebmlab.io.outputs import together
 
 CONTENT = {"x": torch.arange(3000.0), "name": "model"}
 WRITER = """

@@ -24,7 +24,8 @@ from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
 from ebmlab.errors import UserError, one_line
 from ebmlab.evaluation.outliers import detection
-from ebmlab.io.files import keep_apart, save, together
+from ebmlab.io.files import save
+from ebmlab.io.outputs import keep_apart, together
 from ebmlab.io.rebuilding import granted
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load

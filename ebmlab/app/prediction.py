@@ -18,7 +18,8 @@ from ebmlab.data.interface import Data
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.io.files import keep_apart, save, together
+from ebmlab.io.files import save
+from ebmlab.io.outputs import keep_apart, together
 from ebmlab.learners import Learner
 from ebmlab.trained import TrainedModel
 
