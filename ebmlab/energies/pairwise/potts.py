@@ -208,7 +208,7 @@ def _ordered(num_sites: int, pairs: Pairs | None) -> Tensor:
     given = given.long().sort(1).values
     if given.min() < 0 or given.max() >= num_sites or (given[:, 0] == given[:, 1]).any():
         raise UserError(f"Potts: pairs must join two different sites from 0 to {num_sites - 1}")
-    unique = given.unique(dim=0)
+    unique: Tensor = torch.unique(given, dim=0)
     if len(unique) < len(given):
         raise UserError(f"Potts: {len(given) - len(unique)} of the pairs are given twice, in one order or both")
     return unique
