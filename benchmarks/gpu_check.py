@@ -39,6 +39,7 @@ from torch import Tensor
 
 from ebmlab import samplers as s
 from ebmlab.app.config_files import read_config
+from ebmlab.data.tables import Rows
 from ebmlab.datamodules.roots import data_root
 from ebmlab.domains import Real
 from ebmlab.energies import (
@@ -54,15 +55,14 @@ from ebmlab.energies import (
     LogisticPosterior,
     Mixture,
     ModeGrid,
-    Potts,
     QuarticMixture,
     ResNet,
+    ScalarPotts,
     Scaled,
     Sum,
 )
 from ebmlab.evaluation import exact_samples
 from ebmlab.samplers.replayed import Replayed
-from ebmlab.tables import Rows
 
 ROOT = Path(__file__).parents[1]
 Callback = dict[str, Any]
@@ -87,7 +87,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "ResNet": lambda: ResNet((28, 28)),
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),
-    "Potts": lambda: Potts(Ising.lattice(5, 0.3).coupling, num_classes=3),
+    "Potts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_classes=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
     "QuarticMixture": lambda: QuarticMixture(),
     "ModeGrid": lambda: ModeGrid(),

@@ -16,7 +16,7 @@ from ebmlab.app import one_voice
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.output import check_output
 from ebmlab.app.signals import Stopped
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
 
 _OURS = str(Path(__file__).parents[1])
 _OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<")
@@ -43,7 +43,7 @@ def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterato
             line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on()}", getattr(stopped, "code", 130)
             line = None if one_voice.rank() else line
         if line is not None:
-            print(" ".join(line.split()), file=sys.stderr)
+            print(shown(" ".join(line.split())), file=sys.stderr)
         sys.exit(code)
 
 

@@ -25,7 +25,7 @@ def load_command_line() -> Callable[[], None]:
     """
     os.getcwd()
     try:
-        from ebmlab.allocator import keep_freed_memory
+        from ebmlab.numerics.allocator import keep_freed_memory
 
         keep_freed_memory()
         from ebmlab.app.cli import main

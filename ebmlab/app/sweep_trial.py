@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ebmlab.app.finished_run import Score, read_run
 from ebmlab.errors import UserError
-from ebmlab.files import make_folder
+from ebmlab.io.folders import make_folder
 
 FIT = [sys.executable, "-m", "ebmlab", "fit"]
 PATIENCE = 6.0  # seconds for a run to end when it is told to; then it is killed

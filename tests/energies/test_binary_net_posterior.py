@@ -14,12 +14,12 @@ from helpers_mutants import mutant
 from jsonargparse import ArgumentParser, set_parsing_settings
 from torch import Tensor
 
+from ebmlab.data.tables import Rows
 from ebmlab.domains import Spin
 from ebmlab.energies import BinaryNetPosterior, Energy, binary_net_posterior
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, DULA
 from ebmlab.samplers.discrete_langevin import LangevinOptions
-from ebmlab.tables import Rows
 
 
 def table(n: int = 6, features: int = 1, seed: int = 0) -> Rows:
@@ -244,7 +244,7 @@ def test_built_from_a_config() -> None:
         (lambda: BinaryNetPosterior(Rows(torch.ones(0, 2), torch.ones(0))), "N and F at least 1"),
         (lambda: tiny(hidden=0), "hidden is 0"),
         (lambda: tiny(batch_size=0), "batch_size 0"),
-        (lambda: tiny(sharpness=0.0), "sharpness 0.0"),
+        (lambda: tiny(sharpness=0.0), "sharpness is 0.0"),
     ],
 )
 def test_what_does_not_fit_is_refused(build: Any, message: str) -> None:

@@ -15,6 +15,7 @@ from helpers_grbm import FAIL, PASS, ExactGRBM, last_state, make_grbm
 from helpers_mutants import mutant
 from torch import Tensor
 
+from ebmlab.data.tables import Rows
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.energies import (
     GRBM,
@@ -26,7 +27,7 @@ from ebmlab.energies import (
     Energy,
     Gaussian,
     Ising,
-    Potts,
+    ScalarPotts,
     Scaled,
     Sum,
     tempered,
@@ -34,7 +35,6 @@ from ebmlab.energies import (
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, exact_mean
 from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, Langevin, Sampler
-from ebmlab.tables import Rows
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
 
@@ -52,9 +52,9 @@ def make_ising() -> Ising:
     return Ising(coupling, field=torch.linspace(-0.6, 0.5, 7))
 
 
-def make_potts() -> Potts:
+def make_potts() -> ScalarPotts:
     coupling = Ising.barabasi_albert(4, 2, 0.8).coupling.double()
-    return Potts(coupling, torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
+    return ScalarPotts(coupling, torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
 
 
 INNER = {

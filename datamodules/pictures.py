@@ -1,0 +1,84 @@
+"""Pictures as pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import check_regular
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # no other one is decoded, whatever a file's content looks like
+
+
+def pixels_of(image: Image.Image, channels: int | None = None) -> Tensor:
+    """The pixels of a picture, `(channels, height, width)`, uint8.
+
+    Of 16 bits the upper 8 are kept. Transparency is dropped. Pixels of 32 bits are refused.
+
+    Args:
+        image: the picture.
+        channels: 1, grey, or 3, colours; by default 1 for a grey picture and 3 for others.
+
+    Example:
+        >>> pixels_of(Image.new("RGB", (4, 2), (9, 8, 7)))[:, 0, 0].tolist()
+        [9, 8, 7]
+    """
+    from torchvision.transforms import functional
+
+    _check_depth(image)
+    pixels: Tensor = functional.pil_to_tensor(_converted(image, channels))
+    return pixels
+
+
+def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
+    """Reads a picture as `(channels, height, width)`, uint8: scaled until it covers the size, then cut.
+
+    A photograph is turned upright first, as viewers do.
+
+    Raises:
+        UserError: the file is no picture.
+
+    Example:
+        >>> Image.new("RGB", (40, 20)).save("wide.png")
+        >>> read_picture(Path("wide.png"), (3, 10, 10)).shape
+        torch.Size([3, 10, 10])
+    """
+    from torchvision.transforms import functional
+
+    channels, height, width = shape
+    check_regular(path)
+    try:
+        with Image.open(path, formats=FORMATS) as file:
+            _check_depth(file)
+            image = _converted(ImageOps.exif_transpose(file), channels)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path} is not a readable picture ({one_line(error)})") from error
+    scale = max(height / image.height, width / image.width)
+    if scale != 1:
+        sizes = [max(height, round(image.height * scale)), max(width, round(image.width * scale))]
+        image = functional.resize(image, sizes)
+    return pixels_of(functional.center_crop(image, [height, width]), channels)
+
+
+def _check_depth(image: Image.Image) -> None:
+    """Raises `UserError` for pixels of 32 bits. Old releases of Pillow give PNG's 16 bits the same mode, I."""
+    if image.mode == "F" or (image.mode == "I" and image.format != "PNG"):
+        raise UserError(
+            "the picture's pixels are numbers of 32 bits, which do not say what white is: save it with 8 or 16 bits, "
+            "or take an array of its numbers"
+        )
+
+
+def _converted(image: Image.Image, channels: int | None) -> Image.Image:
+    """The picture in grey or in colours, 8 bits each."""
+    if image.mode.startswith("I"):  # Pillow would clip 16 bits at 255
+        image = Image.fromarray((np.asarray(image).clip(0, 65535) // 256).astype(np.uint8))
+    grey = channels == 1 or (channels is None and image.mode in ("1", "L", "LA"))
+    return image.convert("L" if grey else "RGB")
