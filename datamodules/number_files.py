@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         raise
     except Exception as error:
         text = one_line(error)
-        if "pickle" in text or "weights_only" in text:
+        if isinstance(error, UnpicklingError) or "pickle" in text:
             text = "it is damaged or holds more than arrays of numbers"
         raise UserError(f"{path} cannot be read ({text})") from error
     if x.dtype.kind not in "biuf":
