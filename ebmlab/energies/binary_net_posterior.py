@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.unrounded import unrounded
 from ebmlab.errors import UserError
 from ebmlab.tables import Rows, TabularSource
 
@@ -86,10 +87,12 @@ class BinaryNetPosterior(Energy):
         for name in ("test_x", "test_y"):
             self.register_buffer(name, getattr(table, name), persistent=False)
 
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         errors = (self._outputs(x, self.inputs) - self.means.to(x)).square()
         return self.sharpness * (errors @ self.shares.to(x) + self.variance.to(x))
 
+    @unrounded
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """E and its gradient, from one pass over the rows."""
@@ -119,6 +122,7 @@ class BinaryNetPosterior(Energy):
         part = Rows(self.inputs[self.row[rows], :-1], self.targets[rows])
         return BinaryNetPosterior(part, self.hidden, self.sharpness, self.batch_size)
 
+    @unrounded
     @torch.no_grad()
     def predict(self, x: Tensor, features: Tensor) -> Tensor:
         """Outputs `(B, N)` of the networks x `(B, d)` on features `(N, F)`."""

@@ -16,6 +16,7 @@ from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.reference import Base, Bernoulli, StandardNormal
 from ebmlab.energies.solved import Solved
+from ebmlab.energies.unrounded import unrounded
 from ebmlab.errors import UserError
 from ebmlab.softplus import sum_softplus
 
@@ -132,6 +133,7 @@ class BipartiteBridge(Bridge, Bipartite):
         precision = self._mix(1 / first[1], 1 / variance)
         return self._mix(first[0] / first[1], mean / variance) / precision, 1 / precision
 
+    @unrounded
     def sample_visible(self, h: Tensor) -> Tensor:
         """With a `Gaussian` base, p(v | h) is a Gaussian with a full covariance.
 

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.affine import affine
-from ebmlab.energies.bipartite import Bipartite, unrounded
+from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.unrounded import unrounded
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
 from ebmlab.errors import UserError
 

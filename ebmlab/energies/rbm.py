@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Binary
 from ebmlab.energies.affine import affine
-from ebmlab.energies.bipartite import Bipartite, unrounded
+from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around
+from ebmlab.energies.unrounded import unrounded
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum, pair_product
 from ebmlab.errors import UserError
 from ebmlab.softplus import sum_softplus

@@ -10,6 +10,7 @@ from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Domain, Finite, Real, Spin
 from ebmlab.energies.energy import Around, Energy
+from ebmlab.energies.unrounded import unrounded
 from ebmlab.errors import UserError
 from ebmlab.noise import bernoulli
 
@@ -105,6 +106,7 @@ class Bernoulli(Base):
     def draw(self, n: int) -> Tensor:
         return bernoulli(self.logits.expand(n, *self.logits.shape))
 
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         return -(x.flatten(1) @ self.logits.flatten().to(x))
 

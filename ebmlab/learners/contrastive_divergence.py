@@ -13,6 +13,7 @@ from ebmlab.data import Data
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.accumulated import known
+from ebmlab.energies.unrounded import no_autocast
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
@@ -267,7 +268,9 @@ class ContrastiveDivergence(Learner):
             penalty = self.energy_l2 * (self.energy(x).square().mean() + self.energy(y).square().mean())
         if self.gradient_penalty:
             x = x.detach().clone().requires_grad_()
-            (grad,) = torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)
+            total = self.energy(x).sum()
+            with no_autocast(x.device):
+                (grad,) = torch.autograd.grad(total, x, create_graph=True)
             penalty = penalty + self.gradient_penalty * grad.flatten(1).square().sum(1).mean() / 2
         return penalty
 

@@ -12,6 +12,7 @@ from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.energies.accumulated import Accumulated
 from ebmlab.energies.energy import Around
+from ebmlab.energies.unrounded import no_autocast
 from ebmlab.errors import UserError
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.noise import uniform, uniform_numbers, wide
@@ -212,7 +213,8 @@ def _around_and_grad(energy: Energy, x: Tensor) -> tuple[Around, Tensor]:
         return energy.around(x), energy.value_and_grad(x)[1]
     x = x.detach().requires_grad_()
     around = energy.around(x)
-    return around, torch.autograd.grad(around[0].sum(), x, retain_graph=True)[0]
+    with no_autocast(x.device):
+        return around, torch.autograd.grad(around[0].sum(), x, retain_graph=True)[0]
 
 
 def _minus_flipped(energy: Energy, x: Tensor) -> Tensor:
