@@ -28,7 +28,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
-from ebmlab.noise import bits
+from ebmlab.numerics.noise import bits
 from ebmlab.samplers import BlockGibbs, Sampler
 
 SUMMABLE = 16  # hidden units up to which log Z is summed exactly

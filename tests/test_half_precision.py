@@ -34,9 +34,9 @@ from ebmlab.learners import (
     ReplayBuffer,
     UniformSubset,
 )
-from ebmlab.noise import bernoulli, bits, categorical, uniform, uniform_numbers
+from ebmlab.numerics.noise import bernoulli, bits, categorical, uniform, uniform_numbers
+from ebmlab.numerics.streams import draw_alike, draw_bits, stream
 from ebmlab.samplers import DMALA, Langevin, Sampler
-from ebmlab.streams import draw_alike, draw_bits, stream
 
 UNIFORM = ("rand", "rand_like", "uniform", "uniform_", "bernoulli", "bernoulli_", "multinomial", "exponential_")
 HALF = (torch.bfloat16, torch.float16)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ebmlab.energies.unrounded import no_autocast
+from ebmlab.numerics.unrounded import no_autocast
 
 
 class Accumulated:

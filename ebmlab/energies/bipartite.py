@@ -8,8 +8,8 @@ from torch import Tensor
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import PerChain
-from ebmlab.noise import bernoulli
-from ebmlab.softplus import sum_softplus
+from ebmlab.numerics.noise import bernoulli
+from ebmlab.numerics.softplus import sum_softplus
 
 
 class Bipartite(Energy):

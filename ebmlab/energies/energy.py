@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
 from ebmlab.energies.evaluation import Evaluation, PerChain
-from ebmlab.energies.unrounded import no_autocast
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
+from ebmlab.numerics.unrounded import no_autocast
 
 MANY = 2048  # states per evaluation when there are many
 DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_differences")  # from `forward` alone

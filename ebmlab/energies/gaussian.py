@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Real
-from ebmlab.energies.reference import Base
-from ebmlab.energies.unrounded import unrounded
+from ebmlab.energies.paths.reference import Base
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
 SHRINKAGE = 0.2
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.unrounded import unrounded
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
 
 class LatticeGaussian(Energy):

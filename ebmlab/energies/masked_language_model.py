@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
-from ebmlab.noise import wide
+from ebmlab.numerics.noise import wide
 
 MASK = "[MASK]"
 LOGITS = 2**26  # at once, 256 MB; only those of the blanks are kept for the gradient
@@ -48,6 +48,7 @@ class MaskedLanguageModel(Energy):
     """
 
     domains = (Categorical,)
+    reaches = "the network or a folder, for a model by its name"
     domain: Categorical
     tokens: Tensor
     blanks: Tensor

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.unrounded import unrounded
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_positive
 
 
 class ModeGrid(Energy):
@@ -42,11 +43,9 @@ class ModeGrid(Energy):
 
     def __init__(self, side: int = 5, num_values: int = 451, spacing: float = 75.0, variance: float = 22.0) -> None:
         super().__init__()
-        if side < 1 or not 0 < side * spacing < num_values or variance <= 0:
-            raise UserError(
-                f"ModeGrid: {side} modes {spacing} apart do not fit in 0 to {num_values - 1}, "
-                f"or variance {variance} is not positive"
-            )
+        require_positive("ModeGrid", variance=variance, spacing=spacing)
+        if side < 1 or not side * spacing < num_values:
+            raise UserError(f"ModeGrid: {side} modes {spacing} apart do not fit in 0 to {num_values - 1}")
         self.domain = Ordinal(2, num_values)
         self.spacing = spacing
         self.variance = variance

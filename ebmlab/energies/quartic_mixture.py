@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.unrounded import unrounded
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
 HEIGHT = 2.0  # of the barrier between the two wells of an axis
 WIDTH = 0.15  # distance from barrier to well of the middle axis, in units of the domain's width

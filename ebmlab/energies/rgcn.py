@@ -8,10 +8,10 @@ from torch.nn.functional import silu
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.unrounded import read_out, unrounded
 from ebmlab.errors import UserError
 from ebmlab.graphs import adjacency
-from ebmlab.noise import uniform_numbers
+from ebmlab.numerics.noise import uniform_numbers
+from ebmlab.numerics.unrounded import read_out, unrounded
 
 
 class RGCN(Energy):

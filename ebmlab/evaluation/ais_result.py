@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.energies import Energy, Solved
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ladder import Ladder
-from ebmlab.noise import categorical
+from ebmlab.numerics.noise import categorical
 
 
 @dataclass(frozen=True)

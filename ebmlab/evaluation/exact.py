@@ -13,8 +13,8 @@ from ebmlab.domains import Binary, Finite, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
-from ebmlab.noise import uniform
-from ebmlab.softplus import sum_softplus
+from ebmlab.numerics.noise import uniform
+from ebmlab.numerics.softplus import sum_softplus
 
 MAX_TERMS = 2**26  # of a sum
 

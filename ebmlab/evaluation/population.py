@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import PerChain
-from ebmlab.noise import uniform
+from ebmlab.numerics.noise import uniform
 
 
 class Population:

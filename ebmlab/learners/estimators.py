@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
@@ -12,12 +11,13 @@ from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.energies.accumulated import Accumulated
 from ebmlab.energies.energy import Around
-from ebmlab.energies.unrounded import no_autocast
 from ebmlab.errors import UserError
+from ebmlab.io.rebuilding import Recorded
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
-from ebmlab.noise import uniform, uniform_numbers, wide
-from ebmlab.products import fast_products
-from ebmlab.recipes import Recorded
+from ebmlab.numerics.noise import uniform, uniform_numbers, wide
+from ebmlab.numerics.products import fast_products
+from ebmlab.numerics.unrounded import no_autocast
+from ebmlab.settings import require_factor
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
@@ -156,8 +156,7 @@ class EnergyDiscrepancy(Estimator):
         self.num_samples = _check_samples(self, num_samples)
         if not 0 < flip_probability <= 0.5:
             raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")
-        if not 0 <= stabilizer < math.inf:
-            raise UserError(f"EnergyDiscrepancy: stabilizer is {stabilizer}; it must be 0 or a positive number")
+        require_factor("EnergyDiscrepancy", stabilizer=stabilizer)
         self.flip_probability = flip_probability
         self.stabilizer = stabilizer
 

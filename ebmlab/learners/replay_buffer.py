@@ -10,8 +10,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Domain, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.noise import bits, uniform_numbers
-from ebmlab.ranks import rank_and_world
+from ebmlab.numerics.noise import bits, uniform_numbers
+from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers.starts import Start
 
 

@@ -22,9 +22,9 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import Bracket, equilibrated
-from ebmlab.files import whole
+from ebmlab.io.files import whole
+from ebmlab.io.zoo.shelf import LOG_Z, name_of
 from ebmlab.samplers import BlockGibbs, Sampler
-from ebmlab.zoo.shelf import LOG_Z, name_of
 
 SUMMABLE = 16  # bits over which log Z is summed exactly
 SEED = 0
@@ -190,6 +190,8 @@ class Kept:
     def write(self, found: LogZ) -> None:
         """Writes the file completely or not at all; it is no error if the folder cannot be written."""
         values = asdict(found) | {"std_error": None if math.isnan(found.std_error) else found.std_error}
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)  # it might be a link, or a file that others can read
         with suppress(OSError), whole(self.path) as path:
             path.touch(0o600)
             path.write_text(json.dumps(self.key | {"log_z": values}))

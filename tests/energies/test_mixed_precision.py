@@ -1,4 +1,4 @@
-"""Under autocast energies stay in float32: rounding changes no law in closed form, and no constant changes a network's."""
+"""Under autocast energies stay in float32: no law in closed form is rounded, and no constant changes a law."""
 
 from __future__ import annotations
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from helpers_batch import alone_and_together
 from helpers_finite import DOMAINS, Exact, Target, convergence_distance
-from helpers_grbm import FAIL, PASS, chi_square_p, make_grbm
+from helpers_grbm import FAIL, PASS, make_grbm
 from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Binary, Ordinal, Spin
 from ebmlab.energies import RBM, Bipartite, Energy, Ising
-from ebmlab.energies.tempering import tempered
+from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
-from ebmlab.noise import bernoulli
+from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers import (
     DMALA,
     DULA,
@@ -33,6 +33,7 @@ from ebmlab.samplers import (
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.tuners.swap_rate import SwapRate
+from ebmlab.testing import chi_square_p
 
 LADDER = (1.0, 0.6, 0.25)
 

@@ -1,0 +1,190 @@
+"""Saves the random generators and replay buffers of all ranks in the checkpoint, for an exact resume."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor
+
+from ebmlab.callbacks.monitors import save_at_the_end
+from ebmlab.callbacks.requirements import buffer_of
+from ebmlab.domains import Domain
+from ebmlab.errors import UserError
+from ebmlab.learners import Learner
+from ebmlab.samplers import Tempered
+
+KEY = "run_state"
+BUFFER = "replay_buffer"
+Streams = dict[str, Tensor]
+
+
+class RunState(pl.Callback):
+    """Makes a resumed run draw the random numbers that it would have drawn without the interruption.
+
+    A checkpoint holds the states of torch's global generators (of the CPU, and of the GPU if the run uses one) and of
+    the replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
+    `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of training. If there
+    are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning. Buffers are
+    distributed again over any number of ranks.
+
+    Example:
+        >>> callback, checkpoint = RunState(), {}
+        >>> trainer, module = pl.Trainer(callbacks=[callback], logger=False), pl.LightningModule()
+        >>> callback.on_save_checkpoint(trainer, module, checkpoint)
+        >>> checkpoint["run_state"]["cpu"].shape == torch.get_rng_state().unsqueeze(0).shape
+        True
+    """
+
+    def __init__(self) -> None:
+        self._loaded: Streams | None = None
+        self._buffer: Tensor | None = None
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training.
+
+        Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts
+        that epoch twice: the run loses an epoch if `max_epochs` ends it.
+        """
+        trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+        for checkpoint in trainer.checkpoint_callbacks:
+            if isinstance(checkpoint, ModelCheckpoint):
+                save_at_the_end(checkpoint)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Restores the states, after everything else that seeds or draws at the start of a run."""
+        _keep_checkpoints(trainer)
+        loaded, self._loaded = self._loaded, None
+        buffer = buffer_of(pl_module)
+        if self._buffer is not None and buffer is not None:
+            _warn_of_old_size(buffer.size, len(self._buffer), 1 if loaded is None else len(loaded["cpu"]))
+            share = len(self._buffer) // trainer.world_size
+            mine = self._buffer[trainer.global_rank * share :][:share]
+            buffer.slots = mine.to(pl_module.device)
+            if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
+                buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
+        self._buffer = None
+        if loaded is None or not trainer.fit_loop.is_resuming:
+            return
+        ranks = len(loaded["cpu"])
+        if ranks != trainer.world_size:
+            rank_zero_warn(
+                f"RunState: the checkpoint holds the random streams of {ranks} ranks and this run has "
+                f"{trainer.world_size}: it goes on from other random numbers than the unbroken run"
+            )
+        if trainer.global_rank < ranks:
+            _restore({name: states[trainer.global_rank] for name, states in loaded.items()}, pl_module.device)
+        else:
+            torch.manual_seed(_fresh_seed(loaded["cpu"], trainer.global_rank))
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Gathers the states of each generator, `(ranks, bytes)`. Lightning calls this on all ranks.
+
+        Loggers first write the metrics that they hold back, which a resumed run will not log again.
+        """
+        for logger in trainer.loggers:
+            getattr(logger, "flush", bool)()
+        _warn_of_lost_gradients(trainer)
+        device = pl_module.device
+        checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
+        buffer = buffer_of(pl_module)
+        slots = None if buffer is None else buffer.slots
+        if slots is not None:
+            checkpoint[BUFFER] = trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu()
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
+        if self._buffer is not None and isinstance(pl_module, Learner):
+            _check_buffer(self._buffer, pl_module.energy.domain)
+        if self._loaded is None:
+            rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
+
+
+def renew(checkpoint: dict[str, Any], number: int) -> None:
+    """Replaces the random states that `RunState` saved by new ones, which depend on the old ones and a number alone.
+
+    Example:
+        >>> callback, checkpoint = RunState(), {}
+        >>> callback.on_save_checkpoint(pl.Trainer(logger=False), pl.LightningModule(), checkpoint)
+        >>> old = checkpoint["run_state"]["cpu"].clone()
+        >>> renew(checkpoint, 1)
+        >>> torch.equal(checkpoint["run_state"]["cpu"], old)
+        False
+    """
+    for name, states in checkpoint.get(KEY, {}).items():
+        for state in states:
+            seed = hashlib.sha256(state.cpu().numpy().tobytes() + str(number).encode()).digest()[:7]
+            generator = torch.Generator(name).manual_seed(int.from_bytes(seed))
+            state.copy_(generator.get_state())
+
+
+def _check_buffer(slots: Tensor, domain: Domain) -> None:
+    """Raises `UserError` unless the slots of a checkpoint, or their replicas, hold states of the domain."""
+    states = slots if slots.is_floating_point() else slots.float()
+    if states.dim() == 2 + len(domain.event_shape):
+        states = states.flatten(0, 1)
+    try:
+        domain.validate(states)
+    except UserError as error:
+        raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
+
+
+def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
+    if not size <= slots < size + ranks:  # every rank rounds its share up
+        rank_zero_warn(
+            f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; chains.size, now "
+            f"{size}, counts in new runs only"
+        )
+
+
+def _keep_checkpoints(trainer: pl.Trainer) -> None:
+    """Makes a resumed run save no step again that it had saved, amid an accumulation of gradients."""
+    for c in trainer.checkpoint_callbacks if trainer.ckpt_path else ():
+        if (
+            isinstance(c, ModelCheckpoint)
+            and c._every_n_train_steps
+            and not trainer.global_step % c._every_n_train_steps
+        ):
+            c._last_global_step_saved = trainer.global_step
+
+
+def _warn_of_lost_gradients(trainer: pl.Trainer) -> None:
+    epoch = trainer.fit_loop.epoch_loop
+    if trainer.accumulate_grad_batches > 1 and epoch._should_accumulate():
+        rank_zero_warn(
+            f"RunState: this checkpoint is written after batch {epoch.batch_progress.current.ready} of the epoch, amid "
+            f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and has none of these: a run that is "
+            "resumed from it differs from the unbroken one; validate and save at multiples of accumulate_grad_batches"
+        )
+
+
+def _streams(device: torch.device) -> Streams:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        states[device.type] = torch.get_device_module(device).get_rng_state(device)
+    return states
+
+
+def _restore(states: Streams, device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"].cpu().clone())  # a row of a larger tensor makes torch crash
+    if device.type != "cpu" and device.type in states:
+        torch.get_device_module(device).set_rng_state(states[device.type].cpu().clone(), device)
+
+
+def _gather(trainer: pl.Trainer, state: Tensor) -> Tensor:
+    return trainer.strategy.all_gather(state).view(trainer.world_size, -1).cpu()
+
+
+def _fresh_seed(states: Tensor, rank: int) -> int:
+    """A seed that depends on the checkpoint and the rank alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(states[0].cpu().clone())
+        return int(torch.randint(2**62, (rank + 1,))[-1])
