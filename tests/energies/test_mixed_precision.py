@@ -34,6 +34,7 @@ from ebmlab.energies import (
     QuarticMixture,
     ResNet,
     Rows,
+    ScalarPotts,
     Scaled,
     Solved,
     StandardNormal,
@@ -72,8 +73,8 @@ def gaussian() -> Gaussian:
     return Gaussian(torch.randn(5), torch.eye(5) + 0.5)
 
 
-def potts() -> Potts:
-    return Potts(Ising.barabasi_albert(5, 2, 0.7).coupling, torch.randn(5, 3))
+def potts() -> ScalarPotts:
+    return ScalarPotts(Ising.barabasi_albert(5, 2, 0.7).coupling, torch.randn(5, 3))
 
 
 CLOSED: dict[str, Callable[[], Energy]] = {
@@ -82,7 +83,9 @@ CLOSED: dict[str, Callable[[], Energy]] = {
     "Ising": lambda: Ising.barabasi_albert(9, 2, 0.37, field=0.123),
     "Ising, sparse": lambda: Ising.lattice(20, 0.37, field=0.123),
     "Ising, learnt": lambda: filled(Ising.learnable(9)),
-    "Potts": potts,
+    "Potts": lambda: filled(Potts(5, 3)),
+    "Potts, some pairs": lambda: filled(Potts(5, 3, [[0, 3], [1, 4]])),
+    "ScalarPotts": potts,
     "LatticeGaussian": lambda: LatticeGaussian.rotated(5, num_values=6),
     "QuarticMixture": lambda: QuarticMixture(5, num_values=6, num_components=4),
     "ModeGrid": lambda: ModeGrid(side=3, num_values=17, spacing=4, variance=2.0),
