@@ -1,8 +1,8 @@
 """`python -m benchmarks.mutants [260]`: do the fast tests notice small mistakes?
 
 A mutant is one small change of the syntax tree: a comparison, an operator, a sign, a number, `and` for `or`, `min` for
-`max`, a dropped `not`, call or statement. Defaults in signatures, annotations, messages and assertions stay as they are. The
-sample holds the mutants with the smallest hashes, so that a change elsewhere leaves it as it is.
+`max`, a dropped `not`, call or statement. Defaults in signatures, annotations, messages and assertions stay as they
+are. The sample holds the mutants with the smallest hashes, so that a change elsewhere leaves it as it is.
 
 A mutant meets the fast tests of the layers that call the function it is in (outside functions, any of its file): first
 those of its own file, then the quickest, up to `BUDGETS` seconds. A failure kills it, and so do the time limits.
