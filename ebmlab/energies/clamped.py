@@ -73,6 +73,11 @@ class Clamped(_Chosen):
         self.register_buffer("given", given, persistent=False)
         self._colours: tuple[list[Tensor], list[Tensor]] | None = None
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
+
     def merge(self, x: Tensor) -> Tensor:
         """Whole events `(B, *event)`: the given coordinates, with the free ones x `(B, k)` filled in."""
         given = self.energy.domain.flat(self.given.to(x).unsqueeze(0)).expand(len(x), *[-1] * (x.dim() - 1))

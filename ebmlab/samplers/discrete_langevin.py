@@ -162,6 +162,11 @@ class GuidedEnergy(Energy):
         self.domain, self.energy = energy.domain, energy
         self.guide: Energy = energy.minibatch()  # type: ignore[operator]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
+
     def forward(self, x: Tensor) -> Tensor:
         value: Tensor = self.energy(x)
         return value
