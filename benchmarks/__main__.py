@@ -22,7 +22,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from ebmlab.allocator import keep_freed_memory
+from ebmlab.numerics.allocator import keep_freed_memory
 
 
 def main() -> None:

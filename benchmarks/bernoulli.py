@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ebmlab.noise import bernoulli
+from ebmlab.numerics.noise import bernoulli
 
 
 def by_rand(logits: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from benchmarks.harness import Contestant
-from ebmlab.products import by_onednn
+from ebmlab.numerics.products import by_onednn
 
 Shape = tuple[int, int, int]
 

@@ -39,6 +39,7 @@ from torch import Tensor
 
 from ebmlab import samplers as s
 from ebmlab.app.config_files import read_config
+from ebmlab.data.tables import Rows
 from ebmlab.datamodules.roots import data_root
 from ebmlab.domains import Real
 from ebmlab.energies import (
@@ -62,7 +63,6 @@ from ebmlab.energies import (
 )
 from ebmlab.evaluation import exact_samples
 from ebmlab.samplers.replayed import Replayed
-from ebmlab.tables import Rows
 
 ROOT = Path(__file__).parents[1]
 Callback = dict[str, Any]

@@ -23,7 +23,7 @@ from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import tile
 from ebmlab.evaluation.outliers import detection
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 from ebmlab.samplers import Gibbs
 from ebmlab.trained import TrainedModel
 

@@ -25,7 +25,7 @@ def main() -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _leave)
     try:
-        from ebmlab.allocator import keep_freed_memory
+        from ebmlab.numerics.allocator import keep_freed_memory
 
         keep_freed_memory()
         from ebmlab.app.cli import main as run

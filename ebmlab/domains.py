@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
 
 MAX_ENUMERABLE = 2**22  # states
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ebmlab.errors import UserError
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
 
 
 class Edges(Recorded):

@@ -28,6 +28,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
+from ebmlab.numerics.noise import bits
 from ebmlab.samplers import BlockGibbs, Sampler
 
 SUMMABLE = 16  # hidden units up to which log Z is summed exactly
@@ -169,7 +170,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             lr_scheduler=partial(CosineAnnealingLR, T_max=max(1, self.num_epochs)),
         )
         batches = BatchSampler(RandomSampler(x), self.batch_size, drop_last=False)
-        draw = torch.bernoulli if binary else None
+        draw = bits if binary else None
         loader: DataLoader[Tensor] = DataLoader(x, None, sampler=batches, collate_fn=draw)  # type: ignore[arg-type]
         with _quiet():
             trainer = pl.Trainer(max_epochs=self.num_epochs, accelerator=self.accelerator, devices=1, barebones=True)
@@ -180,7 +181,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.energy_ = energy.cpu().double().eval().requires_grad_(False)
         self._base = data_law(energy.domain, x.double())
         some = x[torch.randperm(len(x))[torch.arange(AIS_CHAINS) % len(x)]].double()
-        self._starts = torch.bernoulli(some) if binary else some
+        self._starts = bits(some) if binary else some
         self._log_z_found: tuple[float, float] | None = None
 
     def _new_energy(self, rows: Tensor) -> Energy:

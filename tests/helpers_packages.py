@@ -11,7 +11,19 @@ from pathlib import Path
 from ebmlab import __version__
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("ebmlab", "configs", "docs", "tests", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "Makefile")
+SOURCES = (
+    "ebmlab",
+    "callbacks",
+    "datamodules",
+    "configs",
+    "docs",
+    "tests",
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "Makefile",
+)
 
 
 def ended(folder: Path, *command: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -33,7 +45,8 @@ def build(folder: Path) -> Path:
     tree = folder / "tree"
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=ignore)
         else:
             shutil.copy(ROOT / name, tree / name)
     build = "from setuptools import build_meta; build_meta.build_sdist({!r})"

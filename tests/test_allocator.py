@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from ebmlab.allocator import keep_freed_memory
+from ebmlab.numerics.allocator import keep_freed_memory
 from ebmlab.energies import ResNet
 told = keep_freed_memory()
 energy = ResNet((28, 28), channels=16)
@@ -45,5 +45,7 @@ def test_tensors_reuse_their_pages() -> None:
 @pytest.mark.parametrize("variable", DECIDED[:3])
 def test_what_the_user_decided_stays(variable: str) -> None:
     value = {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"}.get(variable, "131072")
-    told = output("from ebmlab.allocator import keep_freed_memory; print(keep_freed_memory())", **{variable: value})
+    told = output(
+        "from ebmlab.numerics.allocator import keep_freed_memory; print(keep_freed_memory())", **{variable: value}
+    )
     assert told == ["False"]

@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers_modules import module_files, module_name
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for path in (ROOT / "ebmlab").rglob("*.py")
-    if path.name != "__main__.py"
-)
+MODULES = [module_name(file) for file in module_files() if file.name != "__main__.py"]
 EXTRAS = {  # optional packages that examples need
     "ebmlab.energies.masked_language_model": "transformers",
     "ebmlab.drawing.graph_panels": "networkx",
@@ -24,6 +21,7 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.evaluation.graph_novelty": "networkx",
     "ebmlab.callbacks.graph_mmd_evaluation": "networkx",
 }
+GROUND = ("ebmlab", "ebmlab.numerics", "ebmlab.io", "ebmlab.data", "ebmlab.drawing")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -32,7 +30,7 @@ def public_names(module_name: str) -> list[str]:
     module = importlib.import_module(module_name)
     if hasattr(module, "__all__"):
         return [name for name in module.__all__ if callable(getattr(module, name))]
-    if module_name.rpartition(".")[0] not in ("ebmlab", "ebmlab.drawing") or hasattr(module, "__path__"):
+    if module_name.rpartition(".")[0] not in GROUND or hasattr(module, "__path__"):
         return []
     return [
         name

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from ebmlab.files import Damaged, load, remove_temporaries, save, whole
+from ebmlab.io.files import Damaged, load, remove_temporaries, save, whole
 
 CONTENT = {"x": torch.arange(3000.0), "name": "model"}
 WRITER = """
 import sys, torch
 from pathlib import Path
-from ebmlab.files import save
+from ebmlab.io.files import save
 for i in range(10**9):
     save({"x": torch.full((2_000_000,), float(i))}, Path(sys.argv[1]))
     print(i, flush=True)

@@ -10,29 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers_modules import LINKED, module_files, module_name
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(p.relative_to(ROOT) for p in (ROOT / "ebmlab").rglob("*.py"))
+FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
-    "ground": {
-        f"ebmlab.{name}"
-        for name in (
-            *(
-                "allocator",
-                "data",
-                "domains",
-                "errors",
-                "files",
-                "first_batch",
-                "graphs",
-                "noise",
-                "plain_data",
-                "preprocessing",
-                "products",
-            ),
-            *("ranks", "recipes", "softplus", "streams", "tables", "zoo"),
-        )
-    },
+    "numerics": {"ebmlab.numerics"},
+    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "settings")},
     "energies": {"ebmlab.energies"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},
@@ -45,16 +29,17 @@ LAYERS = {  # each layer with its modules, from the ground up
     "scikit-learn": {"ebmlab.sklearn"},
     "app": {"ebmlab.app", "ebmlab.__main__"},
 }
-LIBRARY = {"ground", "energies", "samplers", "learners", "evaluation", "drawing", "studies"}
+LIBRARY = {"numerics", "ground", "energies", "samplers", "learners", "evaluation", "drawing", "studies"}
 MAY_IMPORT: dict[str, set[str]] = {  # besides itself
-    "ground": set(),
-    "energies": {"ground"},
-    "samplers": {"ground", "energies"},
-    "learners": {"ground", "energies", "samplers"},
-    "evaluation": {"ground", "energies", "samplers"},
-    "drawing": {"ground", "energies", "samplers", "evaluation"},
+    "numerics": set(),
+    "ground": {"numerics"},
+    "energies": {"numerics", "ground"},
+    "samplers": {"numerics", "ground", "energies"},
+    "learners": {"numerics", "ground", "energies", "samplers"},
+    "evaluation": {"numerics", "ground", "energies", "samplers"},
+    "drawing": {"numerics", "ground", "energies", "samplers", "evaluation"},
     "studies": LIBRARY,
-    "datamodules": {"ground"},
+    "datamodules": {"numerics", "ground"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
@@ -89,7 +74,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def violations(path: Path) -> list[str]:
-    mine = layer(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+    mine = layer(module_name(path))
     if mine is None:  # ebmlab/__init__.py, whose `load` imports when it is called
         return [name for name in imports(path) if layer(name) not in (None, "trained", "learners")]
     allowed = MAY_IMPORT[mine] | {mine, None}
@@ -108,7 +93,7 @@ def test_files_are_short_and_none_is_called_utils(path: Path) -> None:
 
 
 def test_every_module_named_in_a_layer_exists() -> None:
-    modules = {".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in FILES}
+    modules = set(map(module_name, FILES))
     assert set().union(*LAYERS.values()) <= modules
     assert LAYERS.keys() == MAY_IMPORT.keys()
 
@@ -141,7 +126,7 @@ def test_wrong_imports_are_found_in_every_layer_and_form(tmp_path: Path, monkeyp
             False,
         ),
         ("ebmlab/__init__.py", "from ebmlab.energies import GRBM", True),
-        ("ebmlab/noise.py", "from ebmlab.energies import GRBM", True),
+        ("ebmlab/numerics/noise.py", "from ebmlab.energies import GRBM", True),
         ("ebmlab/callbacks/a.py", "import ebmlab.datamodules.mnist", True),
         ("ebmlab/callbacks/a.py", "from ebmlab.app.loggers import make_loggers", True),
         ("ebmlab/datamodules/a.py", "from ebmlab.energies import GRBM", True),
@@ -176,3 +161,12 @@ def test_the_wheel_holds_every_package() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     packages = {".".join(path.parent.parts) for path in FILES if path.name == "__init__.py"}
     assert set(listed) == packages | {"ebmlab.configs"}, "the configs lie beside the package in a checkout"
+
+
+@pytest.mark.parametrize("folder", LINKED)
+def test_linked_folders_are_imported_under_one_name(folder: str) -> None:
+    assert (ROOT / "ebmlab" / folder).resolve() == ROOT / folder
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {folder}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == f"ImportError: these modules are imported as ebmlab.{folder}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ebmlab.noise import bernoulli, categorical
+from ebmlab.numerics.noise import bernoulli, categorical
 
 SMALL, LARGE = 2**12, 2**20  # float32 tensors of 2^14 entries or more are drawn by numpy
 PATHS = [(torch.float32, SMALL), (torch.float32, LARGE), (torch.float64, SMALL), (torch.float64, LARGE)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers_modules import LINKED, module_files
 from helpers_packages import ROOT, build, call, unpack
 
 from ebmlab import __version__
@@ -24,10 +25,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sdist_and_wheel_hold_all_configs_and_modules(packages: Path) -> None:
-    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ebmlab").rglob("*.py")}
+    modules = {file.as_posix() for file in module_files()}
+    sources = {name.removeprefix("ebmlab/") if name.split("/")[1] in LINKED else name for name in modules}
     with tarfile.open(packages / f"ebmlab-{__version__}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert CONFIGS | modules | {"tests/test_packages.py", "docs/configs.md"} <= names
+    assert CONFIGS | sources | {"tests/test_packages.py", "docs/configs.md"} <= names
     with zipfile.ZipFile(packages / f"ebmlab-{__version__}-py3-none-any.whl") as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert {f"ebmlab/{name}" for name in CONFIGS} | modules | {"ebmlab/py.typed", "ebmlab/app/defaults.yaml"} <= names

@@ -17,15 +17,15 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from ebmlab.callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
-from ebmlab.data import Data, Images, samples_of
+from ebmlab.data.first_batch import check_first_batch
+from ebmlab.data.foreign_loaders import PlainData, data_of
+from ebmlab.data.interface import Data, Images, samples_of
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError
-from ebmlab.first_batch import check_first_batch
 from ebmlab.learners import ContrastiveDivergence, FromData, Learner, RatioMatching
-from ebmlab.plain_data import PlainData, data_of
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import BlockGibbs, Gibbs, Langevin
 
 pytestmark = [

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from ebmlab.data.preprocessing import Preprocessing, are_levels, moments
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import Preprocessing, are_levels, moments
 
 PIXELS = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.25,), unit=True)
 

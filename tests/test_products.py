@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from ebmlab import products
 from ebmlab.energies import MLP, RBM, Energy
 from ebmlab.evaluation import ais
 from ebmlab.learners import ContrastiveDivergence, EnergyDiscrepancy, Exact, FromData, GradientGuided
-from ebmlab.products import ENOUGH, by_onednn, fast_products, onednn_is_faster
+from ebmlab.numerics import products
+from ebmlab.numerics.products import ENOUGH, by_onednn, fast_products, onednn_is_faster
 from ebmlab.samplers import DMALA, BlockGibbs
 
 

@@ -10,8 +10,8 @@ from helpers_mutants import mutant
 from torch import Tensor
 from torch.nn.functional import softplus
 
-import ebmlab.softplus as module
-from ebmlab.softplus import sum_softplus
+import ebmlab.numerics.softplus as module
+from ebmlab.numerics.softplus import sum_softplus
 
 WIDTHS = [1, 2, 7, 64, 499, 500, 784, 1024]
 SPREADS = [0.1, 3.0, 30.0, 3000.0]

@@ -23,12 +23,12 @@ import yaml
 import ebmlab
 from ebmlab.app.zoo_parser import _VERBS, zoo_parser
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint
+from ebmlab.io.files import load_checkpoint
+from ebmlab.io.zoo import checkpoint, names, pack, pull, push
+from ebmlab.io.zoo.packing import seal, strip
+from ebmlab.io.zoo.shelf import CARD, CHECKPOINT, LOG_Z, MANIFEST, OURS
 from ebmlab.trained import likelihood
 from ebmlab.trained.export import export_energy
-from ebmlab.zoo import checkpoint, names, pack, pull, push
-from ebmlab.zoo.packing import seal, strip
-from ebmlab.zoo.shelf import CARD, CHECKPOINT, LOG_Z, MANIFEST, OURS
 
 NAMES = sorted(path.name for path in OURS.iterdir() if (path / MANIFEST).is_file())
 

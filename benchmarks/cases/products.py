@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.cases.targets import HIDDEN, VISIBLE
 from benchmarks.harness import Contestant, Race, race
-from ebmlab.products import by_onednn
+from ebmlab.numerics.products import by_onednn
 
 REPEATS = 20
 

@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.robust.aims import AIMS, room
 from benchmarks.robust.server import ROOT, SMALL, Outcome, kill, last_line, start, wait
-from ebmlab.files import load
+from ebmlab.io.files import load
 
 QUIET = [option for option in SMALL if "max_epochs" not in option and "limit" not in option]
 DEEP = [

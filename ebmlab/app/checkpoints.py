@@ -13,7 +13,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.app.run_folder import LAST, RUNS, check_name, checkpoints_of, in_a_run, newest_run, run_of
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint, save
+from ebmlab.io.files import load_checkpoint, save
 
 
 class WholeCheckpoints(TorchCheckpointIO):

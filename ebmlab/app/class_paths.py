@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ebmlab.app.sources import Source, find
+from ebmlab.io.old_names import current_paths
 
 _SHORT = re.compile(r"(?<![\w./-])(?<!\$\{)(?:callbacks|datamodules)(?:\.[A-Za-z_]\w*)+(?![\w./])")
 
@@ -12,7 +13,8 @@ _SHORT = re.compile(r"(?<![\w./-])(?<!\$\{)(?:callbacks|datamodules)(?:\.[A-Za-z
 def full_names(text: str) -> str:
     """Writes `ebmlab.callbacks.X` for `callbacks.X`, and `ebmlab.datamodules.X` for `datamodules.X`, in a text.
 
-    A name is left as it is if ebmlab has no such class: it may be that of a module of the user's own.
+    Class paths of earlier versions become today's. A name is left as it is if ebmlab has no such class: it may be that
+    of a module of the user's own.
 
     Args:
         text: a config, or a word of the command line.
@@ -21,7 +23,7 @@ def full_names(text: str) -> str:
         >>> full_names("--data=datamodules.Digits"), full_names("trainer: {callbacks: [callbacks.Mine]}")
         ('--data=ebmlab.datamodules.Digits', 'trainer: {callbacks: [callbacks.Mine]}')
     """
-    return _SHORT.sub(lambda found: _full(found.group()), text)
+    return _SHORT.sub(lambda found: _full(found.group()), current_paths(text))
 
 
 def short_name(path: str) -> str:

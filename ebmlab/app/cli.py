@@ -54,9 +54,9 @@ from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.zoo_command import run_zoo
 from ebmlab.callbacks.rollback import RolledBack
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint
+from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ebmlab.app.finished_run import FinishedRun, read_run
 from ebmlab.app.model_parsers import Line
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 _NOT_COMPARED = ("wandb", "wandb_project", "callbacks.Progress")
 Row = tuple[str, list[str]]

@@ -13,7 +13,7 @@ from pytorch_lightning.cli import LightningArgumentParser
 
 from ebmlab.app.failures import describe
 from ebmlab.app.trust import check_class
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 
 _ABSENT = object()

@@ -16,7 +16,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from ebmlab.app.finished_run import STEPS_TAKEN, steps_taken
 from ebmlab.app.wandb_run import WandbMode, WandbOptions, wandb_run
 from ebmlab.errors import UserError
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 
 class MetricsCSV(Logger):

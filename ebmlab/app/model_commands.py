@@ -16,14 +16,14 @@ from ebmlab import samplers
 from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
-from ebmlab.data import Images
+from ebmlab.data.foreign_loaders import PlainData
+from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
 from ebmlab.errors import UserError, one_line
 from ebmlab.evaluation.outliers import detection
-from ebmlab.files import save, whole
-from ebmlab.plain_data import PlainData
+from ebmlab.io.files import save, whole
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
 from ebmlab.trained.numbers import as_mask

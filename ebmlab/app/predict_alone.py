@@ -9,10 +9,10 @@ from ebmlab.app.model_parsers import Line
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import options_in
 from ebmlab.app.run_folder import CONFIG, run_of
-from ebmlab.files import load_checkpoint
+from ebmlab.io.files import load_checkpoint
+from ebmlab.io.zoo import checkpoint
 from ebmlab.trained import load
 from ebmlab.trained.loading import checkpoint_in
-from ebmlab.zoo import checkpoint
 
 
 def stands_alone(args: list[str]) -> bool:

@@ -13,13 +13,13 @@ from tqdm.auto import tqdm
 
 from ebmlab.app.condition import read_condition
 from ebmlab.callbacks.requirements import shows_mean
-from ebmlab.data import Data
+from ebmlab.data.foreign_loaders import PlainData
+from ebmlab.data.interface import Data
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 from ebmlab.learners import Learner
-from ebmlab.plain_data import PlainData
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.trained import TrainedModel
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint
+from ebmlab.io.files import load_checkpoint
+from ebmlab.io.zoo import checkpoint
 from ebmlab.trained.loading import checkpoint_in
-from ebmlab.zoo import checkpoint
 
 
 def options_in(args: list[str]) -> dict[str, str]:

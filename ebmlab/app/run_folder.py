@@ -16,8 +16,8 @@ from lightning_fabric.utilities.rank_zero import _get_rank
 
 from ebmlab.app.trust import LIBRARY
 from ebmlab.errors import UserError
-from ebmlab.files import remove_temporaries
-from ebmlab.zoo import name_of
+from ebmlab.io.files import remove_temporaries
+from ebmlab.io.zoo import name_of
 
 RUNS = Path("runs")
 CONFIG = "config.yaml"

@@ -23,7 +23,7 @@ from ebmlab.app.run_folder import CONFIG, RUNS, claim, config_name, new_run
 from ebmlab.app.wandb_run import WandbMode, git_commit
 from ebmlab.drawing.race_plots import write_overview, write_target
 from ebmlab.errors import UserError
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 from ebmlab.studies.columns import curve_labels
 from ebmlab.studies.file_names import result_file
 from ebmlab.studies.race import Result

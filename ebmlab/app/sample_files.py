@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.datamodules.number_files import SUFFIXES as NUMBERS
 from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.pictures import SUFFIXES as PICTURES
 from ebmlab.datamodules.pictures import read_picture
 from ebmlab.datamodules.tables import check_columns, read_head
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import LEVELS, Preprocessing
 
 
 def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, field: str) -> tuple[Tensor, list[str]]:

@@ -22,7 +22,7 @@ from ebmlab.app.sweep_trial import FIT, TrialFailed, run_fit
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 COUNTED = "counted"  # an attribute of trials that have ended by themselves, and not by a signal
 HEARTBEAT = 60  # seconds; a trial that is silent for twice as long has died with its process

@@ -18,7 +18,7 @@ from ebmlab.app.class_paths import full_names
 from ebmlab.app.named_callbacks import FLAG
 from ebmlab.app.own_configs import find_config
 from ebmlab.errors import UserError
-from ebmlab.recipes import path_of
+from ebmlab.io.rebuilding import path_of
 
 _PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
 LIBRARY = (

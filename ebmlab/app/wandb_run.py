@@ -18,7 +18,7 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 WandbMode = Literal["offline", "online", "disabled"]
 WANDB_ID = Path("wandb", "id")

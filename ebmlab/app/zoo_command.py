@@ -8,10 +8,10 @@ from pathlib import Path
 from ebmlab.app.zoo_make import make
 from ebmlab.app.zoo_parser import zoo_parser
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.zoo import pack, pull, push
 from ebmlab.trained import load
 from ebmlab.trained.export import export_energy
 from ebmlab.trained.loading import checkpoint_in
-from ebmlab.zoo import pack, pull, push
 
 
 def run_zoo(args: list[str]) -> None:

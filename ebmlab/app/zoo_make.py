@@ -19,12 +19,12 @@ from ebmlab.app.finished_run import FinishedRun, read_run
 from ebmlab.app.interpolation import built
 from ebmlab.app.prediction import save_samples
 from ebmlab.app.run_folder import CONFIG, RUNS
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
+from ebmlab.io.zoo.packing import seal, strip
+from ebmlab.io.zoo.shelf import LOG_Z, OURS, PICTURE
 from ebmlab.trained import LogLikelihood, TrainedModel, load
 from ebmlab.trained.likelihood import Kept
-from ebmlab.zoo.packing import seal, strip
-from ebmlab.zoo.shelf import LOG_Z, OURS, PICTURE
 
 RUN, DRAWN, BATCH = "zoo", 64, 2000
 

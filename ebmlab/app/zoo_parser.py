@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from ebmlab.app.model_parsers import Line
-from ebmlab.zoo.shelf import CARD, OURS, names, pulled
+from ebmlab.io.zoo.shelf import CARD, OURS, names, pulled
 
 _VERBS = ("list", "make", "pack", "pull", "push", "export")
 

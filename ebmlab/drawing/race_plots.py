@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.drawing.picture_names import SWEEP, picture_name
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#e377c2", "#7f7f7f", "#bcbd22")
 LINES = ("-", "--", ":")

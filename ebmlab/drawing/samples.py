@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ebmlab.data import Graphs, Images, Points, Shown
+from ebmlab.data.interface import Graphs, Images, Points, Shown
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.drawing.plane import draw_points

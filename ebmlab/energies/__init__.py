@@ -1,30 +1,30 @@
 """Energies E(x), which define p(x) = exp(-E(x)) / Z."""
 
+from ebmlab.data.tables import Rows, TabularSource
 from ebmlab.energies.binary_net_posterior import BinaryNetPosterior
 from ebmlab.energies.bipartite import Bipartite
-from ebmlab.energies.bipartite_bridge import BipartiteBridge, bridge
-from ebmlab.energies.bridge import Bridge
 from ebmlab.energies.clamped import Clamped, ClampedBipartite
-from ebmlab.energies.composed import Mixture, Sum
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.grbm import GRBM
-from ebmlab.energies.ising import Ising
 from ebmlab.energies.lattice_gaussian import LatticeGaussian
 from ebmlab.energies.logistic_posterior import LogisticPosterior
 from ebmlab.energies.masked_language_model import MaskedLanguageModel
 from ebmlab.energies.mlp import MLP
 from ebmlab.energies.mode_grid import ModeGrid
-from ebmlab.energies.potts import Potts
+from ebmlab.energies.pairwise.ising import Ising
+from ebmlab.energies.pairwise.potts import Potts
+from ebmlab.energies.paths.bipartite_bridge import BipartiteBridge, bridge
+from ebmlab.energies.paths.bridge import Bridge
+from ebmlab.energies.paths.composed import Mixture, Sum
+from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform, reference
+from ebmlab.energies.paths.solved import Solved
+from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 from ebmlab.energies.quartic_mixture import QuarticMixture
 from ebmlab.energies.rbm import RBM
-from ebmlab.energies.reference import Base, Bernoulli, StandardNormal, Uniform, reference
-from ebmlab.energies.resnet import ResNet
+from ebmlab.energies.resnet.resnet import ResNet
 from ebmlab.energies.rgcn import RGCN
-from ebmlab.energies.solved import Solved
-from ebmlab.energies.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
-from ebmlab.tables import Rows, TabularSource
 
 __all__ = [
     "GRBM",

@@ -13,8 +13,8 @@ from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.entering import converted
 from ebmlab.energies.evaluation import PerChain
-from ebmlab.noise import bernoulli
-from ebmlab.softplus import sum_softplus
+from ebmlab.numerics.noise import bernoulli
+from ebmlab.numerics.softplus import sum_softplus
 
 Result = TypeVar("Result")
 

@@ -14,7 +14,7 @@ from ebmlab.energies.entering import TAKE_STATES, converted, floating_type, take
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
 
 MANY = 2048  # states per evaluation when there are many
 DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_differences")  # from `forward` alone

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Real
-from ebmlab.energies.reference import Base
+from ebmlab.energies.paths.reference import Base
 from ebmlab.errors import UserError
 
 SHRINKAGE = 0.2

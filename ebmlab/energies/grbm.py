@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
-from ebmlab.energies.affine import affine
 from ebmlab.energies.bipartite import Bipartite, unrounded
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
 from ebmlab.errors import UserError
+from ebmlab.numerics.affine import affine
 
 
 class GRBM(Bipartite):

@@ -10,6 +10,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.graphs import adjacency
+from ebmlab.numerics.noise import uniform_numbers
 
 
 class RGCN(Energy):
@@ -78,7 +79,7 @@ class RGCN(Energy):
 
     def random(self, n: int) -> Tensor:
         """Random graphs `(n, num_nodes (num_nodes - 1) / 2)`: independent edges with probability `density`."""
-        return (torch.rand(n, *self.domain.event_shape, device=self.device) < self.density).float()
+        return (uniform_numbers(n, *self.domain.event_shape, device=self.device) < self.density).float()
 
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.energies import Energy, Solved
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ladder import Ladder
+from ebmlab.numerics.noise import categorical
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ class AISResult:
         Raises:
             UserError: the chains went backward, or other ranks have some of them.
         """
-        weights = self.log_weights.flatten().softmax(0)
-        if self.reverse or len(weights) != len(self.samples):
+        shares = self.log_weights.flatten().log_softmax(0)
+        if self.reverse or len(shares) != len(self.samples):
             raise UserError("as_base needs all forward chains of an estimate in one process")
-        drawn = torch.multinomial(weights, len(weights), replacement=True)
+        drawn = categorical(shares, num_draws=len(shares))
         return Solved(energy, self.log_z, self.samples[drawn.to(self.samples.device)])
 
     def _shares(self) -> Tensor:

@@ -17,7 +17,7 @@ from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.evaluation.population import Population
 from ebmlab.evaluation.walk import anneal, noted_after
-from ebmlab.ranks import rank_and_world
+from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import Sampler
 
 

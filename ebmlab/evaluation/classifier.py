@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
-from ebmlab.files import Damaged, cache_folder, load, save
-from ebmlab.streams import own_numbers
+from ebmlab.io.files import Damaged, cache_folder, load, save
+from ebmlab.numerics.streams import own_numbers
 
 RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}
 LARGE = 16

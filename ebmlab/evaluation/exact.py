@@ -13,7 +13,8 @@ from ebmlab.domains import Binary, Finite, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
-from ebmlab.softplus import sum_softplus
+from ebmlab.numerics.noise import uniform
+from ebmlab.numerics.softplus import sum_softplus
 
 MAX_TERMS = 2**26  # of a sum
 
@@ -77,7 +78,7 @@ def exact_samples(energy: Energy, n: int, batch_size: int = 2**14) -> Tensor:
     if not math.isfinite(log_weights.max()):  # NaN is the largest of all
         raise UserError(f"exact_samples: {type(energy).__name__} has no law: an energy is NaN or -inf, or all are inf")
     up_to = (log_weights - log_weights.max()).exp().cumsum(0)
-    wanted = torch.searchsorted(up_to, torch.rand(n, dtype=up_to.dtype, device=up_to.device) * up_to[-1], right=True)
+    wanted = torch.searchsorted(up_to, uniform(up_to.new_empty(n)) * up_to[-1], right=True)
     wanted = wanted.clamp(max=len(up_to) - 1)
     found, passed = [], 0
     for part, states in _terms(energy, batch_size):

@@ -19,7 +19,7 @@ from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import MAX_GAP
 from ebmlab.evaluation.ladder import Ladder, fixed_ladder
 from ebmlab.evaluation.pilot import pilot_ladder
-from ebmlab.products import fast_products
+from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler, State, TrajectoryTempered
 from ebmlab.samplers.trajectory_tempered import rise
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.energies import Bridge, PerChain
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, conditional_ess, rows
-from ebmlab.products import fast_products
+from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler
 
 SEED = 8_405_917_230_164_773_029  # of the pilot's random numbers; the chains of the estimate must not use them

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import PerChain
+from ebmlab.numerics.noise import uniform
 
 
 class Population:
@@ -87,7 +88,7 @@ def systematic(shares: Tensor) -> Tensor:
         [0, 0, 2, 2]
     """
     n, up_to = len(shares), shares.cumsum(0)
-    at = (torch.arange(n, dtype=up_to.dtype, device=up_to.device) + torch.rand((), dtype=up_to.dtype)) / n
+    at = (torch.arange(n, dtype=up_to.dtype, device=up_to.device) + uniform(torch.empty((), dtype=up_to.dtype))) / n
     return torch.searchsorted(up_to, at * up_to[-1], right=True).clamp(max=n - 1)
 
 

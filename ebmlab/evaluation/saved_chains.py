@@ -12,7 +12,7 @@ from torch import nn
 
 from ebmlab.errors import one_line
 from ebmlab.evaluation.population import Population
-from ebmlab.files import Damaged, load, save
+from ebmlab.io.files import Damaged, load, save
 
 EVERY = 60.0  # seconds from one save to the next
 PLAIN = bool | int | float | str | None

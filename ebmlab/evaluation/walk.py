@@ -16,7 +16,7 @@ from ebmlab.evaluation.compiled_walk import annealing_kernel, compiled_walk
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, rows
 from ebmlab.evaluation.saved_chains import SavedChains
-from ebmlab.products import fast_products
+from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Leg, Sampler
 
 POINTS = 200  # of the ladder, at which the effective number of chains is noted

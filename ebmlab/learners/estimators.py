@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
@@ -13,10 +12,11 @@ from ebmlab.energies import Energy
 from ebmlab.energies.accumulated import Accumulated
 from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
+from ebmlab.io.rebuilding import Recorded
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
-from ebmlab.noise import wide
-from ebmlab.products import fast_products
-from ebmlab.recipes import Recorded
+from ebmlab.numerics.noise import uniform, uniform_numbers, wide
+from ebmlab.numerics.products import fast_products
+from ebmlab.settings import require_factor
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
@@ -84,7 +84,7 @@ class UniformSubset(Estimator):
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
         size = _size(energy)
         k = min(self.num_samples, size)
-        index = torch.rand(len(x), size, device=x.device).topk(k, 1).indices
+        index = uniform_numbers(len(x), size, device=x.device).topk(k, 1).indices
         with fast_products(energy, min(ROWS, index.numel())):
             return size / k * _mean_of_sums(energy, x, energy.around(x), self.objective, index)
 
@@ -155,8 +155,7 @@ class EnergyDiscrepancy(Estimator):
         self.num_samples = _check_samples(self, num_samples)
         if not 0 < flip_probability <= 0.5:
             raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")
-        if not 0 <= stabilizer < math.inf:
-            raise UserError(f"EnergyDiscrepancy: stabilizer is {stabilizer}; it must be 0 or a positive number")
+        require_factor("EnergyDiscrepancy", stabilizer=stabilizer)
         self.flip_probability = flip_probability
         self.stabilizer = stabilizer
 
@@ -173,7 +172,7 @@ class EnergyDiscrepancy(Estimator):
         return total.value() - torch.tensor(self.num_samples).log()
 
     def _perturb(self, energy: Energy, x: Tensor) -> Tensor:
-        return x - _minus_flipped(energy, x) * (torch.rand_like(x) < self.flip_probability)
+        return x - _minus_flipped(energy, x) * (uniform(x) < self.flip_probability)
 
 
 def make_objective(name: str) -> Objective:
@@ -225,7 +224,7 @@ def _draw(probabilities: Tensor, k: int) -> Tensor:
     """Draws `(B, k)` indices with replacement from rows `(B, d)`; twice as fast as `multinomial` on a CPU."""
     up_to = probabilities.cumsum(1)
     total = up_to[:, -1:]
-    where = torch.minimum(torch.rand(len(up_to), k, device=up_to.device) * total, total.nextafter(total.new_zeros(())))
+    where = torch.minimum(uniform(up_to.new_empty(len(up_to), k)) * total, total.nextafter(total.new_zeros(())))
     return torch.searchsorted(up_to, where, right=True).clamp_(max=up_to.shape[1] - 1)  # a row with NaN gives d
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
 
 LIMIT = 20.0
 

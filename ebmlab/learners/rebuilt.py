@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import pytorch_lightning as pl
+from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import load_checkpoint
-from ebmlab.recipes import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
+from ebmlab.io.files import load_checkpoint
+from ebmlab.io.plain import make_plain
+from ebmlab.io.rebuilding import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
 
 CLASS_PATH, MISSING = "_class_path", "_missing"  # keys of a checkpoint's hyper-parameters; the first is Lightning's
+MAKERS = ("optimizer", "lr_scheduler")  # of which a model that is not trained again has no use
 
 
 class Rebuilt(Recorded, pl.LightningModule):
     """A `LightningModule` that every trainer's checkpoint describes, whether Python or a config has made it.
 
     The command line saves its config. A module that is made in Python is described by the arguments of its parts (see
-    `ebmlab.recipes.describe`); arguments that plain data cannot describe are listed under `_missing`.
+    `ebmlab.io.rebuilding.describe`). Arguments that plain data cannot describe are listed under `_missing`, with a
+    warning: such a checkpoint is not loaded without them.
 
     Example:
         >>> from ebmlab.energies import RBM
@@ -34,9 +39,11 @@ class Rebuilt(Recorded, pl.LightningModule):
     """
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Saves how to make the module again."""
+        """Saves how to make the module again, and makes plain data of NumPy's numbers in the checkpoint."""
         if CLASS_PATH not in checkpoint.get("hyper_parameters", {}):
             checkpoint["hyper_parameters"] = self._description()
+        for place, kind in make_plain(checkpoint):
+            rank_zero_warn(f"checkpoints of this run cannot be read again: {place} is a {kind}, which is no plain data")
 
     def _description(self) -> dict[str, Any]:
         described: dict[str, Any] = {CLASS_PATH: path_of(self._made_with[0]), MISSING: {}}
@@ -45,6 +52,11 @@ class Rebuilt(Recorded, pl.LightningModule):
                 described[name] = describe(value)
             except Indescribable as error:
                 described[MISSING][name] = str(error)
+        if lost := {name: kind for name, kind in described[MISSING].items() if name not in MAKERS}:
+            rank_zero_warn(
+                f"checkpoints of this run lack a setting ({_list(lost)}, which is no plain data): load them by "
+                "ebmlab.load(path, learner)"
+            )
         return described
 
     @classmethod
@@ -81,15 +93,16 @@ class Rebuilt(Recorded, pl.LightningModule):
         saved = dict(given) if isinstance(given, dict) else {}
         mend = "build it as for its training, and call ebmlab.load(path, learner)"
         missing = {name: kind for name, kind in saved.pop(MISSING, {}).items() if name not in changes}
+        makers = {name: partial(_not_saved, name, missing.pop(name)) for name in MAKERS if name in missing}
         saved = {name: value for name, value in saved.items() if name != "_instantiator"} | changes
-        if CLASS_PATH not in saved or "energy" in missing:
-            reason = f"its energy is a {missing['energy']}" if "energy" in missing else "it has no settings"
+        if CLASS_PATH not in saved or missing:
+            reason = f"its {_list(missing)}" if missing else "it has no settings"
             raise UserError(f"{path} cannot be rebuilt as a learner ({reason}, which no checkpoint describes): {mend}")
         try:
             kind = find(saved.pop(CLASS_PATH))
             if not isinstance(kind, type) or not issubclass(kind, cls):
                 raise UserError(f"it was trained by {kind.__qualname__}, which is no {cls.__name__}")
-            return kind(**{name: rebuild(value) for name, value in saved.items()})
+            return kind(**{name: rebuild(value) for name, value in saved.items()}, **makers)
         except (TypeError, ValueError, AttributeError, RuntimeError, UserError) as error:
             raise UserError(f"{path} cannot be rebuilt as a learner ({one_line(error)}): {mend}") from error
 
@@ -103,3 +116,14 @@ def fill(learner: pl.LightningModule, checkpoint: dict[str, Any], path: Path) ->
         raise UserError(
             f"{path} cannot be rebuilt as a learner ({reason}): its parameters are of another model"
         ) from error
+
+
+def _not_saved(name: str, kind: str, *_: Any) -> None:
+    """Stands for an optimizer or schedule that the checkpoint does not describe, and refuses to be one."""
+    raise UserError(
+        f"the checkpoint does not describe its {name}, a {kind}: give load_from_checkpoint(..., {name}=...)"
+    )
+
+
+def _list(missing: dict[str, str]) -> str:
+    return ", ".join(f"{name} is a {kind}" for name, kind in missing.items())

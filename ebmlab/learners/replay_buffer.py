@@ -10,7 +10,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Domain, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.ranks import rank_and_world
+from ebmlab.numerics.noise import bits, uniform_numbers
+from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers.starts import Start
 
 
@@ -79,7 +80,7 @@ class ReplayBuffer(Start):
             old = slots.to(data.dtype, copy=True)
         if self.reinitialize == 0:
             return old
-        anew = torch.rand(n, device=data.device) < self.reinitialize
+        anew = uniform_numbers(n, device=data.device) < self.reinitialize
         new = self._fresh(data, energy.domain, n)
         if old.dim() > new.dim():
             new = new.unsqueeze(1)
@@ -125,7 +126,7 @@ class ReplayBuffer(Start):
     def _from_mean(self, x: Tensor, n: int) -> Tensor:
         if self.mean is None:
             raise UserError('ReplayBuffer: initial "mean" needs the data\'s mean: add callbacks.DataMean')
-        return self.mean.to(x).view(x.shape[1:]).expand(n, *x.shape[1:]).bernoulli()
+        return bits(self.mean.to(x).view(x.shape[1:]).expand(n, *x.shape[1:]))
 
     def _share(self) -> int:
         """Slots of each rank."""

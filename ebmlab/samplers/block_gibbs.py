@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
-from ebmlab.noise import bernoulli
+from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.pure_steps import start_alone, step_gibbs
 from ebmlab.samplers.sampler import Sampler, require_bipartite

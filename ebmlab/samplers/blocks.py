@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy
-from ebmlab.noise import bernoulli, categorical, uniform
+from ebmlab.numerics.noise import bernoulli, categorical, uniform
 from ebmlab.samplers.state import Info
 
 MAX_CONFIGURATIONS = 2**16

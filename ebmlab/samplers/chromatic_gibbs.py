@@ -12,7 +12,7 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
-from ebmlab.noise import bernoulli, categorical
+from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.pure_steps import start_sweep, step_sweep
 from ebmlab.samplers.sampler import Sampler

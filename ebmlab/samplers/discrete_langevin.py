@@ -13,8 +13,9 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.sampler import Sampler, require_positive
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import GradientState
+from ebmlab.settings import require_positive
 
 
 class LangevinOptions(nn.Module):
@@ -46,8 +47,8 @@ class LangevinOptions(nn.Module):
         if window is not None and window < 1:
             raise UserError(f"{owner}: window is {window}, but must be at least 1, or null for all values")
         scale = None if precondition is None else torch.as_tensor(precondition)
-        if scale is not None and not (scale > 0).all():
-            raise UserError(f"{owner}: every entry of precondition must be positive")
+        if scale is not None:
+            require_positive(owner, precondition=scale)
         self.owner = owner
         self.register_buffer("precondition", scale, persistent=False)
         self.window = window
@@ -149,7 +150,7 @@ class GuidedEnergy(Energy):
     Example:
         >>> import torch
         >>> from ebmlab.energies import BinaryNetPosterior
-        >>> from ebmlab.tables import Rows
+        >>> from ebmlab.data.tables import Rows
         >>> rows = Rows(torch.randn(8, 2), torch.ones(8), torch.randn(8, 2), torch.ones(8))
         >>> energy = BinaryNetPosterior(rows, hidden=2, batch_size=4)
         >>> x = energy.domain.random(3)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.noise import categorical
+from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.metropolis import MetropolisSampler

@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
-from ebmlab.noise import categorical
+from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.blocks import change_differences, place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Proposal

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
-from ebmlab.noise import uniform
+from ebmlab.numerics.noise import uniform
 from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info

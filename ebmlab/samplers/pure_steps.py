@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite
 from ebmlab.energies import Bipartite, Bridge, Energy
-from ebmlab.noise import bernoulli, uniform, wide
+from ebmlab.numerics.noise import bernoulli, uniform, wide
+from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.samplers.compiled import Tensors
-from ebmlab.softplus import sum_softplus
 
 Proposed = tuple[Tensor, Callable[[Tensor], Tensor]]
 """A proposal y, and a function of `fall` at y: the log-probability of the way back minus that of the way there."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
 
 
 class Schedule(Recorded):

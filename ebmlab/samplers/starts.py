@@ -11,7 +11,7 @@ from ebmlab.domains import Domain, Finite
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
 
 
 class Start(Recorded):

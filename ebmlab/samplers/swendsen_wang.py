@@ -11,9 +11,9 @@ from torch import Tensor
 from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.evaluation import Merge
-from ebmlab.energies.pairwise import Pairwise
+from ebmlab.energies.pairwise.pairwise import Pairwise
 from ebmlab.errors import UserError
-from ebmlab.noise import bernoulli, categorical, uniform
+from ebmlab.numerics.noise import bernoulli, categorical, uniform
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Domain
 from ebmlab.energies import Energy, PerChain
-from ebmlab.energies.tempering import Tempering, tempered
+from ebmlab.energies.paths.tempering import Tempering, tempered
 from ebmlab.errors import UserError
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler

@@ -15,13 +15,13 @@ from torch import Tensor
 from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
-from ebmlab.noise import bernoulli, categorical
+from ebmlab.numerics.noise import bernoulli, categorical
+from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.samplers.compiled import worth_compiling
 from ebmlab.samplers.metropolis import MetropolisSampler, metropolis
 from ebmlab.samplers.proposals.factorised import flipped
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info, Leg
-from ebmlab.softplus import sum_softplus
 
 
 def written_out(sampler: Sampler, kernel: type[MetropolisSampler], energy: Energy, x: Tensor) -> bool:

@@ -6,7 +6,7 @@ import csv
 import math
 from pathlib import Path
 
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 from ebmlab.studies.columns import NAMES
 from ebmlab.studies.file_names import text_file
 from ebmlab.studies.race import Result

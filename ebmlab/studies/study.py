@@ -15,8 +15,8 @@ from torch import Tensor
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.files import load, save
-from ebmlab.products import fast_products
+from ebmlab.io.files import load, save
+from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner

@@ -11,7 +11,7 @@ import torch
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError, one_line
-from ebmlab.files import whole
+from ebmlab.io.files import whole
 
 
 def export_energy(energy: Energy, path: Path) -> None:

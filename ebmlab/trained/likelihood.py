@@ -22,9 +22,9 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import Bracket, equilibrated
-from ebmlab.files import whole
+from ebmlab.io.files import whole
+from ebmlab.io.zoo.shelf import LOG_Z, name_of
 from ebmlab.samplers import BlockGibbs, Sampler
-from ebmlab.zoo.shelf import LOG_Z, name_of
 
 SUMMABLE = 16  # bits over which log Z is summed exactly
 SEED = 0

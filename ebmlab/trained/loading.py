@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-from ebmlab import zoo
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.errors import UserError
-from ebmlab.files import load_checkpoint
+from ebmlab.io import zoo
+from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
 from ebmlab.learners.rebuilt import fill
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.trained.model import TrainedModel
 
 PREPROCESSING = "preprocessing"

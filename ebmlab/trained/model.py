@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import DMALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Langevin, Sampler
 from ebmlab.trained.likelihood import LogLikelihood, log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale

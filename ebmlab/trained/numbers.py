@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebmlab.data.preprocessing import LEVELS, Preprocessing, readable
 from ebmlab.errors import UserError
-from ebmlab.preprocessing import LEVELS, Preprocessing, readable
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]

@@ -16,11 +16,11 @@ import ebmlab
 from ebmlab.app.cli import main
 from ebmlab.app.condition import read_condition
 from ebmlab.app.sample_files import read_samples
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Digits
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import Gibbs
 from ebmlab.trained import TrainedModel
 

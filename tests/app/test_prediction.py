@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from ebmlab.app.prediction import save_samples
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
 from ebmlab.drawing import samples as pictures
 from ebmlab.energies import GRBM, MLP, RBM, RGCN, Ising

@@ -14,7 +14,7 @@ import torch
 from ebmlab.app.checkpoints import find_checkpoint
 from ebmlab.app.run_folder import LAST, claim, new_run, newest_run, release
 from ebmlab.errors import UserError
-from ebmlab.files import save
+from ebmlab.io.files import save
 
 OTHER = """
 import sys

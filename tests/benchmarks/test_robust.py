@@ -14,7 +14,7 @@ from benchmarks.robust.endurance import endurance, grows
 from benchmarks.robust.inputs import bad_inputs
 from benchmarks.robust.kills import differs, kills
 from benchmarks.robust.server import Case, Outcome, judge
-from ebmlab.files import save
+from ebmlab.io.files import save
 
 FAST = "killed in the middle of last.ckpt"
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from ebmlab.callbacks import GraphGrid, GraphMMDEvaluation
 from ebmlab.callbacks import graph_grid as grid
-from ebmlab.data import Graphs
+from ebmlab.data.interface import Graphs
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.energies import RBM, RGCN
 from ebmlab.errors import UserError

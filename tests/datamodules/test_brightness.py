@@ -17,13 +17,13 @@ from ebmlab import load
 from ebmlab.app.model_commands import grid
 from ebmlab.callbacks import FID
 from ebmlab.callbacks.requirements import images
-from ebmlab.data import Data
+from ebmlab.data.foreign_loaders import PlainData
+from ebmlab.data.interface import Data
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import FromDataset
 from ebmlab.domains import Binary, Ordinal, Real
 from ebmlab.energies import GRBM
 from ebmlab.learners import ContrastiveDivergence, FromNoise
-from ebmlab.plain_data import PlainData
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import GibbsLangevin
 
 pytestmark = [

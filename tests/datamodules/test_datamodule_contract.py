@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ebmlab import datamodules
-from ebmlab.data import SPLITS, Graphs, Images, Points
+from ebmlab.data.interface import SPLITS, Graphs, Images, Points
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import TensorDataModule
 from ebmlab.errors import UserError
 from ebmlab.graphs import triangle
-from ebmlab.preprocessing import Preprocessing
 
 Make = Callable[..., TensorDataModule]
 OPTIONS: dict[str, dict[str, object]] = {

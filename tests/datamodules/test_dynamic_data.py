@@ -14,13 +14,13 @@ from jsonargparse import ArgumentParser
 from torch import Tensor
 
 from ebmlab.callbacks import DataMean
+from ebmlab.data.foreign_loaders import PlainData
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import EMNIST, KMNIST, MNIST, Digits, FashionMNIST, Omniglot, TensorDataModule
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData
-from ebmlab.plain_data import PlainData
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import BlockGibbs
 from ebmlab.trained import TrainedModel
 

@@ -15,7 +15,7 @@ import pytest
 import scipy.io
 import torch
 
-from ebmlab.data import SPLITS
+from ebmlab.data.interface import SPLITS
 from ebmlab.datamodules import CaltechSilhouettes, Omniglot, StaticMNIST
 from ebmlab.datamodules.published import PublishedFile, PublishedImages, checksum
 from ebmlab.errors import UserError

@@ -13,12 +13,12 @@ from helpers_trainer import quiet_trainer
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.data.preprocessing import Preprocessing, moments
 from ebmlab.datamodules import Arrays
 from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise
-from ebmlab.preprocessing import Preprocessing, moments
 from ebmlab.samplers import BlockGibbs
 
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from helpers_data import COMPAS_HEAD, make_adult, make_blog, make_compas, make_news
 
+from ebmlab.data.tables import Rows
 from ebmlab.datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
 from ebmlab.errors import UserError
-from ebmlab.tables import Rows
 
 PLACES = [os.environ.get("EBMLAB_DATA"), "data"]
 REAL = next((Path(p) for p in PLACES if p and (Path(p) / "compas" / "compas-scores-two-years.csv").is_file()), None)

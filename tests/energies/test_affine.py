@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-import ebmlab.energies.affine as module
+import ebmlab.numerics.affine as module
 from ebmlab.energies import GRBM, RBM
-from ebmlab.energies.affine import affine
+from ebmlab.numerics.affine import affine
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["library's product", "written out"])

@@ -14,12 +14,12 @@ from helpers_mutants import mutant
 from jsonargparse import ArgumentParser, set_parsing_settings
 from torch import Tensor
 
+from ebmlab.data.tables import Rows
 from ebmlab.domains import Spin
 from ebmlab.energies import BinaryNetPosterior, Energy, binary_net_posterior
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, DULA
 from ebmlab.samplers.discrete_langevin import LangevinOptions
-from ebmlab.tables import Rows
 
 
 def table(n: int = 6, features: int = 1, seed: int = 0) -> Rows:

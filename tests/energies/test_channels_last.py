@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from ebmlab.energies.channels_last import channels_last
+from ebmlab.energies.resnet.channels_last import channels_last
 
 CODE = """
 import torch

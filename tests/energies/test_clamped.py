@@ -15,6 +15,7 @@ from helpers_grbm import FAIL, PASS, ExactGRBM, last_state, make_grbm
 from helpers_mutants import mutant
 from torch import Tensor
 
+from ebmlab.data.tables import Rows
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.energies import (
     GRBM,
@@ -34,7 +35,6 @@ from ebmlab.energies import (
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, exact_mean
 from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, Langevin, Sampler
-from ebmlab.tables import Rows
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
 

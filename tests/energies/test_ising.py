@@ -12,8 +12,8 @@ from torch.nn.functional import logsigmoid
 from ebmlab import graphs
 from ebmlab.domains import Spin
 from ebmlab.energies import Energy
-from ebmlab.energies.ising import Ising
-from ebmlab.energies.pairwise import _Symmetric
+from ebmlab.energies.pairwise.ising import Ising
+from ebmlab.energies.pairwise.pairwise import _Symmetric
 from ebmlab.errors import UserError
 from ebmlab.samplers import ChromaticGibbs
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import Energy
-from ebmlab.energies.ising import Ising
-from ebmlab.energies.potts import Potts
+from ebmlab.energies.pairwise.ising import Ising
+from ebmlab.energies.pairwise.potts import Potts
 from ebmlab.errors import UserError
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}

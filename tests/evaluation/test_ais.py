@@ -18,7 +18,7 @@ from ebmlab import samplers as s
 from ebmlab.datamodules import Digits
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
-from ebmlab.energies.bridge import Ends
+from ebmlab.energies.paths.bridge import Ends
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
 from ebmlab.evaluation.exact import check_enumerable

@@ -22,7 +22,7 @@ from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
 from ebmlab.datamodules import Digits
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy

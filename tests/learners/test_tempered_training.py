@@ -16,7 +16,7 @@ from ebmlab.callbacks import RunState
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
-from ebmlab.energies.tempering import tempered
+from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, Sampler, Tempered

@@ -15,11 +15,11 @@ from torch import Tensor
 import ebmlab.samplers.compiled as compiled
 import ebmlab.samplers.pure_steps as pure
 import ebmlab.samplers.sampler as base
-from ebmlab import noise
 from ebmlab.domains import Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA
+from ebmlab.numerics import noise
 from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, ChromaticGibbs, Cosine, Gibbs, Langevin, Sampler
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")

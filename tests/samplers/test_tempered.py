@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Ordinal, Spin
 from ebmlab.energies import RBM, Bipartite, Energy, Ising
-from ebmlab.energies.tempering import tempered
+from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
-from ebmlab.noise import bernoulli
+from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers import (
     DMALA,
     DULA,

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import ebmlab
-from ebmlab.data import Data
+from ebmlab.data.interface import Data
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, Digits, GrayCode2D
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts, Sum
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching, ReplayBuffer
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import (
     DMALA,
     DULA,
@@ -143,7 +143,8 @@ def test_a_network_that_no_checkpoint_describes_is_given_back_by_the_user(tmp_pa
         return ContrastiveDivergence(Own(nn.Linear(3, 1)), Langevin(0.1), FromData())
 
     learner = build()
-    path = trained(tmp_path, learner, DataLoader(torch.randn(16, 3), batch_size=8))
+    with pytest.warns(UserWarning, match=r"lack a setting \(energy is a Linear, which is no plain data\): load"):
+        path = trained(tmp_path, learner, DataLoader(torch.randn(16, 3), batch_size=8))
     with pytest.raises(UserError, match=r"its energy is a Linear, which no checkpoint describes\): build it as for"):
         ebmlab.load(path)
     raw = torch.randn(7, 3)

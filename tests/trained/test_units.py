@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.energies import GRBM, RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
-from ebmlab.preprocessing import Preprocessing
 from ebmlab.samplers import BlockGibbs
 from ebmlab.trained import TrainedModel
 from ebmlab.trained import model as module

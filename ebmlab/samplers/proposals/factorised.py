@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Domain, Finite, Ordinal, Spin
-from ebmlab.noise import bernoulli, categorical
+from ebmlab.numerics.noise import bernoulli, categorical
+from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.samplers.proposals.proposal import Draw, Proposal
-from ebmlab.softplus import sum_softplus
 
 
 def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None = None) -> Proposal:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
-from ebmlab.energies.pairwise import Pairwise
+from ebmlab.energies.pairwise.pairwise import Pairwise
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
 from ebmlab.samplers.any_scale import AnyScale

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.recipes import Recorded
+from ebmlab.io.rebuilding import Recorded
 from ebmlab.samplers.sampler import Sampler
 
 

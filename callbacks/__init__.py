@@ -1,0 +1,63 @@
+"""Callbacks: pictures, scores, guards and exact resume.
+
+Example:
+    >>> import pytorch_lightning as pl
+    >>> trainer = pl.Trainer(callbacks=[SampleGrid(every_n_epochs=5), DivergenceGuard(), RunState()], logger=False)
+"""
+
+if __name__ != "ebmlab.callbacks":  # in a checkout, this folder also lies on the path by itself
+    raise ImportError("these modules are imported as ebmlab.callbacks")
+
+from ebmlab.callbacks.acceleration import Acceleration
+from ebmlab.callbacks.ais_evaluation import AISEvaluation
+from ebmlab.callbacks.annealed_steps import AnnealedSteps
+from ebmlab.callbacks.centred_gradient import CentredGradient
+from ebmlab.callbacks.coupling_rmse import CouplingRMSE
+from ebmlab.callbacks.data_mean import DataMean
+from ebmlab.callbacks.density2d import Density2D
+from ebmlab.callbacks.divergence_guard import DivergenceGuard
+from ebmlab.callbacks.energy_histograms import EnergyHistograms
+from ebmlab.callbacks.energy_landscape import EnergyLandscape
+from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
+from ebmlab.callbacks.fid import FID
+from ebmlab.callbacks.graph_grid import GraphGrid
+from ebmlab.callbacks.graph_mmd_evaluation import GraphMMDEvaluation
+from ebmlab.callbacks.hamming_mmd_evaluation import HammingMMDEvaluation
+from ebmlab.callbacks.image_log import log_image
+from ebmlab.callbacks.out_of_distribution import OutOfDistribution
+from ebmlab.callbacks.parameter_images import ParameterImages
+from ebmlab.callbacks.periodic import PeriodicEvaluation
+from ebmlab.callbacks.progress import Progress
+from ebmlab.callbacks.run_state import RunState
+from ebmlab.callbacks.sample_grid import SampleGrid
+from ebmlab.callbacks.sampler_monitor import SamplerMonitor
+from ebmlab.callbacks.short_chains import ShortChains
+from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
+
+__all__ = [
+    "FID",
+    "AISEvaluation",
+    "Acceleration",
+    "AnnealedSteps",
+    "CentredGradient",
+    "CouplingRMSE",
+    "DataMean",
+    "Density2D",
+    "DivergenceGuard",
+    "EnergyHistograms",
+    "EnergyLandscape",
+    "EquilibriumCheck",
+    "GraphGrid",
+    "GraphMMDEvaluation",
+    "HammingMMDEvaluation",
+    "OutOfDistribution",
+    "ParameterImages",
+    "PeriodicEvaluation",
+    "Progress",
+    "RunState",
+    "SampleGrid",
+    "SamplerMonitor",
+    "ShortChains",
+    "TrajectoryLikelihood",
+    "log_image",
+]

@@ -1,0 +1,59 @@
+"""What `AISEvaluation` logs, and whether it is to be trusted."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
+
+from ebmlab.data.interface import Data
+from ebmlab.domains import Finite
+from ebmlab.energies import Energy
+from ebmlab.evaluation.bracket import Bracket
+
+
+def metrics_of(both: Bracket, mean_energy: float) -> dict[str, float]:
+    """The estimates of log Z, and the likelihood of data with this mean energy."""
+    result = both.forward
+    metrics = {
+        "ais/log_likelihood": -mean_energy - result.log_z,
+        "ais/log_z": result.log_z,
+        "ais/std_error": both.std_error,
+        "ais/ess": result.ess,
+        "ais/max_weight": result.max_weight,
+        "ais/families": float(result.num_families),
+    }
+    if both.backward is not None:
+        metrics["ais/log_likelihood_lower"] = -mean_energy - both.backward.log_z
+        metrics["ais/gap"] = both.gap
+    if len(result.replicates) > 1:
+        metrics["ais/spread"] = float(torch.tensor(result.replicates).std())
+    return metrics
+
+
+def bits_per_dim(log_likelihood: float, data: Data, energy: Energy) -> float:
+    """Bits per coordinate of the raw numbers, from the mean log-likelihood of the states in nats."""
+    raw = data.preprocessing
+    nats = log_likelihood + (0.0 if raw is None else raw.log_jacobian(energy.domain))
+    return -nats / (energy.domain.size * math.log(2))
+
+
+def judge(metrics: dict[str, float], both: Bracket, energy: Energy, quiet: bool) -> bool:
+    """Whether the likelihood is to be trusted. If not, warns and takes the standard error out of the metrics."""
+    likelihood, doubts = metrics["ais/log_likelihood"], both.doubts
+    if math.isnan(likelihood):
+        doubts = ["it is NaN: an energy of the data or of a chain is not finite"]
+    elif likelihood > 0 and isinstance(energy.domain, Finite):
+        doubts.insert(0, "above 0 is impossible for discrete data: log Z is far too small")
+    metrics["ais/trusted"] = float(not doubts)
+    if not doubts:
+        return True
+    del metrics["ais/std_error"]
+    if quiet:
+        return False
+    rank_zero_warn(
+        f"AISEvaluation: do not trust the mean log-likelihood of {likelihood:.4g} nats: {'; '.join(doubts)}. Use "
+        'schedule "adaptive" with resample 0.5, reverse, more temperatures or moves, or another sampler'
+    )
+    return False

@@ -1,0 +1,86 @@
+"""Energies of data and of the model's own samples, over the training."""
+
+from __future__ import annotations
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from ebmlab.callbacks.image_log import made_by
+from ebmlab.callbacks.periodic import noise
+from ebmlab.callbacks.requirements import buffer_of, held_out, learner_of, split_of
+from ebmlab.callbacks.rich_log import log_histogram, log_table
+from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+from ebmlab.data.foreign_loaders import data_of
+from ebmlab.drawing.histograms import draw_histograms
+from ebmlab.learners import Learner
+
+
+class EnergyHistograms(SampleEvaluation):
+    """Shows the energies of training data, held-out data and negatives, on rank 0.
+
+    Negatives are states of the replay buffer, or the last states of new chains from noise if the learner has none. The
+    picture is `energies/histogram`; W&B and TensorBoard also get the histograms `energies/train`, `energies/held-out`
+    and `energies/negatives`, and W&B the table `energies/samples` of single energies. If the fit is good the three
+    overlap: held-out energies above those of training data tell of overfitting, negatives below both of a mode that the
+    data lack.
+
+    Args:
+        num_samples: of each of the three, or all if there are fewer.
+        num_steps: steps of each new chain; default as in training.
+        num_rows: of each of the three in the table.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+        seed: of the choice of states and of the chains.
+
+    Example:
+        >>> from ebmlab.datamodules import Digits
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.learners import ContrastiveDivergence, FromData
+        >>> from ebmlab.samplers import BlockGibbs
+        >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[EnergyHistograms(50, 5)])
+        >>> learner = ContrastiveDivergence(GRBM(64, 8), BlockGibbs(), FromData())
+        >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/energies-histogram_step0000000.png
+    """
+
+    def __init__(
+        self,
+        num_samples: int = 500,
+        num_steps: int | None = None,
+        num_rows: int = 100,
+        every_n_epochs: int = 10,
+        at_start: bool = True,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
+        self.num_rows = num_rows
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        learner, data = learner_of(pl_module, self), data_of(trainer)
+        if not trainer.is_global_zero:
+            return
+        n, num_steps = self.size(trainer, learner)
+        splits = {"train": split_of(data, "train"), "held-out": split_of(data, held_out(trainer))}
+        states = {name: data.states(split, n, self.seed) for name, split in splits.items()}
+        buffer = buffer_of(pl_module)
+        kept = None if buffer is None else buffer.cold(learner.energy.domain)
+        if kept is None:
+            states["negatives"] = learner.draw(noise(learner, n), num_steps)
+            caption = made_by(learner.sampler, num_steps)
+        else:
+            states["negatives"] = kept[torch.randperm(len(kept), device=kept.device)[:n]]
+            caption = f"{type(learner.sampler).__name__}, replay buffer"
+        energies = {name: energies_of(learner, x) for name, x in states.items()}
+        rows: list[list[object]] = []
+        for name, values in energies.items():
+            log_histogram(trainer, f"energies/{name}", values)
+            rows += [[name, i, value] for i, value in enumerate(values[: self.num_rows].tolist())]
+        log_table(trainer, "energies/samples", ["states", "number", "energy"], rows)
+        self.log_image(trainer, "energies/histogram", draw_histograms(energies, "energy"), caption)
+
+
+def energies_of(learner: Learner, x: Tensor, batch_size: int = 500) -> Tensor:
+    """Energies of states `(n, *event)`: `(n,)`, float64, on the CPU."""
+    dtype = next(learner.energy.parameters(), x).dtype
+    parts = torch.split(learner.to_event(x), batch_size)
+    return torch.cat([learner(part.to(learner.device, dtype)) for part in parts]).cpu().double()

@@ -1,0 +1,149 @@
+"""What callbacks require of a run; errors are one line."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_warn
+
+from ebmlab.data.foreign_loaders import data_of
+from ebmlab.data.interface import SPLITS, Data, Graphs, Images
+from ebmlab.energies import Bipartite, Energy
+from ebmlab.errors import UserError
+from ebmlab.learners import Learner, ReplayBuffer
+from ebmlab.learners.schedules import planned_steps
+
+Kind = TypeVar("Kind")
+
+
+def learner_of(pl_module: pl.LightningModule, callback: pl.Callback) -> Learner:
+    """The module as a `Learner`, which can run its sampler's chains."""
+    if not isinstance(pl_module, Learner):
+        raise UserError(
+            f"{type(callback).__name__} draws samples, but {type(pl_module).__name__} has no sampler: "
+            "use it with ContrastiveDivergence or RatioMatching"
+        )
+    return pl_module
+
+
+def energy_of(pl_module: pl.LightningModule) -> Energy:
+    """The energy that the module fits."""
+    energy: Any = pl_module.energy
+    assert isinstance(energy, Energy)
+    return energy
+
+
+def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
+    """The learner's replay buffer, if it has one."""
+    chains = getattr(pl_module, "chains", None)  # only some learners have it
+    return chains if isinstance(chains, ReplayBuffer) else None
+
+
+def training_steps(trainer: pl.Trainer, callback: pl.Callback) -> int:
+    """Optimizer steps of the whole training, which must have an end."""
+    total = planned_steps(trainer)
+    if not math.isfinite(total):
+        name = type(callback).__name__
+        raise UserError(
+            f"{name}: training has no end; set trainer.max_epochs, or trainer.max_steps if the data have no length"
+        )
+    return int(total)
+
+
+def warn_of_new_length(callback: pl.Callback, before: int, now: int) -> None:
+    """Warns if a resumed training is longer or shorter than planned, for what depends on the share that has passed.
+
+    Args:
+        callback: changes with this share.
+        before: optimizer steps of the training that wrote the checkpoint; 0 if they are not known.
+        now: those of the resumed one.
+    """
+    if before and before != now:
+        rank_zero_warn(
+            f"{type(callback).__name__}: the run has {now} steps now, and had {before}: from here on it goes by its "
+            f"share of {now}, which takes it back or ahead"
+        )
+
+
+def shows_mean(learner: Learner, denoise: bool | None) -> bool:
+    """Whether to show E[v | h]: `denoise`, or if that is None, whether the energy has hidden units."""
+    return isinstance(learner.energy, Bipartite) if denoise is None else denoise
+
+
+def known_data(trainer: pl.Trainer, kind: type[Kind], callback: pl.Callback, what: str, example: str) -> Kind:
+    """The run's data, which must implement a protocol of `ebmlab.data.interface`.
+
+    Args:
+        trainer: of the run.
+        kind: the protocol.
+        callback: requires the data.
+        what: the protocol in words.
+        example: a datamodule that implements it.
+    """
+    data: object = data_of(trainer)
+    if not isinstance(data, kind):
+        name, given = type(callback).__name__, data_of(trainer).title
+        raise UserError(f"{name} needs {what}, got {given}: use {example}, or remove {name}")
+    return data
+
+
+def split_of(data: Data, wanted: str) -> str:
+    """The wanted split, or another one if the current run does not have it."""
+    return next((split for split in (wanted, *SPLITS) if data.has(split)), wanted)
+
+
+def held_out(trainer: pl.Trainer) -> str:
+    """The split on which models are judged: "test" in `test`, else "val"."""
+    return "test" if trainer.state.fn == TrainerFn.TESTING else "val"
+
+
+def require_split(data: Data, split: str, callback: pl.Callback, mend: str) -> None:
+    """Raises `UserError` unless the current run has data of the split."""
+    if not data.has(split):
+        raise UserError(f"{type(callback).__name__} needs {split} data, which {data.title} does not give here: {mend}")
+
+
+def image_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
+    """The run's data, which must be images."""
+    data, name = data_of(trainer), type(callback).__name__
+    if _kind(data) is not Images:
+        raise UserError(
+            f"{name} needs images, but {data.title} has events of shape {data.event_shape}: "
+            f"use callbacks.Density2D for points in the plane, or remove {name}"
+        )
+    return data
+
+
+def graph_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
+    """The run's data, which must be graphs."""
+    data, name = data_of(trainer), type(callback).__name__
+    if _kind(data) is not Graphs:
+        raise UserError(
+            f"{name} needs graphs, got {data.title}, which shows none: use datamodules.EgoSmall, or remove {name}"
+        )
+    return data
+
+
+def images(data: Data, x: torch.Tensor) -> torch.Tensor:
+    """States of image data as images `(B, C, H, W)` in [0, 1]."""
+    shown = data.show(x)
+    assert isinstance(shown, Images)
+    return shown.values
+
+
+def adjacency(data: Data, x: torch.Tensor) -> torch.Tensor:
+    """States of graph data as adjacency matrices `(B, n, n)`."""
+    shown = data.show(x)
+    assert isinstance(shown, Graphs)
+    return shown.adjacency
+
+
+def _kind(data: Data) -> type | None:
+    """The type that `show` returns."""
+    if data.event_shape is None:
+        return None
+    return type(data.show(torch.zeros(1, *data.event_shape)))

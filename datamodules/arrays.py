@@ -1,0 +1,150 @@
+"""Samples in a file of numbers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebmlab.data.preprocessing import Binarize, Preprocessing
+from ebmlab.datamodules.number_files import SUFFIXES, read_numbers
+from ebmlab.datamodules.own_data import OwnData
+from ebmlab.datamodules.scaling import DomainName, Form, as_images
+from ebmlab.datamodules.tables import check_columns, read_head
+from ebmlab.errors import UserError
+
+
+class Arrays(OwnData):
+    """Samples in a file: .npy, .npz, .csv (one in each row, with or without names above) or .pt.
+
+    Numbers become states of the domain by one rule (`datamodules.scaling.scaling`): levels of pixels are divided by
+    255, booleans and bits are 0 and 1, or spins if these are asked for, class numbers become one-hot vectors.
+
+    Args:
+        path: the file with the samples to train on; parts of them validate and test where `val` and `test` name none.
+        domain: real, binary, spin, ordinal or categorical.
+        labels: where the labels are: the name or the number of a column of a .csv file, the name of an array in an .npz
+            or .pt file, or an .npy file beside the samples. None: there are none.
+        field: the name of the samples' array in an .npz or .pt file with several.
+        shape: of one sample, such as [1, 28, 28]. By default that of the file; with domain real and binary, (H, W) and
+            (H, W, 1) become (1, H, W), and (H, W, 3) becomes (3, H, W).
+        standardize: give real numbers mean 0 and variance 1: in images each channel, in tables each column.
+        binarize: make bits of numbers in [0, 1] or of pixels: true or dynamic, see `TensorDataModule`.
+        max_value: what all numbers are divided by, in place of the rule.
+        num_values: of an ordinal or categorical coordinate; by default as many as the training file shows.
+        val: file of the validation samples, laid out like `path`.
+        test: file of the test samples, laid out like `path`.
+        val_fraction: part of the training samples that validates, where there is no `val`.
+        test_fraction: part of the training samples that tests, where there is no `test`.
+        split_seed: of the choice of these parts.
+        batch_size: samples per batch and process.
+        seed: of the order of the training batches.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "bits.npy")
+        >>> np.save(path, np.random.default_rng(0).integers(0, 2, (100, 6)))
+        >>> data = Arrays(str(path), domain="binary", batch_size=10)
+        >>> next(iter(data.train_dataloader())).shape
+        torch.Size([10, 6])
+    """
+
+    def __init__(
+        self,
+        path: str,
+        domain: DomainName = "real",
+        labels: str | int | None = None,
+        field: str = "x",
+        shape: Sequence[int] | None = None,
+        standardize: bool = True,
+        binarize: Binarize = False,
+        max_value: float | None = None,
+        num_values: int | None = None,
+        val: str | None = None,
+        test: str | None = None,
+        val_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        split_seed: int = 0,
+        batch_size: int = 100,
+        seed: int = 0,
+    ) -> None:
+        self.save_hyperparameters(logger=False)
+        self.files = {"train": path, "val": val, "test": test}
+        self._where = labels, field
+        if isinstance(labels, str) and Path(path).suffix == Path(labels).suffix == ".npy" and (val or test):
+            raise UserError(
+                f"Arrays: {labels} has the labels of one file: put samples and labels together in .npz files"
+            )
+        x, names = self._read(path)
+        self._columns = self._names(path)  # checkpoints are still written if the file goes during training
+        self._as_found = shape is None
+        own = tuple(as_images(x, domain).shape[1:]) if shape is None else tuple(shape)
+        if domain == "categorical" and num_values is None:
+            num_values = int(x.max()) + 1
+        if domain == "ordinal" and num_values is None:
+            num_values = max(2, int(x.max()) + 1)
+        form = Form(domain, standardize, binarize, max_value, num_values)
+        super().__init__(own, form, val_fraction, test_fraction, split_seed, batch_size, seed)
+        self.name = Path(path).stem
+        self.classes = None if names is None else np.unique(names)
+        self.num_classes = None if self.classes is None else len(self.classes)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How raw data become states, and the names of the columns of a .csv file."""
+        return replace(super().preprocessing, columns=tuple(self._columns))
+
+    def adopt(self, saved: Preprocessing) -> None:
+        """Also refuses a table whose columns are not those of the checkpoint's training data."""
+        check_columns(self._columns, saved.columns, f"Arrays: {self.files['train']}")
+        super().adopt(saved)
+
+    def count(self, split: str) -> int | None:
+        path = self.files[split]
+        return None if path is None else len(self._read(path)[0])
+
+    def take(self, split: str, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        path = self.files[split]
+        assert path is not None
+        x, names = self._read(path)
+        check_columns(self._names(path), self._columns, f"Arrays: {path}")
+        if self._as_found:
+            x = as_images(x, self.form.domain)
+        if x[:1].numel() != math.prod(self.raw_shape):
+            raise UserError(
+                f"Arrays: the samples of {path} have shape {tuple(x.shape[1:])}, which cannot be {self.raw_shape}"
+            )
+        samples = x[index].reshape(-1, *self.raw_shape)
+        if names is None or self.classes is None:
+            return samples, None
+        if unknown := set(names.tolist()) - set(self.classes.tolist()):
+            raise UserError(f"Arrays: {path} has the label {min(unknown)}, which {self.files['train']} lacks")
+        return samples, torch.from_numpy(np.searchsorted(self.classes, names[index.numpy()])).long()
+
+    def _names(self, name: str) -> list[str]:
+        path = Path(name).expanduser()
+        return read_head(path, self._where[0]).names if path.suffix.lower() == ".csv" else []
+
+    def _read(self, name: str) -> tuple[Tensor, np.ndarray | None]:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise UserError(f"Arrays: there is no file {path}")
+        if path.suffix.lower() not in SUFFIXES:
+            raise UserError(f"Arrays: {path} is none of {', '.join(SUFFIXES)}")
+        return _numbers(path, path.stat().st_mtime_ns, *self._where)
+
+
+@functools.lru_cache(maxsize=4)  # the command line makes a datamodule more than once
+def _numbers(path: Path, changed: int, labels: str | int | None, field: str) -> tuple[Tensor, np.ndarray | None]:
+    x, names = read_numbers(path, labels, field)
+    bad = ~torch.isfinite(x).flatten(1).all(1)
+    if bad.any():
+        where = f"the first is number {int(bad.nonzero()[0])}, counted from 0"
+        raise UserError(f"{path}: {int(bad.sum())} of {len(x)} samples hold NaN or infinity, {where}: remove them")
+    return x, names

@@ -1,0 +1,116 @@
+"""Files of numbers: .npy, .npz, .csv and .pt."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ebmlab.data.preprocessing import FAR
+from ebmlab.datamodules.tables import Labels, read_table
+from ebmlab.errors import UserError, one_line
+
+SUFFIXES = (".npy", ".npz", ".csv", ".pt")
+
+
+def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.ndarray | None]:
+    r"""Reads samples and labels; nothing in the file is executed.
+
+    Args:
+        path: the file.
+        labels: a column of a .csv file, an array of an .npz or .pt file, an .npy file beside `path`, or None.
+        field: the name of the samples in an .npz or .pt file with several arrays.
+
+    Returns:
+        Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and integers
+        of more than one byte as int64, and labels `(N,)` as they stand in the file. Booleans stay booleans, because 1
+        among levels from 0 to 255 is nearly black, and True is white.
+
+    Raises:
+        UserError: the file cannot be read, or holds something else.
+
+    Example:
+        >>> path = Path("table.csv")
+        >>> _ = path.write_text("height,width,kind\n1,2,a\n3,4,b\n")
+        >>> x, names = read_numbers(path, "kind", "x")
+        >>> x.tolist(), names.tolist()
+        ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
+    """
+    readers = {".csv": read_table, ".npy": _array}
+    kind = path.suffix.lower()
+    try:
+        x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
+    except UserError:
+        raise
+    except Exception as error:
+        text = one_line(error)
+        if "pickle" in text or "weights_only" in text:
+            text = "it is damaged or holds more than arrays of numbers"
+        raise UserError(f"{path} cannot be read ({text})") from error
+    if x.dtype.kind not in "biuf":
+        raise UserError(f"{path} holds numbers of the type {x.dtype}; they must be real")
+    if x.ndim < 2 or x.size == 0:
+        raise UserError(f"{path}: the array of the samples has shape {x.shape}; it must be (N, ...) with N at least 1")
+    if y is not None and y.shape != (len(x),):
+        raise UserError(
+            f"{path}: there are {len(x)} samples, but the labels have shape {y.shape}; there must be one each"
+        )
+    return torch.from_numpy(np.ascontiguousarray(x.astype(_type(x)))), y
+
+
+def _type(x: npt.NDArray[Any]) -> type[np.generic]:
+    """A type that torch calculates with, and that holds the digits by which samples differ."""
+    if x.dtype.kind == "f":
+        return np.float64 if x.dtype.itemsize > 4 and _rounds(x) else np.float32
+    if x.dtype.kind == "b":
+        return np.bool_
+    return np.uint8 if x.dtype == np.uint8 else np.int64
+
+
+def _rounds(x: npt.NDArray[Any]) -> bool:
+    """Whether float32 would round off digits by which samples differ. A single sample does not tell: it keeps them."""
+    constant = 1 if len(x) > 1 else 0  # the spread that counts for columns without one
+    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns of NaN alone, infinity, numbers beyond float32
+        low, high = np.nanmin(x, 0), np.nanmax(x, 0)
+        spread = np.where(low < high, np.nanstd(x, 0), constant)
+        error = np.nanmax(np.abs(x.astype(np.float32) - x), 0)
+        far = (error > 0) & (np.maximum(high, -low) > FAR * spread)
+    return bool((far | (error > spread / FAR) | np.isinf(error)).any())
+
+
+def _array(path: Path, labels: Labels) -> tuple[Any, Any]:
+    if labels is None:
+        return np.load(path), None
+    beside = path.parent / str(labels)
+    if not beside.is_file():
+        raise UserError(f"{path}: labels is {labels}, but there is no file {beside}")
+    return np.load(path), np.load(beside)
+
+
+def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
+    if path.suffix.lower() == ".npz":
+        with np.load(path) as content:
+            arrays: dict[Any, Any] = dict(content)
+    else:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        if isinstance(content, list | tuple):
+            if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
+                raise UserError(
+                    f"{path} holds a list of {len(content)} objects, not samples or (samples, labels): make one tensor "
+                    "of the samples, by torch.stack"
+                )
+            content = dict(zip((field, "y" if labels is None else labels), content, strict=False))
+        content = content if isinstance(content, dict) else {field: content}
+        arrays = {key: value.detach().numpy() for key, value in content.items() if isinstance(value, Tensor)}
+    if len(arrays) == 1 and labels is None:
+        field = next(iter(arrays))
+    for key in (field, *([] if labels is None else [labels])):
+        if key not in arrays:
+            raise UserError(f"{path} has no array {key}; it has {', '.join(map(str, arrays)) or 'none'}")
+    return arrays[field], None if labels is None else arrays[labels]

@@ -1,0 +1,185 @@
+"""Wraps loaders or a `LightningDataModule` that were not written for ebmlab as `Data`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_info
+from torch import Tensor
+
+from ebmlab.data.first_batch import first_batch
+from ebmlab.data.interface import Data, one_loader, samples_of
+from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
+from ebmlab.domains import Categorical, Domain, Ordinal, Real
+from ebmlab.errors import UserError
+from ebmlab.numerics.streams import own_numbers, undisturbed
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+
+_KEPT = "_ebmlab_plain_data"
+MEASURED = 10_000  # samples that tell the limits of pictures
+Loaders = Mapping[str, Callable[[], Any]]
+
+
+class PlainData(Data):
+    """Data from loaders whose batches are states, except perhaps for their type and scale.
+
+    The first batch decides how all batches are converted, unless a checkpoint is loaded, whose data have decided it:
+
+    - Integers and float64 become float32.
+    - With an energy on `Real`, pixel levels are divided by 255. Pixel levels are whole numbers from 0 to 255, at least
+      one of them above 1, that are uint8 or have the shape of images. All other numbers stay unchanged.
+    - With an energy on `Categorical`, class numbers become one-hot vectors.
+
+    Pictures show real numbers that are neither pixels nor in [0, 1] from black, the smallest of the first 10,000
+    samples, to white, the largest; and the values of an energy on `Ordinal` from 0 to its largest.
+
+    Args:
+        title: the name of the data in error messages.
+        loaders: maps each split that exists ("train", "val" or "test") to a function that returns its loader.
+        domain: the energy's domain.
+
+    Example:
+        >>> images = torch.randint(256, (8, 1, 4, 4), dtype=torch.uint8)
+        >>> data = PlainData("mine", {"train": lambda: [images]}, Real((1, 4, 4)))
+        >>> float(data.states("train").max()) <= 1
+        True
+    """
+
+    title = ""
+    raw_batches = True
+
+    def __init__(self, title: str, loaders: Loaders, domain: Domain) -> None:
+        self.title = title
+        self.loaders = loaders
+        self.domain = domain
+        self.domains = (type(domain),)
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The shape of one state."""
+        return self.preprocessing.event_shape
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        """The number of samples in the first batch."""
+        return len(self._first)
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """The conversion of batches to states, chosen from the first batch."""
+        x, shape = self._first, tuple(self._first.shape[1:])
+        if isinstance(self.domain, Categorical) and shape == self.domain.shape != self.domain.event_shape:
+            return Preprocessing(shape, num_classes=self.domain.num_values)
+        pixels = isinstance(self.domain, Real) and (x.dtype == torch.uint8 or len(shape) == 3) and are_levels(x)
+        fractions = isinstance(self.domain, Real) and len(shape) == 3 and x.is_floating_point() and not pixels
+        if fractions and float(x.min()) >= 0 and float(x.max()) <= 1:
+            return Preprocessing(shape, LEVELS, unit=True)
+        if pixels:
+            rank_zero_info(f"{self.title}: the batches hold pixels from 0 to 255, which are divided by 255")
+            return Preprocessing(shape, LEVELS, LEVELS if x.is_floating_point() else 1.0, unit=True)
+        return Preprocessing(shape, limits=self._limits())
+
+    def adopt(self, saved: Preprocessing) -> None:
+        """Takes the checkpoint's preprocessing whole: loaders have no options, and their batches are raw data.
+
+        Raises:
+            UserError: the first batch does not fit it, or training would need new bits in each epoch.
+        """
+        if saved.binarize == "dynamic" and self.has("train"):
+            raise UserError(
+                f"{self.title}: the checkpoint's training draws bits anew in each batch, which plain loaders do not: "
+                "train on a datamodule with binarize: dynamic, as before"
+            )
+        saved.check_units(self._first, self.title)
+        found = self.preprocessing.difference(saved)
+        saved.to_states(self._first)
+        own = self.preprocessing.limits  # for checkpoints of older versions, which have none
+        self.preprocessing = saved if saved.unit or saved.limits or found else replace(saved, limits=own)
+        if found:
+            rank_zero_info(f"{self.title}: the batches become states as in the checkpoint's training: {found}")
+
+    def has(self, split: str) -> bool:
+        return split in self.loaders
+
+    def loader(self, split: str) -> Iterable[Any]:
+        if not self.has(split):
+            raise UserError(
+                f"{self.title} has no {split} data here: give it a {split}_dataloader, or a datamodule that is an "
+                "ebmlab.data.Data, which gives every split at any time"
+            )
+        return one_loader(self.loaders[split](), f"{self.title}, {split} split")
+
+    def convert(self, batch: Any) -> Tensor:
+        return self.preprocessing.to_states(samples_of(batch, self.title))
+
+    @property
+    def _split(self) -> str:
+        """The split that decides how batches are converted."""
+        return next(iter(self.loaders), "train")
+
+    @cached_property
+    def _first(self) -> Tensor:
+        return samples_of(first_batch(self, self._split), self.title)
+
+    def _limits(self) -> tuple[float, float] | None:
+        """The numbers that pictures show black and white, the same on every rank; None stands for 0 and 1."""
+        if isinstance(self.domain, Ordinal):
+            return 0.0, self.domain.num_values - 1.0
+        if not isinstance(self.domain, Real) or self._first.dim() != 4:
+            return None
+        lows, highs, seen = [], [], 0
+        with own_numbers(0), undisturbed(loader := self.loader(self._split), 0):
+            for batch in loader:
+                x = samples_of(batch, self.title)
+                lows.append(float(x.min()))
+                highs.append(float(x.max()))
+                if (seen := seen + len(x)) >= MEASURED:
+                    break
+        return min(lows), max(highs)
+
+
+def data_of(trainer: pl.Trainer) -> Data:
+    """The data of the trainer's present run.
+
+    This is the datamodule if it is a `Data`. Otherwise it is a `PlainData` that wraps the datamodule or the loaders.
+
+    Plain data have only the splits of the run's stage: "train" and "val" in `fit`, "val" in `validate`, "test" in
+    `test`. No other function asks the trainer for its data.
+
+    Example:
+        In a callback, `data_of(trainer).states("val")` are the states of the validation split, whatever their source:
+
+        >>> import pytorch_lightning as pl
+        >>> class Size(pl.Callback):
+        ...     def setup(self, trainer, pl_module, stage):
+        ...         print(len(data_of(trainer).states("val")), "states to validate on")
+    """
+    sources = {  # Lightning has no public way to its loaders before training starts
+        TrainerFn.FITTING: {
+            "train": trainer.fit_loop._data_source,
+            "val": trainer.fit_loop.epoch_loop.val_loop._data_source,
+        },
+        TrainerFn.VALIDATING: {"val": trainer.validate_loop._data_source},
+        TrainerFn.TESTING: {"test": trainer.test_loop._data_source},
+    }.get(trainer.state.fn, {"predict": trainer.predict_loop._data_source})  # type: ignore[arg-type]
+    given = {split: source.instance for split, source in sources.items()}
+    for owner in given.values():
+        if isinstance(owner, Data):
+            return owner
+    asked = {**given, "model": trainer.lightning_module}
+    kept: tuple[dict[str, Any], PlainData] | None = getattr(trainer, _KEPT, None)
+    if kept is not None and kept[0].keys() == asked.keys() and all(kept[0][part] is asked[part] for part in asked):
+        return kept[1]
+    loaders = {split: source.dataloader for split, source in sources.items() if source.is_defined()}
+    owner = next((given[split] for split in [*loaders, *given]), None)
+    energy: Any = trainer.lightning_module.energy
+    data = PlainData("the run" if owner is None else type(owner).__name__, loaders, energy.domain)
+    setattr(trainer, _KEPT, (asked, data))
+    return data

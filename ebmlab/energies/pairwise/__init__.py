@@ -1,0 +1,1 @@
+"""Energies of pairs on a graph: Ising and Potts models."""

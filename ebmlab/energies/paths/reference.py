@@ -1,0 +1,169 @@
+"""Laws with known Z and exact draws, at which annealed paths begin."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Binary, Domain, Finite, Real, Spin
+from ebmlab.energies.energy import Around, Energy
+from ebmlab.errors import UserError
+from ebmlab.numerics.noise import bernoulli
+
+
+class Base(Energy):
+    """An energy with its log Z and draws from its law; annealed paths begin at it.
+
+    Example:
+        >>> base = reference(Real(2))
+        >>> base.draw(5).shape, round(base.log_z, 4)  # log(2 pi)
+        (torch.Size([5, 2]), 1.8379)
+    """
+
+    @property
+    def log_z(self) -> float:
+        """Log of the sum, or integral, of exp(-E(x))."""
+        raise NotImplementedError
+
+    def as_states(self, x: Tensor) -> Tensor:
+        """Floats stay as they are: a base law answers in the precision of the states that an annealed path brings."""
+        return x if isinstance(x, Tensor) and x.is_floating_point() else super().as_states(x)
+
+    def draw(self, n: int) -> Tensor:
+        """Independent states `(n, *event)` of this law."""
+        return self.random(n)
+
+
+class Uniform(Base):
+    """E(x) = 0 on a finite domain.
+
+    Args:
+        domain: of x.
+
+    Example:
+        >>> from ebmlab.domains import Spin
+        >>> round(Uniform(Spin(3)).log_z, 4)  # log 8
+        2.0794
+    """
+
+    domain: Finite
+    domains = (Finite,)
+
+    def __init__(self, domain: Finite) -> None:
+        super().__init__()
+        self.domain = domain
+
+    @property
+    def log_z(self) -> float:
+        return self.domain.size * math.log(self.domain.num_values)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.new_zeros(len(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.new_zeros(len(x)), torch.zeros_like(x)
+
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
+        return x.new_zeros(len(x), self.domain.size if index is None else index.shape[1])
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        return x.new_zeros(len(x), self.domain.size if index is None else index.shape[1], self.domain.num_values)
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Logits of p(x_i) at the sites, `(B, k, num_values)`; log-odds `(B, k)` where there are two values."""
+        two = isinstance(self.domain, Binary | Spin)
+        return x.new_zeros(len(x), len(sites), *(() if two else (self.domain.num_values,)))
+
+
+class Bernoulli(Base):
+    """E(x) = -x . logit(mean): independent bits.
+
+    Args:
+        mean: of each bit, in the shape of x; clamped to [0.01, 0.99], so that every state is possible.
+
+    Example:
+        >>> base = Bernoulli(torch.tensor([0.25, 0.5]))
+        >>> p = (-base(base.domain.enumerate()) - base.log_z).exp()
+        >>> [round(float(p), 3) for p in p]
+        [0.375, 0.375, 0.125, 0.125]
+    """
+
+    domain: Binary
+    domains = (Binary,)
+    logits: Tensor
+
+    def __init__(self, mean: Tensor) -> None:
+        super().__init__()
+        if not ((mean >= 0) & (mean <= 1)).all():
+            raise UserError("Bernoulli: mean is a mean of bits, its numbers must be in [0, 1]")
+        self.domain = Binary(tuple(mean.shape))
+        self.register_buffer("logits", mean.clamp(0.01, 0.99).logit(), persistent=False)
+
+    @property
+    def log_z(self) -> float:
+        return float(softplus(self.logits.double()).sum())
+
+    def draw(self, n: int) -> Tensor:
+        return bernoulli(self.logits.expand(n, *self.logits.shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -(x.flatten(1) @ self.logits.flatten().to(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), -self.logits.to(x).expand_as(x)
+
+    def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
+        rise = ((2 * x - 1) * self.logits.to(x)).flatten(1)
+        return rise if index is None else rise.gather(1, index)
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Log-odds of p(x_i) at the sites, `(B, k)`."""
+        return self.logits.flatten()[sites].to(x).expand(len(x), -1)
+
+
+class StandardNormal(Base):
+    """E(x) = |x|^2 / 2.
+
+    Args:
+        domain: of x.
+
+    Example:
+        >>> StandardNormal(Real(2))(torch.tensor([[3.0, 4.0]])).item()
+        12.5
+    """
+
+    domain: Real
+    domains = (Real,)
+
+    def __init__(self, domain: Real) -> None:
+        super().__init__()
+        self.domain = domain
+
+    @property
+    def log_z(self) -> float:
+        return math.prod(self.domain.event_shape) / 2 * math.log(2 * math.pi)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1).square().sum(1) / 2
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), x.clone()
+
+
+def reference(domain: Domain) -> Base:
+    """The domain's reference law: uniform on a finite domain, N(0, I) on Real.
+
+    Example:
+        >>> reference(Binary(3)).draw(5).shape
+        torch.Size([5, 3])
+    """
+    if isinstance(domain, Binary):
+        return Bernoulli(torch.full(domain.shape, 0.5))
+    if isinstance(domain, Finite):
+        return Uniform(domain)
+    if isinstance(domain, Real):
+        return StandardNormal(domain)
+    raise UserError(f"{domain} has no reference law whose Z is known")

@@ -1,0 +1,94 @@
+"""The convolutions in front of a residual network's first activation, taken together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, unfold
+
+from ebmlab.energies.resnet.residual import Block
+
+SIDE = 5  # of the patches that two 3x3 convolutions in a row see
+
+
+class Entrance:
+    """A 3x3 convolution and the two of a block of stride 2 that read it, as one 5x5 convolution of stride 2.
+
+    Nothing nonlinear lies between them, so that one matrix maps every 5x5 patch of the image to the result, and the
+    features in between, of the image's full size, are never computed. The block pads these features with zeros. The 5x5
+    convolution reads there what the first convolution gives outside of the image; at the edges this part is subtracted.
+
+    Args:
+        head: the first convolution, of stride 1.
+        block: of stride 2.
+        image: `(B, colours, H, W)`.
+    """
+
+    def __init__(self, head: nn.Module, block: Block, image: Tensor) -> None:
+        assert isinstance(head, nn.Conv2d) and isinstance(block.shortcut, nn.Conv2d)
+        assert head.bias is not None and block.first.bias is not None and block.shortcut.bias is not None
+        colours, self.height, self.width = image.shape[1:]
+        self.half = (self.height + 1) // 2, (self.width + 1) // 2
+        self.patches = unfold(image, SIDE, padding=2, stride=2).transpose(1, 2)  # (B, h w, 25 colours)
+
+        kernel = block.first.weight.permute(2, 3, 0, 1)  # (3, 3, C, C): a matrix for each place that the block reads
+        parts = (kernel @ head.weight.flatten(1)).view(3, 3, -1, colours, 3, 3)
+        places = parts.new_zeros(3, 3, len(head.weight), colours, SIDE, SIDE)
+        for i in range(3):
+            for j in range(3):
+                places[i, j, :, :, i : i + 3, j : j + 3] = parts[i, j]
+        matrices, biases = places.flatten(3).mT, kernel @ head.bias  # (3, 3, 25 colours, C), (3, 3, C)
+        self.edges = self._edges(matrices, biases)
+        self.inner_weight, self.inner_bias = matrices.sum((0, 1)), biases.sum((0, 1)) + block.first.bias
+        shortcut = block.shortcut.weight[:, :, 0, 0]
+        middle = pad((shortcut @ head.weight.flatten(1)).view_as(head.weight), (1, 1, 1, 1))
+        self.outer_weight, self.outer_bias = middle.flatten(1).T, shortcut @ head.bias + block.shortcut.bias
+
+    def _edges(self, matrices: Tensor, biases: Tensor) -> list[tuple[slice, slice, Tensor, Tensor]]:
+        """Rows and columns of the half-sized image, and the matrix and bias that are to be added there.
+
+        What is read beyond an edge is subtracted, and at a corner, where two edges have subtracted it, added once.
+        """
+        # along one side: which of a kernel's 3 places, and the outputs for which they lie outside of the image
+        everywhere = (slice(0, 3), slice(None))
+        sides = [
+            [everywhere, (slice(0, 1), slice(0, 1)), *([(slice(2, 3), slice(half - 1, half))] * (full % 2))]
+            for full, half in zip((self.height, self.width), self.half, strict=True)
+        ]
+        edges = []
+        for i, rows in sides[0]:
+            for j, columns in sides[1]:
+                beyond = (i != everywhere[0]) + (j != everywhere[0])
+                if beyond:
+                    sign = 1 if beyond == 2 else -1
+                    edges.append((rows, columns, sign * matrices[i, j].sum((0, 1)), sign * biases[i, j].sum((0, 1))))
+        return edges
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The block's first convolution and its shortcut, `(B, C, h, w)` each."""
+        batch = len(self.patches)
+        inner, outer = (
+            torch.baddbmm(bias, self.patches, weight.expand(batch, -1, -1)).view(batch, *self.half, len(bias))
+            for weight, bias in ((self.inner_weight, self.inner_bias), (self.outer_weight, self.outer_bias))
+        )
+        patches = self.patches.view(batch, *self.half, len(self.outer_weight))
+        for rows, columns, weight, bias in self.edges:
+            inner[:, rows, columns] += patches[:, rows, columns] @ weight + bias
+        return inner.permute(0, 3, 1, 2), outer.permute(0, 3, 1, 2)
+
+    def back(self, inner: Tensor, outer: Tensor) -> Tensor:
+        """The gradient in the image, from those in both outputs of `forward`."""
+        inner, outer = inner.permute(0, 2, 3, 1), outer.permute(0, 2, 3, 1)
+        grad = self.inner_weight @ inner.flatten(0, 2).T
+        grad.addmm_(self.outer_weight, outer.flatten(0, 2).T)
+        grad = grad.view(len(self.outer_weight), *inner.shape[:3])  # (25 colours, B, h, w)
+        for rows, columns, weight, _ in self.edges:
+            part = inner[:, rows, columns]
+            grad[:, :, rows, columns] += (weight @ part.flatten(0, 2).T).view(len(grad), *part.shape[:3])
+        height, width = (2 * n for n in self.half)
+        grad = grad.view(len(grad) // SIDE**2, SIDE, SIDE, *inner.shape[:3])
+        image = grad.new_zeros(len(inner), len(grad), height + SIDE - 1, width + SIDE - 1)
+        for i in range(SIDE):
+            for j in range(SIDE):
+                image[:, :, i : i + height : 2, j : j + width : 2] += grad[:, i, j].transpose(0, 1)
+        return image[:, :, 2 : 2 + self.height, 2 : 2 + self.width]

@@ -1,0 +1,245 @@
+"""Files that are written completely or not at all, with a checksum that shows later damage.
+
+Functions that need torch import it themselves, so that `compare` answers without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ebmlab.errors import UserError, one_line
+
+_SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
+_SEAL_SIZE = len(_SEAL) + 64
+_TEMPORARY = re.compile(r"\.ebmlab-(\d+)\..+")
+
+
+class Damaged(Exception):
+    """A file does not hold what was written to it. The message is one line that says what is wrong.
+
+    Example:
+        >>> Path("a.pt").write_bytes(b"text") and load(Path("a.pt"))
+        Traceback (most recent call last):
+        ebmlab.io.files.Damaged: ...
+    """
+
+
+@contextmanager
+def whole(path: Path, sync: bool = False) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; a file written there is renamed to `path`, or deleted if anything fails.
+
+    Args:
+        path: the file; missing folders are created, and removed again if the file is not written.
+        sync: return only when the file would survive a power failure.
+
+    Example:
+        >>> path = Path("a.txt")
+        >>> with whole(path) as temporary:
+        ...     temporary.write_text("text") and path.exists()
+        False
+        >>> path.read_text()
+        'text'
+    """
+    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".ebmlab-{os.getpid()}.{path.name}")
+    try:
+        yield temporary
+        if sync:
+            _sync(temporary)
+        os.replace(temporary, path)
+        if sync:
+            with suppress(OSError):  # some file systems cannot sync a folder
+                _sync(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # another process may have put a file into the folder meanwhile
+            for folder in made:
+                folder.rmdir()
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """Where ebmlab keeps what it computes or fetches once: `$EBMLAB_CACHE`, or `ebmlab` in the user's cache folder.
+
+    That is the one under `$XDG_CACHE_HOME` or `~/.cache`.
+
+    Example:
+        >>> isinstance(cache_folder(), Path)
+        True
+    """
+    if folder := os.environ.get("EBMLAB_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Deletes the temporary files that killed processes left in a folder and its subfolders; `whole` makes them.
+
+    Example:
+        >>> Path(".ebmlab-99999999.a.txt").touch()
+        >>> remove_temporaries(Path("."))
+        >>> Path(".ebmlab-99999999.a.txt").exists()
+        False
+    """
+    for path in folder.rglob(".ebmlab-*"):
+        if (found := _TEMPORARY.fullmatch(path.name)) and path.is_file() and not _runs(int(found[1])):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether another process of this number is alive."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def save(content: Any, path: Path, sync: bool = False) -> None:
+    """Like `torch.save`, but the file is written completely or not at all, and ends with a checksum.
+
+    Raises:
+        OSError: the file cannot be written; an older file of that name is left as it was.
+
+    Example:
+        >>> import torch
+        >>> save({"x": torch.ones(2)}, Path("a.pt"))
+        >>> b"sha256" in Path("a.pt").read_bytes()
+        True
+    """
+    import torch
+
+    with whole(path, sync) as temporary, temporary.open("wb") as file:
+        hashed: Any = _Hashed(file)
+        try:
+            torch.save(content, hashed)
+        except RuntimeError as error:  # torch raises this in place of the OSError of a failed write
+            raise hashed.failure or error from error
+        file.write(_SEAL + hashed.digest.hexdigest().encode())
+
+
+def load(path: Path, **options: Any) -> Any:
+    """Like `torch.load` of plain data (`weights_only`), but refuses a damaged file.
+
+    A file that `save` did not write has no checksum of ours. The checksums inside the zip archive are compared in its
+    place; torch does not compare them.
+
+    Raises:
+        Damaged: the checksum differs, or the file is cut short or not one that `torch.save` wrote.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import torch
+        >>> save({"x": torch.ones(2)}, Path("a.pt"))
+        >>> load(Path("a.pt"))["x"]
+        tensor([1., 1.])
+    """
+    import torch
+
+    _check(path)
+    try:
+        return torch.load(path, weights_only=True, **options)
+    except OSError:
+        raise
+    except Exception as error:  # torch raises half a dozen types here
+        first = (str(error).splitlines() or [""])[0].split(". ")[0][:120]
+        raise Damaged(f"{type(error).__name__}: {first}") from error
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Reads a Lightning checkpoint onto the CPU without running any code that is in it.
+
+    Raises:
+        UserError: there is no such file, or it is damaged or not a checkpoint.
+
+    Example:
+        >>> import torch
+        >>> save({"state_dict": {"W": torch.ones(2)}, "epoch": 3}, Path("a.ckpt"))
+        >>> load_checkpoint(Path("a.ckpt"))["epoch"]
+        3
+    """
+    if not path.is_file():
+        raise UserError(f"--ckpt_path {path}: no such file; give a .ckpt file, or `last` for the newest run's")
+    try:
+        checkpoint = load(path, map_location="cpu")
+    except (Damaged, OSError) as error:
+        raise UserError(
+            f"{path} cannot be read as a checkpoint ({one_line(error)}): it is damaged or not a checkpoint; use "
+            "another file of that run"
+        ) from error
+    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
+        raise UserError(f"{path} is not a Lightning checkpoint: it has no state_dict")
+    return checkpoint
+
+
+class _Hashed:
+    """A file that hashes what is written to it, and keeps the `OSError` that torch would hide."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.digest = hashlib.sha256()
+        self.failure: OSError | None = None
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _check(path: Path) -> None:
+    """Raises `Damaged` unless the checksum at the end of a file fits; without one, those of the zip archive count."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END) - _SEAL_SIZE
+        file.seek(max(size, 0))
+        seal = file.read()
+        file.seek(0)
+        if not seal.startswith(_SEAL):
+            if file.read(2) == b"PK":
+                _check_zip(path, seal)
+            return
+        file.seek(0)
+        digest = hashlib.sha256()
+        while size > 0:
+            data = file.read(min(size, 2**20))
+            digest.update(data)
+            size -= len(data) or size
+    if seal[len(_SEAL) :] != digest.hexdigest().encode():
+        raise Damaged("its checksum differs from that of what was written")
+
+
+def _check_zip(path: Path, end: bytes) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            bad = archive.testzip()
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError) as error:
+        raise Damaged(one_line(error)) from error
+    if bad is not None or end[-22:-18] != b"PK\5\6":  # the record that ends a zip archive without a comment
+        raise Damaged(f"the checksum of {bad} differs" if bad else "its end is not that of a zip archive")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,68 @@
+"""What a checkpoint may hold: plain data, which are read again without running any code."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, MutableMapping, MutableSequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebmlab.io.rebuilding import PLAIN, plain
+
+
+def make_plain(content: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Puts Python's numbers in place of NumPy's in nested dictionaries and lists.
+
+    Args:
+        content: what is to be saved; changed in place.
+        place: its name.
+
+    Yields:
+        Of each value that `torch.load(weights_only=True)` cannot read: its place and its type.
+
+    Example:
+        >>> import numpy as np
+        >>> content = {"lr": np.float64(0.1), "betas": (np.float32(0.5), 1), "odd": [object()]}
+        >>> list(make_plain(content)), content["lr"], content["betas"]
+        ([('odd.0', 'object')], 0.1, (0.5, 1))
+    """
+    entries: Any = ()
+    if isinstance(content, MutableMapping):
+        entries = list(content.items())
+    elif isinstance(content, MutableSequence):
+        entries = enumerate(content)
+    for key, value in entries:
+        where = f"{place}.{key}" if place else str(key)
+        found = _plain(value)
+        if found is not value:
+            content[key] = found
+        if isinstance(found, MutableMapping | MutableSequence):
+            yield from make_plain(found, where)
+        elif not _is_readable(found):
+            yield where, type(found).__name__
+
+
+def _plain(value: Any) -> Any:
+    """The value, or one that is equal and plain."""
+    if isinstance(value, Tensor | MutableMapping | MutableSequence):
+        return value
+    if type(value) is tuple and any(_plain(entry) is not entry for entry in value):
+        return tuple(map(_plain, value))
+    return plain(value)
+
+
+def _is_readable(value: Any) -> bool:
+    if type(value) in PLAIN or type(value) in (Tensor, torch.nn.Parameter):
+        return True
+    if type(value) is tuple and all(map(_is_readable, value)):
+        return True
+    file = io.BytesIO()
+    try:
+        torch.save(value, file)
+        file.seek(0)
+        torch.load(file, weights_only=True)
+    except Exception:  # torch raises half a dozen types here
+        return False
+    return True

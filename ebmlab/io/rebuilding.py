@@ -1,0 +1,212 @@
+"""What a checkpoint says of how an object was made, and the object that is made of it again."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ebmlab.errors import UserError, one_line
+from ebmlab.io.old_names import current_paths
+
+IMPORTED = ("ebmlab.", "torch.nn.", "torch.optim.")  # rebuilding may import these; others must have been imported
+PLAIN = (type(None), bool, int, float, str)  # the types of settings that need no description
+MAKERS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+
+
+class Recorded:
+    """Remembers the arguments that it was made with.
+
+    Example:
+        >>> class Box(Recorded):
+        ...     def __init__(self, size: int) -> None:
+        ...         self.volume = size**3
+        >>> Box(2)._made_with[1:]
+        ((2,), {})
+    """
+
+    _made_with: tuple[type, tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        made.__dict__["_made_with"] = cls, args, kwargs  # parametrizations change an object's class later
+        return made
+
+
+class Indescribable(Exception):
+    """An object whose making cannot be described by plain data. The message names it.
+
+    Example:
+        >>> describe(object())
+        Traceback (most recent call last):
+        ebmlab.io.rebuilding.Indescribable: object
+    """
+
+
+def describe(value: Any) -> Any:
+    """An argument as plain data: objects become `{"class_path": ..., "init_args": ...}`, as in a config.
+
+    Args:
+        value: a number or text, of Python or NumPy, an array, a tensor, a `Recorded` object, optimizer or schedule
+            class, `functools.partial` of one, or a list, tuple or dictionary of these.
+
+    Raises:
+        Indescribable: it is something else.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> describe(RBM(6, num_hidden=3))
+        {'class_path': 'ebmlab.energies.rbm.RBM', 'init_args': {'num_visible': 6, 'num_hidden': 3}}
+    """
+    value = plain(getattr(value, "_orig_mod", value))  # torch.compile wraps the module that was made
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.ndim < 2 else torch.from_numpy(value.copy())
+    if isinstance(value, Mapping):
+        return {key: describe(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [describe(entry) for entry in value]
+    if isinstance(value, functools.partial) and not value.args and _is_maker(value.func):
+        return {"class_path": path_of(value.func), "init_args": describe(value.keywords)}
+    if _is_maker(value):
+        return {"class_path": path_of(value), "init_args": {}}
+    if not isinstance(value, Recorded) or "<locals>" in path_of(value._made_with[0]):
+        raise Indescribable(type(value).__name__)
+    return {"class_path": path_of(value._made_with[0]), "init_args": describe(arguments(value))}
+
+
+def plain(value: Any) -> Any:
+    """A number or text of a type of Python's own, if the value is one of NumPy's or of a subclass; else the value.
+
+    Example:
+        >>> plain(np.int64(3)), plain(np.float64(0.5)), plain(np.bool_(True)), plain(np.array(2)), plain("a")
+        (3, 0.5, True, 2, 'a')
+    """
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | Integral):
+        return int(value) if not isinstance(value, bool) else value
+    return float(value) if isinstance(value, Real) else value
+
+
+def arguments(made: Recorded) -> dict[str, Any]:
+    """The arguments that an object was made with, by name.
+
+    Raises:
+        Indescribable: some have no name.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> arguments(RBM(6, num_hidden=3))
+        {'num_visible': 6, 'num_hidden': 3}
+    """
+    kind, args, kwargs = made._made_with
+    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+    given: dict[str, Any] = {}
+    for name, argument in list(signature.bind(made, *args, **kwargs).arguments.items())[1:]:
+        position = signature.parameters[name].kind
+        if position is inspect.Parameter.VAR_POSITIONAL:
+            raise Indescribable(kind.__name__)
+        given |= argument if position is inspect.Parameter.VAR_KEYWORD else {name: argument}
+    return given
+
+
+def rebuild(recipe: Any) -> Any:
+    """Makes what `describe`, or a config, describes.
+
+    Nothing else is called than classes of energies, samplers and the like, and of torch's modules; optimizers and
+    schedules become `functools.partial` objects. A class outside ebmlab and torch must have been imported before.
+
+    Raises:
+        UserError: a class is missing, not trusted, or does not take these arguments.
+
+    Example:
+        >>> rebuild({"class_path": "ebmlab.energies.RBM", "init_args": {"num_visible": 6, "num_hidden": 3}}).domain
+        Binary(6)
+        >>> rebuild({"class_path": "os.system", "init_args": {"command": "ls"}})
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: os.system is no class of a model: nothing else in a checkpoint is called
+    """
+    if isinstance(recipe, list | tuple):
+        return [rebuild(entry) for entry in recipe]
+    if not isinstance(recipe, Mapping):
+        return recipe
+    if "class_path" not in recipe or not recipe.keys() <= {"class_path", "init_args", "dict_kwargs"}:
+        return {key: rebuild(entry) for key, entry in recipe.items()}
+    settings = rebuild({**(recipe.get("init_args") or {}), **(recipe.get("dict_kwargs") or {})})
+    made_by = find(recipe["class_path"])
+    if _is_maker(made_by):
+        return functools.partial(made_by, **settings)
+    try:
+        return made_by(**settings)
+    except (TypeError, AttributeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{recipe['class_path']} cannot be made again ({one_line(error)})") from error
+
+
+def find(path: Any) -> Callable[..., Any]:
+    """The class, or class method that makes an object, with a dotted path.
+
+    Raises:
+        UserError: there is none, or it is not one that a checkpoint may name.
+
+    Example:
+        >>> find("ebmlab.energies.Ising.lattice")(side=2, coupling=0.3).domain
+        Spin(4)
+    """
+    parts = current_paths(str(path)).split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        module = ".".join(parts[:cut])
+        if module not in sys.modules and f"{module}.".startswith(IMPORTED):
+            try:
+                importlib.import_module(module)
+            except ImportError:
+                continue
+        if module in sys.modules:
+            break
+    else:
+        raise UserError(
+            f"{path} is not part of ebmlab and has not been imported: if you trust it, import its module before "
+            "(`score`, `complete`, `features` and `predict` have --import MODULE)"
+        )
+    found: Any = sys.modules[module]
+    for name in parts[cut:]:
+        found = getattr(found, name, None)
+    owner = getattr(found, "__self__", None)
+    if found is None:
+        raise UserError(f"there is no {path}")
+    if _makes_a_part(found) or (inspect.ismethod(found) and isinstance(owner, type) and issubclass(owner, Recorded)):
+        return found  # type: ignore[no-any-return]
+    raise UserError(f"{path} is no class of a model: nothing else in a checkpoint is called")
+
+
+def path_of(kind: Any) -> str:
+    """The dotted path of a class.
+
+    Example:
+        >>> path_of(torch.nn.Linear)
+        'torch.nn.modules.linear.Linear'
+    """
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _makes_a_part(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, (Recorded, nn.Module, *MAKERS))
+
+
+def _is_maker(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, MAKERS)

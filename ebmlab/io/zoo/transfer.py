@@ -1,0 +1,134 @@
+"""Models go to and come from folders, web servers and the Hugging Face hub, and are compared with their sha256."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import whole
+from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, PREFIX, Model, checkpoint, pulled
+
+HUB = "hf://"
+LARGEST = 2**30  # bytes of one file
+TIMEOUT = 30  # seconds without an answer
+
+
+def pull(address: str, sha256: str | None = None) -> Path:
+    """Fetches a model, which is `zoo/NAME` from then on, by the name in its manifest.
+
+    Every file is compared with the sha256 in the manifest before it is written. Nothing is executed, then or later.
+
+    Args:
+        address: a folder, an http or https address of one, or `hf://OWNER/REPOSITORY`.
+        sha256: that of `model.ckpt`, from a source that you trust.
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        UserError: it cannot be fetched, is no model, has another sha256, or has the name of one of ebmlab's models.
+
+    Example:
+        >>> from ebmlab.io.zoo import pack
+        >>> _ = pack(checkpoint("zoo/rbm-digits"), Path("mine"), "mine", "# A copy")
+        >>> pull("mine").parent.name
+        'mine'
+    """
+    read = _reader(address)
+    model = Model.parse(read(MANIFEST), f"{address}/{MANIFEST}")
+    if sha256 is not None and model.files[CHECKPOINT] != sha256.lower():
+        raise UserError(f"{address}: the sha256 of {CHECKPOINT} is {model.files[CHECKPOINT]}, not {sha256}")
+    if (OURS / model.name).exists():
+        raise UserError(f"{address}: zoo/{model.name} comes with ebmlab: ask for the model under another name")
+    contents = {file: model.check(file, read(file), f"{address}/{file}") for file in model.files}
+    folder = pulled() / model.name
+    for file, content in contents.items():
+        with whole(folder / file) as path:
+            path.write_bytes(content)
+    model.write(folder)
+    return folder / CHECKPOINT
+
+
+def push(model: str | Path, target: str) -> str:
+    """Copies a model to a folder or to the Hugging Face hub, from where `pull` fetches it.
+
+    Args:
+        model: `zoo/NAME`, or a folder that `pack` wrote.
+        target: a folder, or `hf://OWNER/REPOSITORY`, which is made if it is missing.
+
+    Returns:
+        The sha256 of `model.ckpt`, to be given along.
+
+    Raises:
+        UserError: there is no such model, or it cannot be written there.
+
+    Example:
+        >>> len(push("zoo/rbm-digits", "shared/rbm-digits"))
+        64
+    """
+    found = checkpoint(model)
+    folder = found.parent if found else Path(model)
+    home = OURS / folder.name if found and (OURS / folder.name).exists() else folder
+    if not (home / MANIFEST).is_file():
+        raise UserError(f"{model} is no model of the zoo: name {PREFIX}/NAME, or a folder with a {MANIFEST}")
+    described = Model.parse((home / MANIFEST).read_bytes(), home / MANIFEST)
+    contents = {file: described.check(file, (home / file).read_bytes(), home / file) for file in described.files}
+    if target.startswith(HUB):
+        repository, api = target.removeprefix(HUB), _hub().HfApi()
+        try:
+            api.create_repo(repository, exist_ok=True)
+            api.upload_folder(repo_id=repository, folder_path=home, allow_patterns=[*described.files, MANIFEST])
+        except Exception as error:  # the hub's client raises a dozen types
+            raise UserError(f"{target} cannot be written: {one_line(error)}") from error
+    elif urlparse(target).scheme in ("http", "https"):
+        raise UserError(
+            f"{target}: models are pushed to a folder or to {HUB}OWNER/REPOSITORY; serve the folder yourself"
+        )
+    else:
+        for file, content in contents.items():
+            with whole(Path(target) / file) as path:
+                path.write_bytes(content)
+        shutil.copyfile(home / MANIFEST, Path(target) / MANIFEST)
+    return described.files[CHECKPOINT]
+
+
+def _reader(address: str) -> Callable[[str], bytes]:
+    """Reads a file of the model at an address."""
+    if address.startswith(HUB):
+        hub = _hub()
+        return lambda file: _fetched(
+            address, lambda: Path(hub.hf_hub_download(address.removeprefix(HUB), file)).read_bytes()
+        )
+    if urlparse(address).scheme in ("http", "https"):
+        base = address.rstrip("/")
+        return lambda file: _fetched(f"{base}/{file}", lambda: _download(f"{base}/{file}"))
+    return lambda file: _fetched(address, lambda: (Path(address) / file).read_bytes())
+
+
+def _download(url: str) -> bytes:
+    from urllib.request import urlopen  # here, so that `--help` loads no web client
+
+    with urlopen(url, timeout=TIMEOUT) as answer:
+        content: bytes = answer.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError("it is larger than 1 GiB")
+    return content
+
+
+def _fetched(source: str, fetch: Callable[[], bytes]) -> bytes:
+    try:
+        return fetch()
+    except (OSError, ValueError) as error:  # URLError is an OSError
+        raise UserError(f"{source} cannot be read: {one_line(error)}") from error
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise UserError("hf:// needs the package huggingface_hub: pip install 'ebmlab[hub]'") from error
+    return huggingface_hub

@@ -1,0 +1,116 @@
+"""Random numbers that decide: uniform ones in float32 at least, and fast draws of bits and of categorical variables."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+_LARGE = 2**14  # entries from which numpy's generator is faster, its seeding included
+_LOWEST = torch.tensor(-(2.0**31))
+
+
+def bernoulli(logits: Tensor) -> Tensor:
+    """Draws 0/1 floats with P(1) = sigmoid(logits), in the shape and dtype of `logits`.
+
+    All randomness comes from the global torch generator. On the CPU, torch draws uniform numbers one at a time. Large
+    float32 tensors therefore take 24 random bits per entry from numpy's SFC64, which that generator seeds.
+
+    Example:
+        >>> bernoulli(torch.tensor([-1000.0, 1000.0]))
+        tensor([0., 1.])
+    """
+    p = wide(torch.sigmoid(logits))
+    if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
+        return uniform(p).lt_(p).to(logits.dtype)
+    seed = torch.randint(2**62, (3,))
+    bits = (_words_in_programs if torch.compiler.is_compiling() else _words)(p, seed)
+    bits &= -256  # float32 holds the top 24 bits exactly, so that p = 0 never gives 1 and p = 1 always does
+    return bits.float().lt_(torch.add(_LOWEST, p, alpha=2.0**32))
+
+
+def _words(like: Tensor, seed: Tensor) -> Tensor:
+    """Random 32-bit integers in the shape of `like`, from three 62-bit numbers."""
+    generator = np.random.SFC64(_Seed(seed.numpy().view(np.uint64)))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
+    return torch.from_numpy(generator.random_raw((like.numel() + 1) // 2).view(np.int32)[: like.numel()]).view_as(like)
+
+
+_words_in_programs = torch.library.custom_op("ebmlab::words", _words, mutates_args=())  # what the compiler calls
+_words_in_programs.register_fake(lambda like, seed: like.new_empty(like.shape, dtype=torch.int32))
+
+
+class _Seed(np.random.bit_generator.ISeedSequence):
+    """Seeds a generator with three random words as they are: numpy would hash a seed first, which takes longer."""
+
+    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
+        self.words = words
+
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[np.uint64]:
+        return self.words[:n_words]
+
+
+def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
+    """Draws indices 0 to K - 1, int64, each by inverting the distribution function at one uniform number.
+
+    Args:
+        log_probs: normalised log-probabilities, `(..., K)`.
+        num_draws: number of draws with replacement from each law; None draws one and adds no axis.
+
+    Returns:
+        `(...)`, or `(..., num_draws)`.
+
+    Example:
+        >>> log_probs = torch.tensor([[0.0, 1.0], [0.5, 0.5]]).log()
+        >>> categorical(log_probs).shape, categorical(log_probs, num_draws=3)[0].tolist()
+        (torch.Size([2]), [1, 1, 1])
+    """
+    cdf = wide(log_probs).exp().cumsum(-1)
+    total = cdf[..., -1:]
+    last = log_probs.shape[-1] - 1
+    if num_draws is None:
+        return (cdf <= uniform(total) * total).sum(-1).clamp(max=last)
+    level = uniform(total.expand(*total.shape[:-1], num_draws)) * total
+    return torch.searchsorted(cdf, level, right=True).clamp(max=last)
+
+
+def uniform(like: Tensor) -> Tensor:
+    """Uniform numbers in the shape of `like`, from the global generator; float32 where `like` has half precision.
+
+    Example:
+        >>> uniform(torch.zeros(2, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    return torch.rand_like(wide(like))
+
+
+def uniform_numbers(
+    *shape: int, device: torch.device | str | None = None, generator: torch.Generator | None = None
+) -> Tensor:
+    """Uniform numbers in torch's default type, float32 where that is half; from the global generator when None.
+
+    Example:
+        >>> uniform_numbers(2, 3).shape
+        torch.Size([2, 3])
+    """
+    return wide(torch.empty(shape, device=device)).uniform_(generator=generator)
+
+
+def bits(p: Tensor) -> Tensor:
+    """Draws 0/1 floats with P(1) = p, in the shape and dtype of `p`.
+
+    Example:
+        >>> bits(torch.tensor([0.0, 1.0]))
+        tensor([0., 1.])
+    """
+    return torch.bernoulli(wide(p)).to(p.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Widens half precision to float32, as it has too few distinct uniform numbers: rare events get the wrong odds.
+
+    Example:
+        >>> wide(torch.ones(2, dtype=torch.bfloat16)).dtype, wide(torch.ones(2, dtype=torch.float64)).dtype
+        (torch.float32, torch.float64)
+    """
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
