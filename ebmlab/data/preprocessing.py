@@ -280,13 +280,3 @@ def are_levels(x: Tensor) -> bool:
     if x.numel() == 0 or not 1 < float(x.max()) <= LEVELS or float(x.min()) < 0:
         return False
     return not x.is_floating_point() or bool((x == x.round()).all())
-
-
-def readable(x: Tensor) -> Tensor:
-    """The same numbers in a type that torch calculates with, which uint16, uint32 and uint64 are not.
-
-    Example:
-        >>> readable(torch.tensor([7], dtype=torch.uint16))
-        tensor([7])
-    """
-    return x.long() if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x

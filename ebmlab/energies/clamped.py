@@ -8,6 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical, Domain, Finite
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
@@ -175,10 +176,7 @@ class ClampedBipartite(Clamped, Bipartite):
 
 def _mask(domain: Domain, mask: Array) -> Tensor:
     """True where a coordinate is given, `(size,)`."""
-    try:
-        values = torch.as_tensor(mask)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"Clamped: mask must be an array of True and False ({error})") from error
+    values = as_numbers(mask, "Clamped: mask")
     if not ((values == 0) | (values == 1)).all():
         raise UserError("Clamped: mask must hold True (given) and False (free) alone")
     values = values.bool()
@@ -193,10 +191,7 @@ def _mask(domain: Domain, mask: Array) -> Tensor:
 
 def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
     """The event x `(*event)`, validated where it is given, with one of the domain's values at free coordinates."""
-    try:
-        event = torch.as_tensor(x).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"Clamped: x must be an array of numbers ({error})") from error
+    event = as_numbers(x, "Clamped: x")
     event = event.to(free.device, torch.promote_types(event.dtype, torch.get_default_dtype()))
     if event.shape != domain.event_shape:
         raise UserError(f"Clamped: x has shape {tuple(event.shape)}; one state of {domain} has {domain.event_shape}")

@@ -180,7 +180,7 @@ def test_extreme_fields_and_a_single_spin() -> None:
         (lambda: Ising([[0.0, 1.0], [0.5, 0.0]]), r"not symmetric; \(J \+ J'\) / 2"),
         (lambda: Ising([[1.0, 0.5], [0.5, 0.0]]), "non-zero diagonal"),
         (lambda: Ising([[0.0, float("nan")], [float("nan"), 0.0]]), "not finite"),
-        (lambda: Ising([[0.0, 1.0], [1.0]]), "coupling must be a square matrix"),
+        (lambda: Ising([[0.0, 1.0], [1.0]]), "coupling is no array of numbers: its rows have different lengths"),
         (lambda: Ising.lattice(3, 0.3, field=[1.0, 2.0]), r"field must be a number or .* \(9,\)"),
         (lambda: Ising.lattice(3, 0.3, field=float("inf")), "field has entries that are not finite"),
         (lambda: Ising.lattice(0, 0.3), "side is 0"),

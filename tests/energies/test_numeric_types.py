@@ -10,6 +10,7 @@ import torch
 from helpers_energies import ENERGIES, potts, rbm
 from torch import Tensor
 
+from ebmlab.data.tables import Rows
 from ebmlab.domains import Binary, Finite, Real, Spin
 from ebmlab.energies import (
     GRBM,
@@ -31,7 +32,6 @@ from ebmlab.energies import (
     tempered,
 )
 from ebmlab.errors import UserError
-from ebmlab.tables import Rows
 
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
