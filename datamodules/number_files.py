@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import FAR
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import check_regular, load
 
+MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints
 SUFFIXES = (".npy", ".npz", ".csv", ".pt")
 
 
@@ -42,6 +43,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         >>> x.tolist(), names.tolist()
         ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
     """
+    check_regular(path)
     try:
         found, y = read_table(path, labels) if path.suffix.lower() == ".csv" else _arrays(path, labels, field)
     except UserError:
@@ -127,7 +129,9 @@ def _beside(path: Path, labels: Labels) -> Path:
 
 def _tensors(path: Path, labels: Labels, field: str) -> dict[Any, Any]:
     """The tensors of a .pt file by their names."""
-    content = torch.load(path, map_location="cpu", weights_only=True)
+    content = load(path, map_location="cpu")
+    if isinstance(content, dict) and not MODEL.isdisjoint(content):
+        raise UserError(f"{path} is a checkpoint of a model, not data: give it to --ckpt_path")
     if isinstance(content, list | tuple):
         if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
             raise UserError(

@@ -1,13 +1,28 @@
 """`python -m ebmlab`. What needs no heavy packages is answered before they are imported."""
 
 import os
-import signal
 import sys
+
+
+def _leave_out_working_directory() -> None:
+    """`python -m` puts the working directory first on the path of modules: a file there would be run as any module."""
+    try:
+        if sys.path[:1] in ([os.getcwd()], [""]) and not sys.flags.safe_path:
+            sys.path.pop(0)
+    except OSError:  # it has been deleted
+        pass
+
+
+if __name__ == "__main__":
+    _leave_out_working_directory()
+
+# ruff: noqa: E402
+import signal
 from types import FrameType
 
 from ebmlab import __version__
 from ebmlab.app.at_once import answer
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, shown
 
 
 def main() -> None:
@@ -15,10 +30,10 @@ def main() -> None:
     try:
         text = answer([word for word in sys.argv[1:] if word != "--debug"])
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
     if text is not None:
-        print(text)
+        print(shown(text))
         return
     if os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"ebmlab {__version__}: loading PyTorch and Lightning", file=sys.stderr, flush=True)

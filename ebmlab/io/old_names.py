@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-MOVED = {
+MOVED = {  # modules
     "ebmlab.preprocessing": "ebmlab.data.preprocessing",
     "ebmlab.tables": "ebmlab.data.tables",
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},
@@ -13,7 +15,14 @@ MOVED = {
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "solved", "tempering")
     },
 }
-_MOVED = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z])")
+RENAMED = {  # classes
+    "ebmlab.energies.potts.Potts": "ebmlab.energies.pairwise.scalar_potts.ScalarPotts",
+    "ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS",
+}
+DIVIDED = {("ebmlab.energies.Potts", "coupling"): "ebmlab.energies.ScalarPotts"}  # a class with this argument
+_OLD = re.compile(
+    rf"(?<![\w./-])(({'|'.join(map(re.escape, RENAMED))})(?!\w)|({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z]))"
+)
 
 
 def current_paths(text: str) -> str:
@@ -26,4 +35,15 @@ def current_paths(text: str) -> str:
         >>> current_paths("ebmlab.energies.ising.Ising.lattice"), current_paths("ebmlab.energies.Ising")
         ('ebmlab.energies.pairwise.ising.Ising.lattice', 'ebmlab.energies.Ising')
     """
-    return _MOVED.sub(lambda found: MOVED[found.group()], text)
+    return _OLD.sub(lambda found: {**MOVED, **RENAMED}[found.group()], text)
+
+
+def current_class(path: str, settings: Mapping[str, Any]) -> str:
+    """The class path that an earlier version's class path means today with these settings.
+
+    Example:
+        >>> current_class("ebmlab.energies.Potts", {"coupling": [[0.0]], "num_classes": 3})
+        'ebmlab.energies.ScalarPotts'
+    """
+    path = current_paths(path)
+    return next((DIVIDED[path, name] for name in settings if (path, name) in DIVIDED), path)

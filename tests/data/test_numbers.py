@@ -16,7 +16,7 @@ from torch import Tensor
 from ebmlab.data.numbers import as_numbers
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.domains import Real
-from ebmlab.energies import GRBM, Clamped, Ising, LatticeGaussian, LogisticPosterior, Potts, ResNet
+from ebmlab.energies import GRBM, Clamped, Ising, LatticeGaussian, LogisticPosterior, ResNet, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.samplers import ACS, DMALA, AnyScale
 from ebmlab.samplers.starts import FromPoint
@@ -65,7 +65,7 @@ ENTRIES: dict[str, tuple[np.ndarray[Any, Any], Callable[[Any], Tensor]]] = {
     "as_numbers": (ROWS, lambda x: as_numbers(x, "x")),
     "Ising": (SQUARE, lambda J: Ising(J).coupling),
     "Ising, field": (ROWS[0], lambda h: Ising(SQUARE, h).field),
-    "Potts, field": (ROWS, lambda h: Potts([[0.0, 1.0], [1.0, 0.0]], h).field),
+    "Potts, field": (ROWS, lambda h: ScalarPotts([[0.0, 1.0], [1.0, 0.0]], h).field),
     "Clamped": (np.array([1.0, 7.0, -2.0]), clamped),
     "LogisticPosterior": (ROWS, lambda X: LogisticPosterior(X, [1, 0]).features),
     "LogisticPosterior, targets": (np.array([1.0, 0.0]), lambda y: LogisticPosterior(ROWS, y).targets),

@@ -58,7 +58,7 @@ MORE: dict[str, Callable[[], Energy]] = {
     "Ising": ising,
     "Ising, sparse": lambda: Ising.lattice(20, 0.3, 0.2),
     "Ising, learnable": lambda: Ising(ising().coupling, 0.3, learn=True),
-    "Potts": potts,
+    "ScalarPotts": potts,
     "BinaryNetPosterior": lambda: BinaryNetPosterior(
         Rows(torch.randn(8, 2), torch.rand(8), torch.randn(8, 2), torch.rand(8)), hidden=2
     ),
