@@ -168,7 +168,7 @@ def _text(value: str, where: str) -> Any:
 
 
 def _key(key: Any, where: str) -> str:
-    if not isinstance(key, str) or not key.isidentifier():
+    if not isinstance(key, str) or not key.isidentifier() or key.startswith("_"):
         raise UserError(f"{where}: {str(key)[:60]!r} is no name of an option")
     return key
 
