@@ -110,7 +110,7 @@ def check_links(folder: Path) -> None:
 def _entries(folder: Path) -> Iterator[Path]:
     """All of a run's folder; where a checkpoint merely lies in a folder, what evaluations write into it."""
     if (folder / "checkpoints").is_dir():
-        yield from folder.rglob("*")
+        yield from sorted(folder.rglob("*"))
     else:
         yield from (folder / name for name in WRITTEN)
 

@@ -242,9 +242,9 @@ def test_links_are_refused_for_another_config_of_the_users_too(
     hostile({"seed_everything": 1})
     shutil.rmtree(RUN / "images")
     (RUN / "images").symlink_to(elsewhere)
-    os.mkfifo(RUN / "rollbacks.csv")
     assert "is a link to" in fails("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2")
     (RUN / "images").unlink()
+    os.mkfifo(RUN / "rollbacks.csv")
     assert "is a pipe" in fails("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2")
     assert not list(elsewhere.iterdir())
 
