@@ -50,7 +50,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         raise
     except Exception as error:
         text = one_line(error)
-        if "pickle" in text or "weights_only" in text:
+        if "pickl" in text.lower():
             text = "it is damaged or holds more than arrays of numbers"
         raise UserError(f"{path} cannot be read ({text})") from error
     x, y = as_numbers(found, str(path)).numpy(), None if y is None else _labels(y)
