@@ -237,9 +237,8 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
     elif isinstance(batch, list | tuple) and batch:
         return samples_of(batch[0], where, field)
     if not isinstance(batch, Tensor):
-        raise UserError(
-            f"{where}: a batch is of the type {type(batch).__name__}; it must be a tensor x, (x, y) or a dictionary"
-        )
+        kind = type(batch).__name__
+        raise UserError(f"{where}: a batch is of the type {kind}; it must be a tensor x, (x, y) or a dictionary")
     return as_numbers(batch, f"{where}: a batch")
 
 
