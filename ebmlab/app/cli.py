@@ -29,6 +29,7 @@ from ebmlab.app.failures import in_one_line
 from ebmlab.app.hush import hush
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
+from ebmlab.app.one_voice import name_launch
 from ebmlab.app.own_configs import with_pipes_read
 from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.prediction import data_for, save_samples
@@ -54,7 +55,7 @@ from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.without_trainer import without_trainer
 from ebmlab.callbacks.rollback import RolledBack
 from ebmlab.data.interface import Data
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, shown
 from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
 from ebmlab.learners.rebuilt import fill
@@ -256,6 +257,7 @@ def main(args: list[str] | None = None) -> None:
     hush()
     given = sys.argv[1:] if args is None else args
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
+    name_launch()
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
             _run(given)
@@ -267,7 +269,7 @@ def _run(given: list[str]) -> None:
     given = with_pipes_read(given)
     trust_named(given[1:])
     if (text := answer(given)) is not None:
-        print(text)
+        print(shown(text))
         return
     if given[-2:] in (["--help", "all"], ["-h", "all"]):
         given = given[:-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
@@ -81,7 +82,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
             energies[f"{Path(name).name} (AUROC {scores.auroc:.3f})"] = found
         else:
             energies[Path(name).name] = found
-        print(line)
+        print(shown(line))
         for i, file in enumerate(names):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
             rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)
@@ -202,8 +203,9 @@ def _write(values: Tensor, path: Path, kind: str) -> None:
     if kind == ".pt":
         save(values, path)
         return
-    with path.open("wb") as file:
-        if kind == ".csv":
-            np.savetxt(file, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
-        else:
-            np.save(file, values.numpy())
+    content = io.BytesIO()  # NumPy does not say why it could not write to a file
+    if kind == ".csv":
+        np.savetxt(content, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
+    else:
+        np.save(content, values.numpy())
+    path.write_bytes(content.getbuffer())

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlparse
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import whole
+from ebmlab.io.files import check_regular, whole
+from ebmlab.io.folders import check_is_local
 from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, PREFIX, Model, checkpoint, pulled
 
 HUB = "hf://"
@@ -106,14 +107,24 @@ def _reader(address: str) -> Callable[[str], bytes]:
     if urlparse(address).scheme in ("http", "https"):
         base = address.rstrip("/")
         return lambda file: _fetched(f"{base}/{file}", lambda: _download(f"{base}/{file}"))
-    return lambda file: _fetched(address, lambda: (Path(address) / file).read_bytes())
+    check_is_local(Path(address))
+    return lambda file: _fetched(address, lambda: _copied(Path(address) / file))
+
+
+def _copied(path: Path) -> bytes:
+    check_regular(path)
+    return path.read_bytes()
 
 
 def _download(url: str) -> bytes:
-    from urllib.request import urlopen  # here, so that `--help` loads no web client
+    from http.client import HTTPException  # here, so that `--help` loads no web client
+    from urllib.request import urlopen
 
-    with urlopen(url, timeout=TIMEOUT) as answer:
-        content: bytes = answer.read(LARGEST + 1)
+    try:
+        with urlopen(url, timeout=TIMEOUT) as answer:
+            content: bytes = answer.read(LARGEST + 1)
+    except HTTPException as error:
+        raise OSError(f"the server's answer is not one of the web ({one_line(error)})") from error
     if len(content) > LARGEST:
         raise OSError("it is larger than 1 GiB")
     return content
