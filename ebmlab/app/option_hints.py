@@ -11,7 +11,6 @@ _SHARED = ("config", "name", "ckpt_path", "resume", "wandb", "wandb_project", "t
 _FAMILIES = {
     "model": "ebmlab.learners",
     "model.optimizer": "torch.optim",
-    "model.lr_scheduler": "torch.optim.lr_scheduler",
     "model.sampler": "ebmlab.samplers",
     "model.energy": "ebmlab.energies",
     "data": "ebmlab.datamodules",

@@ -44,7 +44,8 @@ finally:
             ["list", "all"],
             2,
             "",
-            "error: list: there is no all; choose energies, samplers, tuners, learners, studies, datamodules, callbacks, configs, or give none for all",
+            "error: list: there is no all; choose energies, samplers, tuners, learners, studies, datamodules, "
+            "callbacks, configs, or give none for all",
         ),
         (
             ["fti", "--debug"],

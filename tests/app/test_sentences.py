@@ -36,7 +36,7 @@ PERIOD = "torch.optim.lr_scheduler"
         ),
         (["--lr=0.003"], "there is no option --lr; did you mean --model.optimizer.lr?"),
         (["--max_epochs=3"], "there is no option --max_epochs; did you mean --trainer.max_epochs?"),
-        (["--epochs=3"], "there is no option --epochs; did you mean --trainer."),
+        (["--epochs=3"], "there is no option --epochs; did you mean --trainer.max_epochs?"),
         (["--sampler.step_size=3"], "there is no option --sampler.step_size; did you mean --model.sampler.step_size?"),
         (["--model.energy=torch.nn.Linear"], "error: energy: torch.nn.Linear is no Energy"),
         (["--model.optimizer=ebmlab.samplers.DMALA"], "error: optimizer: ebmlab.samplers.DMALA is no Optimizer"),
@@ -152,11 +152,11 @@ def test_a_server_that_answers_garbage(tmp_path: Path, monkeypatch: pytest.Monke
         pull(f"http://127.0.0.1:{listener.getsockname()[1]}/mine")
 
 
-def test_the_options_of_a_class(capsys: pytest.CaptureFixture[str], fails: Fails) -> None:
+def test_the_options_of_a_class(capfd: pytest.CaptureFixture[str], fails: Fails) -> None:
     """The short help names this form; it needs no config."""
     for words in (["--model.energy.help", "ebmlab.energies.RBM"], ["--model.energy.help=RBM"]):
         main(["fit", *words])
-        assert "--model.energy.num_hidden" in capsys.readouterr().out
+        assert "--model.energy.num_hidden" in capfd.readouterr().out
     assert "needs a class" in fails("fit", "--model.energy.help", bare=True)
     assert "there is no class Nothing" in fails("fit", "--model.energy.help=Nothing", bare=True)
 
