@@ -1,8 +1,9 @@
-"""Files of numbers: .npy, .npz, .csv and .pt."""
+"""Files of numbers: .npy, .npz, .csv and .pt, and those of samplers: sample sets in .json, chains in .h5."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,22 @@ from torch import Tensor
 from ebmlab.data.preprocessing import FAR
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
+from ebmlab.exchange import read_samples
 
-SUFFIXES = (".npy", ".npz", ".csv", ".pt")
+FOREIGN = (".json", ".h5", ".hdf5")
+SUFFIXES = (".npy", ".npz", ".csv", ".pt", *FOREIGN)
 
 
-def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.ndarray | None]:
+def read_numbers(
+    path: Path, labels: Labels, field: str, columns: Sequence[str] = ()
+) -> tuple[Tensor, np.ndarray | None]:
     r"""Reads samples and labels; nothing in the file is executed.
 
     Args:
         path: the file.
         labels: a column of a .csv file, an array of an .npz or .pt file, an .npy file beside `path`, or None.
-        field: the name of the samples in an .npz or .pt file with several arrays.
+        field: the name of the samples in an .npz, .pt or .h5 file with several arrays.
+        columns: the order of the variables of a sample set that names them.
 
     Returns:
         Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and integers
@@ -42,9 +48,15 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
     """
     readers = {".csv": read_table, ".npy": _array}
+    x: Any
     kind = path.suffix.lower()
     try:
-        x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
+        if kind in FOREIGN:
+            if labels is not None:
+                raise UserError(f"{path} holds samples alone, but labels is {labels}")
+            x, y = read_samples(path, columns, field).numpy(), None
+        else:
+            x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
     except UserError:
         raise
     except Exception as error:

@@ -156,4 +156,7 @@ def _sizes(found: Tensor, chains: Tensor | None) -> Tensor | float:
     """How many independent samples each mean is worth."""
     if chains is None:
         return float(len(found))
-    return effective_sample_size(found.view(*chains.shape[:2], -1)).clamp(min=1)
+    sizes = effective_sample_size(found.view(*chains.shape[:2], -1)).clamp(min=1)
+    constant = found.amax(0) == found.amin(0)  # which says nothing of how fast the chains move
+    least = float(sizes[~constant].min()) if not constant.all() else float(chains.shape[1])
+    return sizes.masked_fill(constant, least)
