@@ -57,6 +57,7 @@ from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
+from ebmlab.learners.rebuilt import fill
 
 
 class SaveConfig(SaveConfigCallback):
@@ -242,7 +243,7 @@ class CLI(LightningCLI):
 
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
-        model.load_state_dict(self.checkpoint["state_dict"])
+        fill(model, self.checkpoint, Path(self._get(self.config, "ckpt_path")))
         config = self.config_init[self.subcommand]
         options = {key: config[key] for key in inspect.signature(save_samples).parameters if key in config}
         model.to(self.trainer.strategy.root_device)

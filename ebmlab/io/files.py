@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,6 +37,9 @@ class Damaged(Exception):
 def whole(path: Path, sync: bool = False) -> Iterator[Path]:
     """Yields a temporary path beside `path`; a file written there is renamed to `path`, or deleted if anything fails.
 
+    A file that is replaced hands its mode on. If `path` is a link to a file in another folder, that file is replaced;
+    a link to a file in the same folder, such as that of a last checkpoint to the newest, is replaced itself.
+
     Args:
         path: the file; missing folders are created, and removed again if the file is not written.
         sync: return only when the file would survive a power failure.
@@ -48,11 +52,17 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
         >>> path.read_text()
         'text'
     """
+    target = path.resolve() if path.is_symlink() else path
+    if target.parent != path.parent.resolve() and path.is_symlink():
+        path = target
+    mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
     made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".ebmlab-{os.getpid()}.{path.name}")
     try:
         yield temporary
+        if mode is not None:
+            temporary.chmod(mode)
         if sync:
             _sync(temporary)
         os.replace(temporary, path)

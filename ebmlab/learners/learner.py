@@ -20,6 +20,7 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
+from ebmlab.io.plain import require_finite
 from ebmlab.learners.averages import check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
@@ -240,6 +241,8 @@ class Learner(Rebuilt):
         if self._trainer is None:
             return
         load_trained(self.trainer, checkpoint)
+        path = self.trainer.ckpt_path or "the checkpoint"
+        require_finite(checkpoint["state_dict"], path, dict(self.named_parameters()))
         if saved := checkpoint.get("preprocessing"):
             data_of(self.trainer).adopt(Preprocessing.from_dict(saved))
 

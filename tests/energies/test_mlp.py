@@ -91,5 +91,5 @@ def test_bad_settings() -> None:
     with pytest.raises(UserError, match="must be at least 1"):
         MLP(6, hidden=0)
     for gain in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(UserError, match=f"gain is {gain}, but must be above 0"):
+        with pytest.raises(UserError, match=f"gain is {gain}, but must be positive"):
             MLP(6, gain=gain)
