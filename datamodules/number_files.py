@@ -17,7 +17,7 @@ from ebmlab.data.whole_numbers import check_whole
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange import read_samples
-from ebmlab.io.files import load
+from ebmlab.io.files import check_regular, load
 
 FOREIGN = (".json", ".h5", ".hdf5")
 MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints
@@ -53,6 +53,7 @@ def read_numbers(
     readers = {".csv": read_table, ".npy": _array}
     x: Any
     kind = path.suffix.lower()
+    check_regular(path)
     try:
         if kind in FOREIGN:
             if labels is not None:

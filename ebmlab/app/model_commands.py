@@ -23,7 +23,7 @@ from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
@@ -83,7 +83,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
             energies[f"{Path(name).name} (AUROC {scores.auroc:.3f})"] = found
         else:
             energies[Path(name).name] = found
-        print(line)
+        print(shown(line))
         if options.law:
             trusted = trusted if name != options.files[0] else None
             print(f"  {law_line(model, x, chains, trusted)}")
