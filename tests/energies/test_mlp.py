@@ -39,7 +39,7 @@ def test_chunks_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> N
     energy = make()
     x = energy.domain.enumerate()[:9].double()
     sizes = []
-    energy.rest.register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel() * args[0].element_size()))
+    energy.rest[0].register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel() * args[0].element_size()))
     monkeypatch.setattr(mlp, "CHUNK_BYTES", chunk)
     actual = energy.flip_differences(x)
     assert max(sizes) <= max(chunk, 9 * 5 * 8), "one neighbour a row at least, else no more than a chunk"

@@ -281,7 +281,7 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
         ),
         (
             lambda: AnyScaleTuner().tune(AnyScale("edges"), Target(Binary(4), "flat"), torch.zeros(8, 4), 500),
-            "couplings of an energy over pairs, such as Ising, but Target has none",
+            "couplings of an energy over pairs, such as Ising, but Rugged has none",
         ),
         (lambda: AnyScale("diagonal", curvature=W4), r"shape \(4, 4\), but must be a vector"),
         (lambda: AnyScale("trace", curvature=D4, diagonal=D4), r"shape \(4,\), but must be a square matrix"),

@@ -12,6 +12,7 @@ from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
 DENSE = 0.25  # share of all pairs from which one matrix product beats a product a pair
 
@@ -103,6 +104,7 @@ class Potts(Energy):
         d, q = self.field.shape
         return self._matrix().view(d, q, d, q).transpose(1, 2)
 
+    @unrounded
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """h_i(a) + sum_j J_ij(a, x_j) = -dE/dx_i(a) of all sites, `(B, d, q)`, or of the given ones, `(B, k, q)`."""
         d, q = self.field.shape
