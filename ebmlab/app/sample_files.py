@@ -54,5 +54,5 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
             f"{path} is a picture, but the model was trained on numbers of which none means black or white: give it "
             "files of numbers"
         )
-    pixels = torch.stack([read_picture(file, shape) for file in paths])
+    pixels = torch.stack([read_picture(file, shape).pixels for file in paths])
     return pixels.float() * preprocessing.float_scale / LEVELS, [str(file) for file in paths]
