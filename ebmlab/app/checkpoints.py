@@ -31,6 +31,11 @@ class WholeCheckpoints(TorchCheckpointIO):
         else:
             save(checkpoint, Path(path), sync=True)
 
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Removes a checkpoint of the run. Its path may come from a checkpoint, and must not lead out of the folder."""
+        if ".." not in Path(path).parts:
+            super().remove_checkpoint(path)
+
     def load_checkpoint(
         self,
         path: str | Path,
@@ -62,7 +67,7 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
     if ckpt_path == "last":
         paths = checkpoints_of(newest_run(experiment, name))
     elif path.name == LAST and path.is_file() and in_a_run(path):
-        paths = checkpoints_of(run_of(path))
+        paths = [path, *(other for other in checkpoints_of(run_of(path)) if other.absolute() != path.absolute())]
     else:
         paths = [path]
     for candidate in paths:

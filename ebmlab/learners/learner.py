@@ -21,7 +21,7 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
-from ebmlab.learners.averages import check_averages, load_trained, save_average
+from ebmlab.learners.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
@@ -133,14 +133,9 @@ class Learner(Rebuilt):
         return x.reshape(len(x), *self.energy.domain.event_shape)
 
     def states(self, batch: Any) -> Tensor:
-        """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype.
-
-        Without a trainer the states keep the dtype of the batch.
-        """
-        if self._trainer is None:
-            return self.to_event(samples_of(batch, "the batch"))
-        x = data_of(self.trainer).convert(batch)
-        return self.to_event(x.to(next(self.energy.parameters(), x).dtype))
+        """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype."""
+        x = samples_of(batch, "the batch") if self._trainer is None else data_of(self.trainer).convert(batch)
+        return self.energy.as_states(self.to_event(x))
 
     def penalty(self) -> Tensor | float:
         """The term of the loss that does not depend on the data: l1 times the sum of the absolute weights."""
@@ -150,6 +145,7 @@ class Learner(Rebuilt):
 
     def setup(self, stage: str) -> None:
         keep_digits(self, self.trainer)
+        average_parameters(self, self.trainer)
         data, energy = data_of(self.trainer), type(self.energy).__name__
         self.check_data(data, stage == "fit")
         splits = {"fit": ["train"], "validate": ["val"], "test": ["test"]}.get(stage, [])
