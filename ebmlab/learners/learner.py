@@ -24,6 +24,7 @@ from ebmlab.io.plain import require_finite
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
+from ebmlab.learners.tryout import try_optimizer
 from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.lightning.precision import keep_digits
 from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
@@ -205,6 +206,7 @@ class Learner(Rebuilt):
             self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
 
     def configure_optimizers(self) -> Any:
+        try_optimizer(self._make_optimizer, self._make_lr_scheduler, self.parameters())
         try:
             optimizer = self._make_optimizer(self.parameters())
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
