@@ -61,8 +61,8 @@ from ebmlab.energies import (
     Scaled,
     Sum,
 )
+from ebmlab.engine import Replayed
 from ebmlab.evaluation import exact_samples
-from ebmlab.samplers.replayed import Replayed
 
 ROOT = Path(__file__).parents[1]
 Callback = dict[str, Any]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from ebmlab.evaluation.walk import annealing_kernel
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
@@ -30,7 +31,6 @@ from ebmlab.evaluation import ais, data_law, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
-from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.learners import Learner
 from ebmlab.numerics.ranks import seed_of_rank

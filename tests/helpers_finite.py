@@ -6,8 +6,11 @@ symmetric target hides sign errors.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from helpers_grbm import chi_square_p
@@ -15,8 +18,9 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import RBM, Energy
-from ebmlab.samplers import MetropolisSampler, Sampler
+from ebmlab.samplers import Sampler
 from ebmlab.samplers.proposals import Draw, Proposal
+from ebmlab.samplers.proposals.factorised import Flips
 
 DOMAINS: dict[str, Finite] = {
     "binary": Binary(4),
@@ -107,20 +111,32 @@ class Exact:
         return torch.einsum("n,n...->...", self.probabilities, self.states)
 
 
-class Forced(Proposal):
-    """A kernel's own proposal, except that it always draws the move to y."""
-
-    def __init__(self, law: Proposal, x: Tensor, y: Tensor) -> None:
-        self.law, self.x, self.y = law, x, y
-
-    def sample(self) -> Draw:
-        return Draw(self.y, self.log_prob(self.y), self.x)
-
-    def log_prob(self, move: Tensor) -> Tensor:
-        return self.law.log_prob(self.law.move_to(move))
+def law_at(sampler: Any, energy: Energy, state: Any) -> Proposal:
+    """q( . | x) of the next step: what the state keeps, or what the sampler makes at it."""
+    law: Proposal = state.proposal or sampler.proposal(energy, state)
+    return law
 
 
-def transition_matrix(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> Tensor:
+@contextlib.contextmanager
+def forced(y: Tensor) -> Iterator[None]:
+    """Within it every proposal draws the move to y, with the probability that it has."""
+
+    def sample(self: Any) -> Draw:
+        move = self.move_to(y)
+        return Draw(y.clone(), self.log_prob(move), move if isinstance(self, Flips) else self.x)
+
+    with contextlib.ExitStack() as stack:
+        for law in _subclasses(Proposal):
+            if "sample" in vars(law):
+                stack.enter_context(mock.patch.object(law, "sample", sample))
+        yield
+
+
+def _subclasses(cls: type) -> list[type]:
+    return [each for sub in cls.__subclasses__() for each in (sub, *_subclasses(sub))]
+
+
+def transition_matrix(sampler: Any, energy: Energy, at: Any = None) -> Tensor:
     """P `(N, N)` of one step, from the sampler's own proposal density and acceptance.
 
     The acceptance is read off the sampler's own `step`, which is made to propose each state in turn.
@@ -135,16 +151,12 @@ def transition_matrix(sampler: MetropolisSampler, energy: Energy, at: Any = None
     matrix = torch.zeros(n, n, dtype=torch.float64)
     state = sampler.init(energy, exact.states)
     state.step = at or 0
-    own = sampler.proposal
     for j in range(n):
         y = exact.states[j : j + 1].expand_as(exact.states).clone()
         with torch.no_grad():
-            log_q = density(own(energy, state), y)
-        sampler.proposal = lambda e, s, y=y: Forced(own(e, s), s.x, y)  # type: ignore[assignment]
-        try:
+            log_q = density(law_at(sampler, energy, state), y)
+        with forced(y):
             _, info = sampler.step(energy, state)
-        finally:
-            del sampler.proposal
         matrix[:, j] = torch.where(log_q == -torch.inf, 0, log_q.exp() * info.acceptance)
     stay = torch.arange(n)
     matrix[stay, stay] = 0
@@ -157,13 +169,13 @@ def density(proposal: Proposal, y: Tensor) -> Tensor:
     return proposal.log_prob(proposal.move_to(y))
 
 
-def bias(sampler: MetropolisSampler, energy: Energy, at: Any = None) -> float:
+def bias(sampler: Sampler, energy: Energy, at: Any = None) -> float:
     """max |pi P - pi|: 0 for an exact kernel."""
     pi = Exact(energy).probabilities
     return float((pi @ transition_matrix(sampler, energy, at) - pi).abs().max())
 
 
-def proposal_matches_density(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
+def proposal_matches_density(sampler: Sampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
     """Smallest p-value, over some starts, that proposals are drawn from their density.
 
     Each draw must also come with its own density, and with the move by which the proposal at y leads back.
@@ -174,13 +186,13 @@ def proposal_matches_density(sampler: MetropolisSampler, energy: Energy, n: int 
     for start in exact.states[:: max(1, len(exact.states) // 4)]:
         state = sampler.init(energy, start.expand(n, *start.shape).clone())
         with torch.no_grad():
-            law = sampler.proposal(energy, state)
+            law = law_at(sampler, energy, state)
             draw = law.sample()
             torch.testing.assert_close(draw.log_prob, density(law, draw.y), rtol=1e-8, atol=1e-8)
-            there = sampler.proposal(energy, sampler.arrive(energy, state, draw.y))
+            there = law_at(sampler, energy, sampler.init(energy, draw.y))
             torch.testing.assert_close(there.log_prob(draw.reverse), density(there, state.x), rtol=1e-8, atol=1e-8)
             one = sampler.init(energy, start.expand(len(exact.states), *start.shape).clone())
-            law_of_y = density(sampler.proposal(energy, one), exact.states).exp()
+            law_of_y = density(law_at(sampler, energy, one), exact.states).exp()
         assert abs(float(law_of_y.sum()) - 1) < 1e-8
         smallest = min(smallest, chi_square_p(torch.bincount(exact.number(draw.y), minlength=len(law_of_y)), law_of_y))
     return smallest
@@ -216,7 +228,7 @@ def convergence_distance(sampler: Sampler, energy: Energy, num_steps: int, num_c
     return float((law - exact.probabilities).abs().sum()) / 2
 
 
-def limit_distance(sampler: MetropolisSampler, energy: Energy, num_steps: int = 2**20) -> float:
+def limit_distance(sampler: Sampler, energy: Energy, num_steps: int = 2**20) -> float:
     """`convergence_distance` by the transition matrix, without simulation: 0 for a kernel that reaches every state."""
     exact = Exact(energy)
     one = torch.eye(len(exact.states), dtype=torch.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from helpers_finite import Exact
@@ -13,28 +14,18 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
-from ebmlab.samplers import MetropolisSampler
+from ebmlab.samplers import Sampler
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
-from ebmlab.samplers.proposals import Draw, Path, Proposal
+from ebmlab.samplers.proposals import Path
 
 
-class Forced(Proposal):
-    """A kernel's own law of paths, except that it always draws the given one."""
-
-    def __init__(self, law: Any, path: Path) -> None:
-        self.law, self.path = law, path
-
-    def sample(self) -> Draw:
-        draw: Draw = self.law.follow(self.path)
-        return draw
-
-    def log_prob(self, move: Path) -> Tensor:
-        log_q: Tensor = self.law.log_prob(move)
-        return log_q
+def forced(law: Any, path: Path) -> Any:
+    """Within it proposals of the kind of `law` draw the given path."""
+    return mock.patch.object(type(law), "draw", lambda self: path)
 
 
-def paths(sampler: MetropolisSampler, domain: Finite, n: int) -> Iterator[tuple[Path, float]]:
+def paths(sampler: Sampler, domain: Finite, n: int) -> Iterator[tuple[Path, float]]:
     """Yields every path, repeated for n chains, with the probability of its length."""
     d, shifts = domain.size, range(1, domain.num_values)
     if isinstance(sampler, GWG):
@@ -55,42 +46,40 @@ def paths(sampler: MetropolisSampler, domain: Finite, n: int) -> Iterator[tuple[
                 yield Path(i, s, taken), 1 / longest
 
 
-def path_bias(sampler: MetropolisSampler, energy: Energy) -> float:
+def path_bias(sampler: Sampler, energy: Energy) -> float:
     """max |pi P - pi|, P built from the sampler's own path density and the acceptance of its own `step`."""
     exact = Exact(energy)
     n = len(exact.states)
     matrix = torch.zeros(n, n, dtype=torch.float64)
     mass = torch.zeros(n, dtype=torch.float64)
     state = sampler.init(energy, exact.states)
-    own = sampler.proposal
-    law: Any = own(energy, state)
+    law: Any = state.proposal
     for path, share in paths(sampler, exact.domain, n):
         draw = law.follow(path)
-        sampler.proposal = lambda e, s, path=path: Forced(own(e, s), path)  # type: ignore[assignment]
-        _, info = sampler.step(energy, state)
+        with forced(law, path):
+            _, info = sampler.step(energy, state)
         probability = share * draw.log_prob.exp()
         matrix[torch.arange(n), exact.number(draw.y)] += probability * info.acceptance
         mass += probability
-    del sampler.proposal
     torch.testing.assert_close(mass, torch.ones_like(mass), rtol=1e-10, atol=0)  # each path is counted once
     stay = torch.arange(n)
     matrix[stay, stay] += 1 - matrix.sum(1)
     return float((exact.probabilities @ matrix - exact.probabilities).abs().max())
 
 
-def path_law_p(sampler: MetropolisSampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
+def path_law_p(sampler: Sampler, energy: Energy, n: int = 200_000, seed: int = 0) -> float:
     """Smallest p-value, over some starts, that paths are drawn from their density."""
     torch.manual_seed(seed)
     exact = Exact(energy)
     smallest = 1.0
     for start in exact.states[:: max(1, len(exact.states) // 3)]:
-        law: Any = sampler.proposal(energy, sampler.init(energy, start.unsqueeze(0)))
+        law: Any = sampler.init(energy, start.unsqueeze(0)).proposal
         probabilities: dict[int, float] = {}
         for path, share in paths(sampler, exact.domain, 1):
             code = int(code_of(path))
             probabilities[code] = probabilities.get(code, 0.0) + share * float(law.log_prob(path).exp())
         codes = torch.tensor(sorted(probabilities))
-        many: Any = sampler.proposal(energy, sampler.init(energy, start.expand(n, *start.shape)))
+        many: Any = sampler.init(energy, start.expand(n, *start.shape)).proposal
         drawn = code_of(many.draw())
         cells = torch.searchsorted(codes, drawn).clamp(max=len(codes) - 1)
         assert torch.equal(codes[cells], drawn), "a path that cannot be"

@@ -15,10 +15,10 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
+from ebmlab.engine import Replayed
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, PersistentACS
 from ebmlab.samplers import ACS, DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, GibbsLangevin, Langevin, Sampler
-from ebmlab.samplers.replayed import Replayed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

@@ -22,20 +22,21 @@ from benchmarks.exact_starts import (
     two_sample_z,
 )
 from ebmlab.energies import RGCN, ResNet
-from ebmlab.samplers import DMALA, GWG, BlockGibbs, MetropolisSampler, Sampler
+from ebmlab.samplers import DMALA, GWG, BlockGibbs, Sampler
 
-RATIO = "self.potential(state) - self.potential(new) + back - forth"
+LAW = {DMALA: "here", GWG: "state.proposal"}
+RATIO = "state.energy - new.energy + {law}.log_ratio(draw, new.proposal)"
 MUTANTS = {
-    "no Metropolis": (f"metropolis({RATIO})", "metropolis(0 * forth)"),
-    "no reverse term": (RATIO, "self.potential(state) - self.potential(new)"),
-    "one acceptance per batch": (RATIO, f"({RATIO}).mean().expand_as(forth)"),
+    "no Metropolis": "0 * new.energy",
+    "no reverse term": "state.energy - new.energy",
+    "one acceptance per batch": f"({RATIO}).mean().expand_as(new.energy)",
 }
 
 
-def wrong(kernel: Sampler, name: str) -> Any:
+def wrong(kernel: Any, name: str) -> Any:
     """The kernel with a mutant's step."""
-    step = mutant(MetropolisSampler, *MUTANTS[name]).step
-    kernel.__class__ = type("Wrong", (type(kernel),), {"step": step})
+    ratio, worse = (text.format(law=LAW[type(kernel)]) for text in (RATIO, MUTANTS[name]))
+    kernel.__class__ = mutant(type(kernel), ratio, worse)
     return kernel
 
 
