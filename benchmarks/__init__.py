@@ -1,1 +1,1 @@
-"""Speed beside peers (`python -m benchmarks`), and the scripts behind the numbers in docs/results."""
+"""Speed beside peers (`python -m benchmarks`), robustness, mutants and checks of a GPU."""

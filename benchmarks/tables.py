@@ -5,7 +5,7 @@
 
 And those of the papers, whose runs are kept: a script goes on where it stopped, and prints its table.
 
-    python -m benchmarks.tables rm_lengths --seeds 0 1     # as python benchmarks/rm_lengths.py --seeds 0 1
+    python -m benchmarks.tables rm_lengths --seeds 0 1     # as python papers/rm_lengths.py --seeds 0 1
 
 A table stands between the lines `<!-- name -->` and `<!-- end of name -->`; all other lines of the page stay.
 """
@@ -142,7 +142,11 @@ def about(data: dict[str, Any]) -> str:
 
 def papers() -> dict[str, Path]:
     """The scripts that keep their runs, by name."""
-    return {p.stem: p for p in sorted(Path(__file__).parent.glob("*.py")) if "\nfrom kept import" in p.read_text()}
+    return {
+        p.stem: p
+        for p in sorted((Path(__file__).parents[1] / "papers").glob("*.py"))
+        if "\nfrom kept import" in p.read_text()
+    }
 
 
 def main() -> None:

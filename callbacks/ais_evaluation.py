@@ -9,7 +9,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from ebmlab.evaluation.walk import annealing_kernel
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
@@ -32,6 +31,7 @@ from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.evaluation.ladder import Schedule, check_schedule
+from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.samplers import Sampler

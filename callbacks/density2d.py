@@ -15,6 +15,7 @@ from ebmlab.data.interface import KnownDensity
 from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces_and_points
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.settings import require_positive
 
 RESOLUTION = 200
 ENERGY_RANGE = 30.0
@@ -53,8 +54,7 @@ class Density2D(SampleEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
-        if not 0 < extent < float("inf"):
-            raise UserError(f"Density2D: extent is {extent}, but must be positive and finite")
+        require_positive("Density2D", extent=extent)
         self.extent = extent
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -14,6 +14,7 @@ from ebmlab.data.interface import CodedPoints
 from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.settings import require_positive
 
 NUM_DATA = 400_000  # points that the data's density is counted from
 CHUNK = 8192
@@ -58,10 +59,9 @@ class EnergyLandscape(SampleEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
-        if resolution < 2 or not 0 < extent < float("inf"):
-            raise UserError(
-                f"EnergyLandscape: resolution is {resolution} and extent {extent}; they must be at least 2 and positive"
-            )
+        if resolution < 2:
+            raise UserError(f"EnergyLandscape: resolution is {resolution}, but must be at least 2")
+        require_positive("EnergyLandscape", extent=extent)
         self.resolution = resolution
         self.extent = extent
 

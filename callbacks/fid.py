@@ -86,6 +86,8 @@ class FID(SampleEvaluation):
             require_inception()
         elif data.num_classes is None:
             raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
+        elif data.num_classes < 2:
+            raise UserError(f'FID: {data.title} has one class, so that no classifier can be trained: use "inception"')
         elif len(shape := data.event_shape or ()) == 3 and shape[1] != shape[2]:
             raise UserError(
                 f"FID: the classifier takes square images, but {data.title} has {shape[1]} x {shape[2]} pixels: give "

@@ -18,6 +18,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint, save, whole
 from ebmlab.learners import ContrastiveDivergence
 
+MOST = 1000.0  # times as many steps
 GOOD = "good"  # the folder beside the checkpoints
 
 
@@ -68,10 +69,10 @@ class Rollback:
     """
 
     def __init__(self, max_rollbacks: int, learning_rate_factor: float = 0.5, num_steps_factor: float = 1.0) -> None:
-        if max_rollbacks < 1 or not 0 < learning_rate_factor <= 1 or not 1 <= num_steps_factor < math.inf:
+        if max_rollbacks < 1 or not 0 < learning_rate_factor <= 1 or not 1 <= num_steps_factor <= MOST:
             raise UserError(
                 f"DivergenceGuard: max_rollbacks is {max_rollbacks}, learning_rate_factor {learning_rate_factor} and "
-                f"num_steps_factor {num_steps_factor}; need at least 1, above 0 and at most 1, and at least 1"
+                f"num_steps_factor {num_steps_factor}; need at least 1, above 0 and at most 1, and from 1 to {MOST:g}"
             )
         self.max_rollbacks = max_rollbacks
         self.learning_rate_factor = learning_rate_factor

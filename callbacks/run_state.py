@@ -13,6 +13,8 @@ from torch import Tensor
 
 from ebmlab.callbacks.monitors import save_at_the_end
 from ebmlab.callbacks.requirements import buffer_of
+from ebmlab.domains import Domain
+from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.samplers import Tempered
 
@@ -100,6 +102,8 @@ class RunState(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
+        if self._buffer is not None and isinstance(pl_module, Learner):
+            _check_buffer(self._buffer, pl_module.energy.domain)
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
 
@@ -120,6 +124,17 @@ def renew(checkpoint: dict[str, Any], number: int) -> None:
             seed = hashlib.sha256(state.cpu().numpy().tobytes() + str(number).encode()).digest()[:7]
             generator = torch.Generator(name).manual_seed(int.from_bytes(seed))
             state.copy_(generator.get_state())
+
+
+def _check_buffer(slots: Tensor, domain: Domain) -> None:
+    """Raises `UserError` unless the slots of a checkpoint, or their replicas, hold states of the domain."""
+    states = slots if slots.is_floating_point() else slots.float()
+    if states.dim() == 2 + len(domain.event_shape):
+        states = states.flatten(0, 1)
+    try:
+        domain.validate(states)
+    except UserError as error:
+        raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
 
 
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:

@@ -12,9 +12,12 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import FAR
+from ebmlab.data.whole_numbers import check_whole
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import load
 
+MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints
 SUFFIXES = (".npy", ".npz", ".csv", ".pt")
 
 
@@ -60,6 +63,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         raise UserError(
             f"{path}: there are {len(x)} samples, but the labels have shape {y.shape}; there must be one each"
         )
+    check_whole(x, str(path))
     return torch.from_numpy(np.ascontiguousarray(x.astype(_type(x)))), y
 
 
@@ -98,7 +102,9 @@ def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
         with np.load(path) as content:
             arrays: dict[Any, Any] = dict(content)
     else:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = load(path, map_location="cpu")
+        if isinstance(content, dict) and not MODEL.isdisjoint(content):
+            raise UserError(f"{path} is a checkpoint of a model, not data: give it to --ckpt_path")
         if isinstance(content, list | tuple):
             if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
                 raise UserError(

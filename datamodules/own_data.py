@@ -16,6 +16,7 @@ from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
+from ebmlab.settings import require_positive
 
 
 class OwnData(TensorDataModule):
@@ -53,11 +54,13 @@ class OwnData(TensorDataModule):
                 f"{self.title}: val_fraction is {val_fraction} and test_fraction {test_fraction}; both must be above 0 "
                 "and together below 1"
             )
-        if form.max_value is not None and not (form.max_value > 0 and (form.domain == "real" or form.binarize)):
+        if form.max_value is not None and form.domain != "real" and not form.binarize:
             raise UserError(
-                f"{self.title}: max_value is {form.max_value} and domain {form.domain}; it must be above 0, and is for "
-                "real numbers and for what is binarised"
+                f"{self.title}: max_value is {form.max_value} and domain {form.domain}; it is for real numbers and for "
+                "what is binarised"
             )
+        if form.max_value is not None:
+            require_positive(self.title, max_value=form.max_value)
         if form.num_values is not None and not (form.num_values > 1 and form.domain in ("ordinal", "categorical")):
             raise UserError(
                 f"{self.title}: num_values is {form.num_values} and domain {form.domain}; it must be above 1, and is "

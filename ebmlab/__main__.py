@@ -1,8 +1,23 @@
 """`python -m ebmlab`. What needs no heavy packages is answered before they are imported."""
 
 import os
-import signal
 import sys
+
+
+def _leave_out_working_directory() -> None:
+    """`python -m` puts the working directory first on the path of modules: a file there would be run as any module."""
+    try:
+        if sys.path[:1] in ([os.getcwd()], [""]) and not sys.flags.safe_path:
+            sys.path.pop(0)
+    except OSError:  # it has been deleted
+        pass
+
+
+if __name__ == "__main__":
+    _leave_out_working_directory()
+
+# ruff: noqa: E402
+import signal
 from types import FrameType
 
 from ebmlab import __version__

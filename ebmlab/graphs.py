@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ class Edges(Recorded):
 
     Args:
         size: d, the number of sites.
-        rows: the row of each entry, int64 and ascending; every edge has two entries.
+        rows: the row of each entry, int64 and ascending; every edge has two entries. A config gives lists.
         columns: its column, ascending within a row.
         values: the entry, J_ij.
 
@@ -28,8 +29,16 @@ class Edges(Recorded):
         tensor([1, 0])
     """
 
-    def __init__(self, size: int, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        self.size, self.rows, self.columns, self.values = size, rows, columns, values
+    def __init__(
+        self,
+        size: int,
+        rows: Tensor | Sequence[int],
+        columns: Tensor | Sequence[int],
+        values: Tensor | Sequence[float],
+    ) -> None:
+        self.size = size
+        self.rows, self.columns = (torch.as_tensor(ends, dtype=torch.int64) for ends in (rows, columns))
+        self.values = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.get_default_dtype())
 
     @classmethod
     def of(cls, matrix: Tensor) -> Edges:

@@ -44,14 +44,14 @@ class Case:
     Attributes:
         make: builds it for a domain.
         domains: names of the domains in `DOMAINS` that it serves.
-        density: whether the transition matrix can be built; otherwise one step from exact draws is tested.
+        enumerable: whether its random decisions can be enumerated; normal numbers cannot.
         exact: whether the law is invariant.
         gradients: energy-and-gradient evaluations a step, where the promise is a number.
     """
 
     make: Callable[[Finite], Sampler]
     domains: tuple[str, ...] = ALL
-    density: bool = False
+    enumerable: bool = True
     exact: bool = True
     gradients: int | None = None
 
@@ -76,28 +76,28 @@ CASES: dict[str, Case] = {
     "Gibbs": Case(lambda d: Gibbs()),
     "Gibbs random 2": Case(lambda d: Gibbs(2, scan="random")),
     "HammingBall": Case(lambda d: HammingBall(2, 1)),
-    "RandomWalk 1": Case(lambda d: RandomWalk(), density=True),
-    "RandomWalk p": Case(lambda d: RandomWalk(probability=0.4), density=True),
-    "LB sqrt": Case(lambda d: LocallyBalanced(), density=True),
-    "LB barker": Case(lambda d: LocallyBalanced("barker"), density=True),
-    "LB min": Case(lambda d: LocallyBalanced("min"), density=True),
-    "LB max": Case(lambda d: LocallyBalanced("max"), density=True),
+    "RandomWalk 1": Case(lambda d: RandomWalk()),
+    "RandomWalk p": Case(lambda d: RandomWalk(probability=0.4)),
+    "LB sqrt": Case(lambda d: LocallyBalanced()),
+    "LB barker": Case(lambda d: LocallyBalanced("barker")),
+    "LB min": Case(lambda d: LocallyBalanced("min")),
+    "LB max": Case(lambda d: LocallyBalanced("max")),
     "GWG": Case(lambda d: GWG(), gradients=1),
     "GWG 3": Case(lambda d: GWG(3), gradients=1),
     "PAS": Case(lambda d: PathAuxiliary(2), gradients=1),
-    "DMALA": Case(lambda d: DMALA(0.8), density=True, gradients=1),
-    "DMALA balance": Case(lambda d: DMALA(0.8, balance=0.8), density=True, gradients=1),
-    "DMALA precondition": Case(lambda d: DMALA(0.8, precondition=torch.linspace(0.3, 3, d.size)), density=True),
-    "DMALA window": Case(lambda d: DMALA(3.0, window=1), ("ordinal",), density=True, gradients=1),
+    "DMALA": Case(lambda d: DMALA(0.8), gradients=1),
+    "DMALA balance": Case(lambda d: DMALA(0.8, balance=0.8), gradients=1),
+    "DMALA precondition": Case(lambda d: DMALA(0.8, precondition=torch.linspace(0.3, 3, d.size))),
+    "DMALA window": Case(lambda d: DMALA(3.0, window=1), ("ordinal",), gradients=1),
     "DULA": Case(lambda d: DULA(0.8), exact=False, gradients=1),
-    "AB-1st": Case(lambda d: AnyScale("first", 0.8, 0.8), density=True, gradients=1),
-    "AB-diagonal": Case(any_scale("diagonal"), ("binary", "spin", "ordinal"), density=True, gradients=1),
-    "AB-shift": Case(any_scale("shift"), ("binary", "spin", "ordinal"), gradients=1),
-    "AB-max": Case(any_scale("max"), ("binary", "spin", "ordinal"), gradients=1),
-    "AB-trace": Case(any_scale("trace"), ("binary", "spin", "ordinal"), gradients=1),
-    "ACS": Case(lambda d: ACS(5.0, 0.2, cycle_length=3), density=True, gradients=1),
-    "RelaxedMALA": Case(lambda d: RelaxedMALA(0.3), TWO),
-    "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, exact=False),
+    "AB-1st": Case(lambda d: AnyScale("first", 0.8, 0.8), gradients=1),
+    "AB-diagonal": Case(any_scale("diagonal"), ("binary", "spin", "ordinal"), gradients=1),
+    "AB-shift": Case(any_scale("shift"), ("binary", "spin", "ordinal"), enumerable=False, gradients=1),
+    "AB-max": Case(any_scale("max"), ("binary", "spin", "ordinal"), enumerable=False, gradients=1),
+    "AB-trace": Case(any_scale("trace"), ("binary", "spin", "ordinal"), enumerable=False, gradients=1),
+    "ACS": Case(lambda d: ACS(5.0, 0.2, cycle_length=3), gradients=1),
+    "RelaxedMALA": Case(lambda d: RelaxedMALA(0.3), TWO, enumerable=False),
+    "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, enumerable=False, exact=False),
     "Tempered": Case(lambda d: Tempered(DMALA(0.8), betas=[1.0])),
     "TrajectoryTempered": Case(lambda d: TrajectoryTempered(DMALA(0.8), [])),
 }

@@ -12,12 +12,12 @@ import math
 from collections import deque
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Energy
 from ebmlab.samplers import Sampler, State
+from ebmlab.testing import chi_square_p
 
 PASS = 1e-4  # right kernels give a larger p, but for one in 10,000; seeds are fixed
 FAIL = 1e-8  # wrong kernels must give a smaller p
@@ -114,17 +114,6 @@ def _interpolate(p: Tensor, cdf: Tensor, grid: Tensor) -> Tensor:
     right = torch.searchsorted(cdf, p).clamp(1, len(grid) - 1)
     share = (p - cdf[right - 1]) / (cdf[right] - cdf[right - 1])
     return torch.lerp(grid[right - 1], grid[right], share)
-
-
-def chi_square_p(counts: Tensor, probabilities: Tensor) -> float:
-    """p-value of Pearson's test; cells with fewer than 10 expected counts join the fullest cell."""
-    expected = probabilities / probabilities.sum() * counts.sum()
-    counts = counts.to(expected)
-    rare, fullest = expected < 10, expected.argmax()
-    for cells in (expected, counts):
-        cells[fullest] += cells[rare].sum()
-    expected, counts = expected[~rare], counts[~rare]
-    return float(stats.chi2.sf(float(((counts - expected).square() / expected).sum()), len(expected) - 1))
 
 
 def last_state(sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> State:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from helpers_finite import DOMAINS, Target, bias, limit_distance, proposal_matches_density
-from helpers_grbm import PASS
+from helpers_finite import DOMAINS
 from helpers_trainer import quiet_trainer
 
 from ebmlab.energies import RBM, Energy
@@ -18,6 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import BlockGibbs
+from ebmlab.testing import Rugged, assert_invariant
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("Pairs", "Tamed", "PseudoLikelihood", "ExactLogZ", "Stripes")
@@ -55,9 +55,7 @@ def test_the_energy_is_in_closed_form(page: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("domain", ["binary", "spin"])
 def test_the_sampler_is_exact(page: dict[str, Any], domain: str) -> None:
-    sampler, target = page["Tamed"](0.8, 1.0), Target(DOMAINS[domain], "cubic")
-    assert bias(sampler, target) < 1e-6 and limit_distance(sampler, target) < 1e-6
-    assert proposal_matches_density(sampler, target, n=20_000) > PASS
+    assert assert_invariant(page["Tamed"](0.8, 1.0), Rugged(DOMAINS[domain])).exact
 
 
 def test_the_learners_gradient_is_0_at_its_datas_law(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

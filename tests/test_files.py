@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ebmlab.errors import UserError
 from ebmlab.io.files import Damaged, load, remove_temporaries, save, whole
+from ebmlab.io.outputs import together
 
 CONTENT = {"x": torch.arange(3000.0), "name": "model"}
 WRITER = """
@@ -125,3 +127,46 @@ def test_a_failed_write_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError), whole(tmp_path / "data" / "set" / "a.pt"):
         raise ValueError
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_file_that_is_replaced_hands_its_mode_on(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+    path.chmod(mode)
+    with whole(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "new" and path.stat().st_mode & 0o777 == mode
+
+
+def test_a_link_to_another_folder_is_kept_and_one_within_its_folder_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "b.csv").write_text("old")
+    (tmp_path / "a.csv").symlink_to("far/b.csv")
+    with whole(tmp_path / "a.csv") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "a.csv").is_symlink() and (tmp_path / "far" / "b.csv").read_text() == "new"
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["b.csv"]
+    (tmp_path / "epoch=3.ckpt").write_text("best")
+    (tmp_path / "last.ckpt").symlink_to("epoch=3.ckpt")
+    with whole(tmp_path / "last.ckpt") as temporary:
+        temporary.write_text("last")
+    assert (tmp_path / "epoch=3.ckpt").read_text() == "best" and (tmp_path / "last.ckpt").read_text() == "last"
+
+
+def test_several_files_are_written_together_or_not_at_all(tmp_path: Path) -> None:
+    table, picture = tmp_path / "a.csv", tmp_path / "a.png"
+    table.write_text("old")
+    with pytest.raises(OSError, match="full"), together(table, picture) as (one, _):
+        one.write_text("new")
+        raise OSError("full")
+    assert table.read_text() == "old" and sorted(tmp_path.iterdir()) == [table]
+    picture.mkdir()
+    with pytest.raises(UserError, match=r"a.png is a folder"), together(table, picture) as (one, _):
+        one.write_text("new")
+    assert table.read_text() == "old"
+    picture.rmdir()
+    with together(table, picture) as (one, other):
+        one.write_text("new")
+        other.write_text("drawn")
+    assert (table.read_text(), picture.read_text()) == ("new", "drawn")

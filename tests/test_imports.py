@@ -16,14 +16,16 @@ ROOT = Path(__file__).parents[1]
 FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
-    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io")},
+    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "settings")},
     "energies": {"ebmlab.energies"},
     "engine": {"ebmlab.engine"},
+    "exchange": {"ebmlab.exchange"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},
     "evaluation": {"ebmlab.evaluation"},
     "drawing": {"ebmlab.drawing"},
     "studies": {"ebmlab.studies"},
+    "testing": {"ebmlab.testing"},
     "datamodules": {"ebmlab.datamodules"},
     "callbacks": {"ebmlab.callbacks"},
     "trained": {"ebmlab.trained"},
@@ -40,12 +42,14 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "learners": {"numerics", "ground", "energies", "engine", "samplers"},
     "evaluation": {"numerics", "ground", "energies", "engine", "samplers"},
     "drawing": {"numerics", "ground", "energies", "engine", "samplers", "evaluation"},
+    "exchange": {"numerics", "ground", "energies"},
     "studies": LIBRARY,
-    "datamodules": {"numerics", "ground"},
+    "testing": {"numerics", "ground", "energies", "engine", "samplers"},
+    "datamodules": {"numerics", "ground", "exchange"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
-    "app": LIBRARY | {"trained", "datamodules", "callbacks"},
+    "app": LIBRARY | {"exchange", "trained", "datamodules", "callbacks"},
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ebmlab import __version__
+from ebmlab.app.convert_parser import convert_parser
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
@@ -11,7 +12,7 @@ from ebmlab.app.zoo_parser import zoo_answer
 from ebmlab.errors import UserError
 
 _FILES = ("sample", "list", "compare", "dashboard", "sweep")
-COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, *_FILES, "zoo")
+COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, *_FILES, "convert", "zoo")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
@@ -27,6 +28,7 @@ commands:
   compare   the table of several runs:      python -m ebmlab compare RUN RUN --out table.md --out curves.png
   dashboard a page to look at a run or several:   python -m ebmlab dashboard RUN
   sweep     find good settings by many runs:      python -m ebmlab sweep --config FILE --space FILE --trials 20
+  convert   models and problems of other packages:   python -m ebmlab convert problem.bqm my_problem
   zoo       small trained models: list, make, pull, push, pack, export:   python -m ebmlab zoo
   --version print the version
 
@@ -53,6 +55,8 @@ def answer(given: list[str]) -> str | None:
         return model_parser(first).format_help().rstrip()
     if first == "sweep" and {"-h", "--help"} & {*given}:
         return sweep_parser().format_help().rstrip()
+    if first == "convert" and {"-h", "--help"} & {*given}:
+        return convert_parser().format_help().rstrip()
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
     if first == "compare":

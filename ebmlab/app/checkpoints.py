@@ -14,6 +14,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from ebmlab.app.run_folder import LAST, RUNS, check_name, checkpoints_of, in_a_run, newest_run, run_of
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint, save
+from ebmlab.io.plain import require_finite
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -92,7 +93,7 @@ def resumed(experiment: str, name: str | None, ckpt_path: str | None) -> str | N
 
 
 def check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str) -> None:
-    """Raises `UserError` unless the checkpoint's parameters fit the model."""
+    """Raises `UserError` unless the checkpoint's parameters fit the model, and are finite."""
     saved, wanted = checkpoint["state_dict"], model.state_dict()
     for name in [*wanted, *(key for key in saved if key not in wanted)]:
         here = tuple(wanted[name].shape) if name in wanted else "nothing"
@@ -101,6 +102,7 @@ def check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str)
             raise UserError(
                 f"{path} does not fit the config's model: {name} is {there} in the file and {here} in the model"
             )
+    require_finite(saved, path, dict(model.named_parameters()))
 
 
 def warn_of_old_schedule(model: Namespace, checkpoint: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from lightning_fabric.utilities.rank_zero import _get_rank
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
 from ebmlab.app.at_once import answer
+from ebmlab.app.beside import keep_own
 from ebmlab.app.checkpoints import (
     WholeCheckpoints,
     check_weights,
@@ -28,14 +28,13 @@ from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
 from ebmlab.app.hush import hush
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
-from ebmlab.app.model_commands import run_model_command
-from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
+from ebmlab.app.own_configs import with_pipes_read
 from ebmlab.app.parser import MODE, Parser
-from ebmlab.app.predict_alone import predict_alone, stands_alone
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
+    CONFIG,
     claim,
     config_name,
     contents,
@@ -52,12 +51,13 @@ from ebmlab.app.sample_command import sample
 from ebmlab.app.signals import end_children, hand_over_children, leave_to_us, stoppable
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
-from ebmlab.app.zoo_command import run_zoo
+from ebmlab.app.without_trainer import without_trainer
 from ebmlab.callbacks.rollback import RolledBack
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
+from ebmlab.learners.rebuilt import fill
 
 
 class SaveConfig(SaveConfigCallback):
@@ -69,6 +69,7 @@ class SaveConfig(SaveConfigCallback):
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        keep_own(Path(str(trainer.log_dir), CONFIG))
         send_config(trainer, self.config.as_dict())
 
 
@@ -242,7 +243,7 @@ class CLI(LightningCLI):
 
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
-        model.load_state_dict(self.checkpoint["state_dict"])
+        fill(model, self.checkpoint, Path(self._get(self.config, "ckpt_path")))
         config = self.config_init[self.subcommand]
         options = {key: config[key] for key in inspect.signature(save_samples).parameters if key in config}
         model.to(self.trainer.strategy.root_device)
@@ -254,9 +255,7 @@ def main(args: list[str] | None = None) -> None:
     """Runs the command line. Bad input ends it with one line on stderr and exit code 2."""
     hush()
     given = sys.argv[1:] if args is None else args
-    sys.path.insert(0, os.getcwd())  # configs may name classes of the user's own modules
-    debug = "--debug" in given
-    given = [a for a in given if a != "--debug"]
+    debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
             _run(given)
@@ -265,6 +264,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _run(given: list[str]) -> None:
+    given = with_pipes_read(given)
     trust_named(given[1:])
     if (text := answer(given)) is not None:
         print(text)
@@ -274,16 +274,8 @@ def _run(given: list[str]) -> None:
     if given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
         sample(given[1:], Parser(parser_mode=MODE))
-    elif given[0] == "zoo":
-        run_zoo(given[1:])
-    elif given[0] in MODEL_COMMANDS:
-        run_model_command(given[0], given[1:])
-    elif given[0] == "sweep":
-        from ebmlab.app.sweep import sweep
-
-        sweep(given[1:])
-    elif given[0] == "predict" and stands_alone(given[1:]):
-        predict_alone(given[1:])
+    elif (run := without_trainer(given)) is not None:
+        run()
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()

@@ -6,10 +6,12 @@ import difflib
 import importlib
 import inspect
 import re
+from typing import Any
 
 from ebmlab.app.class_paths import short_name
 from ebmlab.app.listing import FAMILIES
 from ebmlab.app.trust import denied
+from ebmlab.app.trust import found as trusted
 
 _NOISE = (
     "Does not validate against any of the Union",
@@ -62,11 +64,11 @@ def _suggestion(text: str) -> str:
     owner = re.findall(r"class_path '([\w.]+)'", text[: option.start()] if option else text)
     if not option or not owner:
         return ""
-    module, _, name = owner[-1].rpartition(".")
+    name = owner[-1].rpartition(".")[2]
     try:
-        target = getattr(__import__(module, fromlist=[name]), name)
+        target: Any = trusted(owner[-1])
         accepted = [p for p in inspect.signature(target).parameters if p not in ("self", "args", "kwargs")]
-    except (ImportError, AttributeError, TypeError, ValueError):
+    except (TypeError, ValueError):
         return ""
     close = difflib.get_close_matches(option.group(1), accepted, n=1)
     return f"; did you mean {close[0]}?" if close else f"; {name} accepts {', '.join(accepted)}"

@@ -16,12 +16,15 @@ import yaml
 from jsonargparse import ActionConfigFile, Namespace, get_loader
 from pytorch_lightning.cli import LightningArgumentParser
 
+from ebmlab.app.beside import beside
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks
-from ebmlab.app.own_configs import find_config, own_names
+from ebmlab.app.own_configs import BESIDE, find_config, is_text, own_names
+from ebmlab.app.plain_yaml import check_size
 from ebmlab.errors import UserError
+from ebmlab.io.files import read_text
 
 BASE = "base"
 CALLBACKS = "callbacks"
@@ -138,7 +141,8 @@ def load_config(text: str, source: str) -> dict[str, Any]:
     """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        _check_keys(root, source)
+        check_size(root, source)
+        _check_keys(root, source, set())
         config = get_loader("yaml")(full_names(absolute_names(text)))
     except RecursionError as error:
         raise UserError(f"{source} is not valid: a part of it contains itself, or it is nested too deeply") from error
@@ -189,7 +193,9 @@ def _meant(change: Any) -> Any:
 
 
 def _file_or_text(value: str) -> tuple[Path | None, dict[str, Any]]:
-    if value.lstrip().startswith("{") or "\n" in value:
+    if value.startswith(BESIDE):
+        return None, beside(Path(value.removeprefix(BESIDE)))
+    if is_text(value):
         return None, _on_its_bases(load_config(value, "--config"), None)
     path = find_config(value)
     return path, _file(path)
@@ -213,7 +219,7 @@ def _on_its_bases(config: dict[str, Any], path: Path | None) -> dict[str, Any]:
 
 def _read(path: Path, asker: str) -> str:
     try:
-        return path.read_text()
+        return read_text(path)
     except FileNotFoundError as error:
         near = {p.name: str(p) for p in path.parent.glob("*.yaml")}
         near = {Path(name).name: name for name in own_names()} | near
@@ -224,11 +230,14 @@ def _read(path: Path, asker: str) -> str:
         raise UserError(f"{asker} {path} cannot be read as a config: {error}") from error
 
 
-def _check_keys(node: yaml.Node | None, source: str) -> None:
+def _check_keys(node: yaml.Node | None, source: str, done: set[int]) -> None:
     """Raises `UserError` if a mapping has a key twice; YAML would silently use the last one."""
+    if id(node) in done:  # an alias repeats it
+        return
+    done.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _check_keys(item, source)
+            _check_keys(item, source, done)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -236,4 +245,4 @@ def _check_keys(node: yaml.Node | None, source: str) -> None:
                 raise UserError(f"{source}, line {key.start_mark.line + 1}: {key.value} is there twice: keep one")
             if isinstance(key.value, str):
                 seen.add(key.value)
-            _check_keys(value, source)
+            _check_keys(value, source, done)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ebmlab.app.class_paths import full_names
+from ebmlab.app.plain_yaml import plain_yaml
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import read_text
 
 LIKELIHOOD = "ais/log_likelihood"
 STEPS_TAKEN = "steps_taken.txt"
@@ -112,17 +112,20 @@ def read_run(folder: Path) -> FinishedRun:
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give folders of runs, such as runs/rbm_mnist/NAME")
+    tested = any(
+        (folder / name / "metrics.csv").is_file() for name in _EVALUATIONS
+    )  # `convert` made it, not a training
     for name in ("config.yaml", "metrics.csv"):
-        if not (folder / name).is_file():
+        if not (folder / name).is_file() and not (tested and name == "metrics.csv"):
             inside = sorted(
                 path.parent for path in folder.glob("*/metrics.csv") if path.parent.name not in _EVALUATIONS
             )
             hint = f"; it holds runs, such as {inside[0]}" if inside else ""
             raise UserError(f"{folder} is not the folder of a run, for it has no {name}{hint}")
     try:
-        config = yaml.load(full_names((folder / "config.yaml").read_text()), Loader=_LOADER)
+        config = plain_yaml(full_names(read_text(folder / "config.yaml")), folder / "config.yaml")
         settings = dict(_flat(config, ""))
-    except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{folder / 'config.yaml'} cannot be read: {one_line(error)}") from error
     run = FinishedRun(folder, settings)
     rows, taken = _rows(folder / "metrics.csv"), steps_taken(folder / STEPS_TAKEN)
@@ -144,7 +147,6 @@ def read_run(folder: Path) -> FinishedRun:
     return run
 
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRAINING = ("train/loss", "train/energy_gap")  # shown if nothing else was logged
 _EVALUATIONS = ("validate", "test")
 # Logged under the number of steps taken, in runs of older versions too; Lightning counts other metrics' steps from 0.
@@ -174,6 +176,8 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
     try:
         with path.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]

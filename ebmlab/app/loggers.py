@@ -90,7 +90,7 @@ class MetricsCSV(Logger):
             with whole(self._names) as path:
                 path.write_text("".join(f"{name}\n" for name in sorted(self._taken | known)))
         new = [key for key in self._row if key not in self._columns]
-        if new or self._in_file:
+        if new or self._in_file or not self._path.exists():  # someone may have deleted it
             self._columns += new
             rows = self._read()
             self._rewrite([*(rows[:-1] if self._in_file else rows), self._row])

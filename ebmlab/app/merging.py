@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import pkgutil
 from typing import Any
+
+from ebmlab.app.trust import found
 
 SPEC = {"class_path", "init_args", "dict_kwargs"}
 
@@ -46,8 +47,8 @@ def _fitting(base: dict[str, Any], class_path: str) -> dict[str, Any]:
     """The class `class_path` with those options of `base` that it accepts."""
     if class_path == base["class_path"]:
         return base
-    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # the parser reports these
-        taken = inspect.signature(pkgutil.resolve_name(class_path)).parameters
+    with contextlib.suppress(TypeError, ValueError):  # the parser reports these
+        taken = inspect.signature(found(class_path)).parameters
         options = {key: value for key, value in (base.get("init_args") or {}).items() if key in taken}
         return {"class_path": class_path} | ({"init_args": options} if options else {})
     return {"class_path": class_path}

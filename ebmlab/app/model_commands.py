@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ebmlab import samplers
+from ebmlab.app.beside import check_links
 from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
@@ -23,7 +24,9 @@ from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
 from ebmlab.errors import UserError, one_line
 from ebmlab.evaluation.outliers import detection
-from ebmlab.io.files import save, whole
+from ebmlab.io.files import save
+from ebmlab.io.outputs import keep_apart, together
+from ebmlab.io.rebuilding import granted
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
 from ebmlab.trained.numbers import as_mask
@@ -40,14 +43,19 @@ def run_model_command(command: str, args: list[str]) -> None:
     options = model_parser(command).parse_args(args)
     for name in options.modules:
         importlib.import_module(name)
+        granted.add(name)
     model = load(options.ckpt_path)
     assert model.path is not None
     torch.manual_seed(options.seed)
     default = {"score": "scores.csv", "complete": "completions.npy", "features": "features.npy"}[command]
     output = run_of(model.path) / default if options.output is None else Path(options.output)
+    if options.output is None:
+        check_links(run_of(model.path))
     kinds = {"score": (".csv",), "complete": (".npy", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
     if output.suffix not in kinds:
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
+    written = [output] if command == "features" else [output, output.with_suffix(".png")]
+    keep_apart(written, [*options.files, *([options.given] if command == "complete" else []), model.path])
     act = {"score": _score, "complete": _complete, "features": _features}[command]
     for path in act(model, options, output):
         print(path)
@@ -77,11 +85,13 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         for i, file in enumerate(names):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
             rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)
-    with whole(output) as path, path.open("w", newline="") as table:
+    picture = output.with_suffix(".png")
+    with together(output, picture) as (path, drawn), path.open("w", newline="") as table:
         writer = csv.DictWriter(table, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    return [output, _picture(output, figure_png(draw_histograms(energies, "energy")))]
+        drawn.write_bytes(figure_png(draw_histograms(energies, "energy")))
+    return [output, picture]
 
 
 def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str]]:
@@ -96,7 +106,8 @@ def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tenso
 
 def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     parts = [_accepted(model, name, options)[0] for name in options.files]
-    _write(torch.cat([model.features(x) for x in parts]), output)
+    with together(output) as (path,):
+        _write(torch.cat([model.features(x) for x in parts]), path, output.suffix)
     return [output]
 
 
@@ -115,8 +126,12 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
             parts.append(x)
             found.append(model.complete(x, *settings))
     png = grid(model, parts, mask, torch.cat(found))
-    _write(torch.cat(found), output)
-    return [output] if png is None else [output, _picture(output, png)]
+    files = [output] if png is None else [output, output.with_suffix(".png")]
+    with together(*files) as paths:
+        _write(torch.cat(found), paths[0], output.suffix)
+        for path in paths[1:]:
+            path.write_bytes(png or b"")
+    return files
 
 
 def _sampler(name: str) -> Sampler:
@@ -183,19 +198,12 @@ def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) 
     return image_png(tile(rows.flatten(0, 1), columns=rows.shape[1], fill=0.5))
 
 
-def _write(values: Tensor, output: Path) -> None:
-    if output.suffix == ".pt":
-        save(values, output)
+def _write(values: Tensor, path: Path, kind: str) -> None:
+    if kind == ".pt":
+        save(values, path)
         return
-    with whole(output) as path, path.open("wb") as file:
-        if output.suffix == ".csv":
+    with path.open("wb") as file:
+        if kind == ".csv":
             np.savetxt(file, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
         else:
             np.save(file, values.numpy())
-
-
-def _picture(output: Path, png: bytes) -> Path:
-    target = output.with_suffix(".png")
-    with whole(target) as path:
-        path.write_bytes(png)
-    return target

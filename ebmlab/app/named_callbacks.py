@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import pkgutil
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +15,10 @@ from ebmlab import callbacks
 from ebmlab.app.checks import check_callbacks
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.merging import merge
+from ebmlab.app.trust import CALLBACKS as FLAG
+from ebmlab.app.trust import denied, found, is_trusted
 from ebmlab.errors import UserError
 
-FLAG = "--callbacks"
 HELP = """Flags refer to a callback by its class. --callbacks.SampleGrid.every_n_epochs 5 changes an option (and adds
 the callback if the config has none), --callbacks.FID false drops a callback, --callbacks.Acceleration true adds one,
 and --callbacks.my_module.MyCallback true adds one of yours. The second callback of a class is called NAME_2.
@@ -95,17 +95,17 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
             raise UserError(f"callbacks.{name} is {change!r}, but must be true, false or options by name")
         short = name.rpartition(".")[2]
         known = named.get(short)
-        if known is not None and (short == name or pkgutil.resolve_name(known["class_path"]) is _found(name)):
+        if known is not None and (short == name or found(known["class_path"]) is found(name)):
             named[short] = None if change is None else merge(known, change)
             continue
         class_path = _class_path(name, named)
-        if isinstance(found := _found(class_path), type):
-            check_callbacks([found])
+        if isinstance(kind := found(class_path), type):
+            check_callbacks([kind])
         if change is not None:
-            kind = class_path.rpartition(".")[2]
-            new = _next_name(kind, named)
-            if short not in (kind, new):
-                raise UserError(f"callbacks.{name}: the next {kind} of this config would be called {new}")
+            plain = class_path.rpartition(".")[2]
+            new = _next_name(plain, named)
+            if short not in (plain, new):
+                raise UserError(f"callbacks.{name}: the next {plain} of this config would be called {new}")
             named[new] = merge({"class_path": class_path}, change)
     return [entry for entry in named.values() if entry is not None]
 
@@ -114,10 +114,10 @@ def _split(flag: str) -> tuple[str, list[str]]:
     """Splits a flag into the callback's name, which ends at the first capitalised word, and the path of its option."""
     if not flag:
         raise UserError(f"{FLAG}: name one, such as {FLAG}.SampleGrid.every_n_epochs 5 or {FLAG}.FID false")
-    found = re.fullmatch(r"((?:[a-z_]\w*\.)*[A-Z]\w*)(?:\.(.+))?", flag)
-    if not found:
+    parts = re.fullmatch(r"((?:[a-z_]\w*\.)*[A-Z]\w*)(?:\.(.+))?", flag)
+    if not parts:
         raise UserError(f"{FLAG}.{flag}: {_unknown(flag.partition('.')[0], {})}")
-    return found[1], found[2].split(".") if found[2] else []
+    return parts[1], parts[2].split(".") if parts[2] else []
 
 
 def _value(text: str) -> Any:
@@ -138,19 +138,14 @@ def _class_path(name: str, named: dict[str, Any]) -> str:
         short = "." not in candidate
         paths = [f"{package}.{candidate}" for package in (callbacks.__name__, _LIGHTNING)] if short else [candidate]
         for path in paths:
-            if isinstance(_found(path), type):
+            if isinstance(found(path), type):
                 return path
+    if "." in name and not is_trusted(name):
+        raise UserError(denied(name))
     raise UserError(f"callbacks.{name}: {_unknown(name, named)}")
 
 
 _LIGHTNING = pytorch_lightning.callbacks.__name__
-
-
-def _found(path: str) -> Any:
-    try:
-        return pkgutil.resolve_name(path)
-    except (ImportError, AttributeError, ValueError):
-        return None
 
 
 def _unknown(name: str, named: dict[str, Any]) -> str:

@@ -1,10 +1,16 @@
-"""The configs that come with ebmlab: in `configs/` beside the package in a checkout, within the package in a wheel."""
+"""Where configs are: files, texts and pipes of the user's, and ebmlab's own.
+
+Ebmlab's own are in `configs/` beside the package in a checkout, and within the package in a wheel.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from ebmlab.io.files import read_text
+
 _PACKAGE = Path(__file__).parents[1]
+BESIDE = "beside:"  # before the name of a config that lies beside a checkpoint, of which only `closed` settings count
 FOLDER = next((f for f in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if f.is_dir()), None)
 
 
@@ -48,3 +54,37 @@ def find_config(name: str | Path, beside: Path | None = None) -> Path:
     path = (beside or Path()) / name
     own = Path(name).as_posix().removesuffix(".yaml").removeprefix("configs/")
     return path if path.is_file() else own_names().get(own, path)
+
+
+def is_text(value: str) -> bool:
+    """Whether what `--config` was given is the text of a config, not the name of a file.
+
+    Example:
+        >>> is_text("{seed_everything: 1}"), is_text("configs/grbm_digits.yaml")
+        (True, False)
+    """
+    return value.lstrip().startswith("{") or "\n" in value
+
+
+def with_pipes_read(args: list[str]) -> list[str]:
+    """A command line in which the text of a config stands for a pipe, such as `<(...)` or /dev/stdin.
+
+    A pipe can be read only once, while a config is read by each process that a command starts.
+
+    Raises:
+        UserError: it cannot be read, or has more than 16 MiB.
+
+    Example:
+        >>> with_pipes_read(["fit", "--config", "a.yaml"])
+        ['fit', '--config', 'a.yaml']
+    """
+    found = list(args)
+    for i, word in enumerate(args):
+        option, equals, value = word.partition("=")
+        if option not in ("-c", "--config") or (not equals and i + 1 == len(args)):
+            continue
+        value = value if equals else args[i + 1]
+        if not is_text(value) and (path := Path(value)).exists() and not path.is_file() and not path.is_dir():
+            text = f"{read_text(path, pipes=True)}\n"
+            found[i if equals else i + 1] = f"{option}={text}" if equals else text
+    return found

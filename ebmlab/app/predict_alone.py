@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
+from ebmlab.app.beside import check_links
 from ebmlab.app.model_parsers import Line
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import options_in
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.io.files import load_checkpoint
+from ebmlab.io.rebuilding import granted
 from ebmlab.io.zoo import checkpoint
 from ebmlab.trained import load
 from ebmlab.trained.loading import checkpoint_in
 
 
 def stands_alone(args: list[str]) -> bool:
-    """Whether the arguments name a checkpoint that has no config beside it, and no config is given."""
+    """Whether the arguments name a checkpoint without a config beside it that names data, and no config is given."""
     options = options_in(args)
     if {"-c", "--config", "-h", "--help"} & options.keys() or not options.get("--ckpt_path"):
         return False
     path = Path(options["--ckpt_path"])
-    return (path.exists() or checkpoint(path) is not None) and not (run_of(checkpoint_in(path)) / CONFIG).is_file()
+    if not path.exists() and checkpoint(path) is None:
+        return False
+    config = run_of(checkpoint_in(path)) / CONFIG
+    return not config.is_file() or not re.search("^data:", config.read_text(errors="replace"), re.MULTILINE)
 
 
 def predict_alone(args: list[str]) -> None:
@@ -38,11 +44,14 @@ def predict_alone(args: list[str]) -> None:
     options = vars(parser.parse_args(args))
     for name in options.pop("modules"):
         importlib.import_module(name)
+        granted.add(name)
     model = load(options.pop("ckpt_path"))
     assert model.path is not None
     given = {name: value for name, value in options.items() if value is not None}
     if "denoise" in given:
         given["denoise"] = given["denoise"] == "true"
     data = data_for(model.learner, model, load_checkpoint(model.path))
+    if "output" not in given:
+        check_links(run_of(model.path))
     for path in save_samples(model.learner, data, run_of(model.path), **given):
         print(path)

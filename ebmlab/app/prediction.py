@@ -18,7 +18,8 @@ from ebmlab.data.interface import Data
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.io.files import whole
+from ebmlab.io.files import save
+from ebmlab.io.outputs import keep_apart, together
 from ebmlab.learners import Learner
 from ebmlab.trained import TrainedModel
 
@@ -62,6 +63,8 @@ def save_samples(
     target = Path(output) if output else folder / "samples"
     if target.exists() and not target.is_dir():
         raise UserError(f"output is {target}, which is a file: name a folder")
+    files = [target / "samples.pt", target / "samples.png"]
+    keep_apart(files, [] if condition is None or "=" in condition else [condition])
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
     if condition is not None:
         if denoise:
@@ -71,14 +74,12 @@ def save_samples(
     learner.eval()
     starts = tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None)
     states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
-    files = [target / "samples.pt"]
-    with whole(files[0]) as path:
-        torch.save(datamodule.to_raw(states), path)
     png = picture(datamodule.show(states))
-    if png is not None:
-        files.append(target / "samples.png")
-        with whole(files[1]) as path:
-            path.write_bytes(png)
+    files = files[: 1 if png is None else 2]
+    with together(*files) as paths:
+        save(datamodule.to_raw(states), paths[0])
+        for path in paths[1:]:
+            path.write_bytes(png or b"")
     return files
 
 

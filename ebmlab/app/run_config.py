@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytorch_lightning.utilities import rank_zero_info
+
+from ebmlab.app.beside import beside, check_given, check_links, is_own
+from ebmlab.app.own_configs import BESIDE
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
@@ -27,8 +31,10 @@ def options_in(args: list[str]) -> dict[str, str]:
 def with_run_config(args: list[str]) -> list[str]:
     """Adds the config of the checkpoint's run if the command has `--ckpt_path` but no `--config`.
 
+    A config that this user's ebmlab has written is the user's own. Of any other, only what `beside` takes counts.
+
     Raises:
-        UserError: the checkpoint is missing or damaged, or its run has no config.
+        UserError: the checkpoint is missing or damaged, its run has no config, or links lead out of its folder.
     """
     options = options_in(args)
     path = Path(options.get("--ckpt_path", ""))
@@ -47,4 +53,12 @@ def with_run_config(args: list[str]) -> list[str]:
         raise UserError(
             f"{path} has no {config} beside it: name the config that the checkpoint was trained with by --config"
         )
-    return [args[0], "--config", str(config), *args[1:]]
+    if is_own(config):
+        return [args[0], "--config", str(config), *args[1:]]
+    check_links(run_of(path))
+    check_given(beside(config), config, options)
+    rank_zero_info(
+        f"{config} is not of your own making: of it the seed, the model and the data are taken, and all else is yours "
+        "to say; --config takes the whole of it"
+    )
+    return [args[0], "--config", f"{BESIDE}{config}", *args[1:]]

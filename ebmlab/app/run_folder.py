@@ -14,6 +14,7 @@ from typing import Any
 
 from lightning_fabric.utilities.rank_zero import _get_rank
 
+from ebmlab.app.own_configs import BESIDE, is_text
 from ebmlab.app.trust import LIBRARY
 from ebmlab.errors import UserError
 from ebmlab.io.files import remove_temporaries
@@ -37,7 +38,9 @@ def config_name(args: Sequence[str]) -> str:
     for i, argument in enumerate(args):
         option, _, value = argument.partition("=")
         if option in ("-c", "--config"):
-            path = Path(value or args[i + 1]).absolute()
+            if is_text(text := (value or args[i + 1]).removeprefix(BESIDE)):
+                return "unnamed"
+            path = Path(text).absolute()
             return path.parent.parent.name if path.name == CONFIG else path.stem
     return "unnamed"
 

@@ -41,7 +41,7 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
         x, _ = read_numbers(path, labels, field)
         if kind == ".csv":
             check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
-        if kind == ".csv" and bool((x == x.round()).all()) and float(x.max()) > 1:
+        if kind == ".csv" and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
             x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
         return x, [str(path)] * len(x)
     else:

@@ -1,11 +1,18 @@
-"""The code that a config may name: the library and the modules that the user named on the command line."""
+"""The code that a config may name: the library, and the modules that the user named.
+
+Modules are named by `--import`, by the content of a config given by `--config` and of its bases, and by options whose
+values are class paths. Nothing else names one: no file's name, and no config beside a checkpoint. The classes that a
+text names are looked up here alone, so that nothing is imported before it is trusted.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
+import pkgutil
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,9 +22,9 @@ from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning.cli import ReduceLROnPlateau
 
 from ebmlab.app.class_paths import full_names
-from ebmlab.app.named_callbacks import FLAG
-from ebmlab.app.own_configs import find_config
+from ebmlab.app.own_configs import BESIDE, find_config, is_text
 from ebmlab.errors import UserError
+from ebmlab.io.files import read_text
 from ebmlab.io.rebuilding import path_of
 
 _PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
@@ -30,40 +37,59 @@ MADE_BY = {
     "optimizer": (torch.optim.Optimizer,),
     "lr_scheduler": (torch.optim.lr_scheduler.LRScheduler, ReduceLROnPlateau),
 }
-_DOTTED = re.compile(r"(?<![\w.-])([A-Za-z_]\w*)(?=\.[A-Za-z_])")
+CALLBACKS = "--callbacks"
+# options whose values may be class paths; the values of others, such as --ckpt_path and --output, are names of files
+_BY_CLASS = re.compile(r"--(model|data|trainer|optimizer|lr_scheduler|targets|samplers|measures|import)([.+].*)?")
+_DOTTED = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=\.[A-Za-z_])")
 _granted: set[str] = set()
+_earlier: set[str] = set()  # of other commands in this process
 
 
 def trust_named(args: Sequence[str]) -> None:
-    """Lets configs name classes of the library and of the modules that the command line names, and no others.
+    """Lets the user's configs and options name classes of the library and of the modules that they name themselves.
 
-    A module counts as named if an argument, or a config file given by `--config`, names it. The config beside a
-    checkpoint does not count, because it is trusted no more than the checkpoint.
+    If there are such modules, the working directory comes last on the path of modules, so that none in it hides
+    another one.
 
     Args:
         args: the command line as the user typed it.
     """
-    texts = list(args)
-    for option, value in zip(args, [*args[1:], ""], strict=False):
-        name, _, given = option.partition("=")
-        if name in ("-c", "--config"):
-            with suppress(OSError, ValueError):  # the parser reports these
-                texts += _with_bases(find_config(given or value))
-    texts = [full_names(text.removeprefix(f"{FLAG}.")) for text in texts]  # the flag names a class, not a module
-    named = {match for text in texts for match in _DOTTED.findall(text)} - sys.stdlib_module_names
-    named -= {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
-    denied = ["*", "ebmlab.app", *(_granted - named)]
-    set_parsing_settings(import_path_denylist=denied, import_path_allowlist=[*LIBRARY, *sorted(named)])
+    named = {module for text in _naming(args) for module in _DOTTED.findall(full_names(text))}
+    named |= {value.partition(".")[0] for option, value in _options(args) if option == "--import"}
+    named -= sys.stdlib_module_names | {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
+    set_parsing_settings(
+        import_path_denylist=["*", "ebmlab.app", *(_earlier - named)],
+        import_path_allowlist=[*LIBRARY, *sorted(named)],
+    )
+    _granted.clear()
     _granted.update(named)
+    _earlier.update(named)
+    if named and (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+
+
+def is_trusted(path: str) -> bool:
+    """Whether a class path is one of the library's, or of a module that the user named."""
+    entries = (*LIBRARY, *_granted)
+    return any(f"{path}.".startswith(f"{entry}.") for entry in entries) and not f"{path}.".startswith("ebmlab.app.")
+
+
+def found(path: str) -> Any:
+    """What a class path names, imported if it is trusted; None if it is not, or there is nothing of that name."""
+    if not is_trusted(path):
+        return None
+    try:
+        return pkgutil.resolve_name(path)
+    except (ImportError, AttributeError, ValueError):
+        return None
 
 
 def check_class(path: Any, base: type) -> None:
     """Imports a class; raises `UserError` unless it is trusted and a subclass of `base`."""
-    module, _, name = str(path).rpartition(".")
-    if not any(f"{path}.".startswith(f"{entry}.") for entry in (*LIBRARY, *_granted)):
+    if not is_trusted(str(path)):
         raise UserError(denied(str(path)))
-    found = getattr(__import__(module, fromlist=[name]), name, None)
-    if not isinstance(found, type) or not issubclass(found, base):
+    kind = found(str(path))
+    if not isinstance(kind, type) or not issubclass(kind, base):
         raise UserError(f"{path} is not a subclass of {base.__name__}")
 
 
@@ -79,14 +105,12 @@ def check_makers(model: Namespace) -> None:
         path = maker.get("class_path") if isinstance(maker, Namespace) else maker
         if path is None:
             continue
-        found = path
-        if isinstance(path, str):
-            module, _, name = path.rpartition(".")
-            found = getattr(__import__(module, fromlist=[name]), name, None)
-        if isinstance(found, type) and issubclass(found, bases):
+        kind = found(path) if isinstance(path, str) else path
+        if isinstance(kind, type) and issubclass(kind, bases):
             continue
-        owner = str(getattr(found, "__module__", "")).partition(".")[0]
-        if isinstance(found, type) or not any(a.partition("=")[2].startswith(f"{owner}.") for a in sys.argv):
+        owner = str(getattr(kind, "__module__", "")).partition(".")[0]
+        named = [value for option, value in _options(sys.argv) if _BY_CLASS.fullmatch(option)]
+        if isinstance(kind, type) or not any(value.startswith(f"{owner}.") for value in named):
             raise UserError(f"model.{option} is {path}, but must be a subclass of {path_of(bases[0])}")
 
 
@@ -104,10 +128,30 @@ def denied(path: str) -> str:
     )
 
 
-def _with_bases(path: Path, depth: int = 10) -> list[str]:
+def _options(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options of a command line, each with its value or the word after it."""
+    for word, after in zip(args, [*args[1:], ""], strict=False):
+        option, equals, value = word.partition("=")
+        if option.startswith("-"):
+            yield option, value if equals else after
+
+
+def _naming(args: Sequence[str]) -> Iterator[str]:
+    """The texts of a command line that may name modules: those of configs, class paths, and names of callbacks."""
+    for option, value in _options(args):
+        if option in ("-c", "--config") and not value.startswith(BESIDE):
+            with suppress(OSError, ValueError, UserError):  # the parser reports these
+                yield from _with_bases(value)
+        elif option.startswith(f"{CALLBACKS}."):
+            yield option.removeprefix(f"{CALLBACKS}.")
+        elif _BY_CLASS.fullmatch(option):
+            yield value
+
+
+def _with_bases(config: str | Path, beside: Path | None = None, depth: int = 10) -> Iterator[str]:
     """The texts of a config and of the configs that it is based on."""
-    text = path.read_text()
+    path = None if isinstance(config, str) and is_text(config) else find_config(config, beside)
+    yield (text := str(config) if path is None else read_text(path))
     base = re.search(r"^base:\s*(\S+)", text, re.MULTILINE)
-    if base is None or not depth:
-        return [text]
-    return [text, *_with_bases(find_config(base.group(1).strip("'\""), path.parent), depth - 1)]
+    if base is not None and depth:
+        yield from _with_bases(Path(base.group(1).strip("'\"")), path.parent if path else None, depth - 1)

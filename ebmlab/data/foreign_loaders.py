@@ -12,11 +12,11 @@ from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
+from ebmlab.data.first_batch import first_batch
 from ebmlab.data.interface import Data, one_loader, samples_of
+from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.domains import Categorical, Domain, Ordinal, Real
 from ebmlab.errors import UserError
-from ebmlab.data.first_batch import first_batch
-from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.numerics.streams import own_numbers, undisturbed
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
+from ebmlab.data.preprocessing import Preprocessing, readable
 from ebmlab.domains import Categorical, Domain
 from ebmlab.errors import UserError
-from ebmlab.data.preprocessing import Preprocessing, readable
 from ebmlab.numerics.streams import own_numbers, undisturbed
 
 Split = Literal["train", "val", "test"]
@@ -73,8 +73,8 @@ class Data:
 
     A subclass that is also a `LightningDataModule` must define the loaders; everything else has a default. What it
     defines beyond the loaders is used: `event_shape` is checked against the energy before training, `labels` train
-    FID's classifier, `show` decides what pictures show. `ebmlab.data.foreign_loaders.data_of` wraps plain loaders and any
-    `LightningDataModule` that is not a `Data`.
+    FID's classifier, `show` decides what pictures show. `ebmlab.data.foreign_loaders.data_of` wraps plain loaders and
+    any `LightningDataModule` that is not a `Data`.
 
     Attributes:
         name: a part of the names of metrics.

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from ebmlab.data.whole_numbers import check_whole
 from ebmlab.domains import Domain, Real
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import draw_alike
@@ -289,4 +290,6 @@ def readable(x: Tensor) -> Tensor:
         >>> readable(torch.tensor([7], dtype=torch.uint16))
         tensor([7])
     """
+    if x.dtype == torch.uint64:
+        check_whole(x.detach().cpu().numpy(), "the data")
     return x.long() if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x

@@ -11,6 +11,7 @@ from ebmlab.data.tables import Rows, TabularSource
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.settings import require_positive
 
 _CHUNK = 2**21  # hidden units computed at once, over chains and rows: 8 MiB in float32
 
@@ -58,11 +59,11 @@ class BinaryNetPosterior(Energy):
                 f"BinaryNetPosterior: the features have shape {tuple(x.shape)} and the targets {tuple(y.shape)}; "
                 "they must be (N, F) and (N,) with N and F at least 1"
             )
-        if hidden < 1 or batch_size < 1 or not sharpness > 0:
+        if hidden < 1 or batch_size < 1:
             raise UserError(
-                f"BinaryNetPosterior: hidden is {hidden}, batch_size {batch_size} and sharpness {sharpness}; "
-                "the first two must be at least 1 and the last positive"
+                f"BinaryNetPosterior: hidden is {hidden} and batch_size {batch_size}; both must be at least 1"
             )
+        require_positive("BinaryNetPosterior", sharpness=sharpness)
         self.domain = Spin((x.shape[1] + 2) * hidden + 1)
         self.hidden = hidden
         self.sharpness = sharpness

@@ -42,6 +42,8 @@ class LogisticPosterior(Energy):
                 f"LogisticPosterior: features have shape {tuple(X.shape)} and targets {tuple(y.shape)}; "
                 "they must be (m, d) and (m,)"
             )
+        if not X.isfinite().all():
+            raise UserError("LogisticPosterior: features hold NaN or infinity")
         if not ((y == 0) | (y == 1)).all():
             raise UserError("LogisticPosterior: targets must be 0 or 1")
         self.domain = Binary(X.shape[1])

@@ -47,6 +47,7 @@ class MaskedLanguageModel(Energy):
     """
 
     domains = (Categorical,)
+    reaches = "the network or a folder, for a model by its name"
     domain: Categorical
     tokens: Tensor
     blanks: Tensor

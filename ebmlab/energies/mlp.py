@@ -9,6 +9,7 @@ from torch.nn.functional import embedding
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
+from ebmlab.settings import require_positive
 
 FEW = 64  # bits up to which a product with W takes less time than looking up one row of W for each neighbour
 CHUNK_BYTES = 64 * 2**20  # of first-layer pre-activations that `flip_differences` holds at a time
@@ -46,8 +47,7 @@ class MLP(Energy):
             raise UserError(
                 f"MLP: num_inputs is {num_inputs}, hidden {hidden} and num_layers {num_layers}; all must be at least 1"
             )
-        if not 0 < gain < float("inf"):
-            raise UserError(f"MLP: gain is {gain}, but must be above 0 and finite")
+        require_positive("MLP", gain=gain)
         self.domain = Binary(num_inputs)
         first = nn.Linear(num_inputs, hidden)
         self.W, self.b = nn.Parameter(gain * first.weight.detach().T.contiguous()), nn.Parameter(first.bias.detach())

@@ -8,6 +8,7 @@ from torch import Tensor
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.settings import require_positive
 
 
 class ModeGrid(Energy):
@@ -41,11 +42,9 @@ class ModeGrid(Energy):
 
     def __init__(self, side: int = 5, num_values: int = 451, spacing: float = 75.0, variance: float = 22.0) -> None:
         super().__init__()
-        if side < 1 or not 0 < side * spacing < num_values or variance <= 0:
-            raise UserError(
-                f"ModeGrid: {side} modes {spacing} apart do not fit in 0 to {num_values - 1}, "
-                f"or variance {variance} is not positive"
-            )
+        require_positive("ModeGrid", variance=variance, spacing=spacing)
+        if side < 1 or not side * spacing < num_values:
+            raise UserError(f"ModeGrid: {side} modes {spacing} apart do not fit in 0 to {num_values - 1}")
         self.domain = Ordinal(2, num_values)
         self.spacing = spacing
         self.variance = variance

@@ -50,7 +50,7 @@ class Bracket:
         """The forward estimate's standard error and the gap, added in squares.
 
         The weights' spread alone leaves out mass that no forward chain has found; the gap is what backward chains say
-        of it (benchmarks/likelihoods.py measures how often either covers the truth).
+        of it (papers/likelihoods.py measures how often either covers the truth).
         """
         return self.forward.std_error if self.backward is None else math.hypot(self.forward.std_error, self.gap)
 

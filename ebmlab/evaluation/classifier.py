@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
+from ebmlab.errors import UserError
 from ebmlab.io.files import Damaged, cache_folder, load, save
 from ebmlab.numerics.streams import own_numbers
 
@@ -79,6 +80,9 @@ def load_or_train(
         cache_dir: default `$EBMLAB_CACHE`, or `ebmlab` in the user's cache folder.
         progress: show a progress bar while training.
 
+    Raises:
+        UserError: all labels are the same.
+
     Returns:
         The classifier in eval mode, and eight hexadecimal digits that identify the data and the recipe. The name of
         every score that depends on the classifier should contain them.
@@ -90,6 +94,11 @@ def load_or_train(
         (torch.Size([20, 64]), 8)
     """
     images, labels = images.detach().cpu().float().contiguous(), labels.detach().cpu().long()
+    if len(labels) and bool((labels == labels[0]).all()):
+        raise UserError(
+            f"all {len(labels)} labels are {int(labels[0])}, and a classifier of one class learns no features: give "
+            "data of at least two classes"
+        )
     digest = _digest(images, labels, num_classes)
     path = (cache_dir or cache_folder()) / f"classifier-{digest}.pt"
     with own_numbers(int(RECIPE["seed"])), torch.inference_mode(False):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from ebmlab.errors import UserError, one_line
 
 _SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
 _SEAL_SIZE = len(_SEAL) + 64
+_LONGEST = 2**24  # bytes of a text
 _TEMPORARY = re.compile(r"\.ebmlab-(\d+)\..+")
 
 
@@ -35,6 +37,9 @@ class Damaged(Exception):
 def whole(path: Path, sync: bool = False) -> Iterator[Path]:
     """Yields a temporary path beside `path`; a file written there is renamed to `path`, or deleted if anything fails.
 
+    A file that is replaced hands its mode on. If `path` is a link to a file in another folder, that file is replaced;
+    a link to a file in the same folder, such as that of a last checkpoint to the newest, is replaced itself.
+
     Args:
         path: the file; missing folders are created, and removed again if the file is not written.
         sync: return only when the file would survive a power failure.
@@ -47,11 +52,17 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
         >>> path.read_text()
         'text'
     """
+    target = path.resolve() if path.is_symlink() else path
+    if target.parent != path.parent.resolve() and path.is_symlink():
+        path = target
+    mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
     made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".ebmlab-{os.getpid()}.{path.name}")
     try:
         yield temporary
+        if mode is not None:
+            temporary.chmod(mode)
         if sync:
             _sync(temporary)
         os.replace(temporary, path)
@@ -80,6 +91,43 @@ def cache_folder() -> Path:
     if folder := os.environ.get("EBMLAB_CACHE"):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+
+
+def check_regular(path: Path) -> None:
+    """Raises `UserError` for a pipe, a socket or a device: to read one may take for ever.
+
+    Example:
+        >>> check_regular(Path("/dev/zero"))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: /dev/zero is a pipe or a device, but must be a file
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path} is a pipe or a device, but must be a file")
+
+
+def read_text(path: Path, pipes: bool = False) -> str:
+    """The text of a file that a user or a stranger has written, in UTF-8.
+
+    Args:
+        path: the file.
+        pipes: read a pipe, too.
+
+    Raises:
+        UserError: it is a pipe or a device, or holds more than 16 MiB.
+        OSError: it cannot be read.
+        UnicodeDecodeError: it is no text.
+
+    Example:
+        >>> Path("config.txt").write_text("text") and read_text(Path("config.txt"))
+        'text'
+    """
+    if not pipes:
+        check_regular(path)
+    with path.open("rb") as file:
+        content = file.read(_LONGEST + 1)
+    if len(content) > _LONGEST:
+        raise UserError(f"{path} has more than {_LONGEST >> 20} MiB, which no config or table of settings has")
+    return content.decode().replace("\r\n", "\n")
 
 
 def remove_temporaries(folder: Path) -> None:

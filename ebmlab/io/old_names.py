@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MOVED = {
+MOVED = {  # modules
     "ebmlab.preprocessing": "ebmlab.data.preprocessing",
     "ebmlab.tables": "ebmlab.data.tables",
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},
@@ -13,7 +13,10 @@ MOVED = {
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "solved", "tempering")
     },
 }
-_MOVED = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z])")
+RENAMED = {"ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS"}  # classes
+_OLD = re.compile(
+    rf"(?<![\w./-])(({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z])|({'|'.join(map(re.escape, RENAMED))})(?!\w))"
+)
 
 
 def current_paths(text: str) -> str:
@@ -26,4 +29,4 @@ def current_paths(text: str) -> str:
         >>> current_paths("ebmlab.energies.ising.Ising.lattice"), current_paths("ebmlab.energies.Ising")
         ('ebmlab.energies.pairwise.ising.Ising.lattice', 'ebmlab.energies.Ising')
     """
-    return _MOVED.sub(lambda found: MOVED[found.group()], text)
+    return _OLD.sub(lambda found: {**MOVED, **RENAMED}[found.group()], text)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, MutableMapping, MutableSequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, MutableSequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import PLAIN, plain
 
 
@@ -42,6 +43,29 @@ def make_plain(content: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from make_plain(found, where)
         elif not _is_readable(found):
             yield where, type(found).__name__
+
+
+def require_finite(weights: Mapping[str, Any], path: object, parameters: Collection[str] = ()) -> None:
+    """Raises `UserError` if a number among the weights that are to be loaded is NaN, or infinite and a parameter.
+
+    Args:
+        weights: tensors by name, as in the `state_dict` of a checkpoint.
+        path: of the checkpoint, for the error.
+        parameters: the names of parameters. Buffers, such as masks, may be infinite.
+
+    Example:
+        >>> require_finite({"energy.W": torch.tensor([1.0, torch.nan])}, "a.ckpt")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: a.ckpt: 1 of 2 numbers in energy.W is not finite, so that ...
+    """
+    for name, value in weights.items():
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            continue
+        if bad := int((~value.isfinite() if name in parameters else value.isnan()).sum()):
+            raise UserError(
+                f"{path}: {bad} of {value.numel()} numbers in {name} {'is' if bad == 1 else 'are'} not finite, so "
+                "that training has diverged or the file has been changed: take an earlier checkpoint"
+            )
 
 
 def _plain(value: Any) -> Any:

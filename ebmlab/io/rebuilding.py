@@ -6,9 +6,9 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -20,10 +20,15 @@ from ebmlab.io.old_names import current_paths
 IMPORTED = ("ebmlab.", "torch.nn.", "torch.optim.")  # rebuilding may import these; others must have been imported
 PLAIN = (type(None), bool, int, float, str)  # the types of settings that need no description
 MAKERS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+granted: set[str] = set()  # modules that the user has named for what checkpoints may name, by `--import`
 
 
 class Recorded:
     """Remembers the arguments that it was made with.
+
+    Attributes:
+        reaches: what making an object reaches besides its arguments, such as the network. If it is not empty, no
+            checkpoint makes one unless the user has named its module.
 
     Example:
         >>> class Box(Recorded):
@@ -33,6 +38,7 @@ class Recorded:
         ((2,), {})
     """
 
+    reaches: ClassVar[str] = ""
     _made_with: tuple[type, tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -168,6 +174,28 @@ def find(path: Any) -> Callable[..., Any]:
         >>> find("ebmlab.energies.Ising.lattice")(side=2, coupling=0.3).domain
         Spin(4)
     """
+    made_by = imported(path)
+    kind = getattr(made_by, "__self__", made_by)
+    if not (_makes_a_part(made_by) or _is_class_method(made_by)):
+        raise UserError(f"{path} is no class of a model: nothing else in a checkpoint is called")
+    if (reaches := getattr(kind, "reaches", "")) and kind.__module__ not in granted:
+        raise UserError(
+            f"{path} reaches {reaches}, which no checkpoint does of itself: build it yourself for "
+            f"ebmlab.load(path, learner), or give --import {kind.__module__} if you trust it"
+        )
+    return made_by  # type: ignore[no-any-return]
+
+
+def imported(path: Any) -> Any:
+    """What a dotted path names in ebmlab or torch, or in a module that has been imported already.
+
+    Raises:
+        UserError: there is nothing of that name.
+
+    Example:
+        >>> imported("ebmlab.energies.RBM").__name__
+        'RBM'
+    """
     parts = current_paths(str(path)).split(".")
     for cut in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:cut])
@@ -183,15 +211,12 @@ def find(path: Any) -> Callable[..., Any]:
             f"{path} is not part of ebmlab and has not been imported: if you trust it, import its module before "
             "(`score`, `complete`, `features` and `predict` have --import MODULE)"
         )
-    found: Any = sys.modules[module]
-    for name in parts[cut:]:
+    found: Any = vars(sys.modules[module]).get(parts[cut])  # no `getattr`, by which a module may import more
+    for name in parts[cut + 1 :]:
         found = getattr(found, name, None)
-    owner = getattr(found, "__self__", None)
     if found is None:
         raise UserError(f"there is no {path}")
-    if _makes_a_part(found) or (inspect.ismethod(found) and isinstance(owner, type) and issubclass(owner, Recorded)):
-        return found  # type: ignore[no-any-return]
-    raise UserError(f"{path} is no class of a model: nothing else in a checkpoint is called")
+    return found
 
 
 def path_of(kind: Any) -> str:
@@ -205,7 +230,39 @@ def path_of(kind: Any) -> str:
 
 
 def _makes_a_part(found: Any) -> bool:
-    return isinstance(found, type) and issubclass(found, (Recorded, nn.Module, *MAKERS))
+    """Whether something is a class of ebmlab's kinds, of torch's layers, optimizers and schedules, or of such code.
+
+    Other packages' modules are not: to make one may reach the network, as that of an Inception score does.
+    """
+    if not isinstance(found, type) or not issubclass(found, (Recorded, nn.Module, *MAKERS)):
+        return False
+    return (
+        issubclass(found, (Recorded, *MAKERS))
+        or found.__module__.startswith("torch.nn.modules.")
+        or _owner(found) in {_owner(kind) for kind in _written_for_ebmlab(Recorded)} - {"ebmlab", "torch"}
+        or _owner(found) in {module.partition(".")[0] for module in granted}
+    )
+
+
+def _is_class_method(found: Any) -> bool:
+    """Whether something is a public class method of a `Recorded` class, such as `Ising.lattice`, and makes one."""
+    kind = getattr(found, "__self__", None)
+    if not inspect.ismethod(found) or not isinstance(kind, type) or not issubclass(kind, Recorded):
+        return False
+    name = found.__name__
+    defined = any(name in vars(base) for base in kind.__mro__ if issubclass(base, Recorded))
+    return defined and not hasattr(kind, "load_from_checkpoint") and not name.startswith("_")
+
+
+def _written_for_ebmlab(kind: type) -> Iterator[type]:
+    derived: type
+    for derived in kind.__subclasses__():
+        yield derived
+        yield from _written_for_ebmlab(derived)
+
+
+def _owner(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def _is_maker(found: Any) -> bool:

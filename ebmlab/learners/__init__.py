@@ -1,6 +1,5 @@
 """Learners, which fit an energy to data."""
 
-from ebmlab import samplers
 from ebmlab.learners.adaptive_dmala import AdaptiveDMALA
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.estimators import EnergyDiscrepancy, Estimator, Exact, GradientGuided, UniformSubset
@@ -9,9 +8,6 @@ from ebmlab.learners.persistent_acs import PersistentACS
 from ebmlab.learners.ratio_matching import RatioMatching
 from ebmlab.learners.replay_buffer import ReplayBuffer
 from ebmlab.samplers.starts import FromData, FromMode, FromNoise, FromPoint, Start
-
-# Older configs and checkpoints name it ebmlab.samplers.PersistentACS.
-vars(samplers)["PersistentACS"] = PersistentACS
 
 __all__ = [
     "AdaptiveDMALA",

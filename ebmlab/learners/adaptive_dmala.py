@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from ebmlab.domains import Categorical, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, Info, Leg, Sampler, State
+from ebmlab.settings import require_positive
 
 # Bounds of the step size, in units of the largest squared distance; beyond them proposals hardly change.
 SMALLEST, LARGEST = 1e-8, 10.0
@@ -46,8 +46,7 @@ class AdaptiveDMALA(DMALA):
         super().__init__(step_size, balance)
         if not 0 < rate < 1:
             raise UserError(f"AdaptiveDMALA: rate is {rate}, but must be an acceptance between 0 and 1")
-        if not 0 < gain < math.inf:
-            raise UserError(f"AdaptiveDMALA: gain is {gain}, but must be positive and finite")
+        require_positive("AdaptiveDMALA", gain=gain)
         self.register_buffer("step_size", torch.tensor(float(step_size)))  # saved in checkpoints, unlike that of DMALA
         self.rate, self.gain = rate, gain
         self._adapts = False  # whether the next chain changes the step size

@@ -17,11 +17,12 @@ from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.engine import UNROLLED, Replayed, require_compiler, run_compiled
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
-from ebmlab.learners.learner import Interval, Learner, non_negative
+from ebmlab.learners.learner import Interval, Learner
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.starts import FromNoise, Start
+from ebmlab.settings import require_factor
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
 
@@ -97,9 +98,12 @@ class ContrastiveDivergence(Learner):
         compile_chains: bool = False,
     ) -> None:
         super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
-        self.energy_l2 = non_negative("energy_l2", energy_l2)
-        self.gradient_penalty = non_negative("gradient_penalty", gradient_penalty)
-        self.data_noise = non_negative("data_noise", data_noise)
+        require_factor(
+            type(self).__name__, energy_l2=energy_l2, gradient_penalty=gradient_penalty, data_noise=data_noise
+        )
+        self.energy_l2 = energy_l2
+        self.gradient_penalty = gradient_penalty
+        self.data_noise = data_noise
         self.chains = chains or FromNoise()
         self.burn_in = num_steps - 1 if burn_in is None else burn_in
         self.density = density

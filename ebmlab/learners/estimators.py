@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
@@ -17,6 +16,7 @@ from ebmlab.io.rebuilding import Recorded
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.numerics.noise import uniform, uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
+from ebmlab.settings import require_factor
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
@@ -155,8 +155,7 @@ class EnergyDiscrepancy(Estimator):
         self.num_samples = _check_samples(self, num_samples)
         if not 0 < flip_probability <= 0.5:
             raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")
-        if not 0 <= stabilizer < math.inf:
-            raise UserError(f"EnergyDiscrepancy: stabilizer is {stabilizer}; it must be 0 or a positive number")
+        require_factor("EnergyDiscrepancy", stabilizer=stabilizer)
         self.flip_probability = flip_probability
         self.stabilizer = stabilizer
 

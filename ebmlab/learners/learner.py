@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
+from ebmlab.io.plain import require_finite
 from ebmlab.learners.averages import check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
@@ -30,6 +30,7 @@ from ebmlab.learners.schedules import check_period, resume_accumulation, set_per
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
+from ebmlab.settings import require_factor
 
 Interval = Literal["epoch", "step"]
 
@@ -79,7 +80,8 @@ class Learner(Rebuilt):
         self.energy = energy
         self.sampler = sampler
         self.num_steps = num_steps
-        self.l1 = non_negative("l1", l1)
+        require_factor(type(self).__name__, l1=l1)
+        self.l1 = l1
         self._make_optimizer = optimizer
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
@@ -213,6 +215,8 @@ class Learner(Rebuilt):
         except ValueError as error:
             raise UserError(f"optimizer or lr_scheduler: {error}") from error
         self._settings = settings_of(optimizer)
+        for group in self._settings:
+            require_factor("optimizer", lr=float(group.get("lr", 0.0)))
         if scheduler is None:
             return [optimizer], []
         self._period = set_period(scheduler, self._lr_interval, self._trainer)
@@ -237,6 +241,8 @@ class Learner(Rebuilt):
         if self._trainer is None:
             return
         load_trained(self.trainer, checkpoint)
+        path = self.trainer.ckpt_path or "the checkpoint"
+        require_finite(checkpoint["state_dict"], path, dict(self.named_parameters()))
         if saved := checkpoint.get("preprocessing"):
             data_of(self.trainer).adopt(Preprocessing.from_dict(saved))
 
@@ -275,15 +281,3 @@ class Learner(Rebuilt):
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
         return self.energy.mean_visible(torch.sigmoid(hidden_logits(self.energy, state)))
-
-
-def non_negative(name: str, value: float) -> float:
-    """Returns the value; raises `UserError` unless it can be the factor of a penalty.
-
-    Example:
-        >>> non_negative("l1", 0.01)
-        0.01
-    """
-    if not 0 <= value < math.inf:
-        raise UserError(f"{name} is {value}, but must be 0 or a positive number")
-    return value

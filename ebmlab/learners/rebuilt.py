@@ -11,7 +11,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import load_checkpoint
-from ebmlab.io.plain import make_plain
+from ebmlab.io.plain import make_plain, require_finite
 from ebmlab.io.rebuilding import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
 
 CLASS_PATH, MISSING = "_class_path", "_missing"  # keys of a checkpoint's hyper-parameters; the first is Lightning's
@@ -108,7 +108,8 @@ class Rebuilt(Recorded, pl.LightningModule):
 
 
 def fill(learner: pl.LightningModule, checkpoint: dict[str, Any], path: Path) -> None:
-    """Loads the parameters of a checkpoint; raises `UserError` if they do not fit."""
+    """Loads the parameters of a checkpoint; raises `UserError` if they do not fit, or are not finite."""
+    require_finite(checkpoint["state_dict"], path, dict(learner.named_parameters()))
     try:
         learner.load_state_dict(checkpoint["state_dict"])
     except (RuntimeError, AttributeError, TypeError) as error:

@@ -20,6 +20,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import GradientState, Info
+from ebmlab.settings import require_positive
 
 
 def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
@@ -110,7 +111,8 @@ class ACS(Sampler):
     ) -> None:
         if cycle_length < 1:
             raise UserError(f"ACS: cycle_length is {cycle_length}, but must be at least 1")
-        if not 0 < alpha_min <= alpha_max:
+        require_positive("ACS", alpha_min=alpha_min, alpha_max=alpha_max)
+        if alpha_min > alpha_max:
             raise UserError(f"ACS: alpha_min is {alpha_min} and alpha_max {alpha_max}; need 0 < alpha_min <= alpha_max")
         if not 0 <= beta_min <= beta_max <= 1:
             raise UserError(f"ACS: beta_min is {beta_min} and beta_max {beta_max}; need 0 <= beta_min <= beta_max <= 1")
@@ -124,8 +126,9 @@ class ACS(Sampler):
                 f"ACS: step_sizes {tuple(alphas.shape)} and balances {tuple(betas.shape)} must be two lists of the "
                 f"same length; give both, or one and a cycle_length equal to its length"
             )
-        if not (alphas > 0).all() or not ((betas >= 0) & (betas <= 1)).all():
-            raise UserError("ACS: step_sizes must all be positive and balances all between 0 and 1")
+        require_positive("ACS", step_sizes=alphas)
+        if not ((betas >= 0) & (betas <= 1)).all():
+            raise UserError("ACS: balances must all be between 0 and 1")
         self.register_buffer("step_sizes", alphas, persistent=False)
         self.register_buffer("balances", betas, persistent=False)
         self.options = LangevinOptions("ACS", precondition, window, stochastic)

@@ -13,7 +13,8 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.sampler import Sampler, require_positive
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.settings import require_positive
 
 
 class Options(NamedTuple):
@@ -53,8 +54,8 @@ class LangevinOptions(nn.Module):
         if window is not None and window < 1:
             raise UserError(f"{owner}: window is {window}, but must be at least 1, or null for all values")
         scale = None if precondition is None else torch.as_tensor(precondition)
-        if scale is not None and not (scale > 0).all():
-            raise UserError(f"{owner}: every entry of precondition must be positive")
+        if scale is not None:
+            require_positive(owner, precondition=scale)
         self.owner = owner
         self.register_buffer("precondition", scale, persistent=False)
         self.window = window

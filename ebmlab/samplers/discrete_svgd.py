@@ -12,8 +12,9 @@ from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.numerics.noise import wide
 from ebmlab.samplers.relaxed_mala import harden, lift, soften
-from ebmlab.samplers.sampler import Sampler, require_positive
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.settings import require_positive
 
 
 @dataclass(kw_only=True)

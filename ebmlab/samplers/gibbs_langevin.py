@@ -13,9 +13,10 @@ from ebmlab.energies import GRBM, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite, require_positive
+from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite
 from ebmlab.samplers.schedules import cosine_factors
 from ebmlab.samplers.state import BipartiteState, Info
+from ebmlab.settings import require_positive
 
 
 class InnerLaw(NamedTuple):

@@ -11,8 +11,8 @@ from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Gaussian, Proposal
-from ebmlab.samplers.sampler import require_positive
 from ebmlab.samplers.state import EnergyState
+from ebmlab.settings import require_positive
 
 
 def lift(x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.state import Info, Leg, State
+from ebmlab.settings import require_positive
 
 WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary and DULA, Langevin, BlockGibbs and ChromaticGibbs"
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU
@@ -248,17 +249,6 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
             f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
             f"but {type(energy).__name__} has none; use {other}, for example"
         )
-
-
-def require_positive(name: str, **settings: float) -> None:
-    """Raises `UserError` unless all settings of the sampler with this name are positive.
-
-    Example:
-        >>> require_positive("Langevin", step_size=0.1, temperature=1.0)
-    """
-    for setting, value in settings.items():
-        if not value > 0:
-            raise UserError(f"{name}: {setting} is {value}, but must be positive")
 
 
 def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:

@@ -190,6 +190,8 @@ class Kept:
     def write(self, found: LogZ) -> None:
         """Writes the file completely or not at all; it is no error if the folder cannot be written."""
         values = asdict(found) | {"std_error": None if math.isnan(found.std_error) else found.std_error}
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)  # it might be a link, or a file that others can read
         with suppress(OSError), whole(self.path) as path:
             path.touch(0o600)
             path.write_text(json.dumps(self.key | {"log_z": values}))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import LEVELS, Preprocessing, readable
+from ebmlab.data.whole_numbers import check_whole
 from ebmlab.errors import UserError
 
 Numbers = Tensor | np.ndarray[Any, Any]
@@ -37,6 +38,7 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
         raise UserError(f"{what} is no array ({error})") from error
     if array.dtype.kind not in "biuf":
         raise UserError(f"{what} holds values of the type {array.dtype}; they must be real numbers")
+    check_whole(array, what)
     if array.dtype.kind in "iu" and array.dtype != np.uint8:
         array = array.astype(np.int64)
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):

@@ -46,7 +46,7 @@ finally:
             2,
             "",
             "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
-            "list, compare, dashboard, sweep or zoo",
+            "list, compare, dashboard, sweep, convert or zoo",
         ),
     ],
 )
@@ -85,6 +85,6 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 
 def test_help_names_every_command() -> None:
-    together = ("compare", "dashboard", "sweep")
-    assert [*LightningCLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together, "zoo"] == list(COMMANDS)
+    together = ("compare", "dashboard", "sweep", "convert", "zoo")
+    assert [*LightningCLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)

@@ -116,3 +116,13 @@ def test_a_metric_that_is_logged_twice_is_written_once(tmp_path: Path) -> None:
     logger.finalize("success")
     assert (tmp_path / "metrics.csv").stat().st_ino == before  # nothing new: not rewritten
     assert rows(tmp_path) == [{"step": "1", "a": "1.0"}]
+
+
+def test_a_file_that_is_deleted_in_mid_run_comes_back_with_a_header(tmp_path: Path) -> None:
+    logger = MetricsCSV(tmp_path)
+    log(logger, 0, 3)
+    logger.flush()
+    (tmp_path / "metrics.csv").unlink()
+    log(logger, 3, 6)
+    logger.finalize("success")
+    assert [(row["step"], row["train/loss"]) for row in rows(tmp_path)] == [("3", "30.0"), ("4", "40.0"), ("5", "50.0")]

@@ -25,6 +25,7 @@ from ebmlab.samplers import Gibbs
 from ebmlab.trained import TrainedModel
 
 RUN = Path("runs/grbm_digits/a")
+LAST = RUN / "checkpoints" / "last.ckpt"
 
 
 @pytest.fixture(scope="module")
@@ -233,3 +234,46 @@ def test_what_does_not_fit_is_refused_in_one_line(
     lines = capfd.readouterr().err.strip().splitlines()
     assert error.value.code == 2 and lines[-1].startswith(f"error: {REFUSED[words]}")
     assert sorted(Path().rglob("*")) == before
+
+
+def test_no_command_overwrites_what_it_reads(digits: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("d.csv").write_text("\n".join(",".join(map(str, row)) for row in digits[:4].flatten(1).tolist()))
+    Path("c.png").write_bytes(Path("digits.npy").read_bytes())
+    np.save("mask.npy", np.arange(64).reshape(8, 8) < 32)
+    Path("samples").mkdir()
+    torch.save(torch.where(torch.arange(64) < 32, 0.0, torch.nan).view(1, 64), "samples/samples.pt")
+    Path("link.npy").symlink_to("digits.npy")
+    some = ["--num_samples=1", "--num_steps=1", "--first=2"]
+    commands = [
+        ["score", "d.csv", "--output=d.csv"],
+        ["score", "d.csv", "--output=./d.csv"],
+        ["features", "digits.npy", "--output=digits.npy"],
+        ["features", "digits.npy", "--output=link.npy"],
+        ["complete", "digits.npy", "--given=top", "--output=digits.npy", *some],
+        ["complete", "digits.npy", "--given=mask.npy", "--output=mask.npy", *some],
+        ["predict", "--condition=samples/samples.pt", "--output=samples", "--num_samples=1"],
+    ]
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    for command in commands:
+        with pytest.raises(SystemExit) as ended:
+            main([*command, f"--ckpt_path={RUN}" if command[0] != "predict" else f"--ckpt_path={LAST}"])
+        assert ended.value.code == 2, command
+        assert "is read, and would be overwritten: name another --output" in capsys.readouterr().err, command
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def test_a_table_is_written_with_its_picture_or_not_at_all(
+    digits: torch.Tensor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("s.png").mkdir()
+    for command in (["score", "digits.npy", "--output=s.csv"], ["complete", "digits.npy", "--given=top", "--first=1"]):
+        with pytest.raises(SystemExit) as ended:
+            main(
+                [
+                    *command,
+                    f"--ckpt_path={RUN}",
+                    *(["--output=s.npy", "--num_steps=1"] if command[0] != "score" else []),
+                ]
+            )
+        assert ended.value.code == 2 and "s.png is a folder: name a file" in capsys.readouterr().err
+    assert not Path("s.csv").exists() and not Path("s.npy").exists()

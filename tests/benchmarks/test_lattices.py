@@ -7,13 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from helpers_grbm import PASS, chi_square_p
+from helpers_grbm import PASS
 from torch import Tensor
 
 from benchmarks import packages
 from benchmarks.cases.gibbs import COUPLING, jax_checkerboard, numpy_checkerboard, torch_checkerboard
 from ebmlab.domains import Spin
 from ebmlab.energies import Ising
+from ebmlab.testing import chi_square_p
 
 SIDE, CHAINS, SWEEPS = 4, 20_000, 20
 

@@ -291,7 +291,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         ({"path": path, "binarize": True}, "binarize makes bits, but domain is real: set domain to binary"),
         ({"path": save(tmp_path / "few.npy", x[:2])}, "the number of samples is 2, too few to set some aside"),
         ({"path": path, "batch_size": 17}, "batch_size 17 is more than the 16 training samples"),
-        ({"path": path, "max_value": 0.0, "domain": "real"}, "max_value is 0.0 and domain real; it must be above 0"),
+        ({"path": path, "max_value": 0.0, "domain": "real"}, "max_value is 0.0, but must be positive"),
     ):
         assert wrong in one_line(lambda options=options: Arrays(**{"batch_size": 4, **options}).setup("fit")), options
 
@@ -396,7 +396,7 @@ def test_rare_ordinal_values_that_the_training_samples_lack(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        ({"domain": "spin", "max_value": 2.0}, "it must be above 0, and is for real numbers"),
+        ({"domain": "spin", "max_value": 2.0}, "it is for real numbers"),
         ({"num_values": 3}, "it must be above 1, and is for ordinal and categorical data"),
         ({"labels": "y.npy", "test": "b.npy"}, "y.npy has the labels of one file"),
     ],

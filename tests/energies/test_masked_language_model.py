@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_data import WORDS, make_bert
-from helpers_finite import bias, proposal_matches_density
-from helpers_grbm import PASS
+from helpers_finite import bias
 from jsonargparse import ArgumentParser
 
 from ebmlab.domains import Categorical
@@ -96,10 +95,6 @@ def test_gradient_by_finite_differences(folder: Path, inference: bool, masked: b
 def test_samplers_are_exact(folder: Path, sampler: MetropolisSampler, masked: bool, top_k: int | None) -> None:
     energy = MaskedLanguageModel(TEXT, str(folder), masked=masked, top_k=top_k).double()
     assert bias(sampler, energy) < 1e-10
-
-
-def test_dmala_proposes_what_it_says(energy: MaskedLanguageModel) -> None:
-    assert proposal_matches_density(DMALA(1.0), energy, n=5_000) > PASS
 
 
 def test_decoding_keeps_the_words_and_drops_what_the_tokenizer_added(energy: MaskedLanguageModel) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from helpers_finite import Exact, convergence_distance, invariance_p
-from helpers_grbm import FAIL, PASS, chi_square_p
+from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from ebmlab.energies.rbm import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import BlockGibbs
+from ebmlab.testing import chi_square_p
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
 V, H = 4, 3

@@ -8,9 +8,10 @@ import pytest
 import torch
 from helpers_finite import DOMAINS, KINDS, Target, bias
 from helpers_trainer import short_fit
-from jsonargparse import ArgumentParser
+from jsonargparse import ActionConfigFile
 from torch import Tensor
 
+from ebmlab.app.parser import MODE, Parser
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
@@ -113,10 +114,11 @@ def test_settings_that_cannot_work_are_refused(settings: dict, message: str) -> 
 
 
 def test_configs_that_name_it_in_ebmlab_samplers_still_load() -> None:
-    parser = ArgumentParser(exit_on_error=False)
+    parser = Parser(parser_mode=MODE, exit_on_error=False)
     parser.add_argument("--sampler", type=Sampler)
-    old = {"class_path": "ebmlab.samplers.PersistentACS", "init_args": {"cycle_length": 7}}
-    sampler = parser.instantiate(parser.parse_object({"sampler": old})).sampler
+    parser.add_argument("--config", action=ActionConfigFile)
+    old = "{sampler: {class_path: ebmlab.samplers.PersistentACS, init_args: {cycle_length: 7}}}"
+    sampler = parser.instantiate_classes(parser.parse_args([f"--config={old}"])).sampler
     assert type(sampler) is PersistentACS and sampler.cycle_length == 7
 
 

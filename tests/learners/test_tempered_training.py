@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers_finite import Exact
-from helpers_grbm import FAIL, PASS, chi_square_p
+from helpers_grbm import FAIL, PASS
 from helpers_trainer import quiet_trainer
 from torch import Tensor, nn
 
@@ -20,6 +20,7 @@ from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, Sampler, Tempered
+from ebmlab.testing import chi_square_p
 
 LADDER = (1.0, 0.6, 0.25)
 CHAINS = 30_000

@@ -97,7 +97,7 @@ def test_steps_are_dmala_at_their_settings(k: int) -> None:
     energy, sampler = Target(DOMAINS["spin"], "cubic"), make()
     alpha, beta = sampler.settings(k)
     torch.testing.assert_close(
-        transition_matrix(sampler, energy, at=k), transition_matrix(DMALA(float(alpha), float(beta)), energy)
+        transition_matrix(sampler, energy, step=k), transition_matrix(DMALA(float(alpha), float(beta)), energy)
     )
 
 
@@ -105,7 +105,7 @@ def test_steps_are_dmala_at_their_settings(k: int) -> None:
 def test_a_cycle_converges(domain: Finite) -> None:
     """From every state, 100 cycles of exact transition matrices end at the law."""
     energy = Target(domain, "cubic")
-    cycle = torch.linalg.multi_dot([transition_matrix(make(), energy, at=k) for k in range(5)])
+    cycle = torch.linalg.multi_dot([transition_matrix(make(), energy, step=k) for k in range(5)])
     steps = torch.linalg.matrix_power(cycle, 100)
     assert (steps - Exact(energy).probabilities).abs().sum(1).max() / 2 < 0.02
 

@@ -32,7 +32,7 @@ def test_runs_and_stays_in_its_domain(name: str, domain: str) -> None:
     assert last.is_cuda and info.acceptance.is_cuda and info.acceptance.isfinite().all()
 
 
-@pytest.mark.parametrize(("name", "domain"), [p for p in EXACT if not CASES[p[0]].density])
+@pytest.mark.parametrize(("name", "domain"), EXACT)
 def test_exact_draws_stay_exact(name: str, domain: str) -> None:
     torch.manual_seed(0)
     exact = Exact(Target(DOMAINS[domain], "cubic"))

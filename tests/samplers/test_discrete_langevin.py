@@ -6,14 +6,14 @@ import math
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, density, proposal_matches_density
-from helpers_grbm import PASS
+from helpers_finite import DOMAINS, KINDS, Exact, Target, bias
 from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Finite, Ordinal, Spin
 from ebmlab.energies import Energy, Ising
 from ebmlab.samplers import DMALA, DULA
+from ebmlab.samplers.proposals import Proposal
 
 SETTINGS = {
     "plain": {},
@@ -40,14 +40,7 @@ def test_dmala_leaves_the_law_invariant(domain: Finite, kind: str, settings: dic
 @pytest.mark.parametrize("kind", KINDS)
 def test_windowed_edges(kind: str, window: int) -> None:
     energy = Target(Ordinal(2, 5), kind, scale=0.3)
-    sampler = DMALA(3.0, window=window)
-    assert bias(sampler, energy) < 1e-10
-    assert proposal_matches_density(sampler, energy) > PASS
-
-
-@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
-def test_proposals_follow_their_density(domain: Finite) -> None:
-    assert proposal_matches_density(DMALA(0.8, balance=0.7), Target(domain, "cubic")) > PASS
+    assert bias(DMALA(3.0, window=window), energy) < 1e-10
 
 
 RATIO = "state.energy - new.energy + here.log_ratio(draw, new.proposal)"
@@ -93,6 +86,11 @@ def test_a_preconditioner_makes_both_flips_of_appendix_h_fair() -> None:
     scale = torch.tensor([1000.0, 0.001], dtype=torch.float64)
     torch.testing.assert_close(flips(DMALA(1.0, precondition=scale)), torch.full_like(x, 0.5), rtol=0, atol=1e-6)
     assert flips(DMALA(1.0))[:, 0].max() < 0.13 and flips(DMALA(1.0))[:, 1].min() > 0.999
+
+
+def density(proposal: Proposal, y: Tensor) -> Tensor:
+    """Log q(y | x), `(B,)`."""
+    return proposal.log_prob(proposal.move_to(y))
 
 
 def stationary_bias(step_size: float, energy: Energy) -> float:

@@ -1,4 +1,4 @@
-"""Kernels on full-size models, from exact states of laws whose Z nobody knows (see `benchmarks/exact_starts.py`)."""
+"""Kernels on full-size models, from exact states of laws whose Z nobody knows (`ebmlab.testing.exact_starts`)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import Exact
 from helpers_mutants import mutant
 from torch import Tensor
 
-from benchmarks.exact_starts import (
-    REJECT,
-    Tilted,
-    cycle,
-    planted_pivots,
-    planted_rbm,
-    planted_rises,
-    signed_rank_z,
-    two_sample_z,
-)
+from benchmarks.exact_starts import cycle, planted_pivots, planted_rises
 from ebmlab.energies import RGCN, ResNet
 from ebmlab.samplers import DMALA, GWG, BlockGibbs, Sampler
+from ebmlab.testing import Tilted
+from ebmlab.testing.exact_starts import REJECT, signed_rank_z, two_sample_z
 
 LAW = {DMALA: "here", GWG: "state.proposal"}
 RATIO = "state.energy - new.energy + {law}.log_ratio(draw, new.proposal)"
@@ -45,30 +37,6 @@ def seeded() -> Iterator[None]:
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(0)
         yield
-
-
-def test_a_planted_state_follows_the_law_of_its_rbm() -> None:
-    """By enumeration: over many RBMs, how often each state is drawn minus its probability under that RBM."""
-    surplus, variance = torch.zeros(8), torch.zeros(8)
-    for _ in range(3000):
-        rbm, v, _ = planted_rbm(3, 2, scale=1.2)
-        exact = Exact(rbm.double())
-        p = exact.probabilities
-        surplus += torch.nn.functional.one_hot(exact.number(v)[0], 8) - p
-        variance += p * (1 - p)
-    assert (surplus / variance.sqrt()).abs().max() < 4
-
-
-def test_tilted_bits_follow_their_law() -> None:
-    energy = Tilted(RGCN(4, hidden=8, layers=2), density=0.3, strength=4.0)
-    p_value = Exact(energy.double()).p_value(energy.float().draw(20_000))
-    assert p_value > 1e-4
-
-
-def test_tests_of_symmetry_and_of_two_samples_know_a_shift() -> None:
-    x, y = torch.randn(2, 400)
-    assert abs(signed_rank_z(x)) < 3 < REJECT < signed_rank_z(x + 0.5)
-    assert abs(two_sample_z(x, y)) < 3 < REJECT < two_sample_z(x + 0.6, y)
 
 
 def test_reversible_kernels_on_planted_rbms_of_full_size() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers_blocks import Sum, Table, block_bias, block_matrix
 from helpers_finite import DOMAINS, KINDS, Exact, Target, convergence_distance, invariance_p
-from helpers_grbm import FAIL, PASS, chi_square_p
+from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -18,6 +18,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers import blocks as module
 from ebmlab.samplers.blocks import place, random_block, redraw
 from ebmlab.samplers.gibbs import Gibbs
+from ebmlab.testing import chi_square_p
 
 every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, Target, invariance_p
-from helpers_grbm import FAIL
+from helpers_finite import DOMAINS, Target, bias
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -57,7 +56,7 @@ PATH_MUTANTS = {
 
 @pytest.mark.parametrize(("old", "new"), PATH_MUTANTS.values(), ids=PATH_MUTANTS)
 def test_wrong_paths_are_caught(old: str, new: str) -> None:
-    assert invariance_p(mutant(GWG, old, new)(3), Target(DOMAINS["ordinal"], "cubic")) < FAIL
+    assert bias(mutant(GWG, old, new)(3), Target(DOMAINS["ordinal"], "cubic")) > 1e-3
 
 
 def test_chains_always_move_on_flat_energies() -> None:

@@ -15,7 +15,6 @@ from helpers_finite import (
     bias,
     convergence_distance,
     invariance_p,
-    proposal_matches_density,
 )
 from helpers_grbm import PASS, last_state
 from helpers_mutants import mutant
@@ -65,10 +64,9 @@ def test_the_proposal_is_the_papers(domain: Finite, weight: Weight) -> None:
 
 @every_weight
 @every_domain
-def test_draws(domain: Finite, weight: Weight) -> None:
-    energy, sampler = Table(Target(domain, "cubic")), LocallyBalanced(weight)
-    assert proposal_matches_density(sampler, energy, n=20_000) > PASS
-    assert convergence_distance(sampler, energy, num_steps=60, num_chains=2_000) < 0.08
+def test_the_law_is_reached(domain: Finite, weight: Weight) -> None:
+    sampler = LocallyBalanced(weight)
+    assert convergence_distance(sampler, Table(Target(domain, "cubic")), num_steps=60, num_chains=2_000) < 0.08
 
 
 @every_domain
@@ -195,7 +193,7 @@ def test_mutants_are_caught(name: str) -> None:
 def test_stale_differences_are_caught() -> None:
     """In this mutant the proposal at y uses the differences at x."""
     line = "there = self.proposal(energy, new)"
-    wrong = mutant(MetropolisSampler, line, f"{line}; there.law.log_probs = here.law.log_probs")
+    wrong = mutant(MetropolisSampler, line, f"{line}; there.log_probs = here.log_probs")
     sampler = type("Wrong", (LocallyBalanced,), {"step": wrong.step})()
     assert bias(sampler, Target(Spin(4), "cubic")) > 1e-3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,16 +15,14 @@ from helpers_finite import (
     Target,
     bias,
     convergence_distance,
-    invariance_p,
-    proposal_matches_density,
 )
-from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 from ebmlab.samplers import MetropolisSampler
 from ebmlab.samplers.random_walk import RandomWalk
+from ebmlab.testing import transition_matrix
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "1": {},
@@ -54,14 +51,8 @@ def test_the_law_is_invariant(domain: Finite, settings: dict[str, Any]) -> None:
 
 
 @every_case
-def test_proposals_follow_their_density(domain: Finite, settings: dict[str, Any]) -> None:
-    assert proposal_matches_density(RandomWalk(**settings), Table(Target(domain, "cubic"))) > PASS
-
-
-@every_case
-def test_exact_draws_stay_exact(domain: Finite, settings: dict[str, Any]) -> None:
+def test_the_law_is_reached(domain: Finite, settings: dict[str, Any]) -> None:
     energy = Table(Target(domain, "cubic"))
-    assert invariance_p(RandomWalk(**settings), energy) > PASS
     irreducible = domain.num_values > 2 or settings not in (SETTINGS["2"], SETTINGS["p 1"])
     distance = convergence_distance(RandomWalk(**settings), energy, num_steps=150, num_chains=2_000)
     assert distance < 0.08 if irreducible else distance > 0.1
@@ -125,7 +116,8 @@ def test_the_probability_is_a_setting_that_can_be_tuned() -> None:
     sampler = RandomWalk(probability=0.4)
     assert dict(sampler.named_buffers()).keys() == {"probability"} and not sampler.state_dict()
     sampler.probability = torch.tensor(0.9)
-    assert proposal_matches_density(sampler, Table(Target(Binary(3), "cubic")), n=20_000) > PASS
+    all_flip = transition_matrix(sampler, Target(Binary(3), "flat", scale=0.0))[0, 7]
+    assert float(all_flip) == pytest.approx(0.9**3)
     assert not dict(RandomWalk().named_buffers())
 
 
@@ -136,7 +128,6 @@ MUTANTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "(values + reach).clamp(max=largest)",
         "(values + reach).clamp(max=largest).minimum(values + 1)",
     ),
-    "changes counted wrongly": ({"probability": 0.3}, "domain.size - number, 1 - p", "domain.size - number, p"),
     "may stay": ({}, "drawn + (drawn >= values)", "drawn"),
 }
 
@@ -145,15 +136,7 @@ MUTANTS: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_mutants_are_caught(settings: dict[str, Any], old: str, new: str) -> None:
     energy = Table(Target(Ordinal(2, 5), "cubic"))
     sampler = mutant(RandomWalk, old, new)(**settings)
-    density_sums = _holds(lambda: proposal_matches_density(sampler, energy, n=20_000) > PASS)
-    assert bias(sampler, energy) > 1e-3 or invariance_p(sampler, energy) < FAIL or not density_sums
-
-
-def _holds(check: Callable[[], bool]) -> bool:
-    try:
-        return check()
-    except AssertionError:
-        return False
+    assert bias(sampler, energy) > 1e-3
 
 
 def test_no_reverse_term_is_caught() -> None:

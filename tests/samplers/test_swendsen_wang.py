@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 from helpers_finite import Exact, convergence_distance, invariance_p
-from helpers_grbm import FAIL, PASS, chi_square_p
+from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from ebmlab.energies import MLP, Energy, Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.samplers import Gibbs, SwendsenWang, Wolff
 from ebmlab.samplers.swendsen_wang import clusters
+from ebmlab.testing import chi_square_p
 
 RING = torch.tensor([[0.0, 0.9, 0.0, 0.4], [0.9, 0.0, 0.6, 0.0], [0.0, 0.6, 0.0, 0.8], [0.4, 0.0, 0.8, 0.0]])
 SIGNS = torch.tensor([[0.0, 1.0, 0.0, -1.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [-1.0, 0.0, 1.0, 0.0]])

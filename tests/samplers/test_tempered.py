@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers_batch import alone_and_together
 from helpers_finite import DOMAINS, Exact, Target, convergence_distance
-from helpers_grbm import FAIL, PASS, chi_square_p, make_grbm
+from helpers_grbm import FAIL, PASS, make_grbm
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -33,6 +33,7 @@ from ebmlab.samplers import (
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.tuners.swap_rate import SwapRate
+from ebmlab.testing import chi_square_p
 
 LADDER = (1.0, 0.6, 0.25)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_finite import DOMAINS, Exact, Target, rbms
-from helpers_grbm import FAIL, PASS, chi_square_p
+from helpers_grbm import FAIL, PASS
 from torch import Tensor
 
 from ebmlab.domains import Spin
@@ -17,6 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_samples
 from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, Gibbs, Sampler, TrajectoryTempered
 from ebmlab.samplers.tuners import SwapStages
+from ebmlab.testing import chi_square_p
 
 
 def stages_of(name: str) -> list[Energy]:

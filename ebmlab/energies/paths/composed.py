@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Domain, Finite
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
+from ebmlab.settings import require_positive
 
 
 class _Composed(Energy):
@@ -103,8 +104,7 @@ class Mixture(_Composed):
         log_z: Sequence[float] | None = None,
     ) -> None:
         super().__init__(energies, [1 / max(1, len(energies))] * len(energies) if weights is None else weights)
-        if min(self.weights) <= 0:
-            raise UserError(f"Mixture: weights are {self.weights}, but must be positive")
+        require_positive("Mixture", weights=self.weights)
         constants = _numbers("Mixture", "log_z", [0.0] * len(energies) if log_z is None else log_z, len(energies))
         self._logs = [math.log(w) - z for w, z in zip(self.weights, constants, strict=True)]
 

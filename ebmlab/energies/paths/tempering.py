@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -11,8 +10,8 @@ from torch import Tensor
 from ebmlab.domains import Domain
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
-from ebmlab.errors import UserError
 from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.settings import require_positive
 
 
 def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
@@ -131,8 +130,7 @@ class Scaled(TemperedEnergy):
     domains = (Domain,)
 
     def __init__(self, energy: Energy, temperature: float) -> None:
-        if not 0 < temperature < math.inf:
-            raise UserError(f"Scaled: temperature is {temperature}, but must be positive")
+        require_positive("Scaled", temperature=temperature)
         super().__init__(energy, torch.tensor(1 / temperature, dtype=energy.dtype, device=energy.device))
         self.temperature = temperature
 

@@ -7,9 +7,18 @@ from pathlib import Path
 
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint, save, whole
+from ebmlab.io.plain import require_finite
 from ebmlab.io.zoo.shelf import CARD, CHECKPOINT, FILES, Model, check_name
 
-KEPT = ("state_dict", "hyper_parameters", "preprocessing", "epoch", "global_step", "pytorch-lightning_version")
+KEPT = (
+    "state_dict",
+    "hyper_parameters",
+    "preprocessing",
+    "origin",
+    "epoch",
+    "global_step",
+    "pytorch-lightning_version",
+)
 
 
 def pack(checkpoint: Path, folder: Path, name: str, card: str) -> Model:
@@ -24,7 +33,8 @@ def pack(checkpoint: Path, folder: Path, name: str, card: str) -> Model:
         card: what is to be known of it, Markdown.
 
     Raises:
-        UserError: the name is not valid, or the checkpoint does not say how to make its model.
+        UserError: the name is not valid, or the checkpoint does not say how to make its model, or its parameters
+            are not finite.
 
     Example:
         >>> from ebmlab.io.zoo import checkpoint
@@ -50,6 +60,7 @@ def strip(checkpoint: Path, folder: Path) -> Path:
     content = load_checkpoint(checkpoint)
     if "_class_path" not in (content.get("hyper_parameters") or {}):
         raise UserError(f"{checkpoint} does not say how to make its model: train it by the command line")
+    require_finite(content["state_dict"], checkpoint)
     save({key: content[key] for key in KEPT if key in content}, folder / CHECKPOINT)
     return folder / CHECKPOINT
 

@@ -13,6 +13,7 @@ from ebmlab.samplers.acs import ACS, cyclical
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import GradientState
 from ebmlab.samplers.tuners.tuner import Tuner
+from ebmlab.settings import require_positive
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class ACSTuner(Tuner):
             raise UserError(f"ACSTuner: rate is {self.rate}, but must be an acceptance between 0 and 1")
         if not 0 < self.learning_rate <= 1:
             raise UserError(f"ACSTuner: learning_rate is {self.learning_rate}, but must be above 0 and at most 1")
-        if not 0 < self.alpha_floor < self.alpha_ceil:
+        require_positive("ACSTuner", alpha_floor=self.alpha_floor, alpha_ceil=self.alpha_ceil)
+        if not self.alpha_floor < self.alpha_ceil:
             raise UserError(
                 f"ACSTuner: alpha_floor is {self.alpha_floor} and alpha_ceil {self.alpha_ceil}; "
                 f"need 0 < alpha_floor < alpha_ceil"

@@ -13,6 +13,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
+from ebmlab.settings import require_positive
 
 _LIMITS = {"probability": (1e-6, 0.5), "balance": (1e-6, 1.0)}  # above 1/2 a random walk jumps back and forth
 _WIDE = (1e-8, 1e8)
@@ -55,7 +56,8 @@ class TargetAcceptance(Tuner):
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
             raise UserError(f"TargetAcceptance: rate is {self.rate}, but must be an acceptance between 0 and 1")
-        if self.window < 1 or not self.gain > 0:
+        require_positive("TargetAcceptance", gain=self.gain)
+        if self.window < 1:
             raise UserError(
                 f"TargetAcceptance: window is {self.window} and gain {self.gain}; need a window of at least 1 step and "
                 f"a positive gain"

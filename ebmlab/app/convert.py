@@ -1,0 +1,160 @@
+"""`python -m ebmlab convert`: models and problems of other packages become runs, and energies leave for them."""
+
+from __future__ import annotations
+
+import math
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from ebmlab import __version__
+from ebmlab.app.convert_parser import convert_parser
+from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
+from ebmlab.data.preprocessing import LEVELS, Preprocessing
+from ebmlab.domains import Binary
+from ebmlab.energies import RBM, Ising
+from ebmlab.errors import UserError, one_line
+from ebmlab.exchange import Foreign, read, write
+from ebmlab.graphs import Edges
+from ebmlab.io.files import load_checkpoint, save, whole
+from ebmlab.io.rebuilding import describe
+from ebmlab.learners import ContrastiveDivergence
+from ebmlab.learners.rebuilt import Rebuilt
+from ebmlab.samplers import BlockGibbs, ChromaticGibbs, Gibbs
+from ebmlab.trained import load
+from ebmlab.trained.loading import checkpoint_in
+
+ORIGIN = "origin"
+NUM_STEPS = 1000  # of chains that `predict` draws, unless it says otherwise
+
+
+def run_convert(args: list[str]) -> None:
+    """Runs what the words after `convert` say, and prints what was read, what was written and what was lost.
+
+    Raises:
+        UserError: a file is damaged or of no known format, or the target is there already.
+    """
+    options = convert_parser().parse_args(args)
+    source, target = Path(options.source), Path(options.target)
+    if target.exists():
+        raise UserError(f"convert: {target} is there already: choose another name, or delete it")
+    makes_run = target.suffix in ("", ".ckpt")
+    found = _source(source, options.kind if makes_run else None, options.vartype)
+    print(f"read {found.source}: {_about(found)}")
+    try:
+        if makes_run:
+            lost = [*found.lost, *make_run(found, target, _shape(options.shape, found))]
+        else:
+            lost = [*found.lost, *write(found, target, options.kind)]
+    except OSError as error:
+        raise UserError(f"convert: {target} cannot be written: {one_line(error)}") from error
+    for what in lost:
+        print(f"not carried over: {what}")
+    print(target)
+
+
+def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None) -> list[str]:
+    """Writes a checkpoint; in a folder also the config of a run, without data, and says what is lost.
+
+    Args:
+        found: what was read.
+        target: a .ckpt file, or a folder that becomes that of a run.
+        shape: of the pixels that visible units are; None if they are no pixels.
+
+    Example:
+        >>> make_run(read({(0, 0): 1.0, (0, 1): -2.0}), Path("tiny"))
+        []
+        >>> import ebmlab
+        >>> ebmlab.load("tiny").energy(torch.tensor([[1, 1], [1, 0]])).tolist()
+        [-1.0, 1.0]
+    """
+    energy, lost = found.energy, []
+    if isinstance(energy, RBM) and energy.dtype != torch.float32:
+        energy = energy.float()
+        lost.append("digits of the parameters beyond float32")
+    sampler = BlockGibbs() if isinstance(energy, RBM) else _gibbs(energy)
+    learner = ContrastiveDivergence(energy, sampler, num_steps=NUM_STEPS)
+    content: dict[str, Any] = {"state_dict": learner.state_dict(), "epoch": 0, "global_step": 0}
+    content["pytorch-lightning_version"] = version("pytorch-lightning")
+    Rebuilt.on_save_checkpoint(learner, content)
+    content["preprocessing"] = _preprocessing(found, shape).to_dict()
+    content[ORIGIN] = found.described() | {"ebmlab": __version__}
+    save(content, target if target.suffix else target / CHECKPOINTS / LAST)
+    if not target.suffix:
+        with whole(target / CONFIG) as path:
+            path.write_text(yaml.safe_dump({"model": _config(learner, energy)}, default_flow_style=None, width=120))
+    return lost
+
+
+def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
+    """The energy of a checkpoint, a run or a model of the zoo, or what another package wrote."""
+    if path.is_file() and path.suffix != ".ckpt":
+        return read(path, kind, vartype)
+    checkpoint = checkpoint_in(path)
+    energy = load(checkpoint).learner.energy
+    origin = load_checkpoint(checkpoint).get(ORIGIN)
+    if not isinstance(origin, dict):
+        form = "bits" if isinstance(energy.domain, Binary) else "spins"
+        return Foreign(energy, "ebmlab", form=form, source=str(checkpoint))  # type: ignore[arg-type]
+    try:
+        names = tuple(name if isinstance(name, int) else str(name) for name in origin["names"])
+        form, offset, scale = origin["form"], float(origin["offset"]), float(origin["scale"])
+        return Foreign(energy, str(origin["kind"]), offset, scale, names, form, source=str(checkpoint))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{checkpoint} says of its origin what cannot be read ({one_line(error)})") from error
+
+
+def _about(found: Foreign) -> str:
+    energy = found.energy
+    size = f"{energy.num_hidden} hidden units" if isinstance(energy, RBM) else ""
+    if isinstance(energy, Ising):
+        size = f"{len(energy.edges().values) // 2} couplings"
+    parts = [f"{type(energy).__name__} on {energy.domain}", size, f"offset {found.offset:.9g}" if found.offset else ""]
+    facts = [f"{name} {value}" for name, value in found.facts.items()]
+    return f"{found.kind}, {', '.join(part for part in (*parts, *facts) if part)}"
+
+
+def _preprocessing(found: Foreign, shape: tuple[int, ...] | None) -> Preprocessing:
+    """How the package's own states become those of the energy; names of variables are those of a table's columns."""
+    if shape is not None:
+        return Preprocessing(shape, LEVELS, unit=True, binarize=True)
+    own, columns = found.energy.domain.event_shape, tuple(str(name) for name in found.names)
+    columns = columns if any(isinstance(name, str) for name in found.names) else ()
+    if isinstance(found.energy.domain, Binary):
+        if found.form == "bits":
+            return Preprocessing(own, unit=True, columns=columns)
+        return Preprocessing(own, mean=(-1.0,), std=(2.0,), columns=columns)
+    if found.form == "bits":
+        return Preprocessing(own, mean=(0.5,), std=(0.5,), columns=columns)
+    return Preprocessing(own, columns=columns)
+
+
+def _shape(given: str | None, found: Foreign) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    try:
+        shape = tuple(int(part) for part in given.split(","))
+    except ValueError:
+        shape = ()
+    domain = found.energy.domain
+    if not isinstance(domain, Binary) or found.form != "bits" or math.prod(shape) != domain.size:
+        raise UserError(f"--shape {given}: give the axes of the pixels that the {domain.size} units are: 1,28,28")
+    return shape
+
+
+def _gibbs(energy: Any) -> Gibbs | ChromaticGibbs:
+    return ChromaticGibbs() if isinstance(energy, Ising) and energy.sparse else Gibbs()
+
+
+def _config(learner: ContrastiveDivergence, energy: Any) -> dict[str, Any]:
+    """The model as a config names it, with lists in place of tensors."""
+    settings = {"energy": describe(energy), "sampler": describe(learner.sampler), "num_steps": NUM_STEPS}
+    if isinstance(energy, Ising):
+        edges: Edges = energy.edges()
+        lists = {name: getattr(edges, name).tolist() for name in ("rows", "columns", "values")}
+        coupling = {"class_path": "ebmlab.graphs.Edges", "init_args": {"size": edges.size, **lists}}
+        settings["energy"]["init_args"] = {"coupling": coupling, "field": energy.field.tolist()}
+    return {"class_path": "ebmlab.learners.ContrastiveDivergence", "init_args": settings}

@@ -1,0 +1,94 @@
+"""What a format is: how its files and objects are recognised, read and written."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ebmlab.errors import UserError
+from ebmlab.exchange.foreign import Foreign
+
+HEAD = 4096  # bytes that show what a file is
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of one or several packages.
+
+    Attributes:
+        kind: its name.
+        about: whose it is, in a few words.
+        suffixes: by which a file to be written is known.
+        holds: whether a file is of this format, by its first `HEAD` bytes or its content.
+        read: reads a file; `vartype` is what the user says of it, SPIN or BINARY.
+        accepts: whether an object of Python is the package's.
+        take: reads such an object.
+        write: writes a file, and says what is lost.
+        make: makes the package's own object.
+    """
+
+    kind: str
+    about: str
+    suffixes: tuple[str, ...] = ()
+    holds: Callable[[Path, bytes], bool] | None = None
+    read: Callable[[Path, str | None], Foreign] | None = None
+    accepts: Callable[[Any], bool] | None = None
+    take: Callable[[Any], Foreign] | None = None
+    write: Callable[[Foreign, Path], list[str]] | None = None
+    make: Callable[[Foreign], Any] | None = None
+
+
+def needed(package: str, why: str, extra: str | None = "exchange") -> ModuleType:
+    """Imports a package, or says how to get it.
+
+    Example:
+        >>> needed("no_such_package", "its problems")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: its problems need the package no_such_package: pip install 'ebmlab[exchange]'
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        what = f"'ebmlab[{extra}]'" if extra else package.partition(".")[0]
+        raise UserError(f"{why} need the package {package.partition('.')[0]}: pip install {what}") from error
+
+
+def text_of(path: Path) -> str:
+    """The text of a file; raises `UserError` if it is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError("it is no text") from error
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Whether the first bytes of a file are text.
+
+    Example:
+        >>> looks_like_text(b"0 1 0.5"), looks_like_text(bytes(4))
+        (True, False)
+    """
+    try:
+        text = head.decode("utf-8", "strict" if len(head) < HEAD else "ignore")
+    except UnicodeDecodeError:
+        return False
+    return bool(text.strip()) and all(letter.isprintable() or letter in "\t\r\n\f" for letter in text)
+
+
+def only(foreign: Foreign, wanted: type, kind: str) -> Any:
+    """The energy, which must be of a class; raises `UserError` if the format cannot hold it.
+
+    Example:
+        >>> from ebmlab.energies import RBM, Ising
+        >>> only(Foreign(RBM(2, 1), ""), Ising, "coo")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: coo holds an Ising, not RBM
+    """
+    if not isinstance(foreign.energy, wanted):
+        article = "an" if wanted.__name__[0] in "AEIOR" else "a"
+        raise UserError(f"{kind} holds {article} {wanted.__name__}, not {type(foreign.energy).__name__}")
+    return foreign.energy

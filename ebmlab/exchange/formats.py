@@ -1,0 +1,163 @@
+"""Reads and writes models and problems of other packages; a file is known by what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError, one_line
+from ebmlab.exchange import arrays, bernoulli_rbm, coniii, coo, dimod, gset, rbms, thrml, torch_rbm
+from ebmlab.exchange.foreign import Foreign
+from ebmlab.exchange.format import HEAD, Format
+
+FORMATS = (
+    *(dimod.FORMAT, gset.FORMAT, coo.FORMAT, thrml.FORMAT, rbms.FORMAT, bernoulli_rbm.FORMAT),
+    *(torch_rbm.EBMKIT, torch_rbm.LEARNERGY, arrays.FORMAT, coniii.FORMAT),
+)
+KINDS = {known.kind: known for known in FORMATS}
+
+
+def read(given: Any, kind: str | None = None, vartype: str | None = None) -> Foreign:
+    r"""Reads a file, or an object of another package that is in memory. Nothing in a file is executed.
+
+    Args:
+        given: a path, or an object such as a binary quadratic model, a QUBO or a fitted `BernoulliRBM`.
+        kind: one of `KINDS`, for files whose content does not tell.
+        vartype: SPIN or BINARY, for files that do not say so.
+
+    Raises:
+        UserError: it is of no known format, or damaged; one line says what is wrong.
+
+    Example:
+        >>> Path("k3.rud").write_text("3 3\n1 2 1\n1 3 1\n2 3 -1\n") > 0
+        True
+        >>> graph = read("k3.rud")
+        >>> x = torch.tensor([[-1, 1, 1]])
+        >>> graph.energy(x.float()).tolist(), graph.value(x).tolist()
+        ([-3.0], [2.0])
+    """
+    if isinstance(given, str | Path):
+        return _read(Path(given), kind, vartype)
+    if isinstance(given, Energy):
+        return Foreign(given, "ebmlab", form="spins" if type(given.domain).__name__ == "Spin" else "bits")
+    known = next((form for form in FORMATS if form.accepts is not None and form.accepts(given)), None)
+    if known is None or known.take is None:
+        raise UserError(f"a {type(given).__name__} is no model or problem of a package that is known: {known_kinds()}")
+    try:
+        return known.take(given)
+    except (TypeError, ValueError, KeyError) as error:
+        raise UserError(f"the {type(given).__name__} cannot be read as {known.about} ({one_line(error)})") from error
+    except UserError as error:
+        raise UserError(f"the {type(given).__name__} cannot be read as {known.about}: {error}") from error
+
+
+def write(energy: Energy | Foreign, path: str | Path, kind: str | None = None) -> list[str]:
+    """Writes a file in a format of another package.
+
+    Args:
+        energy: an energy, or what `read` gave, whose names and offset are written too.
+        path: the file.
+        kind: one of `KINDS`; by default that of the path's suffix.
+
+    Returns:
+        What the format cannot hold, in words.
+
+    Raises:
+        UserError: the format holds no energies of this kind.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> write(Ising([[0.0, 0.5], [0.5, 0.0]], [1.0, 0.0]), "pair.coo")
+        []
+        >>> print(Path("pair.coo").read_text().strip())
+        # vartype=SPIN
+        0 0 -1.0
+        0 1 -0.5
+    """
+    path, foreign = Path(path), energy if isinstance(energy, Foreign) else read(energy)
+    known = KINDS[check_kind(kind)] if kind else next((k for k in FORMATS if path.suffix in k.suffixes), None)
+    if known is None or known.write is None:
+        mend = "it has no files: ebmlab.exchange.make gives the object" if known else f"say which kind: {known_kinds()}"
+        raise UserError(f"{path} cannot be written: {mend}")
+    with torch.no_grad():
+        return known.write(foreign, path)
+
+
+def make(energy: Energy | Foreign, kind: str) -> Any:
+    """The object of another package that has an energy: a binary quadratic model, an `IsingEBM`, a `BernoulliRBM`.
+
+    Raises:
+        UserError: the package is not installed, or has no such object.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> make(RBM(4, 3), "sklearn").components_.shape
+        (3, 4)
+    """
+    known = KINDS[check_kind(kind)]
+    if known.make is None:
+        raise UserError(f"{kind} has no objects: write a file")
+    with torch.no_grad():
+        return known.make(energy if isinstance(energy, Foreign) else read(energy))
+
+
+def check_kind(kind: str) -> str:
+    """The kind itself; raises `UserError` if it is none.
+
+    Example:
+        >>> check_kind("gset")
+        'gset'
+    """
+    if kind not in KINDS:
+        raise UserError(f"there is no format {kind}: {known_kinds()}")
+    return kind
+
+
+def known_kinds() -> str:
+    """All formats, in words.
+
+    Example:
+        >>> known_kinds().partition(" ")[0]
+        'dimod'
+    """
+    return "; ".join(f"{known.kind} ({known.about})" for known in FORMATS)
+
+
+def recognised(path: Path) -> Format | None:
+    r"""The format of a file, by its content; None if it is of none.
+
+    Example:
+        >>> _ = Path("pair.txt").write_text("# vartype=SPIN\n0 1 -1\n")
+        >>> recognised(Path("pair.txt")).kind
+        'coo'
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return next((known for known in FORMATS if known.holds is not None and known.holds(path, head)), None)
+
+
+def _read(path: Path, kind: str | None, vartype: str | None) -> Foreign:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        known = KINDS[check_kind(kind)] if kind else recognised(path)
+        if known is None:
+            with path.open("rb") as file:
+                head = file.read(1)
+            if head == b"\x80":
+                raise UserError(f"{path} is a pickled object: opening it could run any code; save its arrays instead")
+            raise UserError(f"{path} is of no known format; say which by --kind, if it is one of {known_kinds()}")
+        if known.read is None:
+            raise UserError(f"{known.kind} has no files that are read: give ebmlab.exchange.read the object")
+        found = known.read(path, vartype)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+    except UserError as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise UserError(f"{path}: {error}") from error
+    return replace(found, source=str(path))

@@ -1,0 +1,140 @@
+"""HDF5 archives of rbms and fastrbm, and rbms' models.
+
+`update_n/params` holds `weight_matrix` (V, H), `vbias` and `hbias` of each update that was kept (older versions: beside
+the update itself). A model was trained at the inverse temperature `sampling_args/beta`, which its parameters do not
+contain. The kinds, with v visible and h hidden:
+
+- BBRBM: v and h are bits; as our RBM.
+- IIRBM: v and h are spins; 4 W, 2 a - 2 W 1, 2 b - 2 W' 1 is our RBM on (v + 1) / 2.
+- BGRBM, IGRBM: h is Gaussian with the variance 1 / V; without h, an Ising model with J = W W' / V.
+
+fastrbm's restricted Coulomb machine is an IIRBM whose hidden biases have the other sign.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebmlab.energies import RBM, Energy
+from ebmlab.errors import UserError, one_line
+from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
+from ebmlab.exchange.format import Format, needed, only
+from ebmlab.io.files import whole
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+PARTS = ("weight_matrix", "vbias", "hbias")
+KINDS = ("BBRBM", "IIRBM", "BGRBM", "IGRBM")
+_UPDATE = re.compile(r"update_(\d+)")
+
+
+def read(path: Path, vartype: str | None) -> Foreign:
+    """The last update of an archive, or the best trial of a restricted Coulomb machine."""
+    h5py = needed("h5py", "archives of rbms")
+    try:
+        with h5py.File(path, "r") as archive:
+            return _archive(archive)
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise UserError(f"it is cut short or damaged ({one_line(error)})") from error
+
+
+def take(given: Any) -> Foreign:
+    """A model of rbms in memory."""
+    W, a, b = (np.asarray(getattr(given, part).detach().cpu(), np.float64) for part in PARTS)
+    energy, offset, form = _model(str(given.name), W, a, b)
+    return Foreign(energy, "rbms", offset, form=form, facts={"model": str(given.name), "beta": 1.0})
+
+
+def make(foreign: Foreign) -> Any:
+    """Rbms' `BBRBM`."""
+    classes = needed("rbms.bernoulli_bernoulli.classes", "its models", None)
+    return classes.BBRBM(*(p.detach().clone() for p in _parts(foreign)))
+
+
+def write(foreign: Foreign, path: Path) -> list[str]:
+    """An archive with one update, which rbms' `load_params` reads; training cannot go on from it."""
+    arrays = [p.detach().cpu().numpy() for p in _parts(foreign)]
+    h5py = needed("h5py", "archives of rbms")
+    with whole(path) as temporary, h5py.File(temporary, "w") as archive:
+        archive["model_type"] = "BBRBM"
+        for name, array in zip(PARTS, arrays, strict=True):
+            archive[f"update_1/params/{name}"] = array
+    return ["chains and settings of a training"]
+
+
+def _parts(foreign: Foreign) -> tuple[Any, Any, Any]:
+    energy = only(foreign, RBM, "rbms")
+    return energy.W, energy.b_v, energy.b_h
+
+
+def _archive(archive: Any) -> Foreign:
+    updates = {int(found[1]): name for name in archive if (found := _UPDATE.fullmatch(name))}
+    if not updates:
+        return _coulomb(archive)
+    last = max(updates)
+    group = archive[updates[last]]
+    group = group.get("params", group)
+    if missing := [part for part in PARTS if part not in group]:
+        raise UserError(f"{updates[last]} has no {missing[0]}: it is cut short, or no archive of an RBM")
+    kind = archive["model_type"][()].decode() if "model_type" in archive else "BBRBM"
+    beta = float(archive["sampling_args/beta"][()]) if "sampling_args/beta" in archive else 1.0
+    if not 0 < beta < math.inf:
+        raise UserError(f"its beta is {beta}, and must be positive")
+    W, a, b = (np.asarray(group[part][()], np.float64) for part in PARTS)
+    energy, offset, form = _model(kind, W, a, b, beta)
+    lost = ["the random states of the training"] if "torch_rng_state" in archive[updates[last]] else []
+    lost += ["the chains"] if "parallel_chains" in archive else []
+    lost += [f"the {len(updates) - 1} earlier updates"] if len(updates) > 1 else []
+    facts = {"model": kind, "update": last, "beta": beta}
+    return Foreign(energy, "rbms", offset, 1 / beta, form=form, facts=facts, lost=tuple(lost))
+
+
+def _coulomb(archive: Any) -> Foreign:
+    names = ("W_rbm", "vbias_rbm", "hbias_rbm")
+    if "best_trial" not in archive or any(name not in archive["best_trial"] for name in names):
+        raise UserError("it is an HDF5 file, but has neither update_n of rbms nor best_trial of fastrbm in it")
+    W, a, b = (np.asarray(archive["best_trial"][name][()], np.float64) for name in names)
+    energy, offset, form = _model("IIRBM", W, a, -b)
+    facts = {"model": "RCM", "beta": 1.0}
+    return Foreign(energy, "rbms", offset, form=form, facts=facts, lost=("the projections of the Coulomb machine",))
+
+
+def _model(
+    kind: str, W: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], beta: float = 1.0
+) -> tuple[Energy, float, Form]:
+    """The energy at an inverse temperature, the offset of rbms' own energy, and how it writes states."""
+    if kind not in KINDS:
+        mend = "; its visible units are of several colours, which no energy here has" if kind == "PBRBM" else ""
+        raise UserError(f"it holds a {kind[:40]}, and only {', '.join(KINDS)} are read{mend}")
+    machine(W, a, b)  # checks shapes and numbers
+    form: Form = "bits" if kind.startswith("B") else "spins"
+    if kind == "BBRBM":
+        return machine(beta * W, beta * a, beta * b), 0.0, form
+    if kind == "IIRBM":
+        offset = a.sum() + b.sum() - W.sum()
+        W, a, b = 4 * W, 2 * a - 2 * W.sum(1), 2 * b - 2 * W.sum(0)
+        return machine(beta * W, beta * a, beta * b), float(offset), form
+    if beta != 1:
+        raise UserError(f"its beta is {beta}, at which a {kind} has no law of its visible units alone")
+    (size, hidden), J = W.shape, W @ W.T / len(W)
+    rows, columns = np.triu_indices(size, 1)
+    linear, square = a + W @ b / size, b @ b / (2 * size)
+    norm = hidden / 2 * math.log(2 * math.pi / size)
+    if kind == "IGRBM":
+        return spins(rows, columns, J[rows, columns], linear), float(norm - square - J.trace() / 2), form
+    energy, offset = from_bits(rows, columns, -J[rows, columns], -(linear + J.diagonal() / 2), -square - norm)
+    return energy, offset, form
+
+
+def _accepts(given: Any) -> bool:
+    return all(hasattr(given, name) for name in (*PARTS, "name"))
+
+
+FORMAT = Format(
+    "rbms", "rbms, fastrbm: archives (.h5)", (".h5", ".hdf5"), lambda path, head: head.startswith(MAGIC), read,
+    _accepts, take, write, make,
+)  # fmt: skip

@@ -1,0 +1,46 @@
+"""The files that a command writes: together, and never over what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ebmlab.errors import UserError
+from ebmlab.io.files import whole
+
+
+@contextmanager
+def together(*paths: Path) -> Iterator[list[Path]]:
+    """Like `whole` for several files, of which either all are written or none.
+
+    Raises:
+        UserError: one of them is a folder.
+
+    Example:
+        >>> from contextlib import suppress
+        >>> with suppress(ZeroDivisionError), together(Path("b.csv"), Path("b.png")) as (table, picture):
+        ...     _ = table.write_text("1"), picture.write_text(str(1 / 0))
+        >>> Path("b.csv").exists()
+        False
+    """
+    for path in paths:
+        if path.is_dir():
+            raise UserError(f"{path} is a folder: name a file")
+    with ExitStack() as stack:
+        yield [stack.enter_context(whole(path)) for path in paths]
+
+
+def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
+    """Raises `UserError` if a file that is to be written is one that is read.
+
+    Example:
+        >>> _ = Path("d.csv").write_text("1")
+        >>> keep_apart([Path("./d.csv")], ["d.csv"])
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: d.csv is read, and would be overwritten: name another --output
+    """
+    read = [Path(name).expanduser() for name in inputs]
+    for path in outputs:
+        if path.exists() and any(other.exists() and path.samefile(other) for other in read):
+            raise UserError(f"{path} is read, and would be overwritten: name another --output")
