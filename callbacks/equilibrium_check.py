@@ -18,7 +18,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation.nearest_neighbour import adversarial_accuracy
 
 SHOWN = 64
-RISE = 0.1  # of the adversarial accuracy, above which long chains are worse
+RISE = 0.1  # of the larger share, above which long chains are worse
 
 
 class EquilibriumCheck(SampleEvaluation):
@@ -27,10 +27,11 @@ class EquilibriumCheck(SampleEvaluation):
     A model that was trained with chains too short to reach its law learns their law in place of its own (Decelle,
     Furtlehner & Seoane 2021): its samples are best after as many steps as in training, and get worse with more.
 
-    Logs `equilibrium/accuracy_short` and `equilibrium/accuracy_long`, the nearest-neighbour adversarial accuracy of
-    training data and samples (`ebmlab.evaluation.nearest_neighbour`; 1/2 is best, 1 worst), and the mean energies
-    `equilibrium/energy_data`, `equilibrium/energy_short` and `equilibrium/energy_long`. Shows both sets of samples as
-    `equilibrium/samples` if they are images, and warns if the accuracy is higher by 0.1 after the long chains. All
+    Logs, for short and long chains, `equilibrium/data_short` and `equilibrium/samples_short`, the shares of training
+    data and of samples whose nearest neighbour is of their own kind (`ebmlab.evaluation.nearest_neighbour`; 1/2 is
+    best), their mean `equilibrium/accuracy_short`, and the mean energies `equilibrium/energy_data` and
+    `equilibrium/energy_short`. Shows both sets of samples as `equilibrium/samples` if they are images, and warns if the
+    larger share is higher by 0.1 after the long chains: the mean is 1/2, too, for samples that spread too widely. All
     chains start from the same noise. Every rank runs the same chains.
 
     Args:
@@ -79,18 +80,20 @@ class EquilibriumCheck(SampleEvaluation):
         lengths = {"short": num_steps, "long": self.longer * num_steps}
         samples = {name: learner.draw(start, steps) for name, steps in lengths.items()}
         metrics = {f"equilibrium/energy_{k}": float(learner(x).mean()) for k, x in ({"data": real} | samples).items()}
-        scores = {name: adversarial_accuracy(real, x).mean for name, x in samples.items()}
-        metrics |= {f"equilibrium/accuracy_{name}": score for name, score in scores.items()}
+        shares = {name: adversarial_accuracy(real, x) for name, x in samples.items()}
+        for name, share in shares.items():
+            both = {"accuracy": share.mean, "data": share.data, "samples": share.samples}
+            metrics |= {f"equilibrium/{what}_{name}": value for what, value in both.items()}
         self.log_metrics(trainer, pl_module, metrics)
         shown = {f"after {lengths[name]} steps": data.show(x[:SHOWN]) for name, x in samples.items()}
         pictures = {title: tile(x.values) for title, x in shown.items() if isinstance(x, Images)}
         if pictures:
             self.log_image(trainer, "equilibrium/samples", panels(pictures), type(learner.sampler).__name__)
-        enough = scores["long"] - scores["short"] > max(RISE, 2 / math.sqrt(len(real)))
+        enough = shares["long"].larger - shares["short"].larger > max(RISE, 2 / math.sqrt(len(real)))
         if enough and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(
                 f"EquilibriumCheck: the model was trained out of equilibrium: samples are told from data with accuracy "
-                f"{scores['short']:.2f} after {lengths['short']} steps, but {scores['long']:.2f} after "
+                f"{shares['short'].larger:.2f} after {lengths['short']} steps, but {shares['long'].larger:.2f} after "
                 f"{lengths['long']}. Its likelihood says little about its samples: draw them with "
                 f"{lengths['short']} steps, or train it with longer or persistent chains"
             )

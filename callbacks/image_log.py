@@ -49,7 +49,7 @@ def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor, caption: st
         if isinstance(logger, WandbLogger):
             logger.log_image(key, [str(path)], step=step, caption=[caption])
         elif isinstance(logger, TensorBoardLogger):
-            with Image.open(path) as picture:
+            with Image.open(path, formats=("PNG",)) as picture:
                 logger.experiment.add_image(key, np.asarray(picture.convert("RGB")), step, dataformats="HWC")
     return path
 

@@ -41,7 +41,7 @@ def face(path: Path, size: int) -> Tensor:
     from torchvision.transforms import functional
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=("JPEG", "PNG")) as image:
             crop = functional.center_crop(image.convert("RGB"), [CROP, CROP])
             resized: Tensor = functional.pil_to_tensor(functional.resize(crop, [size, size]))
     except OSError as error:

@@ -15,7 +15,7 @@ from ebmlab.data.preprocessing import FAR
 from ebmlab.data.whole_numbers import check_whole
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import load
+from ebmlab.io.files import check_regular, load
 
 MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints
 SUFFIXES = (".npy", ".npz", ".csv", ".pt")
@@ -46,6 +46,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
     """
     readers = {".csv": read_table, ".npy": _array}
     kind = path.suffix.lower()
+    check_regular(path)
     try:
         x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
     except UserError:

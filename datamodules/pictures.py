@@ -9,8 +9,10 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import check_regular
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # no other one is decoded, whatever a file's content looks like
 
 
 def pixels_of(image: Image.Image, channels: int | None = None) -> Tensor:
@@ -49,8 +51,9 @@ def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
     from torchvision.transforms import functional
 
     channels, height, width = shape
+    check_regular(path)
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=FORMATS) as file:
             _check_depth(file)
             image = _converted(ImageOps.exif_transpose(file), channels)
     except UserError as error:

@@ -22,7 +22,7 @@ from types import FrameType
 
 from ebmlab import __version__
 from ebmlab.app.at_once import answer
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, shown
 
 
 def main() -> None:
@@ -30,10 +30,10 @@ def main() -> None:
     try:
         text = answer([word for word in sys.argv[1:] if word != "--debug"])
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
     if text is not None:
-        print(text)
+        print(shown(text))
         return
     if os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"ebmlab {__version__}: loading PyTorch and Lightning", file=sys.stderr, flush=True)

@@ -1,4 +1,23 @@
-"""The exception for mistakes that the user can correct."""
+"""The exception for mistakes that the user can correct, and texts that a terminal may show."""
+
+from __future__ import annotations
+
+import re
+
+# what a terminal obeys instead of showing it: control characters, and those that turn the direction of writing
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text: str) -> str:
+    r"""A text that may come from a stranger, with signs such as `\x1b` for the characters that a terminal obeys.
+
+    Line feeds and tabs stay.
+
+    Example:
+        >>> print(shown("red: " + chr(27) + "[31m"))
+        red: \x1b[31m
+    """
+    return _OBEYED.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 class UserError(Exception):
@@ -12,6 +31,9 @@ class UserError(Exception):
         Traceback (most recent call last):
         ebmlab.errors.UserError: step_size is -1, but must be positive
     """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shown(str(message)))
 
 
 def one_line(error: Exception) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import RBM, Energy
 from ebmlab.samplers import Sampler
+from ebmlab.samplers.proposals import Proposal
 from ebmlab.testing import ExactLaw as Exact
 from ebmlab.testing import Rugged as Target  # noqa: F401
 from ebmlab.testing import transition_matrix
@@ -40,6 +41,11 @@ class Quadratic(Energy):
         z = x.flatten(1) - self.centre
         grad = -z @ self.W.to(z)
         return (grad * z).sum(1) / 2, grad
+
+
+def density(proposal: Proposal, y: Tensor) -> Tensor:
+    """Log q(y | x), `(B,)`."""
+    return proposal.log_prob(proposal.move_to(y))
 
 
 def bias(sampler: Sampler, energy: Energy, at: int = 0) -> float:

@@ -23,7 +23,7 @@ from ebmlab.data.interface import Data, Images, samples_of
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
-from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, Learner, RatioMatching
 from ebmlab.samplers import BlockGibbs, Gibbs, Langevin
@@ -292,7 +292,7 @@ NAN[3, 2] = torch.nan
         ),
         (RBM(6, 2), torch.zeros(8), "gives events of shape () (1 numbers), but RBM models Binary(6)"),
         (RBM(6, 2), NAN, "1 of the 8 samples of the first batch hold NaN or infinity, the first is number 3"),
-        (Potts(torch.zeros(6, 6), 3), torch.full((8, 6), 3), "whole numbers from 0 to 2"),
+        (ScalarPotts(torch.zeros(6, 6), 3), torch.full((8, 6), 3), "whole numbers from 0 to 2"),
         (MLP(6, hidden=4), torch.zeros(0, 6), "the train loader is empty: it must give at least one batch"),
     ],
 )

@@ -27,7 +27,7 @@ from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 from ebmlab.io import own_files
 from ebmlab.io import rebuilding as recipes
-from ebmlab.io.files import read_text
+from ebmlab.io.files import check_regular, read_text
 
 TABLES = ("ebmlab", "torch", "pytorch_lightning.cli.ReduceLROnPlateau")  # whose parts a model may name
 NOT_DATA = ("root", "path", "train", "val", "test", "download")  # options of datamodules that are paths or reach out
@@ -94,11 +94,12 @@ def check_given(taken: dict[str, Any], path: Path, options: dict[str, str]) -> N
 
 
 def check_links(folder: Path) -> None:
-    """Raises `UserError` if links in a stranger's run, into which results are written, lead out of its folder."""
+    """Raises `UserError` if a stranger's run, into which results go, holds pipes, or links out of its folder."""
     if is_own(folder / "config.yaml"):
         return
     inside = folder.resolve()
     for path in _entries(folder):
+        check_regular(path)
         if path.is_symlink() and not path.resolve().is_relative_to(inside):
             raise UserError(
                 f"{path} is a link to {os.readlink(path)}, out of the run's folder: remove it, or name the run's "

@@ -54,7 +54,7 @@ from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.without_trainer import without_trainer
 from ebmlab.callbacks.rollback import RolledBack
 from ebmlab.data.interface import Data
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, shown
 from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
 from ebmlab.learners.rebuilt import fill
@@ -267,7 +267,7 @@ def _run(given: list[str]) -> None:
     given = with_pipes_read(given)
     trust_named(given[1:])
     if (text := answer(given)) is not None:
-        print(text)
+        print(shown(text))
         return
     if given[-2:] in (["--help", "all"], ["-h", "all"]):
         given = given[:-1]

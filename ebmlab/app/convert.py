@@ -16,7 +16,7 @@ from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Ising
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.graphs import Edges
 from ebmlab.io.files import load_checkpoint, save, whole
@@ -43,7 +43,7 @@ def run_convert(args: list[str]) -> None:
         raise UserError(f"convert: {target} is there already: choose another name, or delete it")
     makes_run = target.suffix in ("", ".ckpt")
     found = _source(source, options.kind if makes_run else None, options.vartype)
-    print(f"read {found.source}: {_about(found)}")
+    print(shown(f"read {found.source}: {_about(found)}"))
     try:
         if makes_run:
             lost = [*found.lost, *make_run(found, target, _shape(options.shape, found))]
@@ -52,7 +52,7 @@ def run_convert(args: list[str]) -> None:
     except OSError as error:
         raise UserError(f"convert: {target} cannot be written: {one_line(error)}") from error
     for what in lost:
-        print(f"not carried over: {what}")
+        print(shown(f"not carried over: {what}"))
     print(target)
 
 

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.signals import Stopped
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
 
 _OURS = str(Path(__file__).parents[1])
 _OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<")
@@ -42,7 +42,7 @@ def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterato
         else:
             line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on()}", getattr(stopped, "code", 130)
         if stopped is None or not _get_rank():
-            print(" ".join(line.split()), file=sys.stderr)
+            print(shown(" ".join(line.split())), file=sys.stderr)
         sys.exit(code)
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import logging
 import warnings
+from typing import Any
+
+from ebmlab.errors import shown
+
+_as_python_does = warnings.formatwarning
 
 
 def hush() -> None:
-    """Filters Lightning's advertisements, and warnings about what ebmlab does on purpose."""
+    """Filters Lightning's advertisements, and warnings about what ebmlab does on purpose; shows the others plainly."""
+    warnings.formatwarning = _shown
     warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9
     warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")  # in a resumed run
     warnings.filterwarnings("ignore", "The dirpath has changed")  # in a new run that continues a copied checkpoint
@@ -16,5 +22,11 @@ def hush() -> None:
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_advertisement)
 
 
+def _shown(*warning: Any, **place: Any) -> str:
+    """A warning without what a terminal obeys: it may quote a stranger's file."""
+    return shown(_as_python_does(*warning, **place))
+
+
 def _is_no_advertisement(record: logging.LogRecord) -> bool:
+    record.msg, record.args = shown(record.getMessage()), ()
     return "litlogger" not in record.getMessage() and "litmodels" not in record.getMessage()

@@ -22,7 +22,7 @@ from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
@@ -81,7 +81,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
             energies[f"{Path(name).name} (AUROC {scores.auroc:.3f})"] = found
         else:
             energies[Path(name).name] = found
-        print(line)
+        print(shown(line))
         for i, file in enumerate(names):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
             rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)

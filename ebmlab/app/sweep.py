@@ -21,7 +21,7 @@ from ebmlab.app.sweep_space import Space, read_space, sweep_parser
 from ebmlab.app.sweep_trial import FIT, TrialFailed, run_fit
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
 from ebmlab.io.files import whole
 
 COUNTED = "counted"  # an attribute of trials that have ended by themselves, and not by a signal
@@ -66,7 +66,7 @@ def sweep(given: Sequence[str]) -> None:
         except TrialFailed as error:
             trial.set_user_attr("error", str(error))
             trial.set_user_attr(COUNTED, True)
-            print(f"trial {trial.number} failed: {error}", file=sys.stderr, flush=True)
+            print(f"trial {trial.number} failed: {shown(str(error))}", file=sys.stderr, flush=True)
             raise
         except BaseException:  # a signal: the study can go on, and another trial takes the place of this one
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
@@ -87,7 +87,7 @@ def sweep(given: Sequence[str]) -> None:
     if failed := _failures(study, folder):
         if all(trial.state == "fail" for trial in _trials(study)):
             raise UserError(f"sweep: {failed}")
-        print(failed)
+        print(shown(failed))
 
 
 def _try_out(space: Space, fit: Sequence[str]) -> None:

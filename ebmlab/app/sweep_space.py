@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from ebmlab.app.model_parsers import Line
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import read_text
 
 OBJECTIVES: dict[str, Literal["maximize", "minimize"]] = {
     "ais/log_likelihood": "maximize",
@@ -115,7 +116,7 @@ def read_space(path: Path) -> Space:
     from ebmlab.app.config_files import load_config
 
     try:
-        text = path.read_text()
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"sweep: --space {path} cannot be read: {one_line(error)}") from error
     config = load_config(text, str(path))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ebmlab.app.zoo_make import make
 from ebmlab.app.zoo_parser import zoo_parser
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, one_line, shown
+from ebmlab.io.files import read_text
 from ebmlab.io.zoo import pack, pull, push
 from ebmlab.trained import load
 from ebmlab.trained.export import export_energy
@@ -21,7 +22,8 @@ def run_zoo(args: list[str]) -> None:
         UserError: an option, a file or an address is not valid.
     """
     options = zoo_parser().parse_args(args)
-    print({"make": _make, "pack": _pack, "pull": _pull, "push": _push, "export": _export}[options.verb](options))
+    act = {"make": _make, "pack": _pack, "pull": _pull, "push": _push, "export": _export}[options.verb]
+    print(shown(act(options)))
 
 
 def _make(options: Namespace) -> str:
@@ -30,7 +32,7 @@ def _make(options: Namespace) -> str:
 
 def _pack(options: Namespace) -> str:
     try:
-        card = Path(options.card).read_text()
+        card = read_text(Path(options.card))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--card {options.card} cannot be read: {one_line(error)}") from error
     pack(checkpoint_in(Path(options.checkpoint)), Path(options.folder), options.name, card)

@@ -15,6 +15,7 @@ from ebmlab.energies.mlp import MLP
 from ebmlab.energies.mode_grid import ModeGrid
 from ebmlab.energies.pairwise.ising import Ising
 from ebmlab.energies.pairwise.potts import Potts
+from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.paths.bipartite_bridge import BipartiteBridge, bridge
 from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.composed import Mixture, Sum
@@ -53,6 +54,7 @@ __all__ = [
     "QuarticMixture",
     "ResNet",
     "Rows",
+    "ScalarPotts",
     "Scaled",
     "Solved",
     "StandardNormal",

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ebmlab.numerics.unrounded import no_autocast
+
 
 class Accumulated:
     """Adds up scalars and their gradients. Each term is differentiated when it is added, which frees its graph.
@@ -41,7 +43,8 @@ class Accumulated:
     def add(self, term: Tensor) -> None:
         """Adds a scalar, and its gradient if it has one."""
         if term.requires_grad and self._leaves:
-            self._collect(torch.autograd.grad(term, self._leaves, allow_unused=True))
+            with no_autocast(term.device):
+                self._collect(torch.autograd.grad(term, self._leaves, allow_unused=True))
         self._total = self._total + term.detach()
 
     def value(self) -> Tensor:
@@ -51,7 +54,8 @@ class Accumulated:
         ]
         if roots and self._parameters:
             outputs, grads = zip(*roots, strict=True)
-            self._collect(torch.autograd.grad(outputs, self._parameters, grads, allow_unused=True))
+            with no_autocast(outputs[0].device):
+                self._collect(torch.autograd.grad(outputs, self._parameters, grads, allow_unused=True))
         return known(torch.as_tensor(self._total), self._grads, self._parameters)
 
     def _collect(self, grads: Iterable[Tensor | None]) -> None:

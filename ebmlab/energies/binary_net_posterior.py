@@ -11,6 +11,7 @@ from ebmlab.data.tables import Rows, TabularSource
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_positive
 
 _CHUNK = 2**21  # hidden units computed at once, over chains and rows: 8 MiB in float32
@@ -87,10 +88,12 @@ class BinaryNetPosterior(Energy):
         for name in ("test_x", "test_y"):
             self.register_buffer(name, getattr(table, name), persistent=False)
 
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         errors = (self._outputs(x, self.inputs) - self.means.to(x)).square()
         return self.sharpness * (errors @ self.shares.to(x) + self.variance.to(x))
 
+    @unrounded
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """E and its gradient, from one pass over the rows."""
@@ -120,6 +123,7 @@ class BinaryNetPosterior(Energy):
         part = Rows(self.inputs[self.row[rows], :-1], self.targets[rows])
         return BinaryNetPosterior(part, self.hidden, self.sharpness, self.batch_size)
 
+    @unrounded
     @torch.no_grad()
     def predict(self, x: Tensor, features: Tensor) -> Tensor:
         """Outputs `(B, N)` of the networks x `(B, d)` on features `(N, F)`."""

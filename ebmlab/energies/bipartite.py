@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
-
 import torch
 from torch import Tensor
 
@@ -14,33 +10,6 @@ from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.softplus import sum_softplus
-
-Result = TypeVar("Result")
-
-
-def unrounded(method: Callable[[Any, Tensor], Result]) -> Callable[[Any, Tensor], Result]:
-    """Runs a method of a tensor with autocast switched off.
-
-    Half precision is too coarse for energies: near -300 its numbers are 0.25 apart in float16 and 2 apart in bfloat16.
-
-    Example:
-        >>> class Doubler:
-        ...     @unrounded
-        ...     def double(self, x: Tensor) -> Tensor:
-        ...         return x @ torch.full((1, 1), 2.0)
-        >>> with torch.autocast("cpu"):
-        ...     Doubler().double(torch.ones(1, 1)).dtype
-        torch.float32
-    """
-
-    @wraps(method)
-    def call(self: Any, x: Tensor) -> Result:
-        if not torch.is_autocast_enabled(x.device.type):
-            return method(self, x)
-        with torch.autocast(x.device.type, enabled=False):
-            return method(self, x)
-
-    return call
 
 
 class Bipartite(Energy):

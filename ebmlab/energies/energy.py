@@ -13,6 +13,7 @@ from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
+from ebmlab.numerics.unrounded import no_autocast
 
 MANY = 2048  # states per evaluation when there are many
 DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_differences")  # from `forward` alone
@@ -96,7 +97,8 @@ class Energy(Recorded, nn.Module):
         if torch.compiler.is_compiling():  # the way below would leave the compiled program
             with torch.no_grad():
                 value, pull = torch.func.vjp(self, x)  # type: ignore[misc]  # three values only with has_aux
-                return value, pull(torch.ones_like(value))[0]
+                with no_autocast(x.device):
+                    return value, pull(torch.ones_like(value))[0]
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.inference_mode(False), torch.enable_grad():
             x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
@@ -105,7 +107,8 @@ class Energy(Recorded, nn.Module):
                     p.requires_grad_(False)
                 energy = self(x)
                 ones = torch.ones_like(energy)
-                grad = torch.autograd.grad(energy, x, ones, allow_unused=True)[0] if energy.requires_grad else None
+                with no_autocast(x.device):
+                    grad = torch.autograd.grad(energy, x, ones, allow_unused=True)[0] if energy.requires_grad else None
             finally:
                 for p in parameters:
                     p.requires_grad_(True)

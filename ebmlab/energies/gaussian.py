@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies.paths.reference import Base
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
 SHRINKAGE = 0.2
 
@@ -77,12 +78,18 @@ class Gaussian(Base):
 
     def draw(self, n: int) -> Tensor:
         noise = torch.randn(n, len(self.root), dtype=self.root.dtype, device=self.root.device)
-        return self.mean + (noise @ self.root.T).view(n, *self.mean.shape)
+        return self.mean + self._coloured(noise).view(n, *self.mean.shape)
 
+    @unrounded
+    def _coloured(self, noise: Tensor) -> Tensor:
+        return noise @ self.root.T
+
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         away = self._away(x)
         return (away @ self.precision.to(x) * away).sum(1) / 2
 
+    @unrounded
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         away = self._away(x)
         grad = away @ self.precision.to(x)

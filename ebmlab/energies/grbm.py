@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
-from ebmlab.energies.bipartite import Bipartite, unrounded
+from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
+from ebmlab.numerics.unrounded import unrounded
 
 
 class GRBM(Bipartite):

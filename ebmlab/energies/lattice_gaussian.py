@@ -10,6 +10,7 @@ from torch import Tensor
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
 
 class LatticeGaussian(Energy):
@@ -83,16 +84,19 @@ class LatticeGaussian(Energy):
         precision = ((precision + precision.T) / 2 * (5 / num_values) ** 2).to(torch.get_default_dtype())
         return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values)
 
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         z = x - self.mean.to(x)
         return 0.5 * (z * (z @ self.precision.to(x))).sum(1)
 
+    @unrounded
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = x - self.mean.to(x)
         grad = z @ self.precision.to(x)
         return 0.5 * (z * grad).sum(1), grad
 
+    @unrounded
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """As in `Energy`: moving coordinate i by m changes E by m (A (x - b))_i + m^2 A_ii / 2."""
         precision = self.precision.to(x)

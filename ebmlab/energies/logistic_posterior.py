@@ -11,6 +11,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.numerics.unrounded import unrounded
 
 
 class LogisticPosterior(Energy):
@@ -66,20 +67,24 @@ class LogisticPosterior(Energy):
         y = torch.rand(num_rows, dtype=torch.float64, generator=generator) < X[:, :7].sum(1).sigmoid()
         return cls(X.to(torch.get_default_dtype()), y)
 
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         return self._loss(x @ self.features.T.to(x))
 
+    @unrounded
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features.to(x)
         v = x @ features.T
         return self._loss(v), (v.sigmoid() - self.targets.to(x)) @ features
 
+    @unrounded
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and X beta `(B, m)`."""
         here = x @ self.features.T.to(x)
         return self._loss(here), here
 
+    @unrounded
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one column of X to X beta, or subtracts it: O(k m) instead of O(k m d)."""
         if index is None:

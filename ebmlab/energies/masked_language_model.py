@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.noise import wide
 
 MASK = "[MASK]"
 LOGITS = 2**26  # at once, 256 MB; only those of the blanks are kept for the gradient
@@ -97,7 +98,7 @@ class MaskedLanguageModel(Energy):
     def forward(self, x: Tensor) -> Tensor:
         x_ = x.to(self._table)
         sentence = self._table[self.tokens].repeat(len(x), 1, 1)  # (B, L, embedding)
-        sentence[:, self.blanks] = self._embed(x_)
+        sentence[:, self.blanks] = self._embed(x_).to(sentence)  # autocast rounds the product
         if self.masked:
             i = torch.arange(len(self.blanks), device=x.device)
             copies = sentence.unsqueeze(1).repeat(1, len(i), 1, 1)  # (B, m, L, embedding)
@@ -133,7 +134,7 @@ class MaskedLanguageModel(Energy):
         found = []
         for some, places in zip(torch.split(sentences, part), torch.split(at, part), strict=True):
             rows = torch.arange(len(some), device=some.device).unsqueeze(1)
-            found.append(self.model(inputs_embeds=some).logits[rows, places].log_softmax(-1))
+            found.append(wide(self.model(inputs_embeds=some).logits[rows, places]).log_softmax(-1))
         return torch.cat(found)
 
     @torch.no_grad()

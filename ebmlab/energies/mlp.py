@@ -9,6 +9,7 @@ from torch.nn.functional import embedding
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import read_out
 from ebmlab.settings import require_positive
 
 FEW = 64  # bits up to which a product with W takes less time than looking up one row of W for each neighbour
@@ -62,7 +63,7 @@ class MLP(Energy):
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the first layer's pre-activations `(B, hidden)`."""
         here = torch.addmm(self.b, x, self.W)
-        return self.rest(here).squeeze(1), here
+        return read_out(self.rest, here), here
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one row of W to the pre-activations of x, or subtracts it.
@@ -75,7 +76,7 @@ class MLP(Energy):
         energy, here = around or self.around(x)
         first = self._written_out if x.shape[1] <= FEW else self._looked_up
         chunk = max(1, CHUNK_BYTES // max(1, here.numel() * here.element_size()))
-        energies = [self.rest(first(x, here, i)).squeeze(2) for i in torch.split(index, chunk, 1)]
+        energies = [read_out(self.rest, first(x, here, i)) for i in torch.split(index, chunk, 1)]
         return torch.cat(energies, 1) - energy.unsqueeze(1)
 
     def _looked_up(self, x: Tensor, here: Tensor, index: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_positive
 
 
@@ -58,6 +59,7 @@ class ModeGrid(Energy):
     def forward(self, x: Tensor) -> Tensor:
         return -self._exponents(x).logsumexp(-1).sum(1)
 
+    @unrounded
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         exponents = self._exponents(x)

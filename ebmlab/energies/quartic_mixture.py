@@ -8,6 +8,7 @@ from torch import Tensor
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
 HEIGHT = 2.0  # of the barrier between the two wells of an axis
 WIDTH = 0.15  # distance from barrier to well of the middle axis, in units of the domain's width
@@ -61,9 +62,11 @@ class QuarticMixture(Energy):
         self.register_buffer("coefficients", (HEIGHT * torch.stack(powers)).to(dtype))  # of z^0 to z^4, (5, K)
         self.middle = (num_values - 1) / 2
 
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         return -(-self._polynomials(self._rotate(x))).logsumexp(1)
 
+    @unrounded
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = self._rotate(x)

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary
-from ebmlab.energies.bipartite import Bipartite, unrounded
+from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum, pair_product
 from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.numerics.unrounded import unrounded
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
 

@@ -11,6 +11,7 @@ from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.graphs import adjacency
 from ebmlab.numerics.noise import uniform_numbers
+from ebmlab.numerics.unrounded import read_out, unrounded
 
 
 class RGCN(Energy):
@@ -73,9 +74,12 @@ class RGCN(Energy):
         h = self.start.expand(self.num_nodes, -1)  # (n, H), from the first convolution on (B, n, H)
         for messages in self.convolutions:
             h = silu(sums @ messages(h).reshape(*h.shape[:-2], 3 * self.num_nodes, len(self.start)))
-        total = (present.unsqueeze(1) @ h).squeeze(1)
-        energy: Tensor = self.head(total)
-        return energy.squeeze(1)
+        return read_out(self.head, self._sum(h, present))
+
+    @unrounded
+    def _sum(self, h: Tensor, present: Tensor) -> Tensor:
+        """The sum of the features h `(B, n, H)` of the nodes that are present, `(B, H)`."""
+        return (present.unsqueeze(1) @ h).squeeze(1)
 
     def random(self, n: int) -> Tensor:
         """Random graphs `(n, num_nodes (num_nodes - 1) / 2)`: independent edges with probability `density`."""

@@ -17,7 +17,14 @@ class AdversarialAccuracy:
     """How often the nearest neighbour of a state is of its own kind, data or sample.
 
     For n data and n samples of one law both are (n - 1) / (2 n - 1) on average, close to 1/2. Near 1 the two sets lie
-    apart. Near 0 each sample copies a datum. If `data` alone is near 1, and `samples` near 0 or 1/2, modes are missing.
+    apart. Near 0 each sample copies a datum. The mean of the two may be close to 1/2 where both are far from it.
+
+    | samples | `data` | `samples` |
+    |---|---|---|
+    | lack one of two equal modes | 0.67 | 0.67 |
+    | lack nine of ten | 0.91 | 0.91 |
+    | spread too widely, in many dimensions | near 1 | near 0 |
+    | spread too narrowly, in many dimensions | near 0 | near 1 |
 
     Attributes:
         data: the share of data whose nearest neighbour is another datum.
@@ -35,6 +42,11 @@ class AdversarialAccuracy:
     def mean(self) -> float:
         """The nearest-neighbour adversarial accuracy."""
         return (self.data + self.samples) / 2
+
+    @property
+    def larger(self) -> float:
+        """The larger share, which is near 1/2 only if neither set is told from the other."""
+        return max(self.data, self.samples)
 
 
 @torch.no_grad()

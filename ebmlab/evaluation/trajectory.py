@@ -20,6 +20,7 @@ from ebmlab.samplers.state import EnergyState
 
 TEMPERATURES = 1000  # of the way from the base law to the first energy
 FARTHEST = 500.0  # nats of spread that still add stops
+SCOUTS = 16  # chains that decide on the number of stops, and on nothing else
 
 
 class Trajectory:
@@ -28,9 +29,10 @@ class Trajectory:
     From one call of `follow` to the next the chains go along the straight line between the old and the new parameters,
     with so many stops that the log-weights spread by about half a nat from each to the next. At a stop a chain's weight
     is multiplied by exp(E_last(x) - E_here(x)), and an exact sampler moves the chain. The mean weight times Z_0 is an
-    unbiased estimate of Z_t if the changes do not depend on these chains. Therefore separate chains are used. The
-    learner's negative samples are unsuitable: they influence the parameters, their initial law is unknown, and those in
-    a replay buffer have taken unequal numbers of steps.
+    unbiased estimate of Z_t if neither the changes nor the number of stops depend on these chains. Therefore separate
+    chains are used, and 16 more, the scouts, whose spread alone says how many stops there are. The learner's negative
+    samples are unsuitable: they influence the parameters, their initial law is unknown, and those in a replay buffer
+    have taken unequal numbers of steps.
 
     Args:
         energy: E, whose parameters change; it is referenced, not copied.
@@ -64,15 +66,20 @@ class Trajectory:
         self._energy, self._sampler, self._resample = energy, sampler, resample
         self._at = copy.deepcopy(energy).requires_grad_(False).eval()  # where the chains are on the path
         if saved is not None:
-            self._chains = chains = Population(saved["x"].to(energy.device, energy.dtype))
-            chains.log_w, chains.family = saved["log_w"].to(chains.log_w), saved["family"].to(chains.family)
-            self._at_x = saved["at_x"].to(chains.log_w)
+            alone = "chains" not in saved  # versions without scouts: the first chains are copied
+            self._num_chains = len(saved["x"]) if alone else int(saved["chains"])
+            several = torch.arange(self._num_chains + SCOUTS) % len(saved["x"]) if alone else slice(None)
+            x, log_w, family, at_x = (saved[name][several] for name in ("x", "log_w", "family", "at_x"))
+            self._chains = chains = Population(x.to(energy.device, energy.dtype), [self._num_chains, SCOUTS])
+            chains.log_w, chains.family = log_w.to(chains.log_w), family.to(chains.family)
+            self._at_x = at_x.to(chains.log_w)
             for p, kept in zip(_tensors(self._at), saved.get("at", []), strict=False):
                 p.copy_(kept)
             return
         assert base is not None
         path = path_for(sampler, base.to(energy.device), energy)
-        self._chains = Population(path.base.draw(num_chains).to(energy.dtype))
+        self._num_chains = num_chains
+        self._chains = Population(path.base.draw(num_chains + SCOUTS).to(energy.dtype), [num_chains, SCOUTS])
         anneal(path, sampler, self._chains, fixed_ladder("linear", TEMPERATURES), resample=resample)
         self._chains.log_w += path.log_z
         self._at_x = self._energies(self._at)
@@ -94,7 +101,7 @@ class Trajectory:
         moving, target = _tensors(self._at), _tensors(self._energy)
         start = [p.clone() for p in moving]
         walls = [(p, b) for p, a, b in zip(moving, start, target, strict=True) if not (b - a).isfinite().all()]
-        spread = float((self._at_x - self._energies(self._energy)).std())
+        spread = float((self._at_x - self._energies(self._energy))[self._num_chains :].std())
         wanted = math.ceil(min(spread, FARTHEST) / length) if math.isfinite(spread) else 1
         stops = max(num_steps, wanted)
         for k in range(1, stops + 1):
@@ -113,23 +120,28 @@ class Trajectory:
     @property
     def log_z(self) -> float:
         """Log Z of the energy as it was at the last `follow`."""
-        return float(self._chains.log_w.logsumexp(0)) - math.log(len(self._chains.log_w))
+        return float(self._log_w.logsumexp(0)) - math.log(self._num_chains)
 
     @property
     def families(self) -> int:
         """The number of first states that have descendants; with few, log Z is too small by an unknown amount."""
-        return len(set(self._chains.family.tolist()))
+        return len(set(self._chains.family[: self._num_chains].tolist()))
 
     @property
     def ess(self) -> float:
         """Effective number of chains since they were last resampled."""
-        return float(1 / self._chains.log_w.softmax(0).square().sum())
+        return float(1 / self._log_w.softmax(0).square().sum())
 
     def state_dict(self) -> dict[str, Any]:
-        """The chains' states, log-weights, families and energies, and the parameters that these are for."""
-        chains = self._chains
-        at = _tensors(self._at)
-        return {"x": chains.x, "log_w": chains.log_w, "family": chains.family, "at_x": self._at_x, "at": at}
+        """States, log-weights, families and energies of chains and scouts, and the parameters that these are for."""
+        x, log_w, family = self._chains.x, self._chains.log_w, self._chains.family
+        count, at = torch.tensor(self._num_chains), _tensors(self._at)
+        return {"x": x, "log_w": log_w, "family": family, "at_x": self._at_x, "chains": count, "at": at}
+
+    @property
+    def _log_w(self) -> Tensor:
+        """The log-weights of all chains but the scouts."""
+        return self._chains.log_w[: self._num_chains]
 
     @torch.no_grad()
     def _energies(self, energy: Energy, state: State | None = None) -> Tensor:

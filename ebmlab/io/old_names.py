@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 MOVED = {  # modules
     "ebmlab.preprocessing": "ebmlab.data.preprocessing",
@@ -13,9 +15,13 @@ MOVED = {  # modules
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "solved", "tempering")
     },
 }
-RENAMED = {"ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS"}  # classes
+RENAMED = {  # classes
+    "ebmlab.energies.potts.Potts": "ebmlab.energies.pairwise.scalar_potts.ScalarPotts",
+    "ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS",
+}
+DIVIDED = {("ebmlab.energies.Potts", "coupling"): "ebmlab.energies.ScalarPotts"}  # a class with this argument
 _OLD = re.compile(
-    rf"(?<![\w./-])(({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z])|({'|'.join(map(re.escape, RENAMED))})(?!\w))"
+    rf"(?<![\w./-])(({'|'.join(map(re.escape, RENAMED))})(?!\w)|({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z]))"
 )
 
 
@@ -30,3 +36,14 @@ def current_paths(text: str) -> str:
         ('ebmlab.energies.pairwise.ising.Ising.lattice', 'ebmlab.energies.Ising')
     """
     return _OLD.sub(lambda found: {**MOVED, **RENAMED}[found.group()], text)
+
+
+def current_class(path: str, settings: Mapping[str, Any]) -> str:
+    """The class path that an earlier version's class path means today with these settings.
+
+    Example:
+        >>> current_class("ebmlab.energies.Potts", {"coupling": [[0.0]], "num_classes": 3})
+        'ebmlab.energies.ScalarPotts'
+    """
+    path = current_paths(path)
+    return next((DIVIDED[path, name] for name in settings if (path, name) in DIVIDED), path)

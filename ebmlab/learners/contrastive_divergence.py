@@ -20,6 +20,7 @@ from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.products import fast_products
+from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.settings import require_factor
@@ -270,7 +271,9 @@ class ContrastiveDivergence(Learner):
             penalty = self.energy_l2 * (self.energy(x).square().mean() + self.energy(y).square().mean())
         if self.gradient_penalty:
             x = x.detach().clone().requires_grad_()
-            (grad,) = torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)
+            total = self.energy(x).sum()
+            with no_autocast(x.device):
+                (grad,) = torch.autograd.grad(total, x, create_graph=True)
             penalty = penalty + self.gradient_penalty * grad.flatten(1).square().sum(1).mean() / 2
         return penalty
 

@@ -16,6 +16,7 @@ from ebmlab.io.rebuilding import Recorded
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.numerics.noise import uniform, uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
+from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.settings import require_factor
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
@@ -211,7 +212,8 @@ def _around_and_grad(energy: Energy, x: Tensor) -> tuple[Around, Tensor]:
         return energy.around(x), energy.value_and_grad(x)[1]
     x = x.detach().requires_grad_()
     around = energy.around(x)
-    return around, torch.autograd.grad(around[0].sum(), x, retain_graph=True)[0]
+    with no_autocast(x.device):
+        return around, torch.autograd.grad(around[0].sum(), x, retain_graph=True)[0]
 
 
 def _minus_flipped(energy: Energy, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Categorical, Spin
-from ebmlab.energies import Energy, Ising, Potts
+from ebmlab.energies import Energy, Ising, ScalarPotts
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.pairwise import Pairwise
 from ebmlab.errors import UserError
@@ -44,19 +44,19 @@ class SwendsenWang(Sampler):
 
     def check(self, energy: Energy) -> None:
         name = type(self).__name__
-        if not isinstance(energy, Ising | Potts) or type(energy).forward is not Pairwise.forward:
+        if not isinstance(energy, Ising | ScalarPotts) or type(energy).forward is not Pairwise.forward:
             raise UserError(
                 f"{name} draws bonds between sites: it needs an Ising or Potts model, {type(energy).__name__} is "
                 "neither, or overrides forward; Gibbs works on any finite domain"
             )
-        if isinstance(energy, Potts) and (energy.edges().values < 0).any():
+        if isinstance(energy, ScalarPotts) and (energy.edges().values < 0).any():
             raise UserError(
                 f"{name} needs Potts couplings of at least 0, and some are below: take ChromaticGibbs or Gibbs"
             )
 
     @torch.no_grad()
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
-        model, x = cast(Ising | Potts, energy), state.x
+        model, x = cast(Ising | ScalarPotts, energy), state.x
         label, rise = self._bonded(model, x)
         y, probability = self._redrawn(model, x, label)
         valid = ~(rise + probability).isnan()  # as in `Gibbs`: no valid law, so x stays
@@ -64,7 +64,7 @@ class SwendsenWang(Sampler):
         hops = energy.domain.hops
         return new, Info(lambda: probability.masked_fill(~valid, torch.nan), lambda: hops(new.x, x))
 
-    def _bonded(self, model: Ising | Potts, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _bonded(self, model: Ising | ScalarPotts, x: Tensor) -> tuple[Tensor, Tensor]:
         """The cluster of each site of each chain, `(B * d,)`, and the sum of w over all edges of a chain, `(B,)`."""
         edges = model.edges()
         upper = edges.rows < edges.columns
@@ -76,7 +76,7 @@ class SwendsenWang(Sampler):
         size = x.shape[1]
         return clusters(x.shape[0] * size, chain * size + a[edge], chain * size + b[edge]), rise.sum(1)
 
-    def _redrawn(self, model: Ising | Potts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    def _redrawn(self, model: Ising | ScalarPotts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """The next states, given the clusters, and 1 for each chain, or NaN where the clusters' values have no law."""
         field, spins = model.field.to(x.dtype), isinstance(model, Ising)
         pull = (2 * field * x if spins else field.expand_as(x)).flatten(0, 1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ebmlab.energies import Ising, Potts
+from ebmlab.energies import Ising, ScalarPotts
 from ebmlab.energies.evaluation import Merge
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.swendsen_wang import SwendsenWang
@@ -32,7 +32,7 @@ class Wolff(SwendsenWang):
         True
     """
 
-    def _redrawn(self, model: Ising | Potts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    def _redrawn(self, model: Ising | ScalarPotts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """The next states, given the clusters, and the acceptance of each chain's change."""
         label = label.view(x.shape[:2])
         site = torch.randint(x.shape[1], (len(x), 1), device=x.device)

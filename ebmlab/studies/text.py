@@ -28,10 +28,10 @@ class Sentences(Measure):
         UserError: `best` is not at least 2 or more than there are chains, or the corpus has no sentences.
 
     Example:
-        >>> from ebmlab.energies import Potts
-        >>> Sentences().prepare(Potts([[0.0]]))
+        >>> from ebmlab.energies import ScalarPotts
+        >>> Sentences().prepare(ScalarPotts([[0.0]]))
         Traceback (most recent call last):
-        ebmlab.errors.UserError: Sentences needs a MaskedLanguageModel, not a Potts
+        ebmlab.errors.UserError: Sentences needs a MaskedLanguageModel, not a ScalarPotts
     """
 
     label = "self-BLEU (%)"

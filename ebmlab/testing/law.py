@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.noise import categorical
 
 MAX_STATES = 4096  # of a law: its transition matrices have the square of that many entries
 RARE = 10  # expected counts; cells with fewer are joined
@@ -56,7 +57,7 @@ class ExactLaw:
 
     def sample(self, n: int) -> Tensor:
         """Independent draws `(n, *event)`."""
-        return self.states[torch.multinomial(self.probabilities, n, replacement=True)]
+        return self.states[categorical(self.probabilities.log(), num_draws=n)]
 
     def number(self, x: Tensor) -> Tensor:
         """The row of each x `(B, *event)` in `states`, `(B,)`."""

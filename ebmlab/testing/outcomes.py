@@ -16,10 +16,11 @@ from ebmlab.testing.undecided import NotEnumerableError, Source, Undecided
 TINY = 1e-30  # what is smaller is 0
 LARGEST = 720  # number of values of one random integer, or of orders
 _OTHERS = """randn randn_like normal normal_ exponential_ uniform_ cauchy_ log_normal_ poisson random_ geometric_
-    randint_like binomial dropout gumbel_softmax bernoulli_ rrelu"""  # functions whose results are not enumerated
+    randint_like binomial bernoulli_"""  # functions whose results are not enumerated
 _VIEWS = """view reshape expand expand_as view_as unsqueeze squeeze flatten transpose permute t movedim getitem select
     narrow contiguous clone detach flip roll"""  # functions that give other views of the same numbers
 OTHER_NUMBERS, SHAPES = frozenset(_OTHERS.split()), frozenset(_VIEWS.split())
+DRAWING = {"rand", "rand_like", "randint", "randperm", "bernoulli", "multinomial"}
 FACTS = {"size", "dim", "numel", "len", "stride", "is_floating_point"}
 ALIASES = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "multiply": "mul", "rmul": "mul"}
 ALIASES |= {"subtract": "sub", "radd": "add", "truediv": "div", "divide": "div", "negative": "neg", "long": "to"}
@@ -59,8 +60,12 @@ class Outcomes(TorchFunctionMode):
         for _ in range(self.limit):
             self.made: list[list[int]] = []  # the same for this run
             self.weight = torch.ones(self.num_chains, dtype=torch.float64)
-            with torch.random.fork_rng([]), self:
+            before = torch.get_rng_state()
+            with self:
                 result = run()
+            if not torch.equal(before, torch.get_rng_state()):
+                torch.set_rng_state(before)
+                raise NotEnumerableError("draws random numbers within a function of torch, such as dropout")
             yield result, self.weight
             while self.made and len(self.made[-1]) == 1:
                 self.made.pop()
@@ -90,12 +95,10 @@ class Outcomes(TorchFunctionMode):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         if name in OTHER_NUMBERS:
             raise NotEnumerableError(f"draws numbers by torch's {name}")
-        if name in ("rand", "rand_like"):
-            return self._fresh(
-                func(*(a.as_subclass(Tensor) if isinstance(a, Undecided) else a for a in args), **kwargs)
-            )
-        if name in ("randint", "randperm", "bernoulli", "multinomial"):
-            return getattr(self, f"_{name}")(func(*args, **kwargs), *args, **kwargs)
+        if name in DRAWING:
+            plain = [a.as_subclass(Tensor) if isinstance(a, Undecided) else a for a in args]
+            kwargs = {key: value for key, value in kwargs.items() if key != "generator"}
+            return getattr(self, f"_{name}")(*plain, **kwargs)
         if Undecided not in types:
             return func(*args, **kwargs)
         in_place = name.endswith("_") and not name.endswith("__")
@@ -193,7 +196,7 @@ class Outcomes(TorchFunctionMode):
         """
         n = u.shape[-1]
         if u.is_gumbel() and k is not None and not options:  # draws without replacement
-            indices = self._multinomial(u.as_subclass(Tensor), u.shift.softmax(-1), k)
+            indices = self._multinomial(u.shift.softmax(-1), k)
             return torch.return_types.topk((torch.full_like(indices, torch.nan, dtype=u.dtype), indices))
         if not u.is_fresh() or n == self.num_chains or math.prod(u.shape) > n * self.num_chains or "dim" in options:
             raise NotEnumerableError("sorts numbers that are not one row of uniform ones for each chain")
@@ -206,7 +209,7 @@ class Outcomes(TorchFunctionMode):
 
     def _largest(self, u: Undecided, name: str) -> Any:
         """The largest of shifted Gumbel numbers, and its place, which are independent."""
-        place = self._multinomial(u.as_subclass(Tensor), u.shift.softmax(-1), 1).squeeze(-1)
+        place = self._multinomial(u.shift.softmax(-1), 1).squeeze(-1)
         if name == "argmax":
             return place
         largest = self._fresh(torch.empty(place.shape, dtype=u.dtype))
@@ -220,22 +223,29 @@ class Outcomes(TorchFunctionMode):
         chosen = int(self.choose(torch.full((1, number), 1 / number, dtype=torch.float64)))
         return next(itertools.islice(options, chosen, None))
 
-    def _randint(self, drawn: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        bounds = [a for a in args if isinstance(a, int)]
-        low, high = kwargs.get("low", bounds[0] if len(bounds) > 1 else 0), kwargs.get("high", (bounds or [0])[-1])
-        below: Tensor = self._floor(self._fresh(drawn.double()).moved(float(high - low)))
-        return below.to(drawn.dtype).add(int(low))
+    def _rand(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._fresh(torch.empty(*args, **kwargs))
 
-    def _randperm(self, drawn: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        n = len(drawn)
-        return torch.tensor(self._one_of(itertools.permutations(range(n)), math.factorial(n)))
+    def _rand_like(self, like: Tensor, **kwargs: Any) -> Tensor:
+        return self._fresh(torch.empty_like(like, **kwargs))
 
-    def _bernoulli(self, drawn: Tensor, x: Tensor, p: float | None = None, **_: Any) -> Tensor:
-        return (~self._above(self._fresh(drawn), x if p is None else torch.full_like(drawn, p))).to(drawn.dtype)
+    def _randint(self, *args: Any, dtype: torch.dtype = torch.int64, device: Any = None, **kwargs: Any) -> Tensor:
+        named = {**dict(zip(("low", "high", "size")[3 - len(args) :], args, strict=True)), **kwargs}
+        low, high = int(named.get("low", 0)), int(named["high"])
+        below: Tensor = self._floor(
+            self._fresh(torch.empty(named["size"], dtype=torch.float64)).moved(float(high - low))
+        )
+        return below.to(device=device, dtype=dtype).add(low)
 
-    def _multinomial(self, drawn: Tensor, p: Tensor, num_samples: int, replacement: bool = False, **_: Any) -> Tensor:
+    def _randperm(self, n: int, **kwargs: Any) -> Tensor:
+        return torch.tensor(self._one_of(itertools.permutations(range(n)), math.factorial(n)), **kwargs)
+
+    def _bernoulli(self, x: Tensor, p: float | None = None) -> Tensor:
+        return (~self._above(self._fresh(torch.empty_like(x)), x if p is None else torch.full_like(x, p))).to(x.dtype)
+
+    def _multinomial(self, p: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
         picked: list[Tensor] = []
-        for _k in range(num_samples):
+        for _ in range(num_samples):
             cdf = p.double().cumsum(-1)
             total = cdf[..., -1:]
             picked.append(self._above(self._fresh(total).moved(total), cdf[..., :-1]).sum(-1, keepdim=True))

@@ -12,6 +12,7 @@ from torch.nn.functional import logsigmoid
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.noise import uniform_numbers
 
 SCALE = 0.08  # of the planted weights: the hidden units' inputs have a standard deviation of 1.6
 
@@ -82,7 +83,7 @@ class Tilted(Energy):
 
     def bits(self, n: int) -> Tensor:
         """Independent bits `(n, *event)`."""
-        return (torch.rand(n, *self.domain.event_shape) < self.density).float()
+        return (uniform_numbers(n, *self.domain.event_shape) < self.density).float()
 
     def function(self, x: Tensor) -> Tensor:
         """The network at x, `(B,)`, without gradients."""
@@ -100,5 +101,5 @@ class Tilted(Energy):
         while sum(map(len, kept)) < n:
             x = self.bits(n)
             accept = torch.sigmoid((self.centre - self.function(x)) / self.width)
-            kept.append(x[torch.rand(n) < accept])
+            kept.append(x[uniform_numbers(n) < accept])
         return torch.cat(kept)[:n]

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Base, Bipartite, Energy, reference
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, shown
 from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.bracket import Bracket, equilibrated
-from ebmlab.io.files import whole
-from ebmlab.io.zoo.shelf import LOG_Z, name_of
+from ebmlab.io.files import read_text, whole
+from ebmlab.io.own_files import is_own, remember
+from ebmlab.io.zoo.shelf import LOG_Z, OURS, name_of
 from ebmlab.samplers import BlockGibbs, Sampler
 
 SUMMABLE = 16  # bits over which log Z is summed exactly
@@ -140,7 +141,8 @@ class Kept:
     """The file in which log Z of a checkpoint is kept, `CHECKPOINT.log_z.json`, for its owner alone.
 
     It counts only for a checkpoint with the same checksum, and if it has as many chains and temperatures as are asked
-    for. A model of the zoo may come with one, `log_z.json`, which the manifest protects.
+    for. A model of the zoo may come with one, `log_z.json`, which the manifest protects. What this user's ebmlab has
+    not written itself must be finite, and is shown as what its maker says.
 
     Args:
         checkpoint: the file.
@@ -173,17 +175,16 @@ class Kept:
             status = path.stat()
             if private and (status.st_uid != os.getuid() or status.st_mode & 0o077):
                 return None  # others can write it
-            content = json.loads(path.read_text())
+            content = json.loads(text := read_text(path))
             if content["checkpoint"] != self.key["checkpoint"]:
                 return None
             if any(content[name] < self.key[name] for name in ("num_chains", "num_temperatures")):
                 return None
-            values = content["log_z"]
-            values["std_error"] = math.nan if values["std_error"] is None else float(values["std_error"])
-            return LogZ(**values | {"doubts": tuple(values["doubts"]), "value": float(values["value"])})
+            ours = path == self.given and (OURS / path.parent.name).is_dir()
+            return _described(content["log_z"], ours or is_own(text))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
             warnings.warn(f"{path} is damaged: log Z is computed anew", stacklevel=2)
             return None
 
@@ -194,7 +195,22 @@ class Kept:
             self.path.unlink(missing_ok=True)  # it might be a link, or a file that others can read
         with suppress(OSError), whole(self.path) as path:
             path.touch(0o600)
-            path.write_text(json.dumps(self.key | {"log_z": values}))
+            path.write_text(text := json.dumps(self.key | {"log_z": values}))
+            remember(text)
+
+
+def _described(values: dict[str, Any], own: bool) -> LogZ:
+    """What a file says of log Z; raises `ValueError` or `TypeError` if it is not what ebmlab writes."""
+    error = math.nan if values["std_error"] is None else float(values["std_error"])
+    doubts, method = tuple(map(str, values["doubts"])), shown(str(values["method"]))[:200]
+    found = LogZ(float(values["value"]), error, float(values["gap"]), tuple(map(shown, doubts)), method)
+    if own:
+        return found
+    if not (math.isfinite(found.value) and math.isfinite(found.gap)) or error < 0 or math.isinf(error):
+        raise ValueError("log Z is not finite, or its error is negative")
+    if math.isnan(error) != bool(doubts):
+        raise ValueError("what is to be trusted has an error, and nothing else")
+    return replace(found, method=f"{method}, as its maker says")
 
 
 def _computed(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, temperatures: int) -> LogZ:

@@ -18,7 +18,7 @@ from ebmlab.app.condition import read_condition
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Digits
-from ebmlab.energies import Potts
+from ebmlab.energies import ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.samplers import Gibbs
@@ -166,7 +166,7 @@ def test_what_is_not_known_is_grey_in_the_picture(digits: torch.Tensor) -> None:
 def test_classes_that_are_not_known_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = TrainedModel(
-        ContrastiveDivergence(Potts.lattice(2, 3, 0.4), Gibbs()),
+        ContrastiveDivergence(ScalarPotts.lattice(2, 3, 0.4), Gibbs()),
         Preprocessing((4,), num_classes=3),
         tmp_path / "a.ckpt",
     )

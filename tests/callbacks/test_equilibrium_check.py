@@ -22,19 +22,25 @@ DATA = Digits(binarize=True)
 
 
 class Clock(Sampler):
-    """Chains of up to five steps end at test images, longer ones at noise, or the other way round."""
+    """Chains of up to five steps end at test images, longer ones at noise, or the other way round.
+
+    Args:
+        late: the other way round.
+        flipped: what share of an image's pixels the noise turns over.
+    """
 
     domains = BlockGibbs.domains
     exact = True  # type: ignore[assignment]
 
-    def __init__(self, late: bool = False) -> None:
+    def __init__(self, late: bool = False, flipped: float = 0.5) -> None:
         super().__init__()
-        self.late = late
+        self.late, self.flipped = late, flipped
 
     def step(self, energy: Energy, state: State) -> tuple[State, Info]:
         step = state.step + 1
         good = DATA.states("test")[: len(state.x)].flatten(1)
-        x = good if (step > 5) == self.late else torch.bernoulli(torch.full_like(state.x, 0.5))
+        flips = torch.bernoulli(torch.full_like(state.x, self.flipped))
+        x = good if (step > 5) == self.late else (good - flips).abs()
         return State(x=x, step=step), Info(x.new_ones(len(x)), x.new_zeros(len(x)))
 
 
@@ -49,12 +55,14 @@ def test_samples_that_get_worse_are_warned_of(setup: Any, late: bool) -> None:
     said = [str(w.message) for w in caught if "out of equilibrium" in str(w.message)]
     found = trainer.callback_metrics
     real = DATA.states("train", 150, 0).flatten(1)
-    good = adversarial_accuracy(real, DATA.states("test")[:150].flatten(1)).mean
+    shares = adversarial_accuracy(real, DATA.states("test")[:150].flatten(1))
+    good = shares.mean
     accuracies = [float(found[f"equilibrium/accuracy_{name}"]) for name in ("short", "long")]
     assert accuracies[late] == pytest.approx(good) and accuracies[not late] > 0.85 and good < 0.75
     assert bool(said) != late
     if said:
-        assert f"{good:.2f} after 5 steps, but {accuracies[1]:.2f} after 20" in said[0]
+        larger = max(float(found[f"equilibrium/{what}_long"]) for what in ("data", "samples"))
+        assert f"{shares.larger:.2f} after 5 steps, but {larger:.2f} after 20" in said[0]
 
     def mean_energy(x: Tensor) -> float:
         return float(learner.energy(x).mean().detach())
@@ -62,6 +70,18 @@ def test_samples_that_get_worse_are_warned_of(setup: Any, late: bool) -> None:
     assert float(found["equilibrium/energy_data"]) == pytest.approx(mean_energy(real), rel=1e-5)
     name = "equilibrium/energy_long" if late else "equilibrium/energy_short"
     assert float(found[name]) == pytest.approx(mean_energy(DATA.states("test")[:150].flatten(1)), rel=1e-5)
+
+
+def test_samples_that_spread_too_widely_are_warned_of(setup: Any) -> None:
+    """Data are told from them, they are not told from data, and the mean of both shares is that of a good model."""
+    learner = ContrastiveDivergence(RBM(64, 4), Clock(flipped=0.15), FromNoise(), num_steps=5)
+    _, trainer = setup([EquilibriumCheck(num_samples=150, longer=4)], learner=learner, limit_val_batches=1.0)
+    with pytest.warns(UserWarning, match=r"with accuracy 0\.52 after 5 steps, but \d\.\d\d after 20"):
+        trainer.validate(learner, datamodule=Digits(binarize=True), verbose=False)
+    found = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    assert found["equilibrium/data_long"] > 0.95 and found["equilibrium/samples_long"] < 0.15
+    assert abs(found["equilibrium/accuracy_long"] - found["equilibrium/accuracy_short"]) < 0.1
+    assert abs(found["equilibrium/data_short"] - 0.5) < 0.05 and abs(found["equilibrium/samples_short"] - 0.5) < 0.05
 
 
 @pytest.mark.parametrize(("chains", "rate", "out"), [(FromNoise(), 0.02, True), (ReplayBuffer(100), 0.005, False)])

@@ -243,7 +243,7 @@ def test_built_from_a_config() -> None:
         (lambda: BinaryNetPosterior(Rows(torch.ones(0, 2), torch.ones(0))), "N and F at least 1"),
         (lambda: tiny(hidden=0), "hidden is 0"),
         (lambda: tiny(batch_size=0), "batch_size 0"),
-        (lambda: tiny(sharpness=0.0), "sharpness 0.0"),
+        (lambda: tiny(sharpness=0.0), "sharpness is 0.0"),
     ],
 )
 def test_what_does_not_fit_is_refused(build: Any, message: str) -> None:

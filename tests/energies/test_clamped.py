@@ -27,7 +27,7 @@ from ebmlab.energies import (
     Energy,
     Gaussian,
     Ising,
-    Potts,
+    ScalarPotts,
     Scaled,
     Sum,
     tempered,
@@ -52,9 +52,9 @@ def make_ising() -> Ising:
     return Ising(coupling, field=torch.linspace(-0.6, 0.5, 7))
 
 
-def make_potts() -> Potts:
+def make_potts() -> ScalarPotts:
     coupling = Ising.barabasi_albert(4, 2, 0.8).coupling.double()
-    return Potts(coupling, torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
+    return ScalarPotts(coupling, torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
 
 
 INNER = {

@@ -21,6 +21,7 @@ from ebmlab.energies import (
     Potts,
     QuarticMixture,
     ResNet,
+    ScalarPotts,
     Scaled,
     Sum,
 )
@@ -39,8 +40,15 @@ def rbm() -> RBM:
     return rbm
 
 
-def potts() -> Potts:
-    return Potts(Ising.barabasi_albert(5, 2, 0.7).coupling, torch.randn(5, 3))
+def family(pairs: list[list[int]] | None) -> Potts:
+    energy = Potts(5, 3, pairs)
+    for tensor in (energy.coupling.data, energy.field.data):
+        tensor.normal_()
+    return energy
+
+
+def potts() -> ScalarPotts:
+    return ScalarPotts(Ising.barabasi_albert(5, 2, 0.7).coupling, torch.randn(5, 3))
 
 
 def given(energy: Energy) -> Clamped:
@@ -65,10 +73,13 @@ ENERGIES = {
     "Clamped Ising": lambda: given(Ising.barabasi_albert(7, 2, 0.6, field=0.3)),
     "Clamped ResNet": lambda: given(lopsided_resnet()),
     "Clamped and clamped again": lambda: given(given(rbm())),
-    "Clamped, Potts": lambda: given(potts()),
+    "Potts": lambda: family(None),
+    "Potts, some pairs": lambda: family([[0, 3], [4, 1]]),
+    "Clamped, Potts": lambda: given(family(None)),
+    "Clamped, ScalarPotts": lambda: given(potts()),
     "Clamped, LatticeGaussian": lambda: given(LatticeGaussian.rotated(5, num_values=6)),
     "Sum of an RBM and an MLP": lambda: Sum([rbm(), MLP(7, hidden=5)], [-0.7, 1.3]),
-    "Sum, Potts": lambda: Sum([potts(), potts(), given(Potts(torch.zeros(7, 7), torch.randn(7, 3)))]),
+    "Sum, Potts": lambda: Sum([potts(), potts(), given(ScalarPotts(torch.zeros(7, 7), torch.randn(7, 3)))]),
     "Scaled RBM": lambda: Scaled(rbm(), 2.5),
     "Scaled, Potts": lambda: Scaled(potts(), 0.4),
     "Mixture of RBMs": lambda: Mixture([rbm(), rbm(), rbm()], [0.2, 0.5, 0.3], [4.0, 3.0, 2.5]),

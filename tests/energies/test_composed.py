@@ -13,7 +13,7 @@ from helpers_grbm import PASS, Banana, ExactGRBM, last_state, make_grbm
 from helpers_mutants import mutant
 
 from ebmlab.domains import Binary, Finite, Ordinal, Real, Spin
-from ebmlab.energies import RBM, Clamped, Energy, Ising, Mixture, Potts, Scaled, StandardNormal, Sum, Uniform
+from ebmlab.energies import RBM, Clamped, Energy, Ising, Mixture, ScalarPotts, Scaled, StandardNormal, Sum, Uniform
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z
 from ebmlab.samplers import DMALA, GWG, ChromaticGibbs, Gibbs, Langevin
@@ -107,7 +107,7 @@ def test_langevin_on_a_sum_and_a_mixture() -> None:
 
 
 def test_another_temperature_keeps_the_colours() -> None:
-    potts = Potts.lattice(2, 3, 0.5, field=[0.2, 0.0, -0.1]).double()
+    potts = ScalarPotts.lattice(2, 3, 0.5, field=[0.2, 0.0, -0.1]).double()
     energy = Scaled(potts, 1.4)
     assert block_bias(ChromaticGibbs(), energy) < 1e-12
     with pytest.raises(UserError, match="ChromaticGibbs needs"):

@@ -39,7 +39,7 @@ def test_chunks_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> N
     energy = make()
     x = energy.domain.enumerate()[:9].double()
     sizes = []
-    energy.rest.register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel() * args[0].element_size()))
+    energy.rest[0].register_forward_pre_hook(lambda _, args: sizes.append(args[0].numel() * args[0].element_size()))
     monkeypatch.setattr(mlp, "CHUNK_BYTES", chunk)
     actual = energy.flip_differences(x)
     assert max(sizes) <= max(chunk, 9 * 5 * 8), "one neighbour a row at least, else no more than a chunk"
@@ -91,5 +91,5 @@ def test_bad_settings() -> None:
     with pytest.raises(UserError, match="must be at least 1"):
         MLP(6, hidden=0)
     for gain in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(UserError, match=f"gain is {gain}, but must be above 0"):
+        with pytest.raises(UserError, match=f"gain is {gain}, but must be positive"):
             MLP(6, gain=gain)

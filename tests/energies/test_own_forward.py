@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebmlab.energies import MLP, RBM, Energy, Ising, LatticeGaussian, LogisticPosterior, Potts
+from ebmlab.energies import MLP, RBM, Energy, Ising, LatticeGaussian, LogisticPosterior, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_mean
 from ebmlab.samplers import ChromaticGibbs, Gibbs, SwendsenWang, Wolff
@@ -24,7 +24,7 @@ class Spins(Changed, Ising):
     pass
 
 
-class Classes(Changed, Potts):
+class Classes(Changed, ScalarPotts):
     pass
 
 

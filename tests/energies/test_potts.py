@@ -1,139 +1,169 @@
-"""The Potts model against the printed sum over edges, enumeration, autograd and the Ising model."""
+"""Potts models with general couplings: against loops over the pairs, in both gauges, and learnt from data."""
 
 from __future__ import annotations
+
+import copy
+import itertools
+import pickle
 
 import pytest
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Categorical, Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.pairwise.ising import Ising
-from ebmlab.energies.pairwise.potts import Potts
+from ebmlab.energies import Potts, ScalarPotts
 from ebmlab.errors import UserError
+from ebmlab.evaluation import exact_log_z
+from ebmlab.io.rebuilding import describe, rebuild
 
-TIGHT = {"rtol": 1e-11, "atol": 1e-11}
-
-
-def normal(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-
-def lopsided(sparse: bool) -> Potts:
-    """3 classes, unequal couplings and fields; 5 sites, all joined, or a sparse ring of 300 with an isolated one."""
-    if not sparse:
-        a = normal(5, 5)
-        return Potts((a + a.T).fill_diagonal_(0), normal(5, 3), num_classes=3)
-    ring, sites = torch.zeros(300, 300, dtype=torch.float64), torch.arange(299)
-    ring[sites, (sites + 1) % 299] = normal(299) + 3
-    return Potts(ring + ring.T, normal(300, 3))
+D, Q = 4, 3
+SOME = [[2, 0], [1, 3]]
 
 
-def draw(energy: Potts, n: int) -> Tensor:
-    torch.manual_seed(1)
-    return energy.domain.random(n).double()
+def model(pairs: list[list[int]] | None = None, d: int = D) -> Potts:
+    generator = torch.Generator().manual_seed(1)
+    energy = Potts(d, Q, pairs).double()
+    with torch.no_grad():
+        for tensor in (energy.coupling, energy.field):
+            tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
+    return energy
 
 
-both_paths = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def by_loops(energy: Potts, states: Tensor) -> Tensor:
+    """E by its definition; states in index form, `(B, d)`."""
+    values = []
+    for state in states.tolist():
+        e = -sum(energy.field.tolist()[i][a] for i, a in enumerate(state))
+        for (i, j), block in zip(energy.pairs.tolist(), energy.coupling.tolist(), strict=True):
+            assert i < j
+            e -= block[state[i]][state[j]]
+        values.append(e)
+    return torch.tensor(values, dtype=torch.float64)
 
 
-@both_paths
-def test_energy_is_the_sum_over_edges(sparse: bool) -> None:
-    energy = lopsided(sparse)
-    assert energy.sparse is sparse
-    x = draw(energy, 4)
-    classes, expected = energy.domain.to_index(x), torch.zeros(4, dtype=torch.float64)
-    for i in range(classes.shape[1]):
-        expected -= energy.field[i][classes[:, i]]
-    for i, j in energy.coupling.nonzero().tolist():
-        if i < j:
-            expected -= energy.coupling[i, j] * (classes[:, i] == classes[:, j])
-    torch.testing.assert_close(energy(x), expected, **TIGHT)
+def every_state(energy: Potts) -> Tensor:
+    return torch.tensor(list(itertools.product(range(Q), repeat=len(energy.field))))
 
 
-@pytest.mark.parametrize("inference", [False, True])
-@both_paths
-def test_closed_forms(sparse: bool, inference: bool) -> None:
-    energy = lopsided(sparse)
-    with torch.inference_mode(inference):
-        x = draw(energy, 6)
-        value, grad = energy.value_and_grad(x)
-        torch.testing.assert_close((value, grad), Energy.value_and_grad(energy, x), **TIGHT)
-        assert grad.is_contiguous() and not grad.requires_grad
-        index = torch.randint(x.shape[1], (6, 4))
-        table = energy.value_differences(x)
-        assert table.shape == x.shape and not (table * x).any(), "0 at the value that the site has"
-        torch.testing.assert_close(
-            energy.value_differences(x, index), Energy.value_differences(energy, x, index), **TIGHT
-        )
-        if not sparse:
-            torch.testing.assert_close(table, Energy.value_differences(energy, x), **TIGHT)
+@pytest.mark.parametrize("pairs", [None, SOME], ids=["dense", "sparse"])
+def test_the_energy_is_its_definition(pairs: list[list[int]] | None) -> None:
+    energy = model(pairs)
+    states = every_state(energy)
+    expected = by_loops(energy, states)
+    x = energy.domain.from_index(states).double()
+    assert torch.allclose(energy(x), expected)
+    assert torch.allclose(energy.value_and_grad(x)[0], expected)
+    assert torch.allclose(exact_log_z(energy), (-expected).logsumexp(0))
 
 
-@both_paths
-def test_float32_input_gives_float32(sparse: bool) -> None:
-    energy = lopsided(sparse)
-    x = draw(energy, 6)
-    for value, reference in zip(energy.value_and_grad(x.float()), energy.value_and_grad(x), strict=True):
-        assert value.dtype == torch.float32
-        torch.testing.assert_close(value.double(), reference, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(energy(x[2:3]), energy(x)[2:3], **TIGHT)
+@pytest.mark.parametrize("pairs", [None, SOME], ids=["dense", "sparse"])
+@pytest.mark.parametrize("index", [None, torch.tensor([[2, 0]]).expand(81, -1), torch.randint(D, (81, 2))])
+def test_differences_are_those_of_the_energies(pairs: list[list[int]] | None, index: Tensor | None) -> None:
+    energy = model(pairs)
+    states = every_state(energy)
+    found = energy.value_differences(energy.domain.from_index(states).double(), index)
+    sites = torch.arange(D).expand(len(states), D) if index is None else index
+    for k, value in itertools.product(range(sites.shape[1]), range(Q)):
+        changed = states.scatter(1, sites[:, [k]], value)
+        assert torch.allclose(found[:, k, value], by_loops(energy, changed) - by_loops(energy, states))
 
 
-@both_paths
-def test_conditional_is_the_ratio_of_the_energies(sparse: bool) -> None:
-    energy = lopsided(sparse)
-    x = draw(energy, 4)
-    for sites in energy.colours:
-        assert not energy.coupling[sites][:, sites].any()
-        logits = energy.conditional(x, sites)
-        assert logits.shape == (4, len(sites), 3)
-        differences = Energy.value_differences(energy, x, sites.expand(4, -1))
-        torch.testing.assert_close(logits.log_softmax(-1), (-differences).log_softmax(-1), **TIGHT)
+@pytest.mark.parametrize("pairs", [None, SOME], ids=["dense", "sparse"])
+@pytest.mark.parametrize("gauge", ["zero_sum_", "lattice_gas_"])
+def test_a_gauge_changes_no_law(pairs: list[list[int]] | None, gauge: str) -> None:
+    energy = model(pairs)
+    x = energy.domain.from_index(every_state(energy)).double()
+    before = (-energy(x)).log_softmax(0)
+    assert getattr(energy, gauge)() is energy
+    assert torch.allclose((-energy(x)).log_softmax(0), before)
+    if gauge == "zero_sum_":
+        sums = [energy.coupling.sum(1), energy.coupling.sum(2), energy.field.sum(1)]
+    else:
+        sums = [energy.coupling[:, 0], energy.coupling[:, :, 0], energy.field[:, 0]]
+    assert all(part.abs().max() < 1e-12 for part in sums)
+    assert not torch.allclose(energy.coupling, model(pairs).coupling)
 
 
-def test_conditional_of_an_enumerated_law() -> None:
-    """p(all sites of a colour | rest) is the product of what `conditional` says."""
-    energy = Potts.lattice(2, 3, 0.8, normal(4, 3).tolist()).double()
-    states = Categorical(4, 3).enumerate().double()
-    p, classes = (-energy(states)).softmax(0), states.argmax(-1)
-    assert [len(sites) for sites in energy.colours] == [2, 2]
-    for sites in energy.colours:
-        rest = [i for i in range(4) if i not in sites.tolist()]
-        for start in (5, 41):
-            same = (classes[:, rest] == classes[start, rest]).all(1)
-            logs = energy.conditional(states[[start]], sites)[0].log_softmax(-1)
-            product = logs.gather(1, classes[same][:, sites].T).sum(0).exp()
-            torch.testing.assert_close(product, p[same] / p[same].sum(), **TIGHT)
+def test_a_lattice_gas_has_any_value_as_its_reference() -> None:
+    energy = model().lattice_gas_(reference=2)
+    assert not energy.coupling[:, 2].any() and not energy.coupling[:, :, 2].any() and not energy.field[:, 2].any()
 
 
-def test_two_classes_are_an_ising_model() -> None:
-    """[a = b] = (1 + s_a s_b) / 2, so that J halves and the energies differ by a constant."""
-    potts = Potts.lattice(3, 2, 0.6, field=[0.1, 0.5]).double()
-    ising = Ising.lattice(3, 0.3, field=0.2).double()
-    spins = Spin(9).enumerate().double()
-    difference = potts(Categorical(9, 2).enumerate().double()) - ising(spins)
-    torch.testing.assert_close(difference, difference[:1].expand(512), rtol=1e-6, atol=1e-6)
+def test_numbers_of_all_ordered_pairs_come_in_and_go_out() -> None:
+    energy = model()
+    again = Potts.of(energy.couplings(), energy.field)
+    x = energy.domain.from_index(every_state(energy)).double()
+    assert torch.allclose(again.double()(x), energy(x), atol=1e-6)
+    i, j = 3, 1  # only one order is given, the larger site first
+    coupling = torch.zeros(D, D, Q, Q)
+    coupling[i, j, 0, 2] = 1.5
+    one = Potts.of(coupling, torch.zeros(D, Q))
+    assert one.pairs.tolist() == [[1, 3]] and one.coupling[0, 2, 0].item() == 1.5
+    assert torch.equal(one.couplings()[j, i], coupling[i, j].T)
 
 
-def test_lattice_edges_and_field() -> None:
-    energy = Potts.lattice(4, 5, 0.3)
-    assert int((energy.coupling != 0).sum()) == 2 * 32 and energy.domain.event_shape == (16, 5)
-    assert not energy.field.any() and energy.field.shape == (16, 5)
-    assert torch.equal(Potts.lattice(2, 3, 1.0, [1.0, 2.0, 3.0]).field, torch.tensor([1.0, 2.0, 3.0]).expand(4, 3))
-    assert int((Potts.lattice(4, 5, 0.3, periodic=False).coupling != 0).sum()) == 2 * 24
-    one = Potts([[0.0]], num_classes=1)
-    assert one.value_and_grad(torch.ones(2, 1, 1))[0].tolist() == [0, 0]
+def test_the_gradient_of_the_likelihood_is_that_of_the_enumerated_one() -> None:
+    """From exact negatives, contrastive divergence follows f_i(a) and f_ij(a, b) of data minus those of the law."""
+    energy = model()
+    states = energy.domain.from_index(every_state(energy)).double()
+    data = states[torch.tensor([0, 5, 5, 60])]
+    likelihood = -energy(data).mean() - (-energy(states)).logsumexp(0)
+    expected = torch.autograd.grad(likelihood, [energy.coupling, energy.field])
+    law = (-energy(states)).softmax(0).detach()
+    total = energy.weighted_sum()
+    total.add(data, weight=1 / len(data))
+    for state, weight in zip(states, law.tolist(), strict=True):
+        total.add(state.unsqueeze(0), weight=-weight)
+    found = torch.autograd.grad(-total.value(), [energy.coupling, energy.field])
+    for ours, exact in zip(found, expected, strict=True):
+        assert torch.allclose(ours, exact, atol=1e-10)
+
+
+def test_couplings_that_change_are_noticed_without_gradients() -> None:
+    energy = model()
+    x = energy.domain.from_index(every_state(energy)).double()
+    with torch.no_grad():
+        energy(x)
+        energy.coupling[0, 1, 2] += 1.0
+        assert torch.allclose(energy(x), by_loops(energy, every_state(energy)))
+        energy.coupling.data[1] = 0.25
+        assert torch.allclose(energy(x), by_loops(energy, every_state(energy)))
+
+
+def test_it_is_copied_and_pickled_without_what_it_keeps() -> None:
+    energy = model()
+    with torch.no_grad():
+        energy(energy.domain.random(2).double())
+    for other in (copy.deepcopy(energy), pickle.loads(pickle.dumps(energy))):
+        assert torch.equal(other.coupling, energy.coupling) and other._kept is None
+
+
+def test_it_is_described_and_built_again() -> None:
+    energy = model(SOME)
+    again = rebuild(describe(energy)).double()
+    again.load_state_dict(energy.state_dict())
+    x = energy.domain.from_index(every_state(energy)).double()
+    assert torch.equal(again(x), energy(x)) and again.pairs.tolist() == [[0, 2], [1, 3]]
+
+
+def test_constructors_of_one_coupling_a_pair_stay() -> None:
+    assert isinstance(Potts.lattice(2, 3, 0.4), ScalarPotts)
+    assert Potts.scalar([[0.0, 1.0], [1.0, 0.0]], num_classes=3).domain.num_values == 3
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Potts([[0.0, 1.0], [0.5, 0.0]]), "Potts: coupling is not symmetric"),
-        (lambda: Potts([[0.0, 1.0], [1.0, 0.0]], field=[1.0, 2.0]), r"Potts: field must be .* \(2, 3\)"),
-        (lambda: Potts([[0.0, 1.0], [1.0, 0.0]], num_classes=0), "num_classes is 0"),
+        (lambda: Potts(0, 3), "num_sites is 0"),
+        (lambda: Potts(3, 0), "num_values is 0"),
+        (lambda: Potts(3, 2, [[0, 3]]), "two different sites from 0 to 2"),
+        (lambda: Potts(3, 2, [[1, 1]]), "two different sites"),
+        (lambda: Potts(3, 2, [[0, 1], [1, 0]]), "1 of the pairs are given twice"),
+        (lambda: Potts(3, 2, [[0.5, 1.0]]), "whole numbers"),
+        (lambda: Potts.of(torch.zeros(2, 2, 3, 3), torch.zeros(2, 4)), r"\(d, q\) and \(d, d, q, q\)"),
+        (lambda: Potts.of(torch.ones(2, 2, 3, 3), torch.zeros(2, 3)), "J_ii = 0"),
+        (lambda: Potts.of(torch.full((2, 2, 3, 3), torch.nan), torch.zeros(2, 3)), "must be finite"),
     ],
 )
-def test_errors(make: object, message: str) -> None:
+def test_what_is_no_model_is_refused(make: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()  # type: ignore[operator]

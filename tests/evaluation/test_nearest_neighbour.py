@@ -55,6 +55,18 @@ def test_limits() -> None:
     assert collapsed.data > 0.9 and collapsed.samples > 0.9
 
 
+def test_what_the_two_shares_tell() -> None:
+    torch.manual_seed(0)
+    for modes, share in ((2, 0.67), (10, 0.91)):  # the samples lie in one of them
+        centres, kind = 20 * Real(8).random(modes), torch.arange(500) % modes
+        found = adversarial_accuracy(centres[kind] + Real(8).random(500), centres[0] + Real(8).random(500))
+        assert found.data == pytest.approx(share, abs=0.05) and found.samples == pytest.approx(share, abs=0.05)
+    x = Real(64).random(500)
+    wide, narrow = adversarial_accuracy(x, 2 * Real(64).random(500)), adversarial_accuracy(x, Real(64).random(500) / 2)
+    assert wide.data > 0.95 and wide.samples < 0.05 and narrow.data < 0.05 and narrow.samples > 0.95
+    assert wide.mean == pytest.approx(0.5, abs=0.03) and wide.larger == wide.data and narrow.larger == narrow.samples
+
+
 def test_numbers_far_from_0_keep_their_digits() -> None:
     torch.manual_seed(0)
     x, y = torch.randn(300, 2).double(), torch.randn(300, 2).double() + 3

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import math
+
 import pytest
 import torch
 
@@ -75,6 +78,37 @@ class Stale(Trajectory):
 @pytest.mark.parametrize("mutant", [Late, Stale])
 def test_mutants_drift(mutant: type[Trajectory]) -> None:
     assert abs(drift("RBM", mutant)) > 0.3
+
+
+@pytest.mark.parametrize("num_chains", [2, 4])
+def test_the_estimate_of_z_is_unbiased(num_chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with few chains, and where the number of stops varies from one run to the next."""
+    monkeypatch.setattr(trajectory, "TEMPERATURES", 2)
+    torch.manual_seed(0)
+    first, last = (RBM(5, 3).requires_grad_(False) for _ in range(2))
+    for p, q in zip(first.parameters(), last.parameters(), strict=True):
+        p.normal_(0, 0.5)
+        q.copy_(p + 1.5 * torch.randn_like(p))
+    log_z, ratios = float(exact_log_z(last)), []
+    for _ in range(2000):
+        rbm = copy.deepcopy(first)
+        followed = Trajectory(rbm, BlockGibbs(), reference(rbm.domain), num_chains)
+        rbm.load_state_dict(last.state_dict())
+        followed.follow(length=2.0)
+        ratios.append(math.exp(followed.log_z - log_z))
+    ratio = torch.tensor(ratios)
+    assert abs(float(ratio.mean()) - 1) < 3.5 * float(ratio.std()) / len(ratios) ** 0.5
+
+
+def test_chains_saved_without_scouts_go_on() -> None:
+    rbm, sampler = RBM(6, 4), BlockGibbs()
+    followed = Trajectory(rbm, sampler, reference(rbm.domain), 50)
+    saved = followed.state_dict()
+    old = {name: saved[name][:50] for name in ("x", "log_w", "family", "at_x")} | {"at": saved["at"]}
+    again = Trajectory(rbm, sampler, None, saved=old)
+    assert again.log_z == followed.log_z and again.families == followed.families and again.ess == followed.ess
+    again.follow(3)
+    assert again.log_z == pytest.approx(followed.log_z, abs=1e-6)
 
 
 def test_an_unmoved_energy_keeps_its_log_z() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import torch
+import yaml
 
 from ebmlab import energies, learners, samplers
 from ebmlab.app.class_paths import full_names
+from ebmlab.app.config_files import load_config
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.io.old_names import MOVED
 from ebmlab.io.rebuilding import find, rebuild
 
 OLD = {
     "ebmlab.energies.ising.Ising": energies.Ising,
-    "ebmlab.energies.potts.Potts": energies.Potts,
+    "ebmlab.energies.potts.Potts": energies.ScalarPotts,
     "ebmlab.energies.resnet.ResNet": energies.ResNet,
     "ebmlab.energies.composed.Mixture": energies.Mixture,
     "ebmlab.energies.tempering.TemperedEnergy": energies.TemperedEnergy,
@@ -29,6 +32,15 @@ def test_an_old_class_path_finds_the_class(path: str) -> None:
 def test_an_old_recipe_is_rebuilt() -> None:
     recipe = {"class_path": "ebmlab.energies.ising.Ising.lattice", "init_args": {"side": 2, "coupling": 0.3}}
     assert rebuild(recipe).domain.event_shape == (4,)
+
+
+@pytest.mark.parametrize("path", ["ebmlab.energies.Potts", "ebmlab.energies.potts.Potts"])
+def test_potts_models_of_earlier_versions_are_rebuilt_and_read(path: str) -> None:
+    recipe = {"class_path": path, "init_args": {"coupling": [[0.0, 1.5], [1.5, 0.0]], "num_classes": 2}}
+    state = torch.eye(2).repeat(1, 1, 1)
+    assert rebuild(recipe)(state).tolist() == [0.0] and rebuild(recipe)(state[:, [0, 0]]).tolist() == [-1.5]
+    config = load_config(yaml.safe_dump({"model": {"init_args": {"energy": recipe}}}), "old.yaml")
+    assert find(config["model"]["init_args"]["energy"]["class_path"]) is energies.ScalarPotts
 
 
 def test_no_room_plants_a_name_in_another() -> None:

@@ -163,7 +163,7 @@ def test_flat_and_steep_energies(scale: float, dtype: torch.dtype) -> None:
         ({"beta_max": 1.5}, "beta_max 1.5"),
         ({"cycle_length": 0}, "cycle_length is 0"),
         ({"step_sizes": [1.0, 2.0]}, r"step_sizes \(2,\) and balances \(20,\)"),
-        ({"step_sizes": [1.0, 0.0], "cycle_length": 2}, "step_sizes holds other numbers, but each entry must be positive"),
+        ({"step_sizes": [1.0, 0.0], "cycle_length": 2}, "step_sizes holds other numbers, but each entry must be pos"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:

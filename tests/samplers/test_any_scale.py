@@ -172,7 +172,8 @@ def test_reverse_noise_matters_to_acceptance_alone(old: str, new: str) -> None:
 
 def test_noise_is_drawn_at_every_step() -> None:
     energy = Target(DOMAINS["binary"], "cubic")
-    noises = [s.noise for s, _ in auxiliary(energy.domain).chain(energy, torch.zeros(5, 4, dtype=torch.float64), 2)]
+    model, x = auxiliary(energy.domain).model, torch.zeros(5, 4, dtype=torch.float64)
+    noises = [model.noise(x) for _ in range(2)]
     assert not torch.isclose(*noises).any()
 
 
@@ -268,7 +269,7 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
         ),
         (
             lambda: AnyScaleTuner().tune(AnyScale("edges"), Target(Binary(4), "flat"), torch.zeros(8, 4), 500),
-            "couplings of an energy over pairs, such as Ising, but Target has none",
+            "couplings of an energy over pairs, such as Ising, but Rugged has none",
         ),
         (lambda: AnyScale("diagonal", curvature=W4), r"shape \(4, 4\), but must be a vector"),
         (lambda: AnyScale("trace", curvature=D4, diagonal=D4), r"shape \(4,\), but must be a square matrix"),

@@ -6,14 +6,13 @@ import math
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target, bias
+from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, density
 from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Finite, Ordinal, Spin
 from ebmlab.energies import Energy, Ising
 from ebmlab.samplers import DMALA, DULA
-from ebmlab.samplers.proposals import Proposal
 
 SETTINGS = {
     "plain": {},
@@ -86,11 +85,6 @@ def test_a_preconditioner_makes_both_flips_of_appendix_h_fair() -> None:
     scale = torch.tensor([1000.0, 0.001], dtype=torch.float64)
     torch.testing.assert_close(flips(DMALA(1.0, precondition=scale)), torch.full_like(x, 0.5), rtol=0, atol=1e-6)
     assert flips(DMALA(1.0))[:, 0].max() < 0.13 and flips(DMALA(1.0))[:, 1].min() > 0.999
-
-
-def density(proposal: Proposal, y: Tensor) -> Tensor:
-    """Log q(y | x), `(B,)`."""
-    return proposal.log_prob(proposal.move_to(y))
 
 
 def stationary_bias(step_size: float, energy: Energy) -> float:

@@ -12,12 +12,16 @@ from torch import Tensor
 
 from benchmarks.exact_starts import cycle, planted_pivots, planted_rises
 from ebmlab.energies import RGCN, ResNet
-from ebmlab.samplers import DMALA, GWG, BlockGibbs, Sampler
+from ebmlab.samplers import ACS, DMALA, GWG, BlockGibbs, Sampler
 from ebmlab.testing import Tilted
 from ebmlab.testing.exact_starts import REJECT, signed_rank_z, two_sample_z
 
-LAW = {DMALA: "here", GWG: "state.proposal"}
-RATIO = "state.energy - new.energy + {law}.log_ratio(draw, new.proposal)"
+LAWS = {  # at x and at y, in the kernel's text
+    DMALA: ("here", "new.proposal"),
+    ACS: ("here", "there"),
+    GWG: ("state.proposal", "new.proposal"),
+}
+RATIO = "state.energy - new.energy + {0}.log_ratio(draw, {1})"
 MUTANTS = {
     "no Metropolis": "0 * new.energy",
     "no reverse term": "state.energy - new.energy",
@@ -27,7 +31,7 @@ MUTANTS = {
 
 def wrong(kernel: Any, name: str) -> Any:
     """The kernel with a mutant's step."""
-    ratio, worse = (text.format(law=LAW[type(kernel)]) for text in (RATIO, MUTANTS[name]))
+    ratio, worse = (text.format(*LAWS[type(kernel)]) for text in (RATIO, MUTANTS[name]))
     kernel.__class__ = mutant(type(kernel), ratio, worse)
     return kernel
 

@@ -8,7 +8,7 @@ from helpers_finite import Quadratic, bias
 from torch import Tensor
 
 from ebmlab.domains import Ordinal
-from ebmlab.energies import Ising, LatticeGaussian, Potts, ResNet
+from ebmlab.energies import Ising, LatticeGaussian, ResNet, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, AnyScale
 from ebmlab.samplers.tuners import Preconditioner, TargetAcceptance
@@ -77,7 +77,7 @@ def test_the_rate_is_the_one_asked_for_and_scales_have_the_domains_shape() -> No
 def test_a_study_is_refused_before_its_first_sampler_runs() -> None:
     contender = Contender(DMALA(0.1), Preconditioner(), 30)
     with pytest.raises(UserError, match=r"samplers\.A on targets\.potts: Preconditioner: its scales are of numbers"):
-        Study({"potts": Potts([[0.0, 0.1], [0.1, 0.0]])}, {"A": contender}).check()
+        Study({"potts": ScalarPotts([[0.0, 0.1], [0.1, 0.0]])}, {"A": contender}).check()
 
 
 def test_gradients_that_are_not_finite_are_an_error_of_one_line() -> None:
@@ -105,6 +105,6 @@ def test_user_errors() -> None:
         Preconditioner().tune(DMALA(0.1, stochastic=True), energy, x, 30)
     with pytest.raises(UserError, match="num_steps is 2, but its three parts take at least 3"):
         Preconditioner().tune(DMALA(0.1), energy, x, 2)
-    potts = Potts([[0.0, 0.1], [0.1, 0.0]])
+    potts = ScalarPotts([[0.0, 0.1], [0.1, 0.0]])
     with pytest.raises(UserError, match="its scales are of numbers, but Potts lives on"):
         Preconditioner().tune(DMALA(0.1), potts, potts.domain.random(5), 30)

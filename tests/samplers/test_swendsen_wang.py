@@ -12,7 +12,7 @@ from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
 
-from ebmlab.energies import MLP, Energy, Ising, Potts
+from ebmlab.energies import MLP, Energy, Ising, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.samplers import Gibbs, SwendsenWang, Wolff
 from ebmlab.samplers.swendsen_wang import clusters
@@ -24,8 +24,8 @@ TARGETS: dict[str, Energy] = {
     "Ising": Ising(RING),
     "Ising in a field": Ising(RING, field=[0.3, -0.5, 0.1, 0.7]),
     "frustrated Ising": Ising(RING * SIGNS, field=0.2),
-    "Potts": Potts(RING),
-    "Potts in a field": Potts(RING, field=[[0.3, 0.0, -0.5], [0.0, 0.2, 0.9], [0.1, 0.1, 0.0], [-0.4, 0.3, 0.0]]),
+    "Potts": ScalarPotts(RING),
+    "Potts in a field": ScalarPotts(RING, field=[[0.3, 0.0, -0.5], [0.0, 0.2, 0.9], [0.1, 0.1, 0.0], [-0.4, 0.3, 0.0]]),
 }
 KERNELS = {"Swendsen-Wang": SwendsenWang, "Wolff": Wolff}
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -208,11 +208,11 @@ def test_wrong_energies() -> None:
     with pytest.raises(UserError, match="needs an Ising or Potts model, MLP is neither"):
         SwendsenWang().sample(MLP(4), torch.zeros(2, 4), 1)
     with pytest.raises(UserError, match="couplings of at least 0"):
-        SwendsenWang().sample(Potts(-RING), Potts(RING).random(2), 1)
+        SwendsenWang().sample(ScalarPotts(-RING), ScalarPotts(RING).random(2), 1)
 
 
 @every_kernel
 def test_sites_of_a_single_class_stay_as_they_are(kernel: type[SwendsenWang]) -> None:
-    energy = Potts([[0.0, 1.0], [1.0, 0.0]], num_classes=1)
+    energy = ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_classes=1)
     x = energy.random(3)
     assert torch.equal(kernel().run(energy, x, 2), x)

@@ -51,6 +51,8 @@ def test_every_way_to_draw_gives_the_law(draw: Callable[[], Tensor]) -> None:
 
 UNIFORM: dict[str, Callable[[], Tensor]] = {
     "randint": lambda: torch.randint(3, (2,)),
+    "randint from 5": lambda: torch.randint(5, 8, (2,), generator=torch.Generator()) - 5,
+    "randint by name": lambda: torch.randint(high=3, size=(2,)),
     "rounded down": lambda: (torch.rand(2) * 3).long(),
     "floor in place": lambda: torch.rand(2).mul_(3).floor_(),
     "topk": lambda: torch.rand(2, 3).topk(2, sorted=False).indices.sum(1) - 1,
@@ -91,6 +93,7 @@ def test_chains_may_lie_in_any_axis() -> None:
 @pytest.mark.parametrize(
     ("draw", "what"),
     [
+        (lambda: torch.nn.functional.dropout(torch.ones(2), 0.5), "draws random numbers within a function of torch"),
         (lambda: torch.randn(2), "draws numbers by torch's randn"),
         (lambda: torch.rand(2).sin(), "uses random numbers in torch's sin"),
         (lambda: torch.rand(2) + torch.rand(2), "uses random numbers in torch's add"),

@@ -20,7 +20,7 @@ from ebmlab.data.interface import Data
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, Digits, GrayCode2D
 from ebmlab.domains import Binary, Real
-from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts, Sum
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ScalarPotts, Sum
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching, ReplayBuffer
@@ -302,7 +302,7 @@ def test_features_are_the_hidden_units_in_closed_form() -> None:
     expected = 1 / (1 + torch.exp(-(v / energy.log_var.exp()) @ energy.W - energy.b))
     torch.testing.assert_close(model.features(raw), expected)
     with pytest.raises(UserError, match="Potts has no hidden units to take features from: train an RBM or GRBM"):
-        model_of(Potts.lattice(2, 3, 0.4)).features(Potts.lattice(2, 3, 0.4).domain.random(2))
+        model_of(ScalarPotts.lattice(2, 3, 0.4)).features(ScalarPotts.lattice(2, 3, 0.4).domain.random(2))
 
 
 def chi_square(counts: Tensor, law: Tensor) -> float:
@@ -315,7 +315,7 @@ def test_completions_follow_the_enumerated_conditional(kind: str) -> None:
     torch.manual_seed(1)
     coupling = torch.randn(5, 5).triu(1)
     energies = {"RBM": wild(RBM(5, 3)), "Ising": Ising(coupling + coupling.T, field=0.3)}
-    energy: Any = energies.get(kind, Potts.lattice(2, 3, coupling=0.5))
+    energy: Any = energies.get(kind, ScalarPotts.lattice(2, 3, coupling=0.5))
     law = Preprocessing(energy.domain.event_shape)
     if kind == "classes":
         law = Preprocessing((4,), num_classes=3)
@@ -426,7 +426,7 @@ def test_a_loaded_energy_composes() -> None:
 def test_a_class_number_column_scores_as_its_one_hot_state(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 3, (50, 4)))
     data = Arrays(str(tmp_path / "x.npy"), domain="categorical")
-    learner = ContrastiveDivergence(Potts.lattice(2, 3, 0.4), Gibbs(), FromData())
+    learner = ContrastiveDivergence(ScalarPotts.lattice(2, 3, 0.4), Gibbs(), FromData())
     learner.energy.requires_grad_(True)
     model = TrainedModel(learner, data.preprocessing)
     raw = np.array([[0, 1, 2, 2]])

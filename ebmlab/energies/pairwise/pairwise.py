@@ -13,6 +13,7 @@ from torch.nn.utils.parametrize import register_parametrization
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges, colour
+from ebmlab.numerics.unrounded import unrounded
 
 SPARSE = 0.015  # share of non-zero couplings below which summing over neighbours beats a matrix product (on CPU)
 
@@ -116,6 +117,7 @@ class Pairwise(Energy):
         self._seen = weights, version, weights.detach().clone()
         return True
 
+    @unrounded
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """(J x + h)_i = -dE/dx_i of all sites, `(B, d, ...)`, or of the given ones, `(B, k, ...)`."""
         if not self.sparse:

@@ -1,65 +1,216 @@
-"""The Potts model: sites of several classes whose energy counts the pairs of one class."""
+"""The Potts model with general couplings, as it is learnt from protein and RNA families."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Self
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from ebmlab import graphs
 from ebmlab.domains import Categorical
-from ebmlab.energies.pairwise.pairwise import Matrix, Pairwise
+from ebmlab.energies.energy import Energy
+from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import unrounded
 
-Field = Sequence[float] | Sequence[Sequence[float]] | Tensor | None
+DENSE = 0.25  # share of all pairs from which one matrix product beats a product a pair
+
+Pairs = Tensor | Sequence[Sequence[int]]
 
 
-class Potts(Pairwise):
-    """E(x) = -1/2 sum_ij J_ij [x_i = x_j] - sum_i h_i(x_i), x_i one of K classes.
+class Potts(Energy):
+    """E(x) = -sum_{i<j} J_ij(x_i, x_j) - sum_i h_i(x_i), x_i one of q values (Morcos et al. 2011, Eq. 1).
 
-    States are one-hot, `(B, d, K)`. The inner product of x_i and x_j is [x_i = x_j] and extends E to real x, which
-    defines its gradient.
+    States are one-hot, `(B, d, q)`. E is linear in each x_i, which extends it to real x and defines its gradient. All
+    couplings and fields are parameters, zero at first.
 
     Args:
-        coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once; or its entries, `graphs.Edges`.
-        field: h, `(K,)` for all sites or `(d, K)`; none by default.
-        num_classes: K.
+        num_sites: d.
+        num_values: q, the gap of an alignment included.
+        pairs: the pairs of sites that interact, `(P, 2)`, numbered from 0, each once; all by default. Memory grows
+            with their number.
+
+    Attributes:
+        pairs: `(P, 2)`, the smaller site first, in order.
+        coupling: J of each pair, `(P, q, q)`: the value of the smaller site, then that of the larger one.
+        field: h, `(d, q)`.
 
     Example:
-        >>> energy = Potts([[0.0, 1.0], [1.0, 0.0]], num_classes=3)
-        >>> energy(energy.domain.from_index(torch.tensor([[2, 2], [0, 1]]))).tolist()
-        [-1.0, -0.0]
+        >>> energy = Potts(num_sites=3, num_values=4, pairs=[[0, 2]])
+        >>> with torch.no_grad():
+        ...     energy.coupling[0, 1, 3] = 2.0
+        >>> energy(energy.domain.from_index(torch.tensor([[1, 0, 3], [3, 0, 1]]))).tolist()
+        [-2.0, -0.0]
     """
 
     domains = (Categorical,)
+    pairs: Tensor
 
-    def __init__(self, coupling: Matrix, field: Field = None, num_classes: int = 3) -> None:
-        if num_classes < 1:
-            raise UserError(f"Potts: num_classes is {num_classes}, but must be at least 1")
-        super().__init__(coupling, 0.0 if field is None else field, (num_classes,))
-        self.domain = Categorical(len(self.field), num_classes)
+    scalar = ScalarPotts
+    lattice = ScalarPotts.lattice
+
+    def __init__(self, num_sites: int, num_values: int, pairs: Pairs | None = None) -> None:
+        super().__init__()
+        for name, value in (("num_sites", num_sites), ("num_values", num_values)):
+            if value < 1:
+                raise UserError(f"Potts: {name} is {value}, but must be at least 1")
+        self.domain = Categorical(num_sites, num_values)
+        self.register_buffer("pairs", _ordered(num_sites, pairs))
+        self.coupling = nn.Parameter(torch.zeros(len(self.pairs), num_values, num_values))
+        self.field = nn.Parameter(torch.zeros(num_sites, num_values))
+        self._kept: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def lattice(cls, side: int, num_classes: int, coupling: float, field: Field = None, periodic: bool = True) -> Potts:
-        """A square grid of side * side sites, each joined to its nearest neighbours (`graphs.lattice`).
+    def of(cls, coupling: Tensor, field: Tensor) -> Self:
+        """A model of given numbers.
 
         Args:
-            side: sites in a row; they are numbered row by row.
-            num_classes: K.
-            coupling: J of every edge; an edge counts once, on a periodic lattice of side 2 too.
-            field: h, `(K,)` for all sites or `(side * side, K)`; none by default.
-            periodic: joins opposite borders.
+            coupling: J_ij(a, b), `(d, d, q, q)`; J_ji(b, a) is the same number, or 0 where only one order is given.
+            field: h, `(d, q)`.
+
+        Raises:
+            UserError: shapes do not fit, numbers are not finite, or the two orders of a pair disagree.
+
+        Example:
+            >>> coupling = torch.zeros(2, 2, 3, 3)
+            >>> coupling[0, 1, 2, 0] = 1.5
+            >>> Potts.of(coupling, torch.zeros(2, 3)).coupling[0, 2, 0].item()
+            1.5
         """
-        return cls(graphs.lattice_edges(side, coupling, periodic), field, num_classes)
+        d, q = field.shape if field.dim() == 2 else (0, 0)
+        if not d or tuple(coupling.shape) != (d, d, q, q):
+            raise UserError(
+                f"Potts: field has shape {tuple(field.shape)} and coupling {tuple(coupling.shape)}, but they must be "
+                "(d, q) and (d, d, q, q)"
+            )
+        if not (coupling.isfinite().all() and field.isfinite().all()):
+            raise UserError("Potts: coupling and field must be finite")
+        upper, lower = coupling, coupling.permute(1, 0, 3, 2)
+        rows, columns = torch.triu_indices(d, d, 1)
+        first, second = upper[rows, columns], lower[rows, columns]
+        used = [block.flatten(1).any(1) for block in (first, second)]
+        if (used[0] & used[1] & (first != second).flatten(1).any(1)).any() or coupling.diagonal().any():
+            raise UserError("Potts: coupling must have J_ji(b, a) = J_ij(a, b) and J_ii = 0")
+        there = used[0] | used[1]
+        energy = cls(d, q, torch.stack([rows, columns], 1)[there])
+        with torch.no_grad():
+            energy.coupling.copy_(torch.where(used[0].view(-1, 1, 1), first, second)[there])
+            energy.field.copy_(field)
+        return energy
+
+    def couplings(self) -> Tensor:
+        """J_ij(a, b) of all ordered pairs, `(d, d, q, q)`, with zeros where no pair interacts."""
+        d, q = self.field.shape
+        return self._matrix().view(d, q, d, q).transpose(1, 2)
+
+    @unrounded
+    def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        """h_i(a) + sum_j J_ij(a, x_j) = -dE/dx_i(a) of all sites, `(B, d, q)`, or of the given ones, `(B, k, q)`."""
+        d, q = self.field.shape
+        if len(self.pairs) < DENSE * d * (d - 1) / 2:
+            i, j = self.pairs.T
+            each = x.transpose(0, 1)  # (d, B, q)
+            pull = torch.zeros_like(each, memory_format=torch.contiguous_format)
+            pull = pull.index_add(0, i, each[j] @ self.coupling.mT).index_add(0, j, each[i] @ self.coupling)
+            local = pull.transpose(0, 1) + self.field
+            return local if sites is None else local[:, sites]
+        rows = self._matrix() if sites is None else self._matrix().view(d, q, -1)[sites].flatten(0, 1)
+        field = self.field if sites is None else self.field[sites]
+        return (x.flatten(1) @ rows.T).view(len(x), -1, q) + field
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._energy(x, self.local_field(x))
+
+    @torch.no_grad()
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        local = self.local_field(x)
+        return self._energy(x, local), -local
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
-        """(J x + h)_i . (x_i - s) for every class s, `(B, k, K)`: exact, since E is linear in each x_i."""
-        local = self.local_field(x)
-        differences = (local * x).sum(-1, keepdim=True) - local
-        if index is None:
+        """The local field at x_i minus that at s, for every value s, `(B, k, q)`: exact, since E is linear in x_i."""
+        if index is not None and index.stride(0) == 0:  # the same sites in all chains, as in a sweep
+            local, present = self.local_field(x, index[0]), x[:, index[0]]
+        else:
+            local, present = self.local_field(x), x
+        differences = (local * present).sum(-1, keepdim=True) - local
+        if index is None or index.stride(0) == 0:
             return differences
         return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 
-    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
-        """Logits of p(x_i = s) given the rest, for the sites of one colour; `(B, k, K)`."""
-        return self.local_field(x, sites)
+    @torch.no_grad()
+    def zero_sum_(self) -> Self:
+        """Changes to the zero-sum gauge, in which every J_ij sums to 0 over each value, and every h_i to 0.
+
+        The law stays; all energies move by one constant (Ekeberg et al. 2013, Eq. 9).
+        """
+        by_first, by_second = self.coupling.mean(2, keepdim=True), self.coupling.mean(1, keepdim=True)
+        mean = self.coupling.mean((1, 2), keepdim=True)
+        self._move_to_fields(by_first.squeeze(2) - mean.squeeze(2), by_second.squeeze(1) - mean.squeeze(1))
+        self.coupling.sub_(by_first).sub_(by_second).add_(mean)
+        self.field.sub_(self.field.mean(1, keepdim=True))
+        return self
+
+    @torch.no_grad()
+    def lattice_gas_(self, reference: int = 0) -> Self:
+        """Changes to the gauge in which all couplings and fields of one value are 0. The law stays.
+
+        Args:
+            reference: that value.
+        """
+        by_first, by_second = self.coupling[:, :, [reference]].clone(), self.coupling[:, [reference]].clone()
+        corner = self.coupling[:, [reference]][:, :, [reference]].clone()
+        self._move_to_fields((by_first - corner).squeeze(2), (by_second - corner).squeeze(1))
+        self.coupling.sub_(by_first).sub_(by_second - corner)  # in this order the reference's are 0 exactly
+        self.field.sub_(self.field[:, [reference]].clone())
+        return self
+
+    def _move_to_fields(self, first: Tensor, second: Tensor) -> None:
+        """Adds to the fields what depends on one site of a pair alone, `(P, q)` each."""
+        i, j = self.pairs.T
+        self.field.index_add_(0, i, first).index_add_(0, j, second)
+
+    def _energy(self, x: Tensor, local: Tensor) -> Tensor:
+        return -0.5 * (x * (local + self.field)).flatten(1).sum(1)
+
+    def _matrix(self) -> Tensor:
+        """J as a symmetric matrix, `(d q, d q)`.
+
+        On a CPU without gradients, as in a chain, it is kept until the couplings change.
+        """
+        if torch.is_grad_enabled() or self.coupling.device.type != "cpu" or torch.compiler.is_compiling():
+            return self._make_matrix()
+        if self._kept is None or not _same(self._kept[0], self.coupling):
+            self._kept = self.coupling.detach().clone(), self._make_matrix()
+        return self._kept[1]
+
+    def _make_matrix(self) -> Tensor:
+        (d, q), (i, j) = self.field.shape, self.pairs.T
+        blocks = self.coupling.new_zeros(d, d, q, q)
+        blocks = blocks.index_put((i, j), self.coupling).index_put((j, i), self.coupling.mT)
+        return blocks.transpose(1, 2).reshape(d * q, d * q)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": None}
+
+
+def _same(kept: Tensor, now: Tensor) -> bool:
+    return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
+
+
+def _ordered(num_sites: int, pairs: Pairs | None) -> Tensor:
+    """The pairs `(P, 2)`, int64, the smaller site first, in order; checked."""
+    if pairs is None:
+        return torch.triu_indices(num_sites, num_sites, 1).T.contiguous()
+    given = torch.as_tensor(pairs)
+    if given.numel() == 0:
+        return torch.zeros(0, 2, dtype=torch.int64)
+    if given.dim() != 2 or given.shape[1] != 2 or given.is_floating_point():
+        raise UserError(f"Potts: pairs has shape {tuple(given.shape)}, but must be whole numbers (P, 2)")
+    given = given.long().sort(1).values
+    if given.min() < 0 or given.max() >= num_sites or (given[:, 0] == given[:, 1]).any():
+        raise UserError(f"Potts: pairs must join two different sites from 0 to {num_sites - 1}")
+    unique: Tensor = torch.unique(given, dim=0)
+    if len(unique) < len(given):
+        raise UserError(f"Potts: {len(given) - len(unique)} of the pairs are given twice, in one order or both")
+    return unique

@@ -18,6 +18,7 @@ from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal
 from ebmlab.energies.paths.solved import Solved
 from ebmlab.errors import UserError
 from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.numerics.unrounded import unrounded
 
 
 def bridge(base: Base, energy: Energy, beta: float = 0.0) -> Bridge:
@@ -132,6 +133,7 @@ class BipartiteBridge(Bridge, Bipartite):
         precision = self._mix(1 / first[1], 1 / variance)
         return self._mix(first[0] / first[1], mean / variance) / precision, 1 / precision
 
+    @unrounded
     def sample_visible(self, h: Tensor) -> Tensor:
         """With a `Gaussian` base, p(v | h) is a Gaussian with a full covariance.
 

@@ -12,6 +12,7 @@ from ebmlab.domains import Binary, Domain, Finite, Real, Spin
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli
+from ebmlab.numerics.unrounded import unrounded
 
 
 class Base(Energy):
@@ -105,6 +106,7 @@ class Bernoulli(Base):
     def draw(self, n: int) -> Tensor:
         return bernoulli(self.logits.expand(n, *self.logits.shape))
 
+    @unrounded
     def forward(self, x: Tensor) -> Tensor:
         return -(x.flatten(1) @ self.logits.flatten().to(x))
 

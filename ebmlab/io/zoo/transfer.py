@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import whole
+from ebmlab.io.files import check_regular, whole
 from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, PREFIX, Model, checkpoint, pulled
 
 HUB = "hf://"
@@ -106,7 +106,12 @@ def _reader(address: str) -> Callable[[str], bytes]:
     if urlparse(address).scheme in ("http", "https"):
         base = address.rstrip("/")
         return lambda file: _fetched(f"{base}/{file}", lambda: _download(f"{base}/{file}"))
-    return lambda file: _fetched(address, lambda: (Path(address) / file).read_bytes())
+    return lambda file: _fetched(address, lambda: _copied(Path(address) / file))
+
+
+def _copied(path: Path) -> bytes:
+    check_regular(path)
+    return path.read_bytes()
 
 
 def _download(url: str) -> bytes:
