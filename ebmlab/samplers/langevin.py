@@ -84,7 +84,8 @@ def step(
     assert state.energy is not None and new.energy is not None
     back = plus(state.x - y, alpha, new.grad).square().flatten(1).sum(1) / (4 * alpha * temperature)
     forth = noise.square().flatten(1).sum(1) / 2
-    accepted, probability = metropolis((state.energy - new.energy) / temperature - back + forth)
+    log_ratio = (state.energy - new.energy) / temperature - back + forth
+    accepted, probability = metropolis(log_ratio)
     after = new.overwritten(accepted, state)
     return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
 
