@@ -63,6 +63,7 @@ from ebmlab.energies import (
 )
 from ebmlab.engine import Replayed
 from ebmlab.evaluation import exact_samples
+from ebmlab.numerics.float32 import Float32Settings
 
 ROOT = Path(__file__).parents[1]
 Callback = dict[str, Any]
@@ -308,13 +309,12 @@ def _occurrences(x: Tensor) -> Tensor:
 
 @contextmanager
 def _precision(name: str, device: torch.device) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    before = Float32Settings.now()
     torch.set_float32_matmul_precision("high" if "TF32" in name else "highest")
     torch.backends.cudnn.allow_tf32 = "TF32" in name
     with torch.autocast(device.type, torch.bfloat16, enabled="bf16" in name):
         yield
-    torch.set_float32_matmul_precision(before[0])
-    torch.backends.cudnn.allow_tf32 = before[1]
+    before.restore()
 
 
 def _wait(device: torch.device) -> None:

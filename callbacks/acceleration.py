@@ -9,6 +9,7 @@ import torch
 
 from ebmlab.energies.resnet.channels_last import channels_last
 from ebmlab.errors import UserError
+from ebmlab.numerics.float32 import Float32Settings
 
 PRECISIONS = ("highest", "high", "medium")
 
@@ -46,7 +47,7 @@ class Acceleration(pl.Callback):
         self.compile = compile
         self.channels_last = channels_last
         self.matmul_precision = matmul_precision
-        self._before = ("highest", True)
+        self._before = Float32Settings.now()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         energy = pl_module.energy
@@ -56,7 +57,7 @@ class Acceleration(pl.Callback):
                 "Acceleration: torch.compile cannot differentiate a gradient, as gradient_penalty needs: set compile "
                 "to false, or gradient_penalty to 0"
             )
-        self._before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        self._before = Float32Settings.now()
         if self.matmul_precision != "high" or trainer.strategy.root_device.type != "cpu":
             torch.set_float32_matmul_precision(self.matmul_precision)
         torch.backends.cudnn.allow_tf32 = self.matmul_precision != "highest"
@@ -66,5 +67,4 @@ class Acceleration(pl.Callback):
             energy.compile()
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        torch.set_float32_matmul_precision(self._before[0])
-        torch.backends.cudnn.allow_tf32 = self._before[1]
+        self._before.restore()

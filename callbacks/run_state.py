@@ -11,8 +11,11 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
+from ebmlab.callbacks.loader_position import LoaderPosition
 from ebmlab.callbacks.monitors import save_at_the_end
 from ebmlab.callbacks.requirements import buffer_of
+from ebmlab.callbacks.scores import Scores
+from ebmlab.callbacks.unfinished import Unfinished
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
@@ -20,6 +23,7 @@ from ebmlab.samplers import Tempered
 
 KEY = "run_state"
 BUFFER = "replay_buffer"
+OWED, PLACE = "owed_steps", "loader_position"
 Streams = dict[str, Tensor]
 
 
@@ -32,6 +36,10 @@ class RunState(pl.Callback):
     are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning. Buffers are
     distributed again over any number of ranks.
 
+    The order of a plain `DataLoader` is restored, too, and what Lightning does just after it has written a checkpoint:
+    a step of `ReduceLROnPlateau`, the row of metrics. A `ModelCheckpoint` that monitors a score of validation takes no
+    other weights than those that were validated for the best; see `Scores`.
+
     Example:
         >>> callback, checkpoint = RunState(), {}
         >>> trainer, module = pl.Trainer(callbacks=[callback], logger=False), pl.LightningModule()
@@ -43,6 +51,9 @@ class RunState(pl.Callback):
     def __init__(self) -> None:
         self._loaded: Streams | None = None
         self._buffer: Tensor | None = None
+        self._place: dict[str, Any] | None = None  # of the loader, in the checkpoint
+        self._before: Tensor | None = None  # the state of training's generator while validation runs
+        self._position, self._unfinished, self._scores = LoaderPosition(), Unfinished(), Scores()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training.
@@ -51,9 +62,35 @@ class RunState(pl.Callback):
         that epoch twice: the run loses an epoch if `max_epochs` ends it.
         """
         trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+        if stage == "fit":
+            self._isolate_validation(trainer)
         for checkpoint in trainer.checkpoint_callbacks:
             if isinstance(checkpoint, ModelCheckpoint):
                 save_at_the_end(checkpoint)
+                if stage == "fit":
+                    self._scores.guard(checkpoint)
+
+    def _isolate_validation(self, trainer: pl.Trainer) -> None:
+        """Makes training go on from the random numbers before validation, whose loader draws some: it may be skipped.
+
+        Lightning does not validate again where a run goes on from the last step of an epoch, but begins to.
+        """
+        loop = trainer.fit_loop.epoch_loop.val_loop
+        validate, skip = loop.run, loop.increment_progress_to_evaluation_end
+
+        def pass_over() -> None:
+            with torch.random.fork_rng(devices=[]):
+                skip()
+
+        def run() -> Any:
+            with torch.random.fork_rng(devices=[]):
+                self._before = torch.get_rng_state()
+                try:
+                    return validate()
+                finally:
+                    self._before = None
+
+        loop.run, loop.increment_progress_to_evaluation_end = run, pass_over  # type: ignore[method-assign]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
@@ -67,8 +104,10 @@ class RunState(pl.Callback):
             buffer.slots = mine.to(pl_module.device)
             if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
                 buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
-        self._buffer = None
+        place, self._buffer, self._place = self._place, None, None
+        self._scores.publish(trainer)
         if loaded is None or not trainer.fit_loop.is_resuming:
+            self._position.begin(trainer)
             return
         ranks = len(loaded["cpu"])
         if ranks != trainer.world_size:
@@ -80,6 +119,39 @@ class RunState(pl.Callback):
             _restore({name: states[trainer.global_rank] for name, states in loaded.items()}, pl_module.device)
         else:
             torch.manual_seed(_fresh_seed(loaded["cpu"], trainer.global_rank))
+        if place is not None and ranks == trainer.world_size:
+            own = {name: [each[trainer.global_rank] for each in place[name]] for name in ("start", "now")}
+            self._position.restore(trainer, place | own)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.enter("")
+        self._unfinished.finish(trainer, pl_module)
+        self._position.note(trainer)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        self._unfinished.enter("")
+        self._unfinished.finish(trainer, pl_module)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._unfinished.enter("step")
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.validate()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._scores.note(trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.enter("epoch")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.enter("")
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._scores.state()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._scores.load(state_dict)
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -88,11 +160,18 @@ class RunState(pl.Callback):
 
         Loggers first write the metrics that they hold back, which a resumed run will not log again.
         """
+        self._unfinished.log(trainer)
         for logger in trainer.loggers:
             getattr(logger, "flush", bool)()
         _warn_of_lost_gradients(trainer)
         device = pl_module.device
-        checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
+        streams = _streams(device) | ({} if self._before is None else {"cpu": self._before})
+        checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in streams.items()}
+        if owed := self._unfinished.state(trainer):
+            checkpoint[OWED] = owed
+        if (place := self._position.state(trainer)) is not None:
+            gathered = {name: [_gather(trainer, each.to(device)) for each in place[name]] for name in ("start", "now")}
+            checkpoint[PLACE] = place | gathered
         buffer = buffer_of(pl_module)
         slots = None if buffer is None else buffer.slots
         if slots is not None:
@@ -102,6 +181,8 @@ class RunState(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
+        self._place = checkpoint.get(PLACE)
+        self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)
         if self._loaded is None:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from ebmlab.data.interface import SPLITS
 from ebmlab.errors import UserError
-from ebmlab.io.files import whole
+from ebmlab.io import files
 
 PARTITION = "list_eval_partition.txt"
 IMAGES = "img_align_celeba"
@@ -73,8 +73,7 @@ def faces(folder: Path, names: list[str], size: int) -> Tensor:
 def save(content: dict[str, Tensor], path: Path) -> None:
     """Writes tensors so that `path` is either absent or complete, even if the process is killed."""
     try:
-        with whole(path) as part:
-            torch.save(content, part)
+        files.save(content, path)
     except OSError as error:
         raise UserError(f"CelebA: cannot write {path} ({error}); the folder must be writable, with space") from error
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import math
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Spin
 from ebmlab.errors import UserError
 from ebmlab.graphs import lattice
-from ebmlab.io.files import load, whole
+from ebmlab.io.files import load, save
 from ebmlab.numerics.noise import uniform_numbers
 from ebmlab.numerics.streams import stream
 
@@ -103,13 +103,8 @@ class IsingSamples(TensorDataModule):
         splits = self.num_samples + 2 * (self.num_samples // 10)
         generator = stream("ising_samples", self.seed)
         self._samples = gibbs(self.side, self.coupling, splits, self.num_sweeps, generator)
-        content = io.BytesIO()
-        torch.save(self._samples, content)
-        try:
-            with whole(self.cache) as path:
-                path.write_bytes(content.getbuffer())
-        except OSError:  # the folder cannot be written; the samples stay in memory
-            pass
+        with suppress(OSError):  # the folder cannot be written; the samples stay in memory
+            save(self._samples, self.cache)
 
     def load(self, split: str) -> tuple[Tensor, None]:
         """The split's spins `(N, side * side)`, int8."""

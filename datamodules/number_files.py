@@ -53,7 +53,7 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         raise
     except Exception as error:
         text = one_line(error)
-        if "pickle" in text or "weights_only" in text:
+        if "pickl" in text.lower():
             text = "it is damaged or holds more than arrays of numbers"
         raise UserError(f"{path} cannot be read ({text})") from error
     if x.dtype.kind not in "biuf":

@@ -13,7 +13,7 @@ from ebmlab.data.interface import SPLITS
 from ebmlab.datamodules.published import PublishedFile, PublishedImages
 from ebmlab.domains import Binary
 from ebmlab.errors import one_line
-from ebmlab.io.files import load, whole
+from ebmlab.io.files import load, save
 
 SIZES = {"train": 50_000, "val": 10_000, "test": 10_000}
 _PUBLISHER = "https://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist"
@@ -75,8 +75,8 @@ class StaticMNIST(PublishedImages):
         super().prepare_data()
         for split in SPLITS:
             bits = torch.from_numpy(np.packbits(self._parse(split), axis=1))
-            with contextlib.suppress(OSError, RuntimeError), whole(self.cache(split)) as path:
-                torch.save(bits, path)
+            with contextlib.suppress(OSError):
+                save(bits, self.cache(split))
 
     def load(self, split: str) -> tuple[Tensor, None]:
         """Images `(N, 1, 28, 28)`, uint8, 0 or 1, from the cache if there is one."""

@@ -77,8 +77,11 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
 
     @classmethod
     def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Self:
-        """As in Lightning, and for checkpoints that call this class `datamodules.X`, as it was called up to 0.1.0."""
-        kwargs = {"_class_path": path_of(cls)} | kwargs
+        """As in Lightning, but the checkpoint chooses neither another class nor a function that makes it.
+
+        A checkpoint of 0.1.0 calls this class `datamodules.X`.
+        """
+        kwargs = {"_class_path": path_of(cls), "_instantiator": None} | kwargs
         return super().load_from_checkpoint(checkpoint_path, *args, **kwargs)
 
     @abstractmethod

@@ -20,35 +20,39 @@ if __name__ == "__main__":
 import signal
 from types import FrameType
 
-from ebmlab import __version__
-from ebmlab.app.at_once import answer
-from ebmlab.errors import UserError, shown
-
 
 def main() -> None:
     """Answers at once if no command has to run; otherwise runs the command."""
-    try:
-        text = answer([word for word in sys.argv[1:] if word != "--debug"])
-    except UserError as error:
-        print("error:", " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(2)
-    if text is not None:
-        print(shown(text))
-        return
-    if os.environ.get("LOCAL_RANK", "0") == "0":
-        print(f"ebmlab {__version__}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _leave)
     try:
-        from ebmlab.numerics.allocator import keep_freed_memory
+        from ebmlab.app.at_once import answer
+        from ebmlab.app.failures import in_one_line
+        from ebmlab.app.one_voice import rank
+        from ebmlab.app.output import outlast_readers
+        from ebmlab.errors import shown
 
-        keep_freed_memory()
-        from ebmlab.app.cli import main as run
+        outlast_readers()
+        given = [word for word in sys.argv[1:] if word != "--debug"]
+        with in_one_line(lambda: "give the same command again", debug="--debug" in sys.argv):
+            if (text := answer(given)) is not None:
+                print(shown(text))
+                return
+            if not rank():
+                _say_what_is_loaded()
+            from ebmlab.app.loading import load_command_line
 
+            run = load_command_line()
         run()
     finally:
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_DFL)
+
+
+def _say_what_is_loaded() -> None:
+    from ebmlab import __version__
+
+    print(f"ebmlab {__version__}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

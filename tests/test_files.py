@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from ebmlab.app.failures import describe
 from ebmlab.errors import UserError
 from ebmlab.io.files import Damaged, load, remove_temporaries, save, whole
+from ebmlab.io.folders import make_folder
 from ebmlab.io.outputs import together
 
 CONTENT = {"x": torch.arange(3000.0), "name": "model"}
@@ -127,6 +130,42 @@ def test_a_failed_write_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError), whole(tmp_path / "data" / "set" / "a.pt"):
         raise ValueError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_names_the_file_and_the_true_cause(tmp_path: Path) -> None:
+    """Neither the temporary file, nor the source of a copy, nor the folder that was missing before the attempt."""
+    target = tmp_path / "a" / "b.txt"
+    with pytest.raises(OSError, match="No space left") as failed, whole(target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert failed.value.filename == str(target)
+    with pytest.raises(OSError, match="No space left") as failed, whole(target) as temporary:
+        raise OSError(errno.ENOSPC, "No space left on device", "source", None, str(temporary))  # of a copy
+    assert (failed.value.filename, failed.value.filename2) == (str(target), None)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError) as failed:
+        make_folder(tmp_path / "file" / "a" / "b")
+    assert failed.value.filename == str(tmp_path / "file")
+    assert not (tmp_path / "a").exists()
+
+
+def test_permission_is_not_told_as_a_missing_folder(tmp_path: Path) -> None:
+    """`mkdir(parents=True)` of other packages raises one error while it handles the other."""
+    try:
+        try:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", "a/b/c")
+        except FileNotFoundError:
+            raise PermissionError(errno.EACCES, "Permission denied", "a/b")  # noqa: B904
+    except PermissionError as error:
+        assert describe(error) == "a/b: Permission denied"
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/runs", "gs://bucket", "https://host/a/b", "hf://a/b"])
+def test_an_address_is_made_no_folder(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(address), Path(address).absolute()):
+        with pytest.raises(UserError, match=f"{address} is an address"), whole(path / "a.txt"):
+            pass
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])

@@ -110,7 +110,7 @@ def check_links(folder: Path) -> None:
 def _entries(folder: Path) -> Iterator[Path]:
     """All of a run's folder; where a checkpoint merely lies in a folder, what evaluations write into it."""
     if (folder / "checkpoints").is_dir():
-        yield from folder.rglob("*")
+        yield from sorted(folder.rglob("*"))
     else:
         yield from (folder / name for name in WRITTEN)
 
@@ -168,7 +168,7 @@ def _text(value: str, where: str) -> Any:
 
 
 def _key(key: Any, where: str) -> str:
-    if not isinstance(key, str) or not key.isidentifier():
+    if not isinstance(key, str) or not key.isidentifier() or key.startswith("_"):
         raise UserError(f"{where}: {str(key)[:60]!r} is no name of an option")
     return key
 

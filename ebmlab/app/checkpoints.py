@@ -31,6 +31,11 @@ class WholeCheckpoints(TorchCheckpointIO):
         else:
             save(checkpoint, Path(path), sync=True)
 
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Removes a checkpoint of the run. Its path may come from a checkpoint, and must not lead out of the folder."""
+        if ".." not in Path(path).parts:
+            super().remove_checkpoint(path)
+
     def load_checkpoint(
         self,
         path: str | Path,

@@ -29,6 +29,7 @@ from ebmlab.app.failures import in_one_line
 from ebmlab.app.hush import hush
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
+from ebmlab.app.one_voice import name_launch
 from ebmlab.app.own_configs import with_pipes_read
 from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.prediction import data_for, save_samples
@@ -256,6 +257,7 @@ def main(args: list[str] | None = None) -> None:
     hush()
     given = sys.argv[1:] if args is None else args
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
+    name_launch()
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
             _run(given)

@@ -10,8 +10,6 @@ from typing import Any
 
 from ebmlab.app.class_paths import short_name
 from ebmlab.app.listing import FAMILIES
-from ebmlab.app.trust import denied
-from ebmlab.app.trust import found as trusted
 
 _NOISE = (
     "Does not validate against any of the Union",
@@ -34,6 +32,8 @@ def parser_message(message: str) -> str:
     if found := re.search(r"UserError raised while resolving interpolation: (.*?) full_key: ", text):
         return found.group(1)
     if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
+        from ebmlab.app.trust import denied  # imports torch
+
         return denied(found.group(1))
     if found := re.search(r"(?:(\w+): )?Expected a path but ([A-Za-z_][\w.]*) either", text):
         option, path = found.group(1) or "class_path", found.group(2)
@@ -64,6 +64,8 @@ def _suggestion(text: str) -> str:
     owner = re.findall(r"class_path '([\w.]+)'", text[: option.start()] if option else text)
     if not option or not owner:
         return ""
+    from ebmlab.app.trust import found as trusted  # imports torch
+
     name = owner[-1].rpartition(".")[2]
     try:
         target: Any = trusted(owner[-1])

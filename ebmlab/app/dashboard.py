@@ -73,7 +73,6 @@ def dashboard_parser() -> Line:
         prog="python -m ebmlab dashboard",
         description="One HTML file that shows a run, without an account or a network: curves, pictures by step, the "
         "best values and the config. Of several runs the curves are drawn over each other, and settings compared.",
-        allow_abbrev=False,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run, such as runs/rbm_mnist/NAME")
     where = "the page (default: dashboard.html in the run's folder, or in this one for several runs)"

@@ -1,7 +1,9 @@
-"""Turns every failure into one line and an exit code."""
+"""Turns every failure into one line and an exit code. Nothing heavy is imported, so that a broken torch is one, too."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 import sysconfig
@@ -10,12 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-from lightning_fabric.utilities.exceptions import MisconfigurationException
-from lightning_fabric.utilities.rank_zero import _get_rank
-from omegaconf.errors import OmegaConfBaseException
-
+from ebmlab.app import one_voice
 from ebmlab.app.config_errors import parser_message
+from ebmlab.app.output import check_output
 from ebmlab.app.signals import Stopped
 from ebmlab.errors import UserError, one_line, shown
 
@@ -33,15 +32,17 @@ def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterato
     """
     try:
         yield
+        check_output()
     except (Exception, Stopped, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
         stopped = next((cause for cause in _chain(error) if isinstance(cause, Stopped | KeyboardInterrupt)), None)
         if stopped is None:
-            line, code = f"error: {describe(error)}", 2
+            line, code = one_voice.speaks(f"error: {describe(error)}"), 2
         else:
             line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on()}", getattr(stopped, "code", 130)
-        if stopped is None or not _get_rank():
+            line = None if one_voice.rank() else line
+        if line is not None:
             print(shown(" ".join(line.split())), file=sys.stderr)
         sys.exit(code)
 
@@ -54,19 +55,23 @@ def describe(error: BaseException) -> str:
             return found
         if isinstance(cause, UserError):
             return str(cause)
-    if isinstance(error, MisconfigurationException):
+    if _is(error, "MisconfigurationException"):
         return parser_message(str(error))
-    if isinstance(error, OSError):  # after a failed write, finalising fails too: report the first failure
-        return _file_error([cause for cause in chain if isinstance(cause, OSError)][-1])
-    if any(isinstance(cause, MemoryError | torch.OutOfMemoryError) or _is_memory(cause) for cause in chain):
+    if any(map(is_memory, chain)):
         return f"out of memory ({parser_message(str(error))}): use a smaller model or batch"
+    if isinstance(error, FileNotFoundError) and not _working_directory_exists():
+        return "the folder where the command was given has been deleted: cd to another one"
+    if isinstance(error, OSError):  # after a failed write, finalising fails too: report the first failure
+        return _file_error(_first([cause for cause in chain if isinstance(cause, OSError)]))
+    if "Could not determine home directory" in str(error):
+        return "a path begins with ~, but that user has no home folder: give the whole path"
     if own := _own_line(chain):
         return f"{own} (--debug shows the traceback)"
     if isinstance(error, OverflowError):
         return f"a number is too large ({one_line(error)}): whole numbers must be below 2**63"
     if isinstance(error, ImportError):
         return parser_message(str(error))
-    if isinstance(error, ValueError | OmegaConfBaseException):
+    if isinstance(error, ValueError) or _is(error, "OmegaConfBaseException"):
         return parser_message(str(error)) or type(error).__name__
     return f"{_last_line(error)}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"
 
@@ -78,16 +83,41 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
+def _is(error: BaseException, name: str) -> bool:
+    """Whether the class of that name, of a package that may not be imported, is among an error's classes."""
+    return any(kind.__name__ == name for kind in type(error).__mro__)
+
+
+def _working_directory_exists() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+def _first(errors: list[OSError]) -> OSError:
+    """The failure that came first; not a missing folder if the attempt to make its parents failed afterwards."""
+    *later, first = errors
+    while later and isinstance(first, FileNotFoundError) and not isinstance(later[-1], FileNotFoundError):
+        first = later.pop()
+    return first
+
+
 def _file_error(error: OSError) -> str:
     what = error.strerror or str(error) or type(error).__name__
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{what}" + (f" ({error.filename2})" if error.filename2 else "")
 
 
-def _is_memory(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and (
-        "can't allocate memory" in str(error) or "not enough memory" in str(error)
-    )
+def is_memory(error: BaseException) -> bool:
+    """Whether an error says that there is no memory, or no thread, left."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    text = str(error)
+    signs = ("can't allocate memory", "not enough memory", "bad_alloc", "start new thread", "failed to map segment")
+    known = isinstance(error, RuntimeError | ImportError) and any(sign in text for sign in signs)
+    return known or isinstance(error, MemoryError) or _is(error, "OutOfMemoryError")
 
 
 def _in_worker(text: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -202,8 +203,9 @@ def _write(values: Tensor, path: Path, kind: str) -> None:
     if kind == ".pt":
         save(values, path)
         return
-    with path.open("wb") as file:
-        if kind == ".csv":
-            np.savetxt(file, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
-        else:
-            np.save(file, values.numpy())
+    content = io.BytesIO()  # NumPy does not say why it could not write to a file
+    if kind == ".csv":
+        np.savetxt(content, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
+    else:
+        np.save(content, values.numpy())
+    path.write_bytes(content.getbuffer())

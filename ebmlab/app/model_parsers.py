@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ebmlab.errors import UserError
 
@@ -23,7 +23,10 @@ OUTPUT = {
 
 
 class Line(argparse.ArgumentParser):
-    """Reports errors in one line."""
+    """Reports errors in one line, and takes no abbreviated options, which other readers of the words do not know."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
@@ -37,7 +40,7 @@ def model_parser(command: str) -> argparse.ArgumentParser:
         >>> options.files, options.log_likelihood
         (['a.npy'], False)
     """
-    parser = Line(f"python -m ebmlab {command}", description=ABOUT[command], allow_abbrev=False)
+    parser = Line(f"python -m ebmlab {command}", description=ABOUT[command])
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help=FILES)
     add("--ckpt_path", required=True, metavar="PATH", help="a checkpoint, or the folder of a run (its best, else last)")

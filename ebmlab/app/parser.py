@@ -26,7 +26,13 @@ set_loader(MODE, lambda text: get_loader("yaml")(full_names(text)), (yaml.YAMLEr
 
 
 class Parser(LightningArgumentParser):
-    """Reads configs with bases, callbacks by name and settings by their full names; reports errors in one line."""
+    """Reads configs with bases, callbacks by name and settings by their full names; reports errors in one line.
+
+    Options are not abbreviated: what reads the command line before the parser knows their whole names alone.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def add_argument(self, *args: Any, **kwargs: Any) -> Any:
         """As in the base class, but a config may have bases."""

@@ -32,7 +32,7 @@ def stands_alone(args: list[str]) -> bool:
 
 def predict_alone(args: list[str]) -> None:
     """Draws samples of the model that the checkpoint describes; see `save_samples` for the options."""
-    parser = Line("python -m ebmlab predict", allow_abbrev=False)
+    parser = Line("python -m ebmlab predict")
     add = parser.add_argument
     add("--ckpt_path", required=True)
     for name in ("num_samples", "num_steps", "seed", "batch_size"):

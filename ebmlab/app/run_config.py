@@ -8,7 +8,7 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from ebmlab.app.beside import beside, check_given, check_links, is_own
 from ebmlab.app.own_configs import BESIDE
-from ebmlab.app.run_folder import CONFIG, run_of
+from ebmlab.app.run_folder import CONFIG, in_a_run, run_of
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
 from ebmlab.io.zoo import checkpoint
@@ -41,7 +41,9 @@ def with_run_config(args: list[str]) -> list[str]:
     if "--ckpt_path" in options and (path.is_dir() or checkpoint(path)):  # of a run or the zoo
         path = checkpoint_in(path, "last" if args[0] == "fit" else "best")
         args = [*args, "--ckpt_path", str(path)]
-    if {"-c", "--config"} & options.keys():
+    if named := options.get("--config") or options.get("-c"):
+        if path.suffix and in_a_run(path) and not _is_config_of(named, run_of(path)):
+            check_links(run_of(path))
         return args
     if not path.suffix:
         if str(path) not in (".", "last"):
@@ -62,3 +64,8 @@ def with_run_config(args: list[str]) -> list[str]:
         "to say; --config takes the whole of it"
     )
     return [args[0], "--config", f"{BESIDE}{config}", *args[1:]]
+
+
+def _is_config_of(named: str, run: Path) -> bool:
+    """Whether `--config` names the run's own config, by which the user trusts the run."""
+    return Path(named).name == CONFIG and Path(named).absolute().parent.resolve() == run.resolve()

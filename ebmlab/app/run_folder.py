@@ -18,6 +18,7 @@ from ebmlab.app.own_configs import BESIDE, is_text
 from ebmlab.app.trust import LIBRARY
 from ebmlab.errors import UserError
 from ebmlab.io.files import remove_temporaries
+from ebmlab.io.folders import make_folder
 from ebmlab.io.zoo import name_of
 
 RUNS = Path("runs")
@@ -103,9 +104,7 @@ def _timed(parent: Path) -> Path:
 
 def _make(folder: Path, again: bool = True) -> None:
     """Makes a folder and its parents, and remembers which were missing; without `again` it must not exist."""
-    missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=again)
-    _made.update(missing)
+    _made.update(make_folder(folder.absolute(), again))
 
 
 def claim(folder: Path) -> None:

@@ -23,6 +23,7 @@ from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.io.files import whole
+from ebmlab.io.folders import make_folder
 
 COUNTED = "counted"  # an attribute of trials that have ended by themselves, and not by a signal
 HEARTBEAT = 60  # seconds; a trial that is silent for twice as long has died with its process
@@ -132,7 +133,7 @@ def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, han
     """The study of that name, which is made if there is none yet."""
     from ebmlab.app.config_files import identity
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     url = options.storage or f"sqlite:///{folder.absolute() / 'study.db'}"
     storage = _storage(optuna, url)
     study = optuna.create_study(storage=storage, study_name=name, direction=space.direction, load_if_exists=True)

@@ -197,7 +197,6 @@ def sweep_parser() -> Line:
         "FID. All results are in a database: the same command goes on with a study that was stopped, and may be given "
         "on several machines at the same time.",
         epilog="Other options, such as --trainer.max_epochs 3, are handed on to fit.",
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("-c", "--config", required=True, metavar="FILE", help="the config of the runs")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ebmlab.app.finished_run import Score, read_run
 from ebmlab.errors import UserError
+from ebmlab.io.folders import make_folder
 
 FIT = [sys.executable, "-m", "ebmlab", "fit"]
 PATIENCE = 6.0  # seconds for a run to end when it is told to; then it is killed
@@ -46,7 +47,7 @@ def run_fit(
     Raises:
         TrialFailed: the run failed, or its last score is missing, not finite or not to be trusted.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(log.parent)
     heard, seen = 0, 0
     with log.open("w") as file:
         process = subprocess.Popen([*FIT, *options], stdin=subprocess.DEVNULL, stdout=file, stderr=file)

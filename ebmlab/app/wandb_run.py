@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import secrets
 import subprocess
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import whole
+from ebmlab.io.files import read_text, whole
 
 WandbMode = Literal["offline", "online", "disabled"]
 WANDB_ID = Path("wandb", "id")
@@ -157,6 +158,7 @@ def wandb_run(
     if chosen == "disabled":
         return None
     if chosen == "online":
+        _check_server()
         _require_api_key()
     options = options or WandbOptions()
     if options.log_model and chosen == "offline":
@@ -217,10 +219,13 @@ def _cell(text: str) -> float | str | None:
 
 
 def git_commit() -> str | None:
-    """The commit of the working directory, followed by `-dirty` if files differ from it; None outside of git."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    """The commit of the working directory; None outside of git.
+
+    Whether files differ from it is not asked: git would run programs that the folder's own configuration names.
+    """
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 
@@ -235,6 +240,17 @@ def _wandb_id(folder: Path) -> str:
 def _keep_wandb_id(folder: Path, logger: WandbLogger) -> None:
     with whole(folder / WANDB_ID) as path:
         path.write_text(str(logger.version))
+
+
+def _check_server() -> None:
+    """Raises `UserError` if a file in the working directory, which may be a stranger's, says where the key is sent."""
+    for path in (Path("wandb", "settings"), Path(".wandb", "settings")):
+        names_one = path.exists() and re.search(r"^\s*base_url\s*[=:]", read_text(path), re.IGNORECASE | re.MULTILINE)
+        if names_one and not os.environ.get("WANDB_BASE_URL"):
+            raise UserError(
+                f"--wandb online: {path} in the working directory names a server (base_url), which would get your key: "
+                "set WANDB_BASE_URL to the server that you mean, or remove the file"
+            )
 
 
 def _require_api_key() -> None:

@@ -9,6 +9,7 @@ from ebmlab.app.zoo_make import make
 from ebmlab.app.zoo_parser import zoo_parser
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.io.files import read_text
+from ebmlab.io.folders import check_is_local
 from ebmlab.io.zoo import pack, pull, push
 from ebmlab.trained import load
 from ebmlab.trained.export import export_energy
@@ -27,6 +28,7 @@ def run_zoo(args: list[str]) -> None:
 
 
 def _make(options: Namespace) -> str:
+    check_is_local(Path(options.folder))  # before the training
     return str(make(options.name, Path(options.folder)))
 
 

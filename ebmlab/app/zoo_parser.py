@@ -18,7 +18,7 @@ def zoo_parser() -> argparse.ArgumentParser:
         >>> zoo_parser().parse_args(["pull", "shared/mine"]).address
         'shared/mine'
     """
-    parser = Line("python -m ebmlab zoo", description="Small trained models, called zoo/NAME.", allow_abbrev=False)
+    parser = Line("python -m ebmlab zoo", description="Small trained models, called zoo/NAME.")
     verbs = parser.add_subparsers(dest="verb", metavar="|".join(_VERBS), parser_class=Line)
     verbs.add_parser("list", help="names and first lines (also without a word)")
     make = verbs.add_parser("make", help="train a model of the zoo again, and write its card")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.errors import UserError
+from ebmlab.numerics.float32 import Float32Settings
 
 Outputs = tuple[Tensor | None, ...]
 
@@ -110,11 +111,10 @@ def _refusal(reason: str) -> UserError:
 
 
 def _how_torch_computes() -> Iterator[Hashable]:
-    try:
-        yield torch.get_float32_matmul_precision()
-    except RuntimeError:  # set by the newer `torch.backends....fp32_precision`, whose changes are not noticed
-        yield None
-    yield torch.backends.cudnn.allow_tf32
+    settings = Float32Settings.now()
+    yield settings.matmul
+    yield settings.cudnn_tf32
+    yield tuple(precision for _, precision in settings.newer)
     yield torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
 
 

@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
 from ebmlab.errors import UserError
-from ebmlab.io.files import Damaged, cache_folder, load, save
+from ebmlab.io.files import Damaged, load, save
+from ebmlab.io.folders import cache_folder
 from ebmlab.numerics.streams import own_numbers
 
 RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ebmlab.errors import UserError, one_line
+from ebmlab.io.folders import make_folder
 
 _SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
 _SEAL_SIZE = len(_SEAL) + 64
@@ -56,8 +57,7 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
     if target.parent != path.parent.resolve() and path.is_symlink():
         path = target
     mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
-    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    made = make_folder(path.parent)
     temporary = path.with_name(f".ebmlab-{os.getpid()}.{path.name}")
     try:
         yield temporary
@@ -69,28 +69,22 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
         if sync:
             with suppress(OSError):  # some file systems cannot sync a folder
                 _sync(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        if (
+            isinstance(error, OSError)
+            and error.errno
+            and (error.filename is None or str(temporary) in (error.filename, error.filename2))
+        ):
+            error.filename, error.filename2 = str(path), None  # a full disk names no file
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         with suppress(OSError):  # another process may have put a file into the folder meanwhile
             for folder in made:
                 folder.rmdir()
         raise
     finally:
-        temporary.unlink(missing_ok=True)
-
-
-def cache_folder() -> Path:
-    """Where ebmlab keeps what it computes or fetches once: `$EBMLAB_CACHE`, or `ebmlab` in the user's cache folder.
-
-    That is the one under `$XDG_CACHE_HOME` or `~/.cache`.
-
-    Example:
-        >>> isinstance(cache_folder(), Path)
-        True
-    """
-    if folder := os.environ.get("EBMLAB_CACHE"):
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def check_regular(path: Path) -> None:

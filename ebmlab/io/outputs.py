@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ebmlab.errors import UserError
 from ebmlab.io.files import whole
+from ebmlab.io.folders import check_is_local
 
 
 @contextmanager
@@ -28,11 +29,18 @@ def together(*paths: Path) -> Iterator[list[Path]]:
         if path.is_dir():
             raise UserError(f"{path} is a folder: name a file")
     with ExitStack() as stack:
-        yield [stack.enter_context(whole(path)) for path in paths]
+        temporary = [stack.enter_context(whole(path)) for path in paths]
+        try:
+            yield temporary
+        except OSError as error:
+            begun = [path for path, part in zip(paths, temporary, strict=True) if part.exists()]
+            if error.errno and error.filename is None and begun:
+                error.filename = str(begun[-1])  # a full disk names no file
+            raise
 
 
 def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
-    """Raises `UserError` if a file that is to be written is one that is read.
+    """Raises `UserError` if a file that is to be written is one that is read, or an address.
 
     Example:
         >>> _ = Path("d.csv").write_text("1")
@@ -42,5 +50,6 @@ def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
     """
     read = [Path(name).expanduser() for name in inputs]
     for path in outputs:
+        check_is_local(path)
         if path.exists() and any(other.exists() and path.samefile(other) for other in read):
             raise UserError(f"{path} is read, and would be overwritten: name another --output")

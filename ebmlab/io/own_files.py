@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ebmlab.io.files import cache_folder
+from ebmlab.io.folders import cache_folder
 
 
 def remember(text: str) -> None:

@@ -1,13 +1,14 @@
-"""Lightning's averages of the weights in a run that trains an energy: when they begin, and what checkpoints hold."""
+"""Lightning's averages of the weights in a run that trains an energy: when they begin, of what, and what is kept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EMAWeightAveraging, WeightAveraging
 from pytorch_lightning.trainer.states import TrainerFn
-from pytorch_lightning.utilities import rank_zero_warn
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 
 from ebmlab.errors import UserError
 from ebmlab.learners.schedules import planned_steps
@@ -62,11 +63,52 @@ def save_average(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
     for callback in _averages(trainer):
         if (average := callback._average_model) is None:
             continue
+        if TRAINED in checkpoint:
+            buffers = dict(trainer.lightning_module.named_buffers())
+            live = {name: value for name, value in checkpoint[TRAINED].items() if name in buffers}
+            checkpoint["state_dict"] = checkpoint["state_dict"] | live
         if int(average.n_averaged) == 0:
             checkpoint["state_dict"] = checkpoint.get(TRAINED, checkpoint["state_dict"])
         elif TRAINED not in checkpoint:
             names = checkpoint["state_dict"]
-            checkpoint["state_dict"] = {k: v for k, v in average.module.state_dict().items() if k in names}
+            weights = {name: p.detach() for name, p in average.module.named_parameters()}
+            checkpoint["state_dict"] = {name: weights.get(name, value) for name, value in names.items()}
+
+
+def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None:
+    """Leaves buffers out of the averages of a run, and forgets averages when the training is over.
+
+    Buffers are state, such as a step size that adapts: where the averages take the weights' place, buffers stay as they
+    are. After the training, `trainer.test(ckpt_path=...)` evaluates what a new process would, the averaged weights.
+    Lightning would load the trained ones.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import RatioMatching
+        >>> average_parameters(RatioMatching(RBM(6, 3)), pl.Trainer(logger=False, enable_checkpointing=False))
+    """
+    for callback in _averages(trainer):
+        if trainer.state.fn != TrainerFn.FITTING:
+            callback._average_model = None
+        elif callback._average_model is not None:
+            callback._average_model.use_buffers = False
+            for name in ("_swap_models", "_copy_average_to_current"):
+                setattr(callback, name, _with_buffers_of(callback, getattr(callback, name)))
+
+
+def _with_buffers_of(callback: WeightAveraging, exchange: Callable[[pl.LightningModule], None]) -> Any:
+    """An exchange of weights before which the average takes the learner's buffers, so that none change places."""
+
+    def call(pl_module: pl.LightningModule) -> None:
+        assert callback._average_model is not None
+        own = callback._average_model.module.named_buffers()
+        live = dict(pl_module.named_buffers())
+        for name, buffer in own:
+            if name in live:
+                buffer.data.copy_(live[name].data)
+        exchange(pl_module)
+
+    return call
 
 
 def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
@@ -75,6 +117,8 @@ def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
     Example:
         >>> load_trained(pl.Trainer(logger=False, enable_checkpointing=False), {"state_dict": {}})  # no average
     """
+    if trainer.state.fn != TrainerFn.FITTING and TRAINED in checkpoint:
+        rank_zero_info("The checkpoint holds averaged weights: these are evaluated, not the trained ones.")
     if trainer.state.fn == TrainerFn.FITTING and TRAINED in checkpoint and not _averages(trainer):
         checkpoint["state_dict"] = checkpoint[TRAINED]
         rank_zero_warn(

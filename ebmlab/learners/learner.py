@@ -21,7 +21,7 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
-from ebmlab.learners.averages import check_averages, load_trained, save_average
+from ebmlab.learners.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
@@ -149,6 +149,7 @@ class Learner(Rebuilt):
 
     def setup(self, stage: str) -> None:
         keep_digits(self, self.trainer)
+        average_parameters(self, self.trainer)
         data, energy = data_of(self.trainer), type(self.energy).__name__
         self.check_data(data, stage == "fit")
         splits = {"fit": ["train"], "validate": ["val"], "test": ["test"]}.get(stage, [])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import logging
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -39,14 +41,24 @@ def export_energy(energy: Energy, path: Path) -> None:
         raise UserError(f"{path} needs the packages {' and '.join(missing)}: pip install 'ebmlab[onnx]'")
     x, number = energy.random(3), torch.export.Dim("n", min=1)
     try:
-        with warnings.catch_warnings(), whole(path) as temporary:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
-            if path.suffix == ".pt2":
-                with temporary.open("wb") as file:
-                    torch.export.save(program, file)
-            else:
-                logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-                torch.onnx.export(program, (), temporary, external_data=False, verbose=False)
+            content = _onnx(program) if path.suffix == ".onnx" else _pt2(program)
     except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
         raise UserError(f"{type(energy).__name__} cannot be exported: {one_line(error)}") from error
+    with whole(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def _pt2(program: torch.export.ExportedProgram) -> bytes:
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
+def _onnx(program: torch.export.ExportedProgram) -> bytes:
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    made: Any = torch.onnx.export(program, (), external_data=False, verbose=False)
+    content: bytes = made.model_proto.SerializeToString()
+    return content

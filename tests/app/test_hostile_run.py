@@ -19,6 +19,8 @@ import yaml
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.app.wandb_run import git_commit, wandb_run
+from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import rebuild
@@ -231,6 +233,74 @@ def test_links_that_lead_out_of_a_strangers_run_are_refused(
     (RUN / "test").symlink_to(elsewhere)
     assert "is a link to" in fails("test", f"--ckpt_path={CHECKPOINT}", bare=True)
     assert not list(elsewhere.iterdir())
+
+
+def test_links_are_refused_for_another_config_of_the_users_too(
+    hostile: Callable[..., None], fails: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    hostile({"seed_everything": 1})
+    shutil.rmtree(RUN / "images")
+    (RUN / "images").symlink_to(elsewhere)
+    assert "is a link to" in fails("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2")
+    (RUN / "images").unlink()
+    os.mkfifo(RUN / "rollbacks.csv")
+    assert "is a pipe" in fails("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2")
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:lr_scheduler. the learning rate falls until epoch 1 of 2")
+def test_a_checkpoint_removes_no_folder(hostile: Callable[..., None], run: Callable[..., None]) -> None:
+    """Lightning removes the checkpoint that the state of `ModelCheckpoint` calls the last best one."""
+    hostile({})
+    Path("precious").mkdir()
+    Path("precious", "a.txt").touch()
+    checkpoint = torch.load(CHECKPOINT, weights_only=True)
+    (state,) = (state for key, state in checkpoint["callbacks"].items() if key.startswith("ModelCheckpoint"))
+    state["best_model_path"] = f"{RUN}/checkpoints/../../../../precious"
+    torch.save(checkpoint, CHECKPOINT)
+    run("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2", bare=True)
+    assert Path("precious", "a.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["evil.function", "os.system", "helper.Foo"])
+def test_a_checkpoint_names_no_function_that_makes_its_data(name: str, hostile: Callable[..., None]) -> None:
+    hostile({})
+    checkpoint = torch.load(CHECKPOINT, weights_only=True)
+    checkpoint["datamodule_hyper_parameters"]["_instantiator"] = name
+    torch.save(checkpoint, CHECKPOINT)
+    assert Digits.load_from_checkpoint(CHECKPOINT, weights_only=True).batch_size == 300
+
+
+def test_git_runs_no_program_of_the_folder(hostile: Callable[..., None]) -> None:
+    """`git describe --dirty` would run what `core.fsmonitor` of the folder's own configuration names."""
+    hostile({})
+    Path("monitor").write_text("#!/bin/sh\ntouch executed\n")
+    Path("monitor").chmod(0o755)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for words in (
+        ["init", "-q"],
+        ["add", "words.txt"],
+        ["commit", "-qm", "a"],
+        ["config", "core.fsmonitor", "./monitor"],
+    ):
+        Path("words.txt").touch()
+        subprocess.run(["git", *identity, *words], check=True)
+    Path("words.txt").write_text("changed")
+    commit = git_commit()
+    assert commit is not None and len(commit) == 40
+
+
+@pytest.mark.parametrize("folder", ["wandb", ".wandb"])
+def test_a_folder_does_not_say_where_the_key_of_wandb_goes(
+    folder: str, hostile: Callable[..., None], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile({})
+    monkeypatch.delenv("WANDB_BASE_URL")
+    Path(folder).mkdir()
+    Path(folder, "settings").write_text(f"[default]\nbase_url = {server}\n")
+    with pytest.raises(UserError, match="which would get your key"):
+        wandb_run(RUN, "grbm_digits", "online", None, evaluates=True)
 
 
 def test_the_users_own_run_counts_as_a_whole(hostile: Callable[..., None], run: Callable[..., None]) -> None:

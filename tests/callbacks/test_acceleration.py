@@ -11,6 +11,7 @@ from ebmlab.datamodules import Digits
 from ebmlab.energies import ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData
+from ebmlab.numerics.float32 import Float32Settings
 from ebmlab.samplers import DMALA
 
 
@@ -84,3 +85,21 @@ def test_energies_stay_in_float32_under_bf16() -> None:
 def test_a_precision_that_torch_does_not_know_is_refused() -> None:
     with pytest.raises(UserError, match='matmul_precision is "fast"'):
         Acceleration(matmul_precision="fast")
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9")
+@pytest.mark.parametrize("newer", [torch.backends.cuda.matmul, torch.backends.cudnn.conv], ids=["matmul", "conv"])
+def test_the_newer_settings_of_torch_are_put_back(setup, newer) -> None:
+    """Once one of them is set, torch refuses to tell the older ones."""
+    before = Float32Settings.now()
+    try:
+        newer.fp32_precision = "ieee" if newer.fp32_precision == "tf32" else "tf32"
+        given = [(place, place.fp32_precision) for place, _ in before.newer]
+        learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), FromData())
+        callback = Acceleration(False, matmul_precision="medium")
+        _, trainer = setup([callback], learner=learner, max_epochs=1, limit_train_batches=1)
+        trainer.fit(learner, datamodule=Digits(binarize=True))
+        assert [(place, place.fp32_precision) for place, _ in given] == given
+    finally:
+        before.restore()
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -178,3 +178,41 @@ def test_after_a_rollback_an_iteration_adapts_again() -> None:
             dmala.load_state_dict(AdaptiveDMALA(0.1).state_dict())
             assert acs.found[0] == 0 and float(dmala.step_size) < step_size
     assert float(dmala.step_size) > 0.1
+
+
+def test_buffers_are_not_averaged(tmp_path: Path) -> None:
+    """A step size that adapts is state: the checkpoint and the sampler hold the last one, as without an average."""
+    steps: dict[bool, list[float]] = {}
+    for average in (False, True):
+        ema = [EMAWeightAveraging(decay=0.9, update_every_n_steps=3)] if average else []
+        saves = ModelCheckpoint(tmp_path / str(average), "last", save_top_k=-1)
+        torch.manual_seed(0)
+        learner = ContrastiveDivergence(RBM(64, 8), AdaptiveDMALA(0.02, rate=0.5), ReplayBuffer(100))
+        options = {"enable_checkpointing": True, "max_epochs": 1, "limit_train_batches": 11}
+        fit(tmp_path, [*ema, saves], learner, **options)
+        file = torch.load(tmp_path / str(average) / "last.ckpt", weights_only=True)
+        names = [name for name in file["state_dict"] if "step_size" in name]
+        assert names
+        steps[average] = [float(learner.sampler.step_size), *(float(file["state_dict"][name]) for name in names)]
+    assert steps[True] == steps[False] and steps[True][0] != 0.02
+
+
+@pytest.mark.filterwarnings("ignore:You're using the WeightAveraging callback, but loading a checkpoint outside")
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+def test_a_checkpoint_is_evaluated_alike_after_the_training_and_in_a_new_process(tmp_path: Path) -> None:
+    def test(trainer: pl.Trainer, learner: ContrastiveDivergence) -> float:
+        data = Digits(binarize=True, batch_size=100)
+        trainer.test(learner, data, ckpt_path=str(tmp_path / "last.ckpt"), verbose=False)
+        return float(trainer.callback_metrics["test/energy"])
+
+    torch.manual_seed(0)
+    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+    callbacks = [EMAWeightAveraging(decay=0.9), ModelCheckpoint(tmp_path, "last")]
+    options = {"limit_val_batches": 0, "enable_checkpointing": True, "max_epochs": 2}
+    trainer = quiet_trainer(tmp_path, callbacks=callbacks, **options)
+    trainer.fit(learner, Digits(binarize=True, batch_size=100))
+    ended = learner.energy.W.detach().clone()  # Lightning leaves the average there
+    after = test(trainer, learner)
+    assert torch.equal(learner.energy.W, ended)
+    anew = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+    assert test(quiet_trainer(tmp_path), anew) == after

@@ -196,7 +196,7 @@ def test_energies_that_drift_apart_stop_the_run(setup, tmp_path):
 
 def test_overflow_on_bits_is_blamed_on_the_learning_rate(setup, tmp_path):
     torch.manual_seed(0)
-    sgd = partial(torch.optim.SGD, lr=1e30)
+    sgd = partial(torch.optim.SGD, lr=1e18)
     learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), optimizer=sgd)
     _, trainer = setup([DivergenceGuard(max_gap=math.inf)], learner=learner, max_epochs=100)
     with pytest.raises(UserError, match=r"learning rate .*energy of data .*, of negatives ") as error:

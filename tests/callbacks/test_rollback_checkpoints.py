@@ -19,7 +19,7 @@ from ebmlab.samplers import BlockGibbs
 
 @pytest.mark.parametrize("settings", [(0,), (1, 0.0), (1, 1.01), (1, 0.5, 0.99), (1, 0.5, float("inf"))])
 def test_settings_out_of_their_range(settings: tuple[Any, ...]) -> None:
-    with pytest.raises(UserError, match="need at least 1, above 0 and at most 1, and at least 1"):
+    with pytest.raises(UserError, match="need at least 1, above 0 and at most 1, and from 1 to 1000"):
         Rollback(*settings)
     assert Rollback(1, 1.0, 1.0).left == 1
 

@@ -191,7 +191,7 @@ def test_what_cannot_be_summed_is_refused():
         exact_log_z(TinyRBM(100, 27))
     energy = Target(Binary(2), "quadratic")
     energy.domain = Real(2)
-    with pytest.raises(UserError, match=r"Target lives on Real\(2\)"):
+    with pytest.raises(UserError, match=r"lives on Real\(2\)"):
         exact_mean(energy)
 
 

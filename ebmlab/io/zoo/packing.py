@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint, save, whole
-from ebmlab.io.plain import require_finite
 from ebmlab.io.zoo.shelf import CARD, CHECKPOINT, FILES, Model, check_name
 
 KEPT = (
@@ -60,6 +59,8 @@ def strip(checkpoint: Path, folder: Path) -> Path:
     content = load_checkpoint(checkpoint)
     if "_class_path" not in (content.get("hyper_parameters") or {}):
         raise UserError(f"{checkpoint} does not say how to make its model: train it by the command line")
+    from ebmlab.io.plain import require_finite  # imports torch, and `list` answers without it
+
     require_finite(content["state_dict"], checkpoint)
     save({key: content[key] for key in KEPT if key in content}, folder / CHECKPOINT)
     return folder / CHECKPOINT

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import cache_folder, whole
+from ebmlab.io.files import whole
+from ebmlab.io.folders import cache_folder
 
 PREFIX = "zoo"
 OURS = Path(__file__).with_name("models")

@@ -10,6 +10,7 @@ from urllib.parse import urlparse
 
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import check_regular, whole
+from ebmlab.io.folders import check_is_local
 from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, PREFIX, Model, checkpoint, pulled
 
 HUB = "hf://"
@@ -106,6 +107,7 @@ def _reader(address: str) -> Callable[[str], bytes]:
     if urlparse(address).scheme in ("http", "https"):
         base = address.rstrip("/")
         return lambda file: _fetched(f"{base}/{file}", lambda: _download(f"{base}/{file}"))
+    check_is_local(Path(address))
     return lambda file: _fetched(address, lambda: _copied(Path(address) / file))
 
 
@@ -115,10 +117,14 @@ def _copied(path: Path) -> bytes:
 
 
 def _download(url: str) -> bytes:
-    from urllib.request import urlopen  # here, so that `--help` loads no web client
+    from http.client import HTTPException  # here, so that `--help` loads no web client
+    from urllib.request import urlopen
 
-    with urlopen(url, timeout=TIMEOUT) as answer:
-        content: bytes = answer.read(LARGEST + 1)
+    try:
+        with urlopen(url, timeout=TIMEOUT) as answer:
+            content: bytes = answer.read(LARGEST + 1)
+    except HTTPException as error:
+        raise OSError(f"the server's answer is not one of the web ({one_line(error)})") from error
     if len(content) > LARGEST:
         raise OSError("it is larger than 1 GiB")
     return content

@@ -1,0 +1,83 @@
+"""One error line for all processes of a distributed run, that of the process which failed first."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_LAUNCH = "EBMLAB_LAUNCH"
+_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
+_WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "JSM_NAMESPACE_SIZE")
+_PATIENCE = 3.0  # seconds in which the process that failed first has said why
+_DAY = 86400.0
+_LOST_PEER = re.compile(
+    r"Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo|NCCL|DistBackendError|TCPStore",
+    re.IGNORECASE,
+)
+
+
+def name_launch() -> None:
+    """Marks the processes that this one may launch as belonging together."""
+    if not any(name in os.environ for name in _RANKS):
+        os.environ[_LAUNCH] = f"{os.getpid()}-{time.time_ns()}"
+
+
+def rank() -> int | None:
+    """This process's rank as its launcher gives it; None for a process that nobody launched.
+
+    Example:
+        >>> rank() is None
+        True
+    """
+    return next((int(os.environ[name]) for name in _RANKS if os.environ.get(name, "").isdigit()), None)
+
+
+def speaks(line: str) -> str | None:
+    """The line that this process should print; None if another process of the run has said why it ends.
+
+    Args:
+        line: what this process would say. Of a lost connection to another process, that one knows the reason.
+
+    Example:
+        >>> speaks("error: step_size is -1")
+        'error: step_size is -1'
+    """
+    if rank() is None or all(os.environ.get(name, "1") == "1" for name in _WORLDS):
+        return line
+    said = Path(tempfile.gettempdir(), f"ebmlab-{os.getuid()}-{_launch()}.said")
+    if _LOST_PEER.search(line):
+        end = time.monotonic() + _PATIENCE
+        while not said.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        line = "error: another process of this run has ended without a word: it was killed, or its memory was used up"
+    try:
+        _remove_old(said)
+        os.close(os.open(said, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return None
+    except OSError:
+        pass
+    return line
+
+
+def _launch() -> str:
+    """A name that the processes of one launch share: of Lightning's, or of torchrun's and SLURM's parent process."""
+    if own := os.environ.get(_LAUNCH):
+        return own
+    parent = os.getppid()
+    try:
+        begun = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        begun = "0"
+    return f"{parent}-{begun}"
+
+
+def _remove_old(said: Path) -> None:
+    for path in said.parent.glob(f"ebmlab-{os.getuid()}-*.said"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _DAY:
+                path.unlink()

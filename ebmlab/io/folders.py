@@ -1,0 +1,73 @@
+"""Folders: those that are made, what is none, and where ebmlab keeps things."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from ebmlab.errors import UserError
+
+
+def make_folder(folder: Path, again: bool = True) -> list[Path]:
+    """Makes a folder and its parents; returns those that were missing, the innermost first.
+
+    Args:
+        folder: to be made.
+        again: allow a folder that is there.
+
+    Raises:
+        UserError: it is an address, such as `s3://bucket/runs`.
+        OSError: it cannot be made. The error names the outermost folder that cannot be made, and why.
+
+    Example:
+        >>> make_folder(Path("a/b"))
+        [PosixPath('a/b'), PosixPath('a')]
+        >>> make_folder(Path("a/b"))
+        []
+    """
+    check_is_local(folder)
+    lineage = (folder, *folder.parents)
+    missing = [path for path in lineage if not path.exists()]
+    if missing != [*lineage] and not lineage[len(missing)].is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(lineage[len(missing)]))
+    if not (missing or again):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+    for path in reversed(missing):
+        path.mkdir(exist_ok=again or path != folder)
+    return missing
+
+
+def check_is_local(path: Path) -> None:
+    """Raises `UserError` for an address, such as `s3://bucket/runs`, which would become a folder called `s3:`.
+
+    Example:
+        >>> check_is_local(Path("s3://bucket/runs"))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: s3://bucket/runs is an address, but must be a path of this machine
+    """
+    for folder in (path, *path.parents):
+        if re.fullmatch(r"[A-Za-z][\w+.-]+:", folder.name) and not folder.exists():
+            address = f"{folder.name}//{path.relative_to(folder)}"
+            raise UserError(f"{address} is an address, but must be a path of this machine")
+
+
+def cache_folder() -> Path:
+    """Where ebmlab keeps what it computes or fetches once: `$EBMLAB_CACHE`, or `ebmlab` in the user's cache folder.
+
+    That is the one under `$XDG_CACHE_HOME` or `~/.cache`.
+
+    Raises:
+        UserError: none of them is known, because the user has no home.
+
+    Example:
+        >>> isinstance(cache_folder(), Path)
+        True
+    """
+    if folder := os.environ.get("EBMLAB_CACHE"):
+        return Path(folder)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+    except RuntimeError as error:
+        raise UserError("this user has no home folder: set EBMLAB_CACHE to a folder for what is kept") from error
