@@ -138,6 +138,7 @@ def reverse_ais(
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
+    x = energy.as_states(x)
     energy.domain.validate(x)
     _check(energy, sampler, len(x), num_temperatures, 1, moves)
     rank, world = rank_and_world()

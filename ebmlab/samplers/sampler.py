@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, ClassVar, SupportsIndex
 
 import torch
@@ -76,9 +78,10 @@ class Sampler(Recorded, nn.Module):
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """A class that writes `init` or `step` is run by them, even if its base has a kernel.
+        """Notes who makes the steps of a class, and has its own `init` and `chain` take states of any numeric type.
 
-        One that watches its steps in `chain` must see each of them, and so cannot be compiled.
+        A class that writes `init` or `step` is run by them, even if its base has a kernel. One that watches its steps
+        in `chain` must see each of them, and so cannot be compiled.
         """
         super().__init_subclass__(**kwargs)
         own = vars(cls).keys()
@@ -86,6 +89,9 @@ class Sampler(Recorded, nn.Module):
             cls._by_steps = "kernel_on" not in own
         if "chain" in own:
             cls._watched = True
+        for name in ("init", "chain"):
+            if inspect.isfunction(method := vars(cls).get(name)):
+                setattr(cls, name, _takes_starts(method))
 
     def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> Any:
         """The state before the first step: x alone, unless the kernel keeps more.
@@ -96,7 +102,7 @@ class Sampler(Recorded, nn.Module):
             horizon: how many steps are planned; step sizes that follow a schedule need it.
             known: `state.known` of an earlier state at x on a `Bridge`, so that x is not evaluated again.
         """
-        kernel = self.kernel_on(energy)
+        kernel, x = self.kernel_on(energy), energy.as_states(x)
         return State(x=x) if kernel is None else engine.start(kernel, energy, x, known)
 
     def step(self, energy: Energy, state: Any) -> tuple[Any, Info]:
@@ -110,7 +116,7 @@ class Sampler(Recorded, nn.Module):
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         """Yields the state and the `Info` of each of `num_steps` steps from x, alone or as a leg of a longer chain."""
         self.check(energy)
-        leg = leg or Leg()
+        leg, x = leg or Leg(), energy.as_states(x)
         kernel = None if self._by_steps else self.kernel_on(energy)
         if kernel is None:
             return self._step_by_step(energy, x, num_steps, leg)
@@ -141,7 +147,7 @@ class Sampler(Recorded, nn.Module):
             UserError: the sampler does not support the energy, x is not a batch of states of its domain, or num_steps
                 is no number of steps; with `compile` also as `run`.
         """
-        self.check_chains(energy, x, num_steps)
+        x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
             if compile:
                 x, info = self._compiled(energy, x, num_steps, "sample(compile=True)", report=True)
@@ -171,7 +177,7 @@ class Sampler(Recorded, nn.Module):
             >>> BlockGibbs().run(rbm, rbm.domain.random(4), num_steps=10).shape
             torch.Size([4, 6])
         """
-        self.check_chains(energy, x, num_steps)
+        x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
             if compile:
                 return self._compiled(energy, x, num_steps, "run(compile=True)")[0]
@@ -224,15 +230,27 @@ class Sampler(Recorded, nn.Module):
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 
-    def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> None:
-        """Raises `UserError` unless chains of the energy can take that many steps from x."""
+    def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """X in the energy's floating type; `UserError` unless chains of the energy can take that many steps from it."""
         self.check(energy)
         require_one_law(energy)
+        x = energy.as_states(x)
         energy.domain.validate(x)
         if len(x) == 0:
             raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")
         if not isinstance(num_steps, SupportsIndex) or num_steps.__index__() < 0:
             raise UserError(f"{type(self).__name__}: num_steps is {num_steps}, but must be a whole number from 0 on")
+        return x
+
+
+def _takes_starts(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of samplers `(energy, x, ...)` with x in the energy's floating type."""
+
+    @wraps(method)
+    def entered(self: Sampler, energy: Energy, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return method(self, energy, energy.as_states(x), *args, **kwargs)
+
+    return entered
 
 
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:

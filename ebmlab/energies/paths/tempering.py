@@ -44,6 +44,11 @@ class Tempering(Energy):
         self.energy = energy
         self.register_buffer("beta", torch.as_tensor(beta), persistent=False)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
+
     def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
         """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy."""
         raise NotImplementedError
