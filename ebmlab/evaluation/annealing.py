@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Base, Bridge, Energy, bridge, reference
+from ebmlab.energies import Base, Bipartite, Bridge, Energy, bridge, reference
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ais_result import AISResult
@@ -175,7 +175,15 @@ def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
         sampler.check(marginal)
     except UserError:
         joint = bridge(base, energy)
-        sampler.check(joint)
+        try:
+            sampler.check(joint)
+        except UserError as error:
+            sampler.check(energy)  # what it cannot sample at all it refuses in its own words
+            name, other = type(sampler).__name__, "BlockGibbs" if isinstance(energy, Bipartite) else "another sampler"
+            raise UserError(
+                f"{name} samples {type(energy).__name__}, but not the laws between it and {type(base).__name__}, "
+                f"through which chains are annealed: use {other}"
+            ) from error
         return joint
     return marginal
 

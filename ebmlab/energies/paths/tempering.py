@@ -42,7 +42,8 @@ class Tempering(Energy):
         super().__init__()
         self.domain = energy.domain
         self.energy = energy
-        self.register_buffer("beta", torch.as_tensor(beta), persistent=False)
+        given = beta if isinstance(beta, Tensor) else torch.tensor(beta, dtype=energy.dtype)
+        self.register_buffer("beta", given, persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
