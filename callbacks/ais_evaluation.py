@@ -29,8 +29,8 @@ from ebmlab.evaluation import ais, data_law, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
-from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Schedule, check_schedule
+from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner
 from ebmlab.lightning.checkpoints import skip_where
 from ebmlab.numerics.ranks import seed_of_rank
