@@ -38,7 +38,7 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
     elif path.suffix.lower() in PICTURES:
         paths = [path]
     elif (kind := path.suffix.lower()) in NUMBERS:
-        x, _ = read_numbers(path, labels, field)
+        x, _ = read_numbers(path, labels, field, preprocessing.columns)
         if kind == ".csv":
             check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
         if kind == ".csv" and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:

@@ -21,12 +21,13 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
-from ebmlab.learners.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
-from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
-from ebmlab.learners.schedules import check_period, resume_accumulation, set_period
+from ebmlab.learners.tryout import try_optimizer
+from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
+from ebmlab.lightning.precision import keep_digits
+from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
@@ -205,6 +206,7 @@ class Learner(Rebuilt):
             self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
 
     def configure_optimizers(self) -> Any:
+        try_optimizer(self._make_optimizer, self._make_lr_scheduler, self.parameters())
         try:
             optimizer = self._make_optimizer(self.parameters())
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
