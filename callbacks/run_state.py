@@ -12,7 +12,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from ebmlab.callbacks.loader_position import LoaderPosition
-from ebmlab.callbacks.monitors import save_at_the_end
+from ebmlab.callbacks.monitors import check_monitors, save_at_the_end
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.callbacks.scores import Scores
 from ebmlab.callbacks.unfinished import Unfinished
@@ -94,6 +94,7 @@ class RunState(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
+        check_monitors(trainer, pl_module)
         _keep_checkpoints(trainer)
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
@@ -142,7 +143,7 @@ class RunState(pl.Callback):
         self._scores.note(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._unfinished.enter("epoch")
+        self._unfinished.end_epoch(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._unfinished.enter("")
