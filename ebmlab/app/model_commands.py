@@ -20,6 +20,8 @@ from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
+from ebmlab.data.numbers import as_numbers
+from ebmlab.datamodules.number_files import read_numpy
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
@@ -156,9 +158,14 @@ def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
         if path.suffix != ".npy" or not path.is_file():
             raise UserError(f"--given is {given}, but must be {', '.join(HALVES)} or a .npy file that is there")
         try:
-            return torch.from_numpy(np.load(path))
+            content = read_numpy(path)
         except (ValueError, OSError, TypeError) as error:
             raise UserError(f"--given {path} cannot be read as an array ({one_line(error)})") from error
+        if isinstance(content, dict):
+            raise UserError(
+                f"--given {path} is an .npz file with {', '.join(content) or 'no arrays'}: save one as .npy"
+            )
+        return as_numbers(content, f"--given {path}")
     if len(shape) < 2:
         raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give a .npy file")
     mask = torch.zeros(shape, dtype=torch.bool)

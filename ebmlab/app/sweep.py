@@ -55,6 +55,8 @@ def sweep(given: Sequence[str]) -> None:
 
     def objective(trial: Any) -> float:
         def hear(score: Score) -> bool:
+            if score.step == 0:  # that of the untrained model, which says nothing about the settings
+                return False
             trial.report(score.value, score.step)
             return bool(trial.should_prune())
 
@@ -138,7 +140,10 @@ def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, han
     storage = _storage(optuna, url)
     study = optuna.create_study(storage=storage, study_name=name, direction=space.direction, load_if_exists=True)
     seed = None if options.seed is None else options.seed + len(study.trials)
-    study.sampler = optuna.samplers.TPESampler(seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # as Optuna 4 calls both options
+        # the defaults of Optuna 5; those of 4 take each setting by itself, and forget the trials that still run
+        study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
     median = optuna.pruners.MedianPruner(n_startup_trials=4)
     study.pruner = median if options.pruner == "median" else optuna.pruners.NopPruner()
     known = dict(study.user_attrs)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Base, Bridge, Energy, bridge, reference
+from ebmlab.energies import Base, Bipartite, Bridge, Energy, bridge, reference
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ais_result import AISResult
@@ -139,6 +139,7 @@ def reverse_ais(
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
+    x = energy.as_states(x)
     energy.domain.validate(x)
     _check(energy, sampler, len(x), num_temperatures, 1, moves)
     rank, world = rank_and_world()
@@ -175,7 +176,15 @@ def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
         sampler.check(marginal)
     except UserError:
         joint = bridge(base, energy)
-        sampler.check(joint)
+        try:
+            sampler.check(joint)
+        except UserError as error:
+            sampler.check(energy)  # what it cannot sample at all it refuses in its own words
+            name, other = type(sampler).__name__, "BlockGibbs" if isinstance(energy, Bipartite) else "another sampler"
+            raise UserError(
+                f"{name} samples {type(energy).__name__}, but not the laws between it and {type(base).__name__}, "
+                f"through which chains are annealed: use {other}"
+            ) from error
         return joint
     return marginal
 

@@ -140,14 +140,9 @@ class Learner(Rebuilt):
         return x.reshape(len(x), *self.energy.domain.event_shape)
 
     def states(self, batch: Any) -> Tensor:
-        """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype.
-
-        Without a trainer the states keep the dtype of the batch.
-        """
-        if self._trainer is None:
-            return self.to_event(samples_of(batch, "the batch"))
-        x = data_of(self.trainer).convert(batch)
-        return self.to_event(x.to(next(self.energy.parameters(), x).dtype))
+        """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype."""
+        x = samples_of(batch, "the batch") if self._trainer is None else data_of(self.trainer).convert(batch)
+        return self.energy.as_states(self.to_event(x))
 
     def penalty(self) -> Tensor | float:
         """The term of the loss that does not depend on the data: l1 times the sum of the absolute weights."""

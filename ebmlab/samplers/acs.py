@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Categorical, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
@@ -94,7 +95,9 @@ class ACS(MetropolisSampler):
         alphas = cyclical(alpha_max, alpha_min, cycle_length) if step_sizes is None else step_sizes
         betas = cyclical(beta_max, beta_min, cycle_length) if balances is None else balances
         dtype = torch.get_default_dtype()
-        alphas, betas = torch.as_tensor(alphas, dtype=dtype), torch.as_tensor(betas, dtype=dtype)
+        alphas, betas = (
+            as_numbers(given, f"ACS: {name}").to(dtype) for name, given in (("step_sizes", alphas), ("balances", betas))
+        )
         if alphas.dim() != 1 or alphas.shape != betas.shape or not len(alphas):
             raise UserError(
                 f"ACS: step_sizes {tuple(alphas.shape)} and balances {tuple(betas.shape)} must be two lists of the "

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
@@ -104,7 +105,7 @@ class AnyScale(MetropolisSampler):
         self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
         for name in ("curvature", "diagonal", "root"):
             self.register_buffer(name, None, persistent=False)
-        self.set_curvature(_floats(curvature), _floats(diagonal))
+        self.set_curvature(_floats("curvature", curvature), _floats("diagonal", diagonal))
 
     def set_curvature(self, curvature: Tensor | Edges | None, diagonal: Tensor | None = None) -> None:
         """Sets W and D, which are as in the arguments of the class; None removes both.
@@ -222,10 +223,10 @@ class AnyScale(MetropolisSampler):
         return self.balance.sqrt() * pulled
 
 
-def _floats(values: Sequence[float] | Sequence[Sequence[float]] | Tensor | None) -> Tensor | None:
+def _floats(name: str, values: Sequence[float] | Sequence[Sequence[float]] | Tensor | None) -> Tensor | None:
     if values is None or (isinstance(values, Tensor) and values.is_floating_point()):
         return values
-    return torch.as_tensor(values, dtype=torch.get_default_dtype())
+    return as_numbers(values, f"AnyScale: {name}").to(torch.get_default_dtype())
 
 
 def _square_root(W: Tensor, D: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
@@ -46,7 +47,7 @@ class LangevinOptions(nn.Module):
         super().__init__()
         if window is not None and window < 1:
             raise UserError(f"{owner}: window is {window}, but must be at least 1, or null for all values")
-        scale = None if precondition is None else torch.as_tensor(precondition)
+        scale = None if precondition is None else as_numbers(precondition, f"{owner}: precondition")
         if scale is not None:
             require_positive(owner, precondition=scale)
         self.owner = owner
@@ -162,6 +163,11 @@ class GuidedEnergy(Energy):
         super().__init__()
         self.domain, self.energy = energy.domain, energy
         self.guide: Energy = energy.minibatch()  # type: ignore[operator]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
 
     def forward(self, x: Tensor) -> Tensor:
         value: Tensor = self.energy(x)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, ClassVar, SupportsIndex
 
 import torch
@@ -46,6 +48,13 @@ class Sampler(Recorded, nn.Module):
     independent: ClassVar[bool] = True
     keeps_values: ClassVar[bool] = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Chains start at states of any numeric type: `init` and `chain` of every kernel convert them."""
+        super().__init_subclass__(**kwargs)
+        for name in ("init", "chain"):
+            if inspect.isfunction(method := cls.__dict__.get(name)):
+                setattr(cls, name, _takes_starts(method))
+
     @property
     def exact(self) -> bool:
         """Whether every step from `init` leaves p(x) = exp(-E(x)) / Z invariant."""
@@ -73,7 +82,7 @@ class Sampler(Recorded, nn.Module):
             horizon: how many steps are planned; step sizes that follow a schedule need it.
             known: `state.known` of an earlier state at x on a `Bridge`, so that x is not evaluated again.
         """
-        return State(x=x)
+        return State(x=energy.as_states(x))
 
     def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
         """One transition of every chain."""
@@ -99,7 +108,7 @@ class Sampler(Recorded, nn.Module):
             UserError: the sampler does not support the energy, x is not a batch of states of its domain, or num_steps
                 is no number of steps.
         """
-        self.check_chains(energy, x, num_steps)
+        x = self.check_chains(energy, x, num_steps)
         total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
         with fast_products(energy, len(x)):
             for state, info in self.chain(energy, x, num_steps):
@@ -147,7 +156,7 @@ class Sampler(Recorded, nn.Module):
             >>> BlockGibbs().run(rbm, rbm.domain.random(4), num_steps=10).shape
             torch.Size([4, 6])
         """
-        self.check_chains(energy, x, num_steps)
+        x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
             if compile:
                 return self._run_compiled(energy, x, num_steps)
@@ -165,20 +174,32 @@ class Sampler(Recorded, nn.Module):
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
         return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 
-    def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> None:
-        """Raises `UserError` unless chains of the energy can take that many steps from x."""
+    def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """X in the energy's floating type; `UserError` unless chains of the energy can take that many steps from it."""
         self.check(energy)
         require_one_law(energy)
+        x = energy.as_states(x)
         energy.domain.validate(x)
         if len(x) == 0:
             raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")
         if not isinstance(num_steps, SupportsIndex) or num_steps.__index__() < 0:
             raise UserError(f"{type(self).__name__}: num_steps is {num_steps}, but must be a whole number from 0 on")
+        return x
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         for state, _ in self.chain(energy, x, num_steps):
             x = state.x
         return x
+
+
+def _takes_starts(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of samplers `(energy, x, ...)` with x in the energy's floating type."""
+
+    @wraps(method)
+    def entered(self: Sampler, energy: Energy, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return method(self, energy, energy.as_states(x), *args, **kwargs)
+
+    return entered
 
 
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:

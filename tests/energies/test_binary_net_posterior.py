@@ -84,7 +84,7 @@ def test_gradient_is_that_of_autograd_for_all_chunk_sizes(
     torch.testing.assert_close((value, grad), expected)
     one = energy.value_and_grad(w[1:2])
     torch.testing.assert_close((one[0][0], one[1][0]), (value[1], grad[1]))
-    single = energy.value_and_grad(w.float())
+    single = energy.float().value_and_grad(w)
     assert single[0].dtype == single[1].dtype == torch.float32
     torch.testing.assert_close(single[1].double(), grad, rtol=1e-3, atol=1e-4)
 
@@ -132,7 +132,7 @@ def test_saturated_networks_have_finite_energies_and_gradients() -> None:
     energy = BinaryNetPosterior(Rows(1e4 * data.train_x, data.train_y), hidden=300, sharpness=1e4)
     value, grad = energy.value_and_grad(torch.ones(2, energy.domain.size))
     assert value.isfinite().all() and grad.isfinite().all()
-    assert (grad == 0).all()
+    assert (grad.abs() < 1e-100).all()
     after, info = DMALA(0.4).sample(energy, torch.ones(2, energy.domain.size), 3)
     energy.domain.validate(after)
     assert info.acceptance.isfinite().all()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 from torch.nn.utils.parametrize import register_parametrization
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges, colour
@@ -267,10 +268,7 @@ def _edges(name: str, coupling: Matrix) -> Edges:
 
 
 def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
-    try:
-        matrix = torch.as_tensor(coupling).detach()
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{name}: coupling must be a square matrix of numbers ({error})") from error
+    matrix = as_numbers(coupling, f"{name}: coupling")
     matrix = matrix if matrix.is_floating_point() else matrix.to(torch.get_default_dtype())
     if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise UserError(f"{name}: coupling has shape {tuple(matrix.shape)}, but must be a square matrix (d, d)")
@@ -284,8 +282,8 @@ def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
 
 def _field(name: str, field: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     try:
-        values = torch.as_tensor(field, dtype=dtype).detach().expand(shape).clone()
-    except (TypeError, ValueError, RuntimeError) as error:
+        values = as_numbers(field, f"{name}: field").to(dtype).expand(shape).clone()
+    except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{name}: field must be a number or an array that broadcasts to {shape} ({reason})") from error
     if not values.isfinite().all():

@@ -81,6 +81,11 @@ class Bridge(Energy):
         """Log Z at beta = 0."""
         return self.base.log_z
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
+
     def forward(self, x: Tensor) -> Tensor:
         return self._mix(self.base(x), self.energy(x))
 
