@@ -1,8 +1,9 @@
-"""Files of numbers: .npy, .npz, .csv and .pt."""
+"""Files of numbers: .npy, .npz, .csv and .pt, and those of samplers: sample sets in .json, chains in .h5."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,24 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import FAR
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
+from ebmlab.exchange import read_samples
 from ebmlab.io.files import check_regular, load
 
+FOREIGN = (".json", ".h5", ".hdf5")
 MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints
-SUFFIXES = (".npy", ".npz", ".csv", ".pt")
+SUFFIXES = (".npy", ".npz", ".csv", ".pt", *FOREIGN)
 
 
-def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.ndarray | None]:
+def read_numbers(
+    path: Path, labels: Labels, field: str, columns: Sequence[str] = ()
+) -> tuple[Tensor, np.ndarray | None]:
     r"""Reads samples and labels; nothing in the file is executed.
 
     Args:
         path: the file.
         labels: a column of a .csv file, an array of an .npz or .pt file, an .npy file beside `path`, or None.
-        field: the name of the samples in an .npz or .pt file with several arrays.
+        field: the name of the samples in an .npz, .pt or .h5 file with several arrays.
+        columns: the order of the variables of a sample set that names them.
 
     Returns:
         Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and integers
@@ -43,9 +49,14 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         >>> x.tolist(), names.tolist()
         ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
     """
+    kind = path.suffix.lower()
+    found: Any
     check_regular(path)
     try:
-        found, y = read_table(path, labels) if path.suffix.lower() == ".csv" else _arrays(path, labels, field)
+        if kind in FOREIGN:
+            found, y = _foreign(path, labels, field, columns)
+        else:
+            found, y = read_table(path, labels) if kind == ".csv" else _arrays(path, labels, field)
     except UserError:
         raise
     except Exception as error:
@@ -61,6 +72,12 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
             f"{path}: there are {len(x)} samples, but the labels have shape {y.shape}; there must be one each"
         )
     return as_numbers(x.astype(_type(x), copy=False), str(path)), y
+
+
+def _foreign(path: Path, labels: Labels, field: str, columns: Sequence[str]) -> tuple[Any, None]:
+    if labels is not None:
+        raise UserError(f"{path} holds samples alone, but labels is {labels}")
+    return read_samples(path, columns, field).numpy(), None
 
 
 def read_numpy(path: Path) -> npt.NDArray[Any] | dict[str, npt.NDArray[Any]]:

@@ -23,7 +23,8 @@ from ebmlab.app.checkpoints import (
     resumed,
     warn_of_old_schedule,
 )
-from ebmlab.app.checks import check_callbacks, check_config, check_energy
+from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
+from ebmlab.app.class_help import class_help
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
 from ebmlab.app.hush import hush
@@ -184,7 +185,7 @@ class CLI(LightningCLI):
         kwargs["enable_checkpointing"] = saves and wanted
         try:
             made = super().instantiate_trainer(**kwargs)
-        except (TypeError, ValueError) as error:  # raised by Lightning for values that the parser takes
+        except (TypeError, ValueError, RuntimeError) as error:  # raised by Lightning for values that the parser takes
             raise UserError(f"trainer: {parser_message(str(error))}") from error
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()
@@ -240,7 +241,8 @@ class CLI(LightningCLI):
 
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
-            print(f"\nfinished at step {self.trainer.global_step}", *contents(self.folder), sep="\n")
+            idle = why_idle(self.trainer, self.checkpoint if self._get(self.config, "ckpt_path") else {})
+            print(f"\nfinished at step {self.trainer.global_step}{idle}", *contents(self.folder), sep="\n")
 
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
@@ -268,7 +270,8 @@ def main(args: list[str] | None = None) -> None:
 def _run(given: list[str]) -> None:
     given = with_pipes_read(given)
     trust_named(given[1:])
-    if (text := answer(given)) is not None:
+    text = answer(given)
+    if text is not None or (text := class_help(given)) is not None:
         print(shown(text))
         return
     if given[-2:] in (["--help", "all"], ["-h", "all"]):

@@ -163,7 +163,7 @@ def write(command: str, path: Path, content: bytes) -> None:
         with whole(path) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
-        raise UserError(f"{command}: {path} cannot be written: {one_line(error)}") from error
+        raise UserError(f"{command}: {path} cannot be written: {error.strerror or one_line(error)}") from error
 
 
 def _parser() -> Line:

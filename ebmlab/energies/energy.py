@@ -22,6 +22,18 @@ DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_
 Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
+class NoDomain(UserError, AttributeError):
+    """An energy's class does not say where x lives.
+
+    Example:
+        >>> class Own(Energy):
+        ...     pass
+        >>> Own().domain
+        Traceback (most recent call last):
+        ebmlab.energies.energy.NoDomain: Own has no domain: set self.domain = Binary(num_bits), or another domain
+    """
+
+
 class Energy(Recorded, nn.Module):
     """E(x), with p(x) proportional to exp(-E(x)); one number per sample, never divided by the batch size.
 
@@ -48,6 +60,13 @@ class Energy(Recorded, nn.Module):
 
     domain: Domain
     domains: ClassVar[tuple[type[Domain], ...]] = ()
+
+    def __getattr__(self, name: str) -> Tensor | nn.Module:
+        if name == "domain":
+            raise NoDomain(
+                f"{type(self).__name__} has no domain: set self.domain = Binary(num_bits), or another domain"
+            )
+        return super().__getattr__(name)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Where a class overrides `forward`, the closed forms of the class that it derives from are out of date.

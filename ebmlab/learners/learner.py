@@ -29,6 +29,7 @@ from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
 from ebmlab.learners.schedules import check_period, resume_accumulation, set_period
+from ebmlab.learners.tryout import try_optimizer
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
@@ -213,6 +214,7 @@ class Learner(Rebuilt):
             self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
 
     def configure_optimizers(self) -> Any:
+        try_optimizer(self._make_optimizer, self._make_lr_scheduler, self.parameters())
         try:
             optimizer = self._make_optimizer(self.parameters())
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None

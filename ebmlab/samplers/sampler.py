@@ -67,6 +67,13 @@ class Sampler(Recorded, nn.Module):
 
     def check(self, energy: Energy) -> None:
         """Raises `UserError` if this sampler does not support the energy."""
+        if type(self).step is Sampler.step:
+            hint = (
+                "derive it from MetropolisSampler, whose steps follow a proposal" if hasattr(self, "proposal") else ""
+            )
+            raise UserError(f"{type(self).__name__} has no step(energy, state): {hint or 'define it'}")
+        if not self.domains:
+            raise UserError(f"{type(self).__name__} does not say what it samples: set domains = (Binary,), or others")
         if not isinstance(energy.domain, self.domains):
             mine = " or ".join(d.__name__ for d in self.domains)
             raise UserError(

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -401,3 +402,20 @@ def test_the_picture_of_trials_without_scores_says_how_many_have_failed() -> Non
     first, _ = draw_sweep(trials, "fid", False, {"rate": "log"}).axes  # a warning would be an error
     assert first.get_legend().get_title().get_text() == "2 failed"
     figure_png(first.figure)
+
+
+def test_two_sweeps_at_once_keep_to_the_number_of_trials(study: Callable[..., list[dict[str, str]]]) -> None:
+    """Both begin while one is missing, and one of them has to give way."""
+    study("--trials=1", space="objective: fid/classifier\nspace: {rate: {low: 0.0, high: 1.0}, kind: [late]}")
+    start = threading.Barrier(2)
+
+    def take_part(seed: int) -> None:
+        start.wait()
+        sweep(["--config", "exp.yaml", "--space", "space.yaml", "--name=s", f"--seed={seed}", "--trials=2"])
+
+    threads = [threading.Thread(target=take_part, args=(seed,)) for seed in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [row["state"] for row in table()] == ["complete", "complete"]

@@ -444,12 +444,12 @@ def test_pictures_are_cut_scaled_and_labelled(pictures: Path) -> None:
 def test_pixels_of_every_kind_of_picture(tmp_path: Path) -> None:
     deep = np.array([[0, 256, 65535]], np.uint16)
     Image.fromarray(deep).save(tmp_path / "deep.png")
-    assert read_picture(tmp_path / "deep.png", (1, 1, 3)).tolist() == [[[0, 1, 255]]]
+    assert read_picture(tmp_path / "deep.png", (1, 1, 3)).pixels.tolist() == [[[0, 1, 255]]]
     upright = Image.fromarray(np.array([[10, 200]], np.uint8))
     exif = Image.Exif()
     exif[0x0112] = 6  # lies on its side: to be turned by 90 degrees, clockwise
     upright.save(tmp_path / "turned.png", exif=exif)
-    assert read_picture(tmp_path / "turned.png", (1, 2, 1)).flatten().tolist() == [10, 200]
+    assert read_picture(tmp_path / "turned.png", (1, 2, 1)).pixels.flatten().tolist() == [10, 200]
     palette = Image.new("RGB", (2, 2), (250, 0, 10)).quantize()
     assert pixels_of(palette)[:, 0, 0].tolist() == [250, 0, 10]
     assert pixels_of(Image.fromarray(np.array([[True, False]]))).tolist() == [[[255, 0]]]
