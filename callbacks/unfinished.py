@@ -51,7 +51,8 @@ class Unfinished:
         """An epoch ends. Lightning leaves out the schedules' steps if it is the one in which the run has resumed."""
         self.enter("epoch")
         if trainer.fit_loop.restarting:
-            self._owed = {int(number): None for number, _ in self.state(trainer)} | self._owed
+            for number, _ in self.state(trainer):
+                self._owed.setdefault(int(number), None)
 
     def finish(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Takes the steps that are owed, before the first batch."""

@@ -77,7 +77,10 @@ def test_more_ranks_than_the_checkpoint_has(setup, tmp_path, squares, monkeypatc
     for rank in (0, 1, 2, 1):
         loop = type("Loop", (), {"is_resuming": True})
         fake = type(
-            "Fake", (), {"world_size": 3, "global_rank": rank, "fit_loop": loop, "ckpt_path": None} | {"callbacks": []}
+            "Fake",
+            (),
+            {"world_size": 3, "global_rank": rank, "fit_loop": loop, "ckpt_path": None}
+            | {"callbacks": [], "lr_scheduler_configs": []},
         )()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
@@ -110,7 +113,10 @@ def test_every_rank_gets_its_own_stream(setup):
     for rank in (0, 1):
         loop = type("Loop", (), {"is_resuming": True})()
         fake = type(
-            "Fake", (), {"world_size": 2, "global_rank": rank, "fit_loop": loop, "ckpt_path": None} | {"callbacks": []}
+            "Fake",
+            (),
+            {"world_size": 2, "global_rank": rank, "fit_loop": loop, "ckpt_path": None}
+            | {"callbacks": [], "lr_scheduler_configs": []},
         )()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
