@@ -77,7 +77,7 @@ def test_gradient_is_that_of_autograd_for_all_chunk_sizes(
     energy = BinaryNetPosterior(Rows(data.train_x[order], data.train_y[order]), hidden=4)
     w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # not on the domain
     expected = Energy.value_and_grad(energy, w)  # the base class differentiates `forward`
-    monkeypatch.setattr(binary_net_posterior, "_CHUNK", chunk)
+    monkeypatch.setattr(binary_net_posterior, "CHUNK", chunk)
     with torch.inference_mode(inference):
         value, grad = energy.value_and_grad(w)
         torch.testing.assert_close(energy(w), value)
@@ -91,7 +91,7 @@ def test_gradient_is_that_of_autograd_for_all_chunk_sizes(
 
 def test_hidden_units_are_never_all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     chunk, sizes = 600, []
-    monkeypatch.setattr(binary_net_posterior, "_CHUNK", chunk)
+    monkeypatch.setattr(binary_net_posterior, "CHUNK", chunk)
     own = torch.Tensor.sigmoid_
     monkeypatch.setattr(torch.Tensor, "sigmoid_", lambda x: (sizes.append(x.numel()), own(x))[1])
     energy = BinaryNetPosterior(table(50, 2), hidden=10)

@@ -53,7 +53,7 @@ class Pairwise(Energy):
         self.learn = learn
         if learn:
             self.coupling, self.field = nn.Parameter(edges.matrix().triu()), nn.Parameter(field)
-            register_parametrization(self, "coupling", _Symmetric())
+            register_parametrization(self, "coupling", Symmetric())
             type(self).__name__ = name  # register_parametrization has changed this object's class, and its name
             self.sparse = False
             return
@@ -217,7 +217,7 @@ def _filled(energy: Pairwise, state: tuple[dict[str, Tensor], dict[str, bool], b
     energy.train(training)
 
 
-class _Symmetric(nn.Module):
+class Symmetric(nn.Module):
     """Makes a matrix symmetric with a zero diagonal, from the entries above its diagonal.
 
     On a CPU without gradients, as in a chain, the result is kept until the entries change: comparing them takes a tenth
@@ -230,13 +230,13 @@ class _Symmetric(nn.Module):
 
     def forward(self, matrix: Tensor) -> Tensor:
         if torch.is_grad_enabled() or matrix.device.type != "cpu" or torch.compiler.is_compiling():
-            return self._make(matrix)
+            return self.make(matrix)
         if self._kept is None or self._kept[0].dtype != matrix.dtype or not torch.equal(self._kept[0], matrix):
-            self._kept = matrix.clone(), self._make(matrix)
+            self._kept = matrix.clone(), self.make(matrix)
         return self._kept[1]
 
     @staticmethod
-    def _make(matrix: Tensor) -> Tensor:
+    def make(matrix: Tensor) -> Tensor:
         upper = matrix.triu(1)
         return upper + upper.T
 
