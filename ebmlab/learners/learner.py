@@ -22,14 +22,14 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
-from ebmlab.learners.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.learners.compiled_energy import uncompiled
 from ebmlab.learners.monitored import monitors_training
-from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
-from ebmlab.learners.schedules import check_period, resume_accumulation, set_period
 from ebmlab.learners.tryout import try_optimizer
+from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
+from ebmlab.lightning.precision import keep_digits
+from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits

@@ -15,12 +15,12 @@ import torch
 from helpers_trainer import quiet_trainer, short_fit
 from torch import Tensor
 
-import ebmlab.samplers.compiled as compiled
+import ebmlab.engine.compiled as compiled
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
-from ebmlab.samplers import DMALA, DULA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsLangevin, Sampler
+from ebmlab.samplers import DMALA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsLangevin, Sampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -129,9 +129,9 @@ def test_a_run_may_shorten_its_chains_and_move_their_starts(plain: list[int], mo
 
 
 def test_iterations_by_another_sampler_may_be_plain(plain: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The large steps of persistent ACS are DULA's, which has no compiled form."""
+    """`Gibbs` has no compiled form."""
     monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
-    monkeypatch.setattr(PersistentACS, "at_iteration", lambda self, energy, x, *_: (DULA(0.4), x, 16))
+    monkeypatch.setattr(PersistentACS, "at_iteration", lambda self, energy, x, *_: (Gibbs(), x, 16))
     step(make_energy("RBM"), PersistentACS(), compile_chains=True)
     assert plain == []
 
