@@ -14,9 +14,8 @@ from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
-from ebmlab.callbacks.ais_metrics import bits_per_dim, judge, metrics_of
+from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
-from ebmlab.callbacks.monitors import skip_where
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data.foreign_loaders import data_of
@@ -30,9 +29,10 @@ from ebmlab.evaluation import ais, data_law, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
-from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Schedule, check_schedule
+from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner
+from ebmlab.lightning.checkpoints import skip_where
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 
@@ -96,6 +96,8 @@ class AISEvaluation(PeriodicEvaluation):
         >>> -50 < metrics["ais/log_likelihood"] < -40  # 64 log(1/2) = -44 before training
         True
     """
+
+    logs = tuple(f"ais/{name}" for name in LOGGED)
 
     def __init__(
         self,

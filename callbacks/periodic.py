@@ -14,12 +14,12 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ebmlab.callbacks.averaged import averaged
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated import isolated
-from ebmlab.callbacks.monitors import watch
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.lightning.averages import averaged
+from ebmlab.lightning.checkpoints import watch
 from ebmlab.numerics.ranks import seed_of_rank
 
 FAST_DEV_SAMPLES = 16
@@ -54,6 +54,8 @@ class PeriodicEvaluation(pl.Callback):
         ...         x = torch.cat(list(self.samples(trainer, pl_module, num_samples=100)))
         ...         self.log_metrics(trainer, pl_module, {"samples/energy": float(pl_module(x).mean())})
     """
+
+    logs: tuple[str, ...] = ()  # the names of all metrics, which `*` may end
 
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True, seed: int = 0) -> None:
         if every_n_epochs < 1:

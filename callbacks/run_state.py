@@ -11,14 +11,15 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from ebmlab.callbacks.loader_position import LoaderPosition
-from ebmlab.callbacks.monitors import save_at_the_end
 from ebmlab.callbacks.requirements import buffer_of
-from ebmlab.callbacks.scores import Scores
-from ebmlab.callbacks.unfinished import Unfinished
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.lightning.checkpoints import check_monitors, save_at_the_end
+from ebmlab.lightning.loader_position import LoaderPosition
+from ebmlab.lightning.scores import Scores
+from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
+from ebmlab.lightning.unfinished import Unfinished
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"
@@ -56,12 +57,8 @@ class RunState(pl.Callback):
         self._position, self._unfinished, self._scores = LoaderPosition(), Unfinished(), Scores()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training.
-
-        Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts
-        that epoch twice: the run loses an epoch if `max_epochs` ends it.
-        """
-        trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+        """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training."""
+        resume_by_epochs(trainer)
         if stage == "fit":
             self._isolate_validation(trainer)
         for checkpoint in trainer.checkpoint_callbacks:
@@ -94,7 +91,8 @@ class RunState(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
-        _keep_checkpoints(trainer)
+        check_monitors(trainer, pl_module)
+        save_no_step_again(trainer)
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
         if self._buffer is not None and buffer is not None:
@@ -142,7 +140,7 @@ class RunState(pl.Callback):
         self._scores.note(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._unfinished.enter("epoch")
+        self._unfinished.end_epoch(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._unfinished.enter("")
@@ -226,20 +224,9 @@ def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
         )
 
 
-def _keep_checkpoints(trainer: pl.Trainer) -> None:
-    """Makes a resumed run save no step again that it had saved, amid an accumulation of gradients."""
-    for c in trainer.checkpoint_callbacks if trainer.ckpt_path else ():
-        if (
-            isinstance(c, ModelCheckpoint)
-            and c._every_n_train_steps
-            and not trainer.global_step % c._every_n_train_steps
-        ):
-            c._last_global_step_saved = trainer.global_step
-
-
 def _warn_of_lost_gradients(trainer: pl.Trainer) -> None:
     epoch = trainer.fit_loop.epoch_loop
-    if trainer.accumulate_grad_batches > 1 and epoch._should_accumulate():
+    if is_accumulating(trainer):
         rank_zero_warn(
             f"RunState: this checkpoint is written after batch {epoch.batch_progress.current.ready} of the epoch, amid "
             f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and has none of these: a run that is "

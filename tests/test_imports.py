@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1]
 FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
-    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "settings")},
+    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "lightning", "settings")},
     "energies": {"ebmlab.energies"},
+    "engine": {"ebmlab.engine"},
     "exchange": {"ebmlab.exchange"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},
@@ -31,18 +32,19 @@ LAYERS = {  # each layer with its modules, from the ground up
     "scikit-learn": {"ebmlab.sklearn"},
     "app": {"ebmlab.app", "ebmlab.__main__"},
 }
-LIBRARY = {"numerics", "ground", "energies", "samplers", "learners", "evaluation", "drawing", "studies"}
+LIBRARY = {"numerics", "ground", "energies", "engine", "samplers", "learners", "evaluation", "drawing", "studies"}
 MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "numerics": set(),
     "ground": {"numerics"},
     "energies": {"numerics", "ground"},
+    "engine": {"numerics", "ground", "energies"},
+    "samplers": {"numerics", "ground", "energies", "engine"},
+    "learners": {"numerics", "ground", "energies", "engine", "samplers"},
+    "evaluation": {"numerics", "ground", "energies", "engine", "samplers"},
+    "drawing": {"numerics", "ground", "energies", "engine", "samplers", "evaluation"},
     "exchange": {"numerics", "ground", "energies"},
-    "samplers": {"numerics", "ground", "energies"},
-    "learners": {"numerics", "ground", "energies", "samplers"},
-    "evaluation": {"numerics", "ground", "energies", "samplers"},
-    "drawing": {"numerics", "ground", "energies", "samplers", "evaluation"},
     "studies": LIBRARY,
-    "testing": {"numerics", "ground", "energies", "samplers"},
+    "testing": {"numerics", "ground", "energies", "engine", "samplers"},
     "datamodules": {"numerics", "ground", "exchange"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
@@ -94,6 +96,12 @@ def test_imports_run_one_way(path: Path) -> None:
 def test_files_are_short_and_none_is_called_utils(path: Path) -> None:
     assert path.name != "utils.py"
     assert len((ROOT / path).read_text().splitlines()) <= 300
+
+
+def test_no_kernel_imports_the_engine() -> None:
+    """`samplers/sampler.py` alone hands kernels to the engine."""
+    users = {module_name(path) for path in FILES if any(name.startswith("ebmlab.engine") for name in imports(path))}
+    assert {name for name in users if name.startswith("ebmlab.samplers")} == {"ebmlab.samplers.sampler"}
 
 
 def test_every_module_named_in_a_layer_exists() -> None:

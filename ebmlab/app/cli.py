@@ -50,7 +50,7 @@ from ebmlab.app.run_folder import (
     run_of,
 )
 from ebmlab.app.sample_command import sample
-from ebmlab.app.signals import end_children, hand_over_children, leave_to_us, stoppable
+from ebmlab.app.signals import stoppable
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.without_trainer import without_trainer
@@ -60,6 +60,7 @@ from ebmlab.errors import UserError, shown
 from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
 from ebmlab.learners.rebuilt import fill
+from ebmlab.lightning.trainer import end_children, hand_over_children, leave_signals
 
 
 class SaveConfig(SaveConfigCallback):
@@ -189,7 +190,7 @@ class CLI(LightningCLI):
             raise UserError(f"trainer: {parser_message(str(error))}") from error
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()
-        leave_to_us(made)
+        leave_signals(made)
         return made
 
     def after_instantiate_classes(self) -> None:

@@ -12,11 +12,10 @@ from ebmlab.energies import Base, Bipartite, Bridge, Energy, bridge, reference
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ais_result import AISResult
-from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.evaluation.population import Population
-from ebmlab.evaluation.walk import anneal, noted_after
+from ebmlab.evaluation.walk import anneal, annealing_kernel, noted_after
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import Sampler
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -100,7 +101,7 @@ def _run(
                 log_scale += GAIN * excess / (ACCEPTANCE * (1 - ACCEPTANCE))
                 log_scale = max(-WIDEST, min(WIDEST, log_scale))
                 sampler.step_size.copy_(own * math.exp(log_scale))  # type: ignore
-                state.proposal = None
+                state = replace(sampler.init(path, state.x, budget, state.known), step=state.step)  # other settings
         chains.x, known = state.x, state.known
         betas.append(new)
         lengths.append(lengths[-1] + math.sqrt(-math.log(effective)) if effective > 0 else math.nan)

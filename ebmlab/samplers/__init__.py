@@ -11,9 +11,10 @@ from ebmlab.samplers.gibbs import Gibbs
 from ebmlab.samplers.gibbs_langevin import GibbsLangevin
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.hamming_ball import HammingBall
+from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
-from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.metropolis import MetropolisSampler, decide
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
@@ -43,6 +44,7 @@ __all__ = [
     "GradientState",
     "HammingBall",
     "Info",
+    "Kernel",
     "Langevin",
     "Leg",
     "LocallyBalanced",
@@ -57,5 +59,6 @@ __all__ = [
     "Tempered",
     "TrajectoryTempered",
     "Wolff",
+    "decide",
     "hidden_logits",
 ]

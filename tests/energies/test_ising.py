@@ -13,7 +13,7 @@ from ebmlab import graphs
 from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.pairwise.ising import Ising
-from ebmlab.energies.pairwise.pairwise import _Symmetric
+from ebmlab.energies.pairwise.pairwise import Symmetric
 from ebmlab.errors import UserError
 from ebmlab.samplers import ChromaticGibbs
 
@@ -261,9 +261,9 @@ def test_learnt_couplings_have_no_colours() -> None:
 
 def test_the_symmetric_matrix_is_made_anew_only_when_its_entries_change(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    plain = _Symmetric._make
-    monkeypatch.setattr(_Symmetric, "_make", staticmethod(lambda matrix: made.append(1) or plain(matrix)))
-    symmetric, matrix = _Symmetric(), torch.tensor([[5.0, 1.0], [7.0, 5.0]])
+    plain = Symmetric.make
+    monkeypatch.setattr(Symmetric, "make", staticmethod(lambda matrix: made.append(1) or plain(matrix)))
+    symmetric, matrix = Symmetric(), torch.tensor([[5.0, 1.0], [7.0, 5.0]])
     with torch.no_grad():
         for _ in range(3):
             assert symmetric(matrix).tolist() == [[0, 1], [1, 0]]

@@ -53,13 +53,21 @@ class Pairwise(Energy):
         self.learn = learn
         if learn:
             self.coupling, self.field = nn.Parameter(edges.matrix().triu()), nn.Parameter(field)
-            register_parametrization(self, "coupling", _Symmetric())
+            register_parametrization(self, "coupling", Symmetric())
             type(self).__name__ = name  # register_parametrization has changed this object's class, and its name
             self.sparse = False
             return
         self.register_buffer("field", field)
         self._join(edges)
         self.register_load_state_dict_pre_hook(_join_saved)  # type: ignore[no-untyped-call]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickles couplings that are learnt, which torch does not, by how the energy was made and its parameters."""
+        if not self.learn:
+            return super().__reduce_ex__(protocol)
+        made, args, kwargs = self._made_with
+        trained = {name: p.requires_grad for name, p in self.named_parameters()}
+        return _made, (made, args, kwargs), (self.state_dict(), trained, self.training), None, None, _filled
 
     def _join(self, edges: Edges) -> None:
         """Takes new couplings, on the device and in the precision of h."""
@@ -195,7 +203,21 @@ class Neighbours(nn.Module):
         return Neighbours(self.sites[entries], self.weights[entries], degrees)
 
 
-class _Symmetric(nn.Module):
+def _made(kind: type[Pairwise], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairwise:
+    return kind(*args, **kwargs)
+
+
+def _filled(energy: Pairwise, state: tuple[dict[str, Tensor], dict[str, bool], bool]) -> None:
+    """Gives a new energy what a pickle holds: parameters, which of them are trained, and the mode."""
+    tensors, trained, training = state
+    energy.to(tensors["field"])
+    energy.load_state_dict(tensors)
+    for name, p in energy.named_parameters():
+        p.requires_grad_(trained[name])
+    energy.train(training)
+
+
+class Symmetric(nn.Module):
     """Makes a matrix symmetric with a zero diagonal, from the entries above its diagonal.
 
     On a CPU without gradients, as in a chain, the result is kept until the entries change: comparing them takes a tenth
@@ -208,13 +230,13 @@ class _Symmetric(nn.Module):
 
     def forward(self, matrix: Tensor) -> Tensor:
         if torch.is_grad_enabled() or matrix.device.type != "cpu" or torch.compiler.is_compiling():
-            return self._make(matrix)
+            return self.make(matrix)
         if self._kept is None or self._kept[0].dtype != matrix.dtype or not torch.equal(self._kept[0], matrix):
-            self._kept = matrix.clone(), self._make(matrix)
+            self._kept = matrix.clone(), self.make(matrix)
         return self._kept[1]
 
     @staticmethod
-    def _make(matrix: Tensor) -> Tensor:
+    def make(matrix: Tensor) -> Tensor:
         upper = matrix.triu(1)
         return upper + upper.T
 

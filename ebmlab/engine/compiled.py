@@ -1,4 +1,4 @@
-"""Chains whose steps `torch.compile` turns into one program, eight at a time, as in `Sampler.run(compile=True)`.
+"""Runs a kernel as a program: `torch.compile` makes one of eight steps (`Sampler.run(compile=True)`).
 
 A step on few chains is a few dozen operations of microseconds each, most of which Python and torch spend on starting
 them. Compiled, it is one program. Many chains gain less: there the products of matrices take the time.
@@ -17,40 +17,13 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy, ResNet
+from ebmlab.engine.protocol import Kernel
 from ebmlab.errors import UserError
 
 UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
 PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
 FEW_NUMBERS = 2**12  # fewer random numbers a program on a CPU draws faster itself than by torch's generator
 COMPILERS = ("g++", "clang++", "c++", "cl")
-
-Tensors = tuple[Tensor, ...]
-
-
-class PureSteps(NamedTuple):
-    """A kernel as two functions of an energy, tensors and settings; the first tensor of a state is x.
-
-    Attributes:
-        start: makes the first state of x.
-        step: makes the next state.
-        settings: numbers that both take; those of step k are row k of `(period, numbers)`, which repeat.
-        anneal: moves and weighs chains at one temperature of annealed importance sampling, such as `anneal_flips`;
-            None if there is no such function.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.samplers import DMALA
-        >>> rbm = RBM(4, 3)
-        >>> kernel = DMALA(0.2).pure_steps(rbm)
-        >>> state = kernel.start(rbm, rbm.random(5), kernel.settings[0])
-        >>> kernel.step(rbm, state, kernel.settings[0])[0].shape
-        torch.Size([5, 4])
-    """
-
-    start: Callable[..., Tensors]
-    step: Callable[..., Tensors]
-    settings: Tensor = torch.empty(1, 0)
-    anneal: Callable[..., Tensors] | None = None
 
 
 def worth_compiling(energy: Energy) -> bool:
@@ -112,32 +85,79 @@ def require_compiler(device: torch.device, caller: str) -> None:
         )
 
 
+class Ran(NamedTuple):
+    """What chains have come to.
+
+    Attributes:
+        x: their last states, `(B, *event)`.
+        acceptance: the sum over the steps, `(B,)`; None if nobody asked.
+        hops: likewise.
+        evaluations: the sum over the steps of what one chain costs.
+
+    Example:
+        >>> Ran(torch.zeros(2, 3)).evaluations
+        0.0
+    """
+
+    x: Tensor
+    acceptance: Tensor | None = None
+    hops: Tensor | None = None
+    evaluations: float = 0.0
+
+
 @torch.no_grad()
-def run_compiled(
-    kernel: PureSteps, energy: Energy, x: Tensor, num_steps: int, caller: str = "run(compile=True)"
-) -> Tensor:
-    """The last x of `num_steps` steps, of which each `UNROLLED` are one compiled program.
+def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False) -> Ran:
+    """Takes `num_steps` steps from x, of which each `UNROLLED` are one compiled program.
+
+    Args:
+        kernel: makes the steps.
+        energy: what they sample.
+        x: where they begin, `(B, *event)`.
+        num_steps: how many.
+        caller: what the user called, for errors.
+        report: whether to add up acceptance and hops.
 
     Raises:
         UserError: as `compiling`, if there are enough steps for a program.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import DMALA
+        >>> rbm = RBM(6, 3)
+        >>> ran = run_compiled(DMALA(0.2).kernel_on(rbm), rbm, rbm.domain.random(4), 3, "mine", report=True)
+        >>> ran.acceptance.shape, ran.evaluations
+        (torch.Size([4]), 3.0)
     """
-    programs = num_steps // UNROLLED
-    settings = kernel.settings.to(x)
-    rows = settings[torch.arange(num_steps, device=x.device) % len(settings)]
-    state = kernel.start(energy, x.clone(), settings[0])
-    if programs:
-        with compiling(_several, energy, x, caller) as several:
-            for block in rows[: programs * UNROLLED].view(programs, UNROLLED, rows.shape[1]):
-                state = several(kernel.step, energy, state, block)
-    for row in rows[programs * UNROLLED :]:
-        state = kernel.step(energy, state, row)
-    return state[0].contiguous()
+    settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32))
+    rows = settings[torch.arange(max(num_steps, 1), device=x.device) % len(settings)]
+    state = kernel.start(energy, x.clone(), rows[0].unbind(), *kernel.options)
+    sums, evaluations = (x.new_zeros(2, len(x)) if report else None), 0.0
+    blocks = torch.split(rows[:num_steps], UNROLLED) if num_steps else ()
+    with compiling(_several, energy, x, caller) if num_steps >= UNROLLED else contextlib.nullcontext() as program:
+        for block in blocks:
+            several = program if program is not None and len(block) == UNROLLED else _several
+            state, sums, cost = several(kernel.step, kernel.options, energy, state, sums, block)
+            evaluations += cost
+    acceptance, hops = (None, None) if sums is None else sums
+    return Ran(state.x.contiguous(), acceptance, hops, evaluations)
 
 
-def _several(step: Callable[..., Tensors], energy: Energy, state: Tensors, settings: Tensor) -> Tensors:
+def _several(
+    step: Callable[..., tuple[Any, Any]],
+    options: tuple[Any, ...],
+    energy: Energy,
+    state: Any,
+    sums: Tensor | None,
+    settings: Tensor,
+) -> tuple[Any, Tensor | None, float]:
+    """Takes a step with each row of settings. `sums` are those of acceptance and hops, `(2, B)`, if asked for."""
+    evaluations = 0.0
     for row in settings.unbind():
-        state = step(energy, state, row)
-    return state
+        state, info = step(energy, state, row.unbind(), *options)
+        evaluations += info.evaluations
+        if sums is not None:
+            sums = sums + torch.stack([info.acceptance, info.hops])
+    return state, sums, evaluations
 
 
 @functools.cache

@@ -13,19 +13,19 @@ import torch
 from helpers_finite import DOMAINS, Target
 from helpers_mutants import mutant
 
+import ebmlab.engine.annealed as annealed
 import ebmlab.evaluation.annealing as annealing
-import ebmlab.evaluation.compiled_walk as compiled_walk
-import ebmlab.samplers.pure_steps as pure
+import ebmlab.evaluation.walk as walk
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Bernoulli, Energy, ResNet
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_samples, reverse_ais
 from ebmlab.evaluation.ladder import Ladder
-from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, Sampler
+from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, Gibbs, PathAuxiliary, Sampler
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 CYCLE = ACS(step_sizes=[2.0, 0.6, 0.3], balances=[0.8, 0.6, 0.5])
-KERNELS: list[Sampler] = [DMALA(0.4), CYCLE, AnyScale("first", 0.5, 0.6), GWG()]
+KERNELS: list[Sampler] = [DMALA(0.4), CYCLE, AnyScale("first", 0.5, 0.6), GWG(), PathAuxiliary(2), GWG(2)]
 
 
 def energies() -> list[Energy]:
@@ -44,8 +44,8 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiling(function: Any, *_: Any) -> Iterator[Any]:
         yield function
 
-    monkeypatch.setattr(compiled_walk, "compiling", compiling)
-    monkeypatch.setattr(compiled_walk, "require_compiler", lambda *_: None)
+    monkeypatch.setattr(annealed, "compiling", compiling)
+    monkeypatch.setattr(walk, "require_compiler", lambda *_: None)
 
 
 def both(sampler: Sampler, energy: Energy, **settings: Any) -> tuple[AISResult, AISResult]:
@@ -111,21 +111,19 @@ def test_temperatures_that_float32_does_not_tell_apart_weigh_nothing() -> None:
 
 
 MUTANTS = {
-    "no reverse term": (" + back_minus_forth(mix(there[2], there[4]))", ""),
-    "the law of the last temperature": ("(1 - new) * at_0 + torch.where(new == 0, 0, new * at_1)", "at_0 + old * at_1"),
-    "weights after the step": ("(new - old) * (base - value)", "(new - old) * (there[1] - there[3])"),
-    "no Metropolis": ("uniform(log_ratio) <", "-uniform(log_ratio) <"),
-    "one acceptance per batch": ("log_ratio.clamp(max=0).exp()", "log_ratio[:1].clamp(max=0).exp()"),
+    "the law of the last temperature": ("path.beta = beta\n", "pass\n"),
+    "values at the last x": ("x, known = state.x, state.known", "x = state.x"),
+    "weights of other temperatures": ("path.increment(x, beta, known)", "path.increment(x, beta + 0.01, known)"),
 }
 
 
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
-@pytest.mark.parametrize(("sampler", "step"), [(DMALA(0.4), pure.anneal_flips), (GWG(), pure.anneal_gwg)])
+@pytest.mark.parametrize("sampler", [DMALA(0.4), GWG()], ids=lambda s: type(s).__name__)
 @pytest.mark.usefixtures("plain")
-def test_mutants_differ(sampler: Sampler, step: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    energy, kernel = Target(DOMAINS["binary"], "cubic"), type(sampler).pure_steps
-    wrong = mutant(step, old, new)
-    monkeypatch.setattr(type(sampler), "pure_steps", lambda self, energy: kernel(self, energy)._replace(anneal=wrong))
+def test_mutants_differ(sampler: Sampler, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    energy, wrong = Target(DOMAINS["binary"], "cubic"), mutant(annealed.temperatures, old, new)
+    wrong.__wrapped__.__globals__["compiling"] = annealed.compiling
+    monkeypatch.setattr(walk, "temperatures", wrong)
     assert not same(*both(sampler, energy))
 
 
@@ -185,7 +183,7 @@ def test_a_missing_compiler_is_told_before_the_pilot_runs(monkeypatch: pytest.Mo
     ("sampler", "energy", "settings", "message"),
     [
         (BlockGibbs(), RBM(6, 3), {}, r"ais\(compile=True\): BlockGibbs on RBM cannot be compiled"),
-        (GWG(num_flips=2), RBM(6, 3), {}, r"ais\(compile=True\): GWG on RBM cannot be compiled"),
+        (Gibbs(), Target(DOMAINS["binary"], "cubic"), {}, r"ais\(compile=True\): Gibbs on Rugged cannot be compiled"),
         (DMALA(0.4), ResNet((1, 8, 8), channels=4), {}, r"ais\(compile=True\): DMALA on ResNet cannot be compiled"),
         (DMALA(0.4), RBM(6, 3), {"resample": 0.5}, r"resample is 0\.5 and moves 1, but compiled temperatures neither"),
         (DMALA(0.4), RBM(6, 3), {"moves": 2}, r"resample is 0\.0 and moves 2, but compiled temperatures neither"),

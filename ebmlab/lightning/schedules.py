@@ -11,6 +11,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ebmlab.errors import UserError
+from ebmlab.lightning.trainer import forget_loader
 
 
 def planned_steps(trainer: pl.Trainer) -> float:
@@ -132,13 +133,12 @@ def _length(trainer: pl.Trainer, interval: str) -> float:
 
 def _epochs_before_training(trainer: pl.Trainer, steps: int) -> int:
     """The epochs of so many optimizer steps, before Lightning has made the loader of the training data."""
-    loop = trainer.fit_loop
-    loop.setup_data()
+    trainer.fit_loop.setup_data()
     if not math.isfinite(trainer.num_training_batches):
         raise UserError(
             "lr_scheduler: T_max is -1, the number of epochs, which is not known for data without a length: set "
             'lr_interval to "step", or T_max'
         )
     epochs = _epochs_of(trainer, steps)
-    loop._combined_loader = None  # or Lightning would keep this one, whose position no checkpoint has restored
+    forget_loader(trainer)
     return epochs

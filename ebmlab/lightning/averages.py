@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,7 +12,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 
 from ebmlab.errors import UserError
-from ebmlab.learners.schedules import planned_steps
+from ebmlab.lightning.schedules import planned_steps
 
 TRAINED = "current_model_state"  # where Lightning keeps the trained weights, beside the average in `state_dict`
 
@@ -125,6 +126,27 @@ def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
             "the checkpoint's run averages its weights, and this one has no EMAWeightAveraging: it goes on from the "
             "trained weights and drops their average"
         )
+
+
+@contextmanager
+def averaged(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
+    """Runs its body with the averaged weights of a `WeightAveraging` callback, if there is one that has begun.
+
+    Until its first update the average is that of the initial weights, and the current ones are taken. Lightning swaps
+    the weights around validation only, so that this calls the callback's hooks for validation.
+    """
+    callbacks = [c for c in _averages(trainer) if _begun(c)]
+    for callback in callbacks:
+        callback.on_validation_epoch_start(trainer, pl_module)
+    try:
+        yield
+    finally:
+        for callback in reversed(callbacks):
+            callback.on_validation_epoch_end(trainer, pl_module)
+
+
+def _begun(callback: WeightAveraging) -> bool:
+    return callback._average_model is not None and int(callback._average_model.n_averaged) > 0
 
 
 def _averages(trainer: pl.Trainer) -> list[WeightAveraging]:

@@ -22,7 +22,7 @@ from ebmlab.datamodules import Digits
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
-from ebmlab.learners.schedules import planned_steps
+from ebmlab.lightning.schedules import planned_steps
 from ebmlab.samplers import DMALA, BlockGibbs
 
 pytestmark = [

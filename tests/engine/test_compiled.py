@@ -1,4 +1,4 @@
-"""Steps as functions of tensors: those of `chain`, number by number; compiled, they are the same functions."""
+"""Kernels as programs take them, with tensors for settings: the steps of `chain`, number by number, and compiled."""
 
 from __future__ import annotations
 
@@ -9,22 +9,47 @@ from typing import Any
 import pytest
 import torch
 from helpers_finite import DOMAINS, Target
-from helpers_mutants import mutant
 from torch import Tensor
 
-import ebmlab.samplers.compiled as compiled
-import ebmlab.samplers.pure_steps as pure
+import ebmlab.engine.compiled as compiled
 import ebmlab.samplers.sampler as base
-from ebmlab.domains import Real
-from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
+from ebmlab.domains import Binary, Real
+from ebmlab.energies import MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA
 from ebmlab.numerics import noise
-from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, ChromaticGibbs, Cosine, Gibbs, Langevin, Sampler
+from ebmlab.samplers import (
+    ACS,
+    DMALA,
+    DULA,
+    GWG,
+    AnyScale,
+    BlockGibbs,
+    ChromaticGibbs,
+    Cosine,
+    EnergyState,
+    Gibbs,
+    Info,
+    Kernel,
+    Langevin,
+    PathAuxiliary,
+    Sampler,
+    Tempered,
+)
+from ebmlab.samplers.metropolis import metropolis
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 CYCLE = ACS(step_sizes=[2.0, 0.6, 0.3], balances=[0.8, 0.6, 0.5])
-KERNELS: list[Sampler] = [DMALA(0.4), DMALA(0.6, balance=0.7), CYCLE, AnyScale("first", 0.5, 0.6), GWG()]
+KERNELS: list[Sampler] = [
+    DMALA(0.4),
+    DMALA(0.6, balance=0.7),
+    DULA(0.4),
+    CYCLE,
+    AnyScale("first", 0.5, 0.6),
+    GWG(),
+    GWG(2),
+    PathAuxiliary(2),
+]
 ENERGIES = {
     "binary": lambda: Target(DOMAINS["binary"], "cubic"),
     "spin": lambda: Target(DOMAINS["spin"], "cubic"),
@@ -45,6 +70,33 @@ class Cubic(Energy):
         return (x**4 / 4 + x**3 / 5).sum(1) + 0.3 * (x[:, 1:] * x[:, :-1]).sum(1)
 
 
+class Halves(Sampler):
+    """A user's sampler: proposes to flip each bit with probability one half."""
+
+    domains, exact = (Binary,), True
+
+    def kernel_on(self, energy: Energy) -> Kernel:
+        def start(energy: Energy, x: Tensor, settings: Any) -> EnergyState:
+            return EnergyState(x=x, energy=energy(x))
+
+        return Kernel(start, half_step)
+
+
+def half_step(energy: Energy, state: EnergyState, settings: Any) -> tuple[EnergyState, Info]:
+    y = (noise.uniform(state.x) < 0.5).to(state.x)
+    new = EnergyState(x=y, energy=energy(y))
+    accepted, probability = metropolis(state.energy - new.energy)
+    after = new.where(accepted, state)
+    return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
+
+
+class OwnSteps(DMALA):
+    """Changes the steps of its base, and so takes no kernel from it."""
+
+    def step(self, energy: Energy, state: Any) -> Any:
+        return super().step(energy, state)
+
+
 def make_rbm() -> RBM:
     torch.manual_seed(0)
     rbm = RBM(6, 4)
@@ -53,33 +105,31 @@ def make_rbm() -> RBM:
     return rbm.requires_grad_(False)
 
 
-def plain_steps(sampler: Sampler, energy: Energy, x: Tensor, num_steps: int, step: Any = None) -> list[Tensor]:
-    kernel = sampler.pure_steps(energy)
+def plain_steps(sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> list[Tensor]:
+    kernel = sampler.kernel_on(energy)
     assert kernel is not None
-    step, settings = step or kernel.step, kernel.settings.to(x)
+    rows = kernel.settings.to(torch.promote_types(x.dtype, torch.float32))
     with torch.no_grad():
-        states = [kernel.start(energy, x, settings[0])]
+        states = [kernel.start(energy, x, rows[0].unbind(), *kernel.options)]
         for k in range(num_steps):
-            states.append(step(energy, states[-1], settings[k % len(settings)]))
-    return [state[0] for state in states[1:]]
+            states.append(kernel.step(energy, states[-1], rows[k % len(rows)].unbind(), *kernel.options)[0])
+    return [state.x for state in states[1:]]
 
 
-def follows(
-    sampler: Sampler, energy: Energy, step: Any = None, same: Callable[[Tensor, Tensor], bool] = torch.equal
-) -> bool:
-    """Whether the chain of pure steps is at the states of `Sampler.chain`, from the same random numbers."""
+def follows(sampler: Sampler, energy: Energy, same: Callable[[Tensor, Tensor], bool] = torch.equal) -> bool:
+    """Whether steps with tensors for settings are those of `Sampler.chain`, from the same random numbers."""
     torch.manual_seed(0)
     x = energy.domain.random(100)
     torch.manual_seed(1)
     expected = [state.x for state, _ in sampler.chain(energy, x, 9)]
     assert not torch.equal(expected[-1], x)
     torch.manual_seed(1)
-    return all(map(same, plain_steps(sampler, energy, x, 9, step), expected))
+    return all(map(same, plain_steps(sampler, energy, x, 9), expected))
 
 
 @pytest.mark.parametrize("sampler", KERNELS, ids=lambda sampler: type(sampler).__name__)
 @pytest.mark.parametrize("make", ENERGIES.values(), ids=ENERGIES)
-def test_pure_steps_are_those_of_the_chain(sampler: Sampler, make: Any) -> None:
+def test_settings_may_be_tensors(sampler: Sampler, make: Any) -> None:
     assert follows(sampler, make())
 
 
@@ -101,50 +151,10 @@ def test_langevin_moves_alike(adjust_from: int | None, temperature: float) -> No
     assert follows(sampler, Cubic(), same=lambda a, b: torch.allclose(a, b, atol=1e-5))
 
 
-MUTANTS = {
-    "no reverse term": ("* flips).flatten(1).sum(1) - there[1] + here[1]", "* flips).flatten(1).sum(1) * 0"),
-    "one acceptance per batch": ("log_ratio.clamp(max=0).exp()", "log_ratio[:1].clamp(max=0).exp()"),
-    "no Metropolis": ("uniform(log_ratio) <", "-uniform(log_ratio) <"),
-    "another step size": ("logit_0 + weight * fall", "2 * logit_0 + weight * fall"),
-}
-
-
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
-@pytest.mark.parametrize(("sampler", "step"), [(DMALA(0.6), pure.step_flips), (CYCLE, pure.step_cycle)])
-def test_mutants_differ(sampler: Sampler, step: Any, old: str, new: str) -> None:
-    assert not follows(sampler, Target(DOMAINS["spin"], "cubic"), mutant(step, old, new))
-
-
-def test_mutants_of_the_law_of_a_step_differ() -> None:
-    """A law that was made with the settings of the step before, and Gibbs with gradients without the way back."""
-    target = Target(DOMAINS["spin"], "cubic")
-    assert not follows(CYCLE, target, mutant(pure.step_cycle, "_law(there, settings)", "_law(there, 2 * settings)"))
-    assert not follows(GWG(), target, mutant(pure.step_gwg, "there[2].gather(1, chosen) - ", ""))
-
-
-LANGEVIN_MUTANTS = {
-    "no reverse term": ("/ temperature - back + forth", "/ temperature"),
-    "no temperature": ("/ temperature - back", "- back"),
-    "another noise": ("(2 * alpha * temperature).sqrt() * noise", "(alpha * temperature).sqrt() * noise"),
-}
-
-
-@pytest.mark.parametrize(("old", "new"), LANGEVIN_MUTANTS.values(), ids=LANGEVIN_MUTANTS)
-def test_mutants_of_adjusted_langevin_differ(old: str, new: str) -> None:
-    wrong = mutant(pure.step_adjusted, old, new)
-    same = lambda a, b: torch.allclose(a, b, atol=1e-5)  # noqa: E731
-    assert not follows(Langevin(0.1, 0, temperature=0.5), Cubic(), wrong, same)
-
-
-def test_both_colours_are_redrawn() -> None:
-    wrong = mutant(pure.step_sweep, "in energy.colours:", "in energy.colours[:1]:")
-    assert not follows(ChromaticGibbs(), Ising.lattice(4, 0.3), wrong)
-
-
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("few", [0, 2**40], ids=["torch's random numbers", "the program's"])
-@pytest.mark.parametrize("sampler", [DMALA(0.4), CYCLE, GWG(), BlockGibbs()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("sampler", [DMALA(0.4), CYCLE, GWG(), BlockGibbs(), Halves()], ids=lambda s: type(s).__name__)
 def test_compiled_chains_follow_the_law(sampler: Sampler, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """20,000 exact draws, in 3 blocks, are as well spread over the 64 states after 16 compiled steps and 3 others."""
     monkeypatch.setattr(compiled, "FEW_NUMBERS", few)
@@ -168,6 +178,10 @@ COMPILED: dict[str, tuple[Sampler, Callable[[], Energy], int]] = {
     "ACS": (CYCLE, lambda: Ising.lattice(3, 0.3), 100),
     "sweeps": (ChromaticGibbs(), lambda: Ising.lattice(4, 0.3), 100),
     "many spins": (ChromaticGibbs(), lambda: Ising.lattice(20, 0.3), 100),  # bits of numpy's generator
+    "paths": (PathAuxiliary(2), lambda: Ising.lattice(3, 0.3), 100),
+    "without Metropolis": (DULA(0.4), lambda: Ising.lattice(3, 0.3), 100),
+    "levels": (DMALA(0.8, window=1), lambda: Target(DOMAINS["ordinal"], "cubic"), 100),
+    "classes": (DMALA(0.8), lambda: Target(DOMAINS["categorical"], "cubic"), 100),
     "many spins, dense couplings": (ChromaticGibbs(), lambda: Ising.lattice(10, 0.3), 1000),
     "autograd": (DMALA(0.4), lambda: Target(DOMAINS["binary"], "cubic"), 100),
     "a network": (DMALA(0.4), lambda: MLP(6), 100),
@@ -212,11 +226,24 @@ def test_an_energy_that_cannot_be_compiled_is_one_line() -> None:
         Langevin(0.1).run(Branching(), torch.randn(5, 4), 8, compile=True)
 
 
-def test_a_site_without_a_valid_law_is_not_masked() -> None:
-    energy = Ising.lattice(4, 0.3)
-    energy.field[3] = torch.nan
-    found = plain_steps(ChromaticGibbs(), energy, energy.random(5), 2)
-    assert found[0][:, 3].isnan().all() and found[-1].isnan().sum() > 5
+@needs_compiler
+@pytest.mark.slow
+def test_a_compiled_report_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over two programs and three more steps, in blocks of which the last is filled up."""
+    monkeypatch.setattr(compiled, "FEW_NUMBERS", 0)
+    rbm, reports = make_rbm(), []
+    for few in (2**19, 1):
+        monkeypatch.setattr(base, "CACHED", few)
+        monkeypatch.setattr(base, "SMALLEST", 40)
+        x = rbm.random(100)
+        for compile in (False, True):
+            torch.manual_seed(1)
+            last, info = DMALA(0.4).sample(rbm, x, 19, compile=compile)
+            reports.append((last, info.acceptance, info.hops))
+            assert info.evaluations == 1 and info.hops.shape == (100,)
+    torch.testing.assert_close(reports[1], reports[0], atol=1e-4, rtol=1e-4)
+    means = [[value.mean() for value in report] for report in reports]
+    torch.testing.assert_close(means[3], means[0], atol=0.1, rtol=0)
 
 
 def test_words_are_what_the_compiler_thinks() -> None:
@@ -236,9 +263,8 @@ def test_gradients_are_detached_in_programs_of_the_user() -> None:
     ("sampler", "energy"),
     [
         (Gibbs(), RBM(6, 3)),
-        (GWG(num_flips=2), RBM(6, 3)),
-        (BlockGibbs(), GRBM(6, 3)),
-        (DMALA(0.2, window=1), Target(DOMAINS["ordinal"], "cubic")),
+        (Tempered(GWG()), RBM(6, 3)),
+        (OwnSteps(0.2), RBM(6, 3)),
         (DMALA(0.2), ResNet((1, 8, 8), channels=4)),
         (AdaptiveDMALA(0.2), RBM(6, 3)),
         (Langevin(0.1, adjust_from=5), Cubic()),
@@ -246,7 +272,7 @@ def test_gradients_are_detached_in_programs_of_the_user() -> None:
         (ChromaticGibbs(), Ising(torch.ones(9, 9) - torch.eye(9))),
     ],
 )
-def test_kernels_without_pure_steps_are_refused(sampler: Sampler, energy: Energy) -> None:
+def test_samplers_without_a_kernel_are_refused(sampler: Sampler, energy: Energy) -> None:
     with pytest.raises(UserError, match=r"run\(compile=True\): .* cannot be compiled with these settings"):
         sampler.run(energy, energy.domain.random(2), 3, compile=True)
 
