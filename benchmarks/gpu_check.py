@@ -61,9 +61,9 @@ from ebmlab.energies import (
     Scaled,
     Sum,
 )
+from ebmlab.engine import Replayed
 from ebmlab.evaluation import exact_samples
 from ebmlab.numerics.float32 import Float32Settings
-from ebmlab.samplers.replayed import Replayed
 
 ROOT = Path(__file__).parents[1]
 Callback = dict[str, Any]

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ebmlab.callbacks.ais_metrics import bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
-from ebmlab.callbacks.monitors import skip_where
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
 from ebmlab.data.foreign_loaders import data_of
@@ -30,9 +29,10 @@ from ebmlab.evaluation import ais, data_law, reverse_ais
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
 from ebmlab.evaluation.bracket import Bracket, equilibrated
-from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Schedule, check_schedule
+from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner
+from ebmlab.lightning.checkpoints import skip_where
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 

@@ -14,12 +14,12 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ebmlab.callbacks.averaged import averaged
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated import isolated
-from ebmlab.callbacks.monitors import watch
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.lightning.averages import averaged
+from ebmlab.lightning.checkpoints import watch
 from ebmlab.numerics.ranks import seed_of_rank
 
 FAST_DEV_SAMPLES = 16

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ProgressBar, Timer
 from tqdm import tqdm
 
-from ebmlab.learners.schedules import planned_steps
+from ebmlab.lightning.schedules import planned_steps
 
 _REFRESH = 0.2  # seconds between two looks of the bar at the metrics, each of which waits for the device
 _PAUSE = (10.0, 600.0)  # least and most seconds between two lines

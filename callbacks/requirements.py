@@ -15,7 +15,7 @@ from ebmlab.data.interface import SPLITS, Data, Graphs, Images
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner, ReplayBuffer
-from ebmlab.learners.schedules import planned_steps
+from ebmlab.lightning.schedules import planned_steps
 
 Kind = TypeVar("Kind")
 

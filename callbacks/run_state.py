@@ -11,15 +11,20 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from ebmlab.callbacks.monitors import save_at_the_end
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.lightning.checkpoints import save_at_the_end
+from ebmlab.lightning.loader_position import LoaderPosition
+from ebmlab.lightning.scores import Scores
+from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
+from ebmlab.lightning.unfinished import Unfinished
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"
 BUFFER = "replay_buffer"
+OWED, PLACE = "owed_steps", "loader_position"
 Streams = dict[str, Tensor]
 
 
@@ -32,6 +37,10 @@ class RunState(pl.Callback):
     are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning. Buffers are
     distributed again over any number of ranks.
 
+    The order of a plain `DataLoader` is restored, too, and what Lightning does just after it has written a checkpoint:
+    a step of `ReduceLROnPlateau`, the row of metrics. A `ModelCheckpoint` that monitors a score of validation takes no
+    other weights than those that were validated for the best; see `Scores`.
+
     Example:
         >>> callback, checkpoint = RunState(), {}
         >>> trainer, module = pl.Trainer(callbacks=[callback], logger=False), pl.LightningModule()
@@ -43,21 +52,46 @@ class RunState(pl.Callback):
     def __init__(self) -> None:
         self._loaded: Streams | None = None
         self._buffer: Tensor | None = None
+        self._place: dict[str, Any] | None = None  # of the loader, in the checkpoint
+        self._before: Tensor | None = None  # the state of training's generator while validation runs
+        self._position, self._unfinished, self._scores = LoaderPosition(), Unfinished(), Scores()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training.
-
-        Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts
-        that epoch twice: the run loses an epoch if `max_epochs` ends it.
-        """
-        trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+        """Makes Lightning resume under `max_steps` as it does under `max_epochs`, and save the end of training."""
+        resume_by_epochs(trainer)
+        if stage == "fit":
+            self._isolate_validation(trainer)
         for checkpoint in trainer.checkpoint_callbacks:
             if isinstance(checkpoint, ModelCheckpoint):
                 save_at_the_end(checkpoint)
+                if stage == "fit":
+                    self._scores.guard(checkpoint)
+
+    def _isolate_validation(self, trainer: pl.Trainer) -> None:
+        """Makes training go on from the random numbers before validation, whose loader draws some: it may be skipped.
+
+        Lightning does not validate again where a run goes on from the last step of an epoch, but begins to.
+        """
+        loop = trainer.fit_loop.epoch_loop.val_loop
+        validate, skip = loop.run, loop.increment_progress_to_evaluation_end
+
+        def pass_over() -> None:
+            with torch.random.fork_rng(devices=[]):
+                skip()
+
+        def run() -> Any:
+            with torch.random.fork_rng(devices=[]):
+                self._before = torch.get_rng_state()
+                try:
+                    return validate()
+                finally:
+                    self._before = None
+
+        loop.run, loop.increment_progress_to_evaluation_end = run, pass_over  # type: ignore[method-assign]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
-        _keep_checkpoints(trainer)
+        save_no_step_again(trainer)
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
         if self._buffer is not None and buffer is not None:
@@ -67,8 +101,10 @@ class RunState(pl.Callback):
             buffer.slots = mine.to(pl_module.device)
             if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
                 buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
-        self._buffer = None
+        place, self._buffer, self._place = self._place, None, None
+        self._scores.publish(trainer)
         if loaded is None or not trainer.fit_loop.is_resuming:
+            self._position.begin(trainer)
             return
         ranks = len(loaded["cpu"])
         if ranks != trainer.world_size:
@@ -80,6 +116,39 @@ class RunState(pl.Callback):
             _restore({name: states[trainer.global_rank] for name, states in loaded.items()}, pl_module.device)
         else:
             torch.manual_seed(_fresh_seed(loaded["cpu"], trainer.global_rank))
+        if place is not None and ranks == trainer.world_size:
+            own = {name: [each[trainer.global_rank] for each in place[name]] for name in ("start", "now")}
+            self._position.restore(trainer, place | own)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.enter("")
+        self._unfinished.finish(trainer, pl_module)
+        self._position.note(trainer)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        self._unfinished.enter("")
+        self._unfinished.finish(trainer, pl_module)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._unfinished.enter("step")
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.validate()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._scores.note(trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.enter("epoch")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfinished.enter("")
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._scores.state()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._scores.load(state_dict)
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -88,11 +157,18 @@ class RunState(pl.Callback):
 
         Loggers first write the metrics that they hold back, which a resumed run will not log again.
         """
+        self._unfinished.log(trainer)
         for logger in trainer.loggers:
             getattr(logger, "flush", bool)()
         _warn_of_lost_gradients(trainer)
         device = pl_module.device
-        checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in _streams(device).items()}
+        streams = _streams(device) | ({} if self._before is None else {"cpu": self._before})
+        checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in streams.items()}
+        if owed := self._unfinished.state(trainer):
+            checkpoint[OWED] = owed
+        if (place := self._position.state(trainer)) is not None:
+            gathered = {name: [_gather(trainer, each.to(device)) for each in place[name]] for name in ("start", "now")}
+            checkpoint[PLACE] = place | gathered
         buffer = buffer_of(pl_module)
         slots = None if buffer is None else buffer.slots
         if slots is not None:
@@ -102,6 +178,8 @@ class RunState(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
+        self._place = checkpoint.get(PLACE)
+        self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)
         if self._loaded is None:
@@ -145,20 +223,9 @@ def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
         )
 
 
-def _keep_checkpoints(trainer: pl.Trainer) -> None:
-    """Makes a resumed run save no step again that it had saved, amid an accumulation of gradients."""
-    for c in trainer.checkpoint_callbacks if trainer.ckpt_path else ():
-        if (
-            isinstance(c, ModelCheckpoint)
-            and c._every_n_train_steps
-            and not trainer.global_step % c._every_n_train_steps
-        ):
-            c._last_global_step_saved = trainer.global_step
-
-
 def _warn_of_lost_gradients(trainer: pl.Trainer) -> None:
     epoch = trainer.fit_loop.epoch_loop
-    if trainer.accumulate_grad_batches > 1 and epoch._should_accumulate():
+    if is_accumulating(trainer):
         rank_zero_warn(
             f"RunState: this checkpoint is written after batch {epoch.batch_progress.current.ready} of the epoch, amid "
             f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and has none of these: a run that is "

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from ebmlab.data.interface import chosen
-from ebmlab.data.preprocessing import Binarize, readable
+from ebmlab.data.numbers import as_numbers
+from ebmlab.data.preprocessing import Binarize
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.pictures import pixels_of
 from ebmlab.datamodules.scaling import DomainName, Form, as_images, scaling
@@ -220,13 +221,16 @@ class FromDataset(OwnData):
                     "them"
                 )
             item = item[self.field]
-        try:
-            x = pixels_of(item) if isinstance(item, Image.Image) else readable(torch.as_tensor(item))
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise UserError(
-                f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "
-                "picture, a number or a list of numbers"
-            ) from error
+        if isinstance(item, Image.Image):
+            x = pixels_of(item)
+        else:
+            try:
+                x = as_numbers(item, "a sample")
+            except UserError as error:
+                raise UserError(
+                    f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "
+                    f"picture, a number or a list of numbers ({error})"
+                ) from error
         return as_images(x[None], self.domain)[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,21 +11,27 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 from tqdm import tqdm
 
-from ebmlab.data.preprocessing import LEVELS, Binarize
+from ebmlab.data.preprocessing import LEVELS, Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
-from ebmlab.datamodules.pictures import SUFFIXES, read_picture
+from ebmlab.datamodules.pictures import SUFFIXES, Picture, files_in, read_picture
 from ebmlab.datamodules.scaling import Form
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
 
+DARK = 16  # levels of 255 that 12 of 16 bits reach
+DEEP = "pictures have 16 bits"
 NAMES = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 
 
 class ImageFolder(OwnData):
     """A folder of pictures, PNG, JPEG and the like; where all of them lie in subfolders, these are their labels.
+
+    Linked folders are read, and hidden files and folders left out. Transparent parts become white. Of several frames or
+    pages the first is taken. What is left out is counted when training begins.
 
     Where the folder has a subfolder `train`, it is the training split, and so are `val` and `test` if they are there;
     their subfolders are the labels. Pictures are scaled until they cover `size`, and their centre is cut out. Pixels
@@ -81,7 +88,8 @@ class ImageFolder(OwnData):
         if not self.folder.is_dir():
             raise UserError(f"ImageFolder: there is no folder {self.folder}")
         self.name = self.folder.absolute().name
-        self._listed: dict[str, list[Path]] = {}
+        self._listed: dict[str, tuple[list[Path], list[Path]]] = {}
+        self._notes: Counter[str] = Counter()
         self.classes = self._classes()
         self.num_classes = len(self.classes) or None
 
@@ -93,8 +101,9 @@ class ImageFolder(OwnData):
         images = torch.empty(len(paths), *self.raw_shape, dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             read = pool.map(partial(read_picture, shape=self.raw_shape), paths)
-            for i, image in enumerate(tqdm(read, total=len(paths), desc=f"reading {split} pictures", delay=2)):
-                images[i] = image
+            for i, picture in enumerate(tqdm(read, total=len(paths), desc=f"reading {split} pictures", delay=2)):
+                images[i] = picture.pixels
+                self._note(picture)
         if not self.classes:
             return images, None
         place = self._place(split)
@@ -103,6 +112,43 @@ class ImageFolder(OwnData):
         if unknown := set(names) - set(self.classes):
             raise UserError(f"ImageFolder: {place} has the label {min(unknown)}, which the training images lack")
         return images, torch.tensor([self.classes.index(name) for name in names])
+
+    def announce(self) -> None:
+        """Also says what was left out."""
+        super().announce()
+        others = Counter(p.suffix.lower() or p.name for split in self._listed for p in self._files(split)[1])
+        notes = [f"{n} {what}" for what, n in self._notes.items() if what != DEEP]
+        if others:
+            kinds = ", ".join(f"{n} {suffix}" for suffix, n in others.most_common(5))
+            notes.append(f"{others.total()} files are no pictures by their names and left out ({kinds})")
+        if notes:
+            rank_zero_info(f"{self.title}: {'; '.join(notes)}")
+
+    @property
+    def scaling(self) -> Preprocessing:
+        """Also refuses pictures that are so dark that little or nothing of them would be left."""
+        known, found = self._scaling is not None, super().scaling
+        high = 255.0 if known else float(self.sample().max())
+        if self.form.binarize and high <= LEVELS / 2:
+            raise UserError(
+                f"{self.title}, train split: the pictures' levels go up to {high:g} of 255, so that all bits would be "
+                "0: brighten the pictures, or take Arrays, which has the option max_value"
+            )
+        if self._notes[DEEP] and high < DARK:
+            raise UserError(
+                f"{self.title}, train split: the pictures have 16 bits, but no level above {high:g} of 255, as from a "
+                "camera with fewer bits: brighten them, or take Arrays, which has the option max_value"
+            )
+        return found
+
+    def _note(self, picture: Picture) -> None:
+        """Counts what a picture loses."""
+        self._notes["pictures have further frames or pages, which are left out"] += picture.frames
+        self._notes["pictures have transparent parts, which become white"] += picture.clear
+        blank = picture.clear and bool(picture.pixels.min() == LEVELS)
+        self._notes["pictures show nothing on white"] += blank
+        self._notes[DEEP] += picture.deep
+        self._notes = +self._notes
 
     def _place(self, split: str) -> Path | None:
         """The folder of the pictures that a split has of its own."""
@@ -113,12 +159,19 @@ class ImageFolder(OwnData):
         return own if train is not None else self.folder if split == "train" else None
 
     def _paths(self, split: str) -> list[Path]:
-        place = self._place(split)
-        assert place is not None
+        paths = self._files(split)[0]
+        if not paths:
+            raise UserError(f"ImageFolder: there is no picture in {self._place(split)} ({', '.join(SUFFIXES)})")
+        return paths
+
+    def _files(self, split: str) -> tuple[list[Path], list[Path]]:
+        """The pictures of a split, and other files beside them."""
         if split not in self._listed:
-            self._listed[split] = sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-        if not self._listed[split]:
-            raise UserError(f"ImageFolder: there is no picture in {place} ({', '.join(SUFFIXES)})")
+            place = self._place(split)
+            assert place is not None
+            files = sorted(files_in(place))
+            pictures = [path for path in files if path.suffix.lower() in SUFFIXES]
+            self._listed[split] = pictures, [path for path in files if path.suffix.lower() not in SUFFIXES]
         return self._listed[split]
 
     def _classes(self) -> list[str]:

@@ -93,7 +93,7 @@ class MNIST(TensorDataModule):
         made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         try:
             with _socket_timeout(_TIMEOUT):
-                self._torchvision(train=missing[0] in self.files[:2], download=True)
+                self.read_by_torchvision(train=missing[0] in self.files[:2], download=True)
         except Exception as error:
             raise self._missing(missing, f"the download failed ({one_line(error)})") from error
         finally:
@@ -126,7 +126,7 @@ class MNIST(TensorDataModule):
         if missing := self._not_there():
             raise self._missing(missing, "prepare_data() would look for them")
         try:
-            dataset = self._torchvision(train=train)
+            dataset = self.read_by_torchvision(train=train)
         except Exception as error:
             bad = self.files[:2] if train else self.files[2:]
             raise UserError(
@@ -135,7 +135,7 @@ class MNIST(TensorDataModule):
             ) from error
         return dataset.data.unsqueeze(1), dataset.targets
 
-    def _torchvision(self, **options: Any) -> Any:
+    def read_by_torchvision(self, **options: Any) -> Any:
         import torchvision.datasets
 
         return getattr(torchvision.datasets, type(self).__name__)(self.root, **options)

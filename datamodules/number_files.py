@@ -1,33 +1,38 @@
-"""Files of numbers: .npy, .npz, .csv and .pt."""
+"""Files of numbers: .npy, .npz, .csv and .pt, and those of samplers: sample sets in .json, chains in .h5."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import FAR
-from ebmlab.data.whole_numbers import check_whole
 from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
+from ebmlab.exchange import read_samples
 from ebmlab.io.files import check_regular, load
 
+FOREIGN = (".json", ".h5", ".hdf5")
 MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints
-SUFFIXES = (".npy", ".npz", ".csv", ".pt")
+SUFFIXES = (".npy", ".npz", ".csv", ".pt", *FOREIGN)
 
 
-def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.ndarray | None]:
+def read_numbers(
+    path: Path, labels: Labels, field: str, columns: Sequence[str] = ()
+) -> tuple[Tensor, np.ndarray | None]:
     r"""Reads samples and labels; nothing in the file is executed.
 
     Args:
         path: the file.
         labels: a column of a .csv file, an array of an .npz or .pt file, an .npy file beside `path`, or None.
-        field: the name of the samples in an .npz or .pt file with several arrays.
+        field: the name of the samples in an .npz, .pt or .h5 file with several arrays.
+        columns: the order of the variables of a sample set that names them.
 
     Returns:
         Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and integers
@@ -44,11 +49,14 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         >>> x.tolist(), names.tolist()
         ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
     """
-    readers = {".csv": read_table, ".npy": _array}
     kind = path.suffix.lower()
+    found: Any
     check_regular(path)
     try:
-        x, y = readers[kind](path, labels) if kind in readers else _arrays(path, labels, field)
+        if kind in FOREIGN:
+            found, y = _foreign(path, labels, field, columns)
+        else:
+            found, y = read_table(path, labels) if kind == ".csv" else _arrays(path, labels, field)
     except UserError:
         raise
     except Exception as error:
@@ -56,16 +64,39 @@ def read_numbers(path: Path, labels: Labels, field: str) -> tuple[Tensor, np.nda
         if "pickl" in text.lower():
             text = "it is damaged or holds more than arrays of numbers"
         raise UserError(f"{path} cannot be read ({text})") from error
-    if x.dtype.kind not in "biuf":
-        raise UserError(f"{path} holds numbers of the type {x.dtype}; they must be real")
+    x, y = as_numbers(found, str(path)).numpy(), None if y is None else _labels(y)
     if x.ndim < 2 or x.size == 0:
         raise UserError(f"{path}: the array of the samples has shape {x.shape}; it must be (N, ...) with N at least 1")
     if y is not None and y.shape != (len(x),):
         raise UserError(
             f"{path}: there are {len(x)} samples, but the labels have shape {y.shape}; there must be one each"
         )
-    check_whole(x, str(path))
-    return torch.from_numpy(np.ascontiguousarray(x.astype(_type(x)))), y
+    return as_numbers(x.astype(_type(x), copy=False), str(path)), y
+
+
+def _foreign(path: Path, labels: Labels, field: str, columns: Sequence[str]) -> tuple[Any, None]:
+    if labels is not None:
+        raise UserError(f"{path} holds samples alone, but labels is {labels}")
+    return read_samples(path, columns, field).numpy(), None
+
+
+def read_numpy(path: Path) -> npt.NDArray[Any] | dict[str, npt.NDArray[Any]]:
+    """The array of an .npy file, or the arrays of an .npz file by their names, whatever the file is called.
+
+    Example:
+        >>> np.savez("x.npz", x=np.ones(2))
+        >>> Path("x.npz").rename("x.npy") and read_numpy(Path("x.npy"))
+        {'x': array([1., 1.])}
+    """
+    content = np.load(path)
+    if isinstance(content, np.ndarray):
+        return content
+    with content:
+        return dict(content)
+
+
+def _labels(y: Any) -> npt.NDArray[Any]:
+    return as_numbers(y, "labels").numpy() if isinstance(y, Tensor) else np.asarray(y)
 
 
 def _type(x: npt.NDArray[Any]) -> type[np.generic]:
@@ -89,35 +120,41 @@ def _rounds(x: npt.NDArray[Any]) -> bool:
     return bool((far | (error > spread / FAR) | np.isinf(error)).any())
 
 
-def _array(path: Path, labels: Labels) -> tuple[Any, Any]:
-    if labels is None:
-        return np.load(path), None
-    beside = path.parent / str(labels)
-    if not beside.is_file():
-        raise UserError(f"{path}: labels is {labels}, but there is no file {beside}")
-    return np.load(path), np.load(beside)
-
-
 def _arrays(path: Path, labels: Labels, field: str) -> tuple[Any, Any]:
-    if path.suffix.lower() == ".npz":
-        with np.load(path) as content:
-            arrays: dict[Any, Any] = dict(content)
+    """Samples and labels of a file with one array, beside which the labels are, or with several."""
+    if path.suffix.lower() == ".pt":
+        arrays = _tensors(path, labels, field)
     else:
-        content = load(path, map_location="cpu")
-        if isinstance(content, dict) and not MODEL.isdisjoint(content):
-            raise UserError(f"{path} is a checkpoint of a model, not data: give it to --ckpt_path")
-        if isinstance(content, list | tuple):
-            if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
-                raise UserError(
-                    f"{path} holds a list of {len(content)} objects, not samples or (samples, labels): make one tensor "
-                    "of the samples, by torch.stack"
-                )
-            content = dict(zip((field, "y" if labels is None else labels), content, strict=False))
-        content = content if isinstance(content, dict) else {field: content}
-        arrays = {key: value.detach().numpy() for key, value in content.items() if isinstance(value, Tensor)}
+        content = read_numpy(path)
+        if not isinstance(content, dict):
+            return content, None if labels is None else np.load(_beside(path, labels))
+        arrays = content
     if len(arrays) == 1 and labels is None:
         field = next(iter(arrays))
     for key in (field, *([] if labels is None else [labels])):
         if key not in arrays:
             raise UserError(f"{path} has no array {key}; it has {', '.join(map(str, arrays)) or 'none'}")
     return arrays[field], None if labels is None else arrays[labels]
+
+
+def _beside(path: Path, labels: Labels) -> Path:
+    beside = path.parent / str(labels)
+    if not beside.is_file():
+        raise UserError(f"{path}: labels is {labels}, but there is no file {beside}")
+    return beside
+
+
+def _tensors(path: Path, labels: Labels, field: str) -> dict[Any, Any]:
+    """The tensors of a .pt file by their names."""
+    content = load(path, map_location="cpu")
+    if isinstance(content, dict) and not MODEL.isdisjoint(content):
+        raise UserError(f"{path} is a checkpoint of a model, not data: give it to --ckpt_path")
+    if isinstance(content, list | tuple):
+        if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
+            raise UserError(
+                f"{path} holds a list of {len(content)} objects, not samples or (samples, labels): make one tensor of "
+                "the samples, by torch.stack"
+            )
+        content = dict(zip((field, "y" if labels is None else labels), content, strict=False))
+    content = content if isinstance(content, dict) else {field: content}
+    return {key: value for key, value in content.items() if isinstance(value, Tensor)}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from ebmlab.data.preprocessing import LEVELS
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import check_regular
 
@@ -15,10 +19,64 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # no other one is decoded, whatever a file's content looks like
 
 
+CLEAR = ("LA", "La", "PA", "RGBA", "RGBa")  # modes with transparency; in others a colour or index may stand for it
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that was read.
+
+    Attributes:
+        pixels: `(channels, height, width)`, uint8.
+        frames: whether the file has further frames or pages, which are left out.
+        clear: whether parts of it are transparent.
+        deep: whether the file has 16 bits a pixel, whose upper 8 are kept.
+    """
+
+    pixels: Tensor
+    frames: bool
+    clear: bool
+    deep: bool
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """All files below a folder, linked folders included, in order. Hidden files and folders are left out.
+
+    Notebooks leave `.ipynb_checkpoints` behind, and macOS `._x.png`, which is no picture.
+
+    Example:
+        >>> for name in ("a/x.png", "a/._x.png", ".ipynb_checkpoints/x.png"):
+        ...     path = Path("shown", name)
+        ...     path.parent.mkdir(parents=True, exist_ok=True)
+        ...     path.touch()
+        >>> [path.name for path in files_in(Path("shown"))]
+        ['x.png']
+    """
+    yield from _below(folder, ())
+
+
+def _below(folder: Path, above: tuple[str, ...]) -> Iterator[Path]:
+    real = os.path.realpath(folder)
+    if real in above:  # a link that leads back
+        return
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read ({error.strerror})") from error
+    for path in entries:
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _below(path, (*above, real))
+        elif path.is_file():
+            yield path
+
+
 def pixels_of(image: Image.Image, channels: int | None = None) -> Tensor:
     """The pixels of a picture, `(channels, height, width)`, uint8.
 
-    Of 16 bits the upper 8 are kept. Transparency is dropped. Pixels of 32 bits are refused.
+    Of 16 bits the upper 8 are kept. Transparent parts become white, as viewers show them. Pixels of 32 bits are
+    refused.
 
     Args:
         image: the picture.
@@ -35,17 +93,17 @@ def pixels_of(image: Image.Image, channels: int | None = None) -> Tensor:
     return pixels
 
 
-def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
-    """Reads a picture as `(channels, height, width)`, uint8: scaled until it covers the size, then cut.
+def read_picture(path: Path, shape: tuple[int, ...]) -> Picture:
+    """Reads a picture of the shape `(channels, height, width)`: scaled until it covers the size, then cut.
 
-    A photograph is turned upright first, as viewers do.
+    A photograph is turned upright first, as viewers do. Of several frames or pages the first is taken.
 
     Raises:
         UserError: the file is no picture.
 
     Example:
         >>> Image.new("RGB", (40, 20)).save("wide.png")
-        >>> read_picture(Path("wide.png"), (3, 10, 10)).shape
+        >>> read_picture(Path("wide.png"), (3, 10, 10)).pixels.shape
         torch.Size([3, 10, 10])
     """
     from torchvision.transforms import functional
@@ -55,6 +113,7 @@ def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
     try:
         with Image.open(path, formats=FORMATS) as file:
             _check_depth(file)
+            frames, clear, deep = getattr(file, "is_animated", False), _is_clear(file), file.mode.startswith("I")
             image = _converted(ImageOps.exif_transpose(file), channels)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
@@ -64,7 +123,7 @@ def read_picture(path: Path, shape: tuple[int, ...]) -> Tensor:
     if scale != 1:
         sizes = [max(height, round(image.height * scale)), max(width, round(image.width * scale))]
         image = functional.resize(image, sizes)
-    return pixels_of(functional.center_crop(image, [height, width]), channels)
+    return Picture(pixels_of(functional.center_crop(image, [height, width]), channels), frames, clear, deep)
 
 
 def _check_depth(image: Image.Image) -> None:
@@ -81,4 +140,16 @@ def _converted(image: Image.Image, channels: int | None) -> Image.Image:
     if image.mode.startswith("I"):  # Pillow would clip 16 bits at 255
         image = Image.fromarray((np.asarray(image).clip(0, 65535) // 256).astype(np.uint8))
     grey = channels == 1 or (channels is None and image.mode in ("1", "L", "LA"))
+    if _is_clear(image):
+        ground = Image.new("RGBA", image.size, "white")
+        ground.alpha_composite(image.convert("RGBA"))
+        image = ground
     return image.convert("L" if grey else "RGB")
+
+
+def _is_clear(image: Image.Image) -> bool:
+    """Whether a picture has transparent parts."""
+    palette = image.palette.mode if image.palette else ""
+    if image.mode not in CLEAR and "transparency" not in image.info and palette not in CLEAR:
+        return False
+    return bool(np.asarray(image.convert("RGBA").getchannel("A")).min() < LEVELS)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.datamodules.cells import Record, encoding_of, number, records, sniff
+from ebmlab.errors import UserError
 
 Labels = str | int | None
 MISSING = ("", "?", "-", "na", "n/a", "null", "none")
@@ -27,9 +28,10 @@ class Head:
         named: whether they are the names of the columns; else they are a sample.
         label: the number of the column that holds the labels, or None.
         delimiter: between cells; None stands for white space.
+        lines: how many lines the names take.
 
     Example:
-        >>> Head(["height", "kind"], True, 1, ",").names
+        >>> Head(["height", "kind"], True, 1, ",", 1).names
         ['height']
     """
 
@@ -37,6 +39,7 @@ class Head:
     named: bool
     label: int | None
     delimiter: str | None
+    lines: int
 
     @property
     def columns(self) -> list[int]:
@@ -51,7 +54,7 @@ class Head:
     @property
     def mixed(self) -> bool:
         """Whether some of the names are numbers, so that the first line may rather be a sample."""
-        return any(map(_is_number, self.names))
+        return any(number(name, self.delimiter) is not None for name in self.names)
 
 
 def read_table(path: Path, labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
@@ -71,35 +74,28 @@ def read_table(path: Path, labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArra
         [[5.1, 3.5], [4.9, 3.0]]
     """
     head = read_head(path, labels)
-    options: dict[str, Any] = {"delimiter": head.delimiter, "skiprows": int(head.named), "comments": None}
-    options |= {"quotechar": '"', "encoding": "utf-8-sig"}
     try:
-        x = np.loadtxt(path, usecols=None if head.label is None else head.columns, ndmin=2, **options)
-    except ValueError as error:
-        raise UserError(_wrong_cell(path, head) or f"{path}: {one_line(error)}") from error
+        x, names = _plainly(path, head)
+    except ValueError:  # decimal commas, True and False, a delimiter at the end of lines, or what is no number
+        x, names = _cell_by_cell(path, head)
     if not head.named and _like_names(x):
         line = ", ".join(head.cells)
         rank_zero_warn(
             f"{path}: the first line, {line[:60]}, is read as a sample; if it names the columns, put a letter in front "
             "of one of the names"
         )
-    if head.label is None:
-        return x, None
-    return x, np.char.strip(np.loadtxt(path, usecols=head.label, dtype=str, ndmin=1, **options))
+    return x, names
 
 
 def read_head(path: Path, labels: Labels = None) -> Head:
     """Reads what the first lines of a table tell; arguments and errors as in `read_table`."""
-    with path.open(encoding="utf-8-sig") as file:
-        first = file.readline().strip(" \r\n")
-        number, second = next(((i, line) for i, line in enumerate(file, 2) if line.strip()), (2, ""))
-    delimiter = next((sign for sign in ",;\t" if sign in first), None)
-    cells = _cells(first, delimiter)
-    label, named = _meaning(path, cells, labels)
-    if not (second if named else first.strip()):
+    delimiter, rows = sniff(path)
+    if not rows:
         raise UserError(f"{path} holds no numbers")
-    if not first.strip():
-        raise UserError(f"{path}: the first line is empty: remove it")
+    cells = [" ".join(cell.split()) for cell in rows[0].cells]
+    label, named = _meaning(path, cells, labels, delimiter)
+    if named and len(rows) < 2:
+        raise UserError(f"{path} holds no numbers")
     if named and not cells[0]:
         raise UserError(
             f"{path}: the first column has no name, like the row numbers of pandas: write the file with index=False"
@@ -107,15 +103,12 @@ def read_head(path: Path, labels: Labels = None) -> Head:
     if labels is not None and label is None:
         columns = ", ".join(cells)[:200] if named else f"0 to {len(cells) - 1}"
         raise UserError(f"{path} has no column {labels}; it has {columns}")
-    head = Head(cells, named, label, delimiter)
+    head = Head(cells, named, label, delimiter, rows[0].end if named else 0)
     holes = [i for i in head.columns if cells[i].lower() in MISSING]
     if head.mixed and holes:
         raise UserError(_no_number(f"{path}, line 1", cells[holes[0]], holes[0]))
-    if second and (found := len(_cells(second, delimiter))) != len(cells):
-        mend = ": remove row names (row.names=FALSE in R)" if named and found == len(cells) + 1 else ""
-        raise UserError(
-            f"{path}, line {number}: the number of cells is {found}, but {len(cells)} in the first line{mend}"
-        )
+    if len(rows) > 1:
+        _check_width(path, rows[1], head)
     return head
 
 
@@ -140,18 +133,18 @@ def check_columns(names: Sequence[str], wanted: Sequence[str], where: str) -> No
             )
 
 
-def _meaning(path: Path, cells: list[str], labels: Labels) -> tuple[int | None, bool]:
+def _meaning(path: Path, cells: list[str], labels: Labels, delimiter: str | None) -> tuple[int | None, bool]:
     """The number of the label's column, and whether the cells of the first line are names.
 
     They are names if one of them, beside that of the labels, is no number, or if they are the numbers that pandas gives
     to columns without names.
     """
     numbers = [str(i) for i in range(-len(cells), len(cells))]
-    by_name = str(labels) in cells and not _is_number(str(labels))
+    by_name = str(labels) in cells and number(str(labels), delimiter) is None
     label = int(str(labels)) % len(cells) if str(labels) in numbers else None
     rest = {i: cell for i, cell in enumerate(cells) if i != label}
     counted = len(cells) > 2 and all(cell == str(i) for i, cell in rest.items())
-    named = by_name or counted or not all(map(_is_number, rest.values()))
+    named = by_name or counted or any(number(cell, delimiter) is None for cell in rest.values())
     if named and str(labels) in cells:
         if cells.count(str(labels)) > 1:
             raise UserError(f"{path}: several columns are called {labels}: set labels to the number of one of them")
@@ -169,38 +162,52 @@ def _like_names(x: npt.NDArray[Any]) -> bool:
         return even and bool(((first < rest.min(0)) | (first > rest.max(0))).all())
 
 
-def _cells(line: str, delimiter: str | None) -> list[str]:
-    if delimiter is None:
-        return [cell.strip('"') for cell in line.split()] or [""]
-    row = next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True))
-    return [cell.strip() for cell in row]
+def _plainly(path: Path, head: Head) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+    """Samples and labels of a table of plain numbers; `ValueError` for any other, or one of uneven rows."""
+    options: dict[str, Any] = {"delimiter": head.delimiter, "skiprows": head.lines, "comments": None}
+    options |= {"quotechar": '"', "encoding": encoding_of(path)}
+    x = np.loadtxt(path, usecols=None if head.label is None else head.columns, ndmin=2, **options)
+    if x.shape[1] != len(head.columns):
+        raise ValueError("rows of another width than the first line")
+    if head.label is None:
+        return x, None
+    return x, np.char.strip(np.loadtxt(path, usecols=head.label, dtype=str, ndmin=1, **options))
 
 
-def _wrong_cell(path: Path, head: Head) -> str | None:
-    """Says where the first cell is that is no number."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for number, row in enumerate(csv.reader(file, delimiter=head.delimiter or " ", skipinitialspace=True), 1):
-            where = f"{path}, line {number}"
-            if number <= head.named or not row:
-                continue
-            if len(row) != len(head.cells):
-                return f"{where}: the number of cells is {len(row)}, but {len(head.cells)} in the first line"
-            for i in head.columns:
-                if not _is_number(cell := row[i].strip()):
-                    return _no_number(where, cell, head.cells[i] if head.named and not head.mixed else i)
-    return None
+def _cell_by_cell(path: Path, head: Head) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+    """As `_plainly`, in Python: slower, for all that `cells.number` reads. Says where the first wrong cell is."""
+    x: list[list[float]] = []
+    names: list[str] = []
+    signs: set[str] = set()  # before decimals
+    for row in islice(records(path, head.delimiter), int(head.named), None):
+        cells = _check_width(path, row, head)
+        for i in head.columns:
+            if number(cells[i], head.delimiter) is None:
+                column = head.cells[i] if head.named and not head.mixed else i
+                raise UserError(_no_number(f"{path}, line {row.line}", cells[i], column))
+            signs |= {"," if "," in cells[i] else "."} if set(",.") & set(cells[i]) else set()
+        if len(signs) > 1:
+            raise UserError(f"{path}, line {row.line}: some numbers have a decimal comma, others a point: take one")
+        x.append([number(cells[i], head.delimiter) or 0.0 for i in head.columns])
+        names += [] if head.label is None else [cells[head.label]]
+    return np.array(x, dtype=np.float64), None if head.label is None else np.array(names)
+
+
+def _check_width(path: Path, row: Record, head: Head) -> list[str]:
+    """The cells of a row, as many as in the first line; empty ones beyond them are left out."""
+    width, cells = len(head.cells), row.cells
+    while len(cells) > width and not cells[-1]:
+        cells = cells[:-1]
+    if len(cells) == width:
+        return cells
+    mend = ": remove row names (row.names=FALSE in R)" if head.named and len(cells) == width + 1 else ""
+    raise UserError(
+        f"{path}, line {row.line}: the number of cells is {len(cells)}, but {width} in the first line{mend}"
+    )
 
 
 def _no_number(where: str, cell: str, column: str | int) -> str:
     if not cell:
         return f"{where}: the cell of column {column} is empty: fill it, or leave the line out"
-    wrong = f"{where}: '{cell[:40]}' in column {column} is no number"
+    wrong = f"{where}: '{' '.join(cell.split())[:40]}' in column {column} is no number"
     return wrong if cell.lower() in MISSING else f"{wrong}: if it is a label, set labels to {column}"
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

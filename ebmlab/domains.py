@@ -1,7 +1,8 @@
 """The spaces that a state x can live in.
 
-A state is a float tensor `(B, *event_shape)`. Finite domains also have an index form: an integer tensor
-`(B, *shape)` that numbers the values of each coordinate 0, 1, ....
+States are tensors `(B, *event_shape)` of any numeric type; energies and samplers convert them to their floating type.
+Finite domains also have an index form: an integer tensor `(B, *shape)` that numbers the values of each coordinate 0, 1,
+....
 """
 
 from __future__ import annotations
@@ -69,12 +70,14 @@ class Domain(Recorded):
     def validate(self, x: Tensor) -> None:
         """Raises `UserError` unless `x` is a batch of states of this domain."""
         if not isinstance(x, Tensor):
-            raise UserError(f"states of {self} are float tensors, got a {type(x).__name__}; make a tensor of it")
+            raise UserError(f"states of {self} are tensors, got a {type(x).__name__}; make a tensor of it")
         if tuple(x.shape[1:]) != self.event_shape or x.dim() == 0:
             expected = ", ".join(["B", *map(str, self.event_shape)])
             raise UserError(f"states of {self} have shape ({expected}), got {tuple(x.shape)}")
-        if not x.is_floating_point():
-            raise UserError(f"states of {self} are float tensors, got {x.dtype}; convert them with x.float()")
+        if x.is_complex() or x.is_quantized:
+            raise UserError(f"states of {self} are real numbers, got {x.dtype}")
+        if not x.is_floating_point() or x.itemsize == 1:  # there is no arithmetic on booleans and float8
+            x = x.float()
         inside = self._contains(x)
         if inside.all():
             return

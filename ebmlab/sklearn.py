@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, RBM, Bipartite, Energy
 from ebmlab.errors import UserError
@@ -93,7 +94,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Trains a fresh model on rows X `(n, d)`; y is ignored."""
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
         with _seeded(self.random_state):
-            self._fit(torch.tensor(rows, dtype=torch.float64))
+            self._fit(as_numbers(rows, "X").double())
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -211,7 +212,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     @staticmethod
     def _events(rows: NDArray[Any], energy: Energy, mean: NDArray[Any], scale: NDArray[Any]) -> Tensor:
         """Rows in units of X as states `(n, *event)`, float64, or probabilities of bits."""
-        x = torch.as_tensor((rows - mean) / scale).view(len(rows), *energy.domain.event_shape)
+        x = as_numbers((rows - mean) / scale, "X").view(len(rows), *energy.domain.event_shape)
         if not isinstance(energy.domain, Binary):
             energy.domain.validate(x)
         elif not ((x >= 0) & (x <= 1)).all():

@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1]
 FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
-    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "settings")},
+    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "lightning", "settings")},
     "energies": {"ebmlab.energies"},
+    "engine": {"ebmlab.engine"},
     "exchange": {"ebmlab.exchange"},
     "samplers": {"ebmlab.samplers"},
     "learners": {"ebmlab.learners"},
@@ -31,18 +32,19 @@ LAYERS = {  # each layer with its modules, from the ground up
     "scikit-learn": {"ebmlab.sklearn"},
     "app": {"ebmlab.app", "ebmlab.__main__"},
 }
-LIBRARY = {"numerics", "ground", "energies", "samplers", "learners", "evaluation", "drawing", "studies"}
+LIBRARY = {"numerics", "ground", "energies", "engine", "samplers", "learners", "evaluation", "drawing", "studies"}
 MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "numerics": set(),
     "ground": {"numerics"},
     "energies": {"numerics", "ground"},
+    "engine": {"numerics", "ground", "energies"},
+    "samplers": {"numerics", "ground", "energies", "engine"},
+    "learners": {"numerics", "ground", "energies", "engine", "samplers"},
+    "evaluation": {"numerics", "ground", "energies", "engine", "samplers"},
+    "drawing": {"numerics", "ground", "energies", "engine", "samplers", "evaluation"},
     "exchange": {"numerics", "ground", "energies"},
-    "samplers": {"numerics", "ground", "energies"},
-    "learners": {"numerics", "ground", "energies", "samplers"},
-    "evaluation": {"numerics", "ground", "energies", "samplers"},
-    "drawing": {"numerics", "ground", "energies", "samplers", "evaluation"},
     "studies": LIBRARY,
-    "testing": {"numerics", "ground", "energies", "samplers"},
+    "testing": {"numerics", "ground", "energies", "engine", "samplers"},
     "datamodules": {"numerics", "ground", "exchange"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,

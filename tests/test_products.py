@@ -30,8 +30,8 @@ def willing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An AMD processor with AVX-512 and no GPU, whatever the machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    monkeypatch.setattr(products, "_made_by_amd", lambda: True)
-    monkeypatch.setattr(products, "_exact", lambda *shape: True)
+    monkeypatch.setattr(products, "made_by_amd", lambda: True)
+    monkeypatch.setattr(products, "exact", lambda *shape: True)
 
 
 def test_products_stay_as_exact_as_float32() -> None:
@@ -61,7 +61,7 @@ def test_an_error_leaves_the_setting_as_it_was(willing: None) -> None:
 
 
 def test_rounded_products_are_refused(willing: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_exact", lambda *shape: shape != products.SHAPES[-1])
+    monkeypatch.setattr(products, "exact", lambda *shape: shape != products.SHAPES[-1])
     assert not onednn_is_faster()
     assert torch.get_float32_matmul_precision() == "highest"
 
@@ -74,9 +74,9 @@ def test_rounding_of_either_matrix_is_noticed(side: int, monkeypatch: pytest.Mon
         a, b = (m.bfloat16().float() if i == side else m for i, m in enumerate((a, b)))
         return plain(a, b)
 
-    assert all(products._exact(*shape) for shape in products.SHAPES)
+    assert all(products.exact(*shape) for shape in products.SHAPES)
     monkeypatch.setattr(torch.Tensor, "__matmul__", rounded)
-    assert not any(products._exact(*shape) for shape in products.SHAPES)
+    assert not any(products.exact(*shape) for shape in products.SHAPES)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_rounding_of_either_matrix_is_noticed(side: int, monkeypatch: pytest.Mon
     [
         (torch.cuda, "is_available", True),
         (torch.backends.cpu, "get_cpu_capability", "AVX2"),
-        (products, "_made_by_amd", False),
+        (products, "made_by_amd", False),
     ],
 )
 def test_gpus_and_other_processors_are_left_alone(

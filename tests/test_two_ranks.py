@@ -13,7 +13,7 @@ from torch import Tensor, distributed, multiprocessing
 
 from ebmlab.energies import RBM
 from ebmlab.evaluation import ais, exact_log_z
-from ebmlab.learners import ContrastiveDivergence, FromData, ReplayBuffer
+from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
 from ebmlab.samplers import BlockGibbs
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")]
@@ -123,3 +123,22 @@ def test_ranks_share_a_buffers_slots_and_fill_them_differently(tmp_path: Path) -
     first, second = on_two_ranks(slots, tmp_path)
     assert len(first) == len(second) == 1000
     assert not torch.equal(first, second)
+
+
+def adapted(rank: int) -> list[float]:
+    """Step sizes after each iteration, in a module that DDP does not wrap, as while gradients accumulate."""
+    samplers: list[Any] = [AdaptiveDMALA(0.5), PersistentACS(tuning_steps=20, cycle_length=3, tune_every=1)]
+    found = []
+    for sampler in samplers:
+        learner = ContrastiveDivergence(make_rbm(), sampler, FromData(), num_steps=4)
+        for iteration in range(5):
+            x = torch.randint(2, (16, 8)).float()
+            chosen, x, num_steps = sampler.at_iteration(learner.energy, x, iteration, 4)
+            chosen.sample(learner.energy, x, num_steps)
+            found.append(float(sampler.step_size))
+    return found
+
+
+def test_step_sizes_that_adapt_are_the_same_on_all_ranks(tmp_path: Path) -> None:
+    first, second = on_two_ranks(adapted, tmp_path)
+    assert first == second and len(set(first)) > 3

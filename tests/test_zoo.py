@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,8 @@ import yaml
 
 import ebmlab
 from ebmlab.app.zoo_parser import _VERBS, zoo_parser
+from ebmlab.domains import Binary
+from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
 from ebmlab.io.zoo import checkpoint, names, pack, pull, push
@@ -105,12 +107,12 @@ def test_log_z_comes_with_a_model_if_and_only_if_it_is_to_be_trusted(
     assert shipped.is_file() != ("not to be trusted" in card)
     if not shipped.is_file():
         return
-    monkeypatch.setattr(likelihood, "_computed", lambda *_: pytest.fail("log Z was computed again"))
+    monkeypatch.setattr(likelihood, "computed_log_z", lambda *_: pytest.fail("log Z was computed again"))
     model = ebmlab.load(f"zoo/{name}")
     found = model.log_likelihood(model.sample(3, num_steps=2))  # at most as many chains and temperatures are asked for
     assert found.trusted and found.std_error > 0 and str(found.log_z) in card
     content = json.loads(shipped.read_text())
-    monkeypatch.setattr(likelihood, "_computed", lambda *_: likelihood.LogZ(0.5, 0.1, 0.0, (), "more"))
+    monkeypatch.setattr(likelihood, "computed_log_z", lambda *_: likelihood.LogZ(0.5, 0.1, 0.0, (), "more"))
     more = {"num_chains": content["num_chains"], "num_temperatures": content["num_temperatures"] + 1}
     assert model.log_likelihood(model.sample(3, num_steps=2), **more).log_z.method == "more"
 
@@ -150,6 +152,53 @@ def test_exported_to_onnx(name: str) -> None:
     session = runtime.InferenceSession("a.onnx")
     (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     assert torch.allclose(torch.from_numpy(found), energy(x), rtol=1e-4, atol=1e-3)
+
+
+class Written(Energy):
+    """E(x) = f(w'x) on three bits, for a function f of torch."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor], weight: float) -> None:
+        super().__init__()
+        self.domain, self.function = Binary(3), function
+        self.w = torch.nn.Parameter(torch.full((3,), weight))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x @ self.w)
+
+
+FUNCTIONS = {
+    "logsigmoid": torch.nn.functional.logsigmoid,
+    "logaddexp": lambda z: torch.logaddexp(z, 0.5 * z),
+    "logsumexp": lambda z: torch.stack([z, 0.5 * z], 1).logsumexp(1),
+    "log_softmax": lambda z: torch.stack([z, 0.5 * z], 1).log_softmax(1)[:, 0],
+    "softplus": torch.nn.functional.softplus,
+}
+
+
+def onnx(energy: Energy, x: torch.Tensor) -> torch.Tensor:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    export_energy(energy, Path("a.onnx"))
+    session = runtime.InferenceSession("a.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.float().numpy()})
+    return torch.from_numpy(found)
+
+
+@pytest.mark.parametrize("weight", [-1e4, -50.0, -1.0, 0.0, 1.0, 50.0, 1e4])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_energies_that_are_large_are_finite_in_onnx_too(name: str, weight: float) -> None:
+    energy = Written(FUNCTIONS[name], weight)
+    x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    torch.testing.assert_close(onnx(energy, x), energy(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_an_energy_of_float64_is_exported_to_onnx_in_float32() -> None:
+    torch.manual_seed(0)
+    rbm = RBM(6, 3).double()
+    x = rbm.domain.random(5)
+    found = onnx(rbm, x)
+    assert found.dtype == torch.float32 and rbm.W.dtype == torch.float64
+    torch.testing.assert_close(found.double(), rbm(x.double()).detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_what_cannot_be_exported_says_so() -> None:

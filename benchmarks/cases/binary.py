@@ -34,7 +34,7 @@ def in_jax(kernel: str, energy: RBM, chains: int, steps: int, **settings: float)
 def sampler_race(title: str, sampler: Sampler, chains: int, peers: dict[str, Make], uniforms: int) -> Race:
     energy, x, steps = rbm(), bits(chains), steps_for(chains)
     entries: dict[str, Make] = {"ebmlab": lambda: sampling(sampler, energy, x, steps)}
-    if sampler.pure_steps(energy) is not None:
+    if sampler.compilable(energy) is not None:
         entries["ebmlab, compiled"] = lambda: sampling(sampler, energy, x, steps, compile=True)
     entries |= peers
     entries["floor"] = lambda: gradient_floor(chains, steps, uniforms)

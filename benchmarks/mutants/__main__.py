@@ -1,8 +1,8 @@
 """`python -m benchmarks.mutants [260]`: do the fast tests notice small mistakes?
 
-A mutant is one small change to one line: a comparison, an operator, a sign, a number, `and` for `or`, `min` for `max`,
-a dropped `not`, call or statement. Defaults in signatures, annotations, messages and assertions stay as they are. The
-sample holds the mutants with the smallest hashes, so that a change elsewhere leaves it as it is.
+A mutant is one small change of the syntax tree: a comparison, an operator, a sign, a number, `and` for `or`, `min` for
+`max`, a dropped `not`, call or statement. Defaults in signatures, annotations, messages and assertions stay as they
+are. The sample holds the mutants with the smallest hashes, so that a change elsewhere leaves it as it is.
 
 A mutant meets the fast tests of the layers that call the function it is in (outside functions, any of its file): first
 those of its own file, then the quickest, up to `BUDGETS` seconds. A failure kills it, and so do the time limits.
@@ -42,6 +42,7 @@ LAYERS = (
     "ebmlab/evaluation",
     "ebmlab/callbacks",
     "ebmlab/datamodules",
+    "ebmlab/testing",
 )
 IMPORTED_ONCE = "pytorch_lightning.cli torchvision torchmetrics.image.fid sklearn.utils.estimator_checks transformers"
 BUDGETS, LIMIT, WALL = (4.0, 40.0), 200, 900  # seconds: of tests for a mutant, of its CPU time, of its whole time
@@ -89,7 +90,7 @@ class Job(NamedTuple):
         """Forks the child, the mutant in its tree."""
         if self.mutant:
             shutil.copy2(tree / self.mutant.path, tree / "original")
-            (tree / self.mutant.path).write_text(self.mutant.source)
+            (tree / self.mutant.path).write_text(self.mutant.source(ROOT))
         child = get_context("fork").Process(target=self.work, args=(tree,))
         child.start()
         return child

@@ -24,7 +24,7 @@ commands:
   complete  draw the unknown part of samples:   python -m ebmlab complete FILES --given top --ckpt_path RUN
   features  hidden units of samples:            python -m ebmlab features FILES --ckpt_path RUN
   sample    compare samplers on a target:   python -m ebmlab sample --config configs/sampling/ising_5x5.yaml
-  list      list energies, samplers, learners, callbacks, datamodules and configs, one line each
+  list      all classes and configs, one line each, or some:   python -m ebmlab list energies
   compare   the table of several runs:      python -m ebmlab compare RUN RUN --out table.md --out curves.png
   dashboard a page to look at a run or several:   python -m ebmlab dashboard RUN
   sweep     find good settings by many runs:      python -m ebmlab sweep --config FILE --space FILE --trials 20
@@ -70,9 +70,7 @@ def answer(given: list[str]) -> str | None:
     if first == "zoo":
         return zoo_answer(given[1:])
     if first == "list":
-        if len(given) > 1 and given[1] not in ("-h", "--help"):
-            raise UserError(f"list takes no options, and was given {given[1]}")
-        return list_components()
+        return list_components([word for word in given[1:] if word not in ("-h", "--help")])
     if given[1:] in (["-h"], ["--help"]):
         return page(first)
     return None

@@ -67,7 +67,7 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
     if ckpt_path == "last":
         paths = checkpoints_of(newest_run(experiment, name))
     elif path.name == LAST and path.is_file() and in_a_run(path):
-        paths = checkpoints_of(run_of(path))
+        paths = [path, *(other for other in checkpoints_of(run_of(path)) if other.absolute() != path.absolute())]
     else:
         paths = [path]
     for candidate in paths:

@@ -45,6 +45,26 @@ def check_callbacks(found: list[Any]) -> None:
             raise UserError(f"trainer.callbacks: {name} does not work with energy-based models: {mend}")
 
 
+def why_idle(trainer: Any, checkpoint: dict[str, Any]) -> str:
+    """Why a trainer has taken no step, as the end of a line; nothing if it has taken some.
+
+    Args:
+        trainer: after `fit`.
+        checkpoint: from which it went on; empty for a new run.
+
+    Example:
+        >>> from pytorch_lightning import Trainer
+        >>> why_idle(Trainer(limit_train_batches=0, logger=False, accelerator="cpu", enable_checkpointing=False), {})
+        ': nothing was trained, for trainer.limit_train_batches is 0'
+    """
+    if trainer.global_step > checkpoint.get("global_step", 0):
+        return ""
+    limits = ("limit_train_batches", "max_epochs", "max_steps")
+    none = next((name for name in limits if not getattr(trainer, name)), None)
+    reason = f"trainer.{none} is 0" if none else "trainer.max_time, max_steps or max_epochs was reached before"
+    return f": nothing was trained, for {reason}"
+
+
 def check_energy(energy: torch.nn.Module) -> None:
     """Raises `UserError` unless an energy gives one number for each state."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -23,7 +23,8 @@ from ebmlab.app.checkpoints import (
     resumed,
     warn_of_old_schedule,
 )
-from ebmlab.app.checks import check_callbacks, check_config, check_energy
+from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
+from ebmlab.app.class_help import class_help
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.failures import in_one_line
 from ebmlab.app.hush import hush
@@ -49,7 +50,7 @@ from ebmlab.app.run_folder import (
     run_of,
 )
 from ebmlab.app.sample_command import sample
-from ebmlab.app.signals import end_children, hand_over_children, leave_to_us, stoppable
+from ebmlab.app.signals import stoppable
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.without_trainer import without_trainer
@@ -59,6 +60,7 @@ from ebmlab.errors import UserError, shown
 from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
 from ebmlab.learners.rebuilt import fill
+from ebmlab.lightning.trainer import end_children, hand_over_children, leave_signals
 
 
 class SaveConfig(SaveConfigCallback):
@@ -184,11 +186,11 @@ class CLI(LightningCLI):
         kwargs["enable_checkpointing"] = saves and wanted
         try:
             made = super().instantiate_trainer(**kwargs)
-        except (TypeError, ValueError) as error:  # raised by Lightning for values that the parser takes
+        except (TypeError, ValueError, RuntimeError) as error:  # raised by Lightning for values that the parser takes
             raise UserError(f"trainer: {parser_message(str(error))}") from error
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()
-        leave_to_us(made)
+        leave_signals(made)
         return made
 
     def after_instantiate_classes(self) -> None:
@@ -240,7 +242,8 @@ class CLI(LightningCLI):
 
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
-            print(f"\nfinished at step {self.trainer.global_step}", *contents(self.folder), sep="\n")
+            idle = why_idle(self.trainer, self.checkpoint if self._get(self.config, "ckpt_path") else {})
+            print(f"\nfinished at step {self.trainer.global_step}{idle}", *contents(self.folder), sep="\n")
 
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
@@ -268,7 +271,8 @@ def main(args: list[str] | None = None) -> None:
 def _run(given: list[str]) -> None:
     given = with_pipes_read(given)
     trust_named(given[1:])
-    if (text := answer(given)) is not None:
+    text = answer(given)
+    if text is not None or (text := class_help(given)) is not None:
         print(shown(text))
         return
     if given[-2:] in (["--help", "all"], ["-h", "all"]):

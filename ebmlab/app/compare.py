@@ -33,6 +33,8 @@ def compare(given: Sequence[str]) -> str:
     """
     options = _parser().parse_args(given)
     folders, outs = [Path(run) for run in options.runs], [Path(out) for out in options.out]
+    if len(folders) > 1 and all(path.is_file() for path in folders):
+        return _samples(folders, outs)
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         twice = "; a run is named twice" if len(folders) > 1 else ""
         raise UserError(f"compare: give the folders of two or more runs, such as runs/rbm_mnist/*{twice}")
@@ -44,6 +46,14 @@ def compare(given: Sequence[str]) -> str:
     for out, content in zip(outs, contents, strict=True):
         write("compare", out, content)
     return "\n".join([_aligned([("", run_names(runs)), *rows(runs)]), *(f"wrote {out}" for out in outs)])
+
+
+def _samples(paths: Sequence[Path], outs: Sequence[Path]) -> str:
+    if outs:
+        raise UserError("compare: --out writes tables of runs; files of samples are only printed")
+    from ebmlab.app.compare_samples import compare_samples  # imports torch
+
+    return _aligned([("", [path.name for path in paths]), *compare_samples(paths)])
 
 
 def rows(runs: Sequence[FinishedRun]) -> list[Row]:
@@ -163,7 +173,7 @@ def write(command: str, path: Path, content: bytes) -> None:
         with whole(path) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
-        raise UserError(f"{command}: {path} cannot be written: {one_line(error)}") from error
+        raise UserError(f"{command}: {path} cannot be written: {error.strerror or one_line(error)}") from error
 
 
 def _parser() -> Line:
@@ -172,7 +182,7 @@ def _parser() -> Line:
         description="The table of several runs: settings that differ, steps and seconds, and the best and the last "
         "likelihood (with its error, or marked as not to be trusted), FID and other scores.",
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run, such as runs/rbm_mnist/NAME")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="runs, such as runs/rbm_mnist/*, or files of samples")
     more = "also write FILE.csv, FILE.md or FILE.png (the curves); may be repeated"
     parser.add_argument("--out", action="append", default=[], metavar="FILE", help=more)
     return parser

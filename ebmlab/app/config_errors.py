@@ -37,19 +37,33 @@ def parser_message(message: str) -> str:
         return denied(found.group(1))
     if found := re.search(r"(?:(\w+): )?Expected a path but ([A-Za-z_][\w.]*) either", text):
         option, path = found.group(1) or "class_path", found.group(2)
+        missing = re.search(r"module '[\w.]+' has no attribute '\w+'|No module named '[\w.]+'", text)
+        wanted = re.search(
+            r"(?:does not correspond to|Expected '[\w.]+' to be) a subclass of (?:<class ')?((?:\w+\.)*\w+)", text
+        )
+        if wanted and not missing:
+            kind = {"Union": "schedule of torch.optim.lr_scheduler"}.get(
+                wanted.group(1), wanted.group(1).rpartition(".")[2]
+            )
+            data = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
+            return f"{option}: {path} is no {kind}" + data * (kind == "LightningDataModule")
         if close := _close_class(path):
             return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
-        if reason := re.search(r"module '[\w.]+' has no attribute '\w+'|No module named '[\w.]+'", text):
+        if missing:
             where = "a module of your own must be in the folder where the command is given"
-            return f"{option}: there is no {path} ({reason.group()}); {where}"
-        if wanted := re.search(r"does not correspond to a subclass of (\w+)", text):
-            data = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
-            return f"{option}: {path} is no {wanted.group(1)}" + data * (wanted.group(1) == "LightningDataModule")
+            return f"{option}: there is no {path} ({missing.group()}); {where}"
     if found := re.search(r"(\w+): Expected a path but (\S+) either .* Expected a dot import path string", text):
         return f"{found.group(1)} must be a class path, or class_path with init_args, not {found.group(2)}"
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
         return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"
+    if found := re.match(r"[Uu]nrecognized arguments: (--[\w.+-]+)", text):
+        from ebmlab.app.option_hints import meant  # imports torch
+
+        close = meant(found.group(1))
+        return f"there is no option {found.group(1)}" + (f"; did you mean {close}?" if close else "")
+    text = re.sub(r"Type typing\.\S.*? expects a function or a callable class: ", "", text)
+    text = re.sub(r"\.? Got value: Namespace\(.*", "", re.sub(r'Parser key "([\w.]+)":', r"\1:", text))
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
     return text[:500] + _suggestion(text)
 

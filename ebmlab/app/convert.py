@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from ebmlab import __version__
 from ebmlab.app.convert_parser import convert_parser
 from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
-from ebmlab.domains import Binary
-from ebmlab.energies import RBM, Ising
+from ebmlab.domains import Binary, Categorical
+from ebmlab.energies import RBM, Ising, Potts
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.graphs import Edges
@@ -72,7 +73,7 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
         [-1.0, 1.0]
     """
     energy, lost = found.energy, []
-    if isinstance(energy, RBM) and energy.dtype != torch.float32:
+    if isinstance(energy, RBM | Potts) and energy.dtype != torch.float32:
         energy = energy.float()
         lost.append("digits of the parameters beyond float32")
     sampler = BlockGibbs() if isinstance(energy, RBM) else _gibbs(energy)
@@ -97,12 +98,12 @@ def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
     energy = load(checkpoint).learner.energy
     origin = load_checkpoint(checkpoint).get(ORIGIN)
     if not isinstance(origin, dict):
-        form = "bits" if isinstance(energy.domain, Binary) else "spins"
-        return Foreign(energy, "ebmlab", form=form, source=str(checkpoint))  # type: ignore[arg-type]
+        return replace(read(energy), source=str(checkpoint))
     try:
         names = tuple(name if isinstance(name, int) else str(name) for name in origin["names"])
         form, offset, scale = origin["form"], float(origin["offset"]), float(origin["scale"])
-        return Foreign(energy, str(origin["kind"]), offset, scale, names, form, source=str(checkpoint))
+        facts = dict(origin["facts"])
+        return Foreign(energy, str(origin["kind"]), offset, scale, names, form, facts, source=str(checkpoint))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{checkpoint} says of its origin what cannot be read ({one_line(error)})") from error
 
@@ -112,6 +113,8 @@ def _about(found: Foreign) -> str:
     size = f"{energy.num_hidden} hidden units" if isinstance(energy, RBM) else ""
     if isinstance(energy, Ising):
         size = f"{len(energy.edges().values) // 2} couplings"
+    if isinstance(energy, Potts):
+        size = f"{len(energy.pairs)} pairs of sites"
     parts = [f"{type(energy).__name__} on {energy.domain}", size, f"offset {found.offset:.9g}" if found.offset else ""]
     facts = [f"{name} {value}" for name, value in found.facts.items()]
     return f"{found.kind}, {', '.join(part for part in (*parts, *facts) if part)}"
@@ -123,6 +126,9 @@ def _preprocessing(found: Foreign, shape: tuple[int, ...] | None) -> Preprocessi
         return Preprocessing(shape, LEVELS, unit=True, binarize=True)
     own, columns = found.energy.domain.event_shape, tuple(str(name) for name in found.names)
     columns = columns if any(isinstance(name, str) for name in found.names) else ()
+    if isinstance(found.energy.domain, Categorical):
+        q = found.energy.domain.num_values
+        return Preprocessing(found.energy.domain.shape, num_classes=q, limits=(0.0, q - 1.0))
     if isinstance(found.energy.domain, Binary):
         if found.form == "bits":
             return Preprocessing(own, unit=True, columns=columns)
@@ -157,4 +163,6 @@ def _config(learner: ContrastiveDivergence, energy: Any) -> dict[str, Any]:
         lists = {name: getattr(edges, name).tolist() for name in ("rows", "columns", "values")}
         coupling = {"class_path": "ebmlab.graphs.Edges", "init_args": {"size": edges.size, **lists}}
         settings["energy"]["init_args"] = {"coupling": coupling, "field": energy.field.tolist()}
+    if isinstance(energy, Potts):
+        settings["energy"]["init_args"]["pairs"] = energy.pairs.tolist()
     return {"class_path": "ebmlab.learners.ContrastiveDivergence", "init_args": settings}

@@ -143,7 +143,8 @@ def read_run(folder: Path) -> FinishedRun:
             scores = _scores(_rows(folder / name / "metrics.csv"), monitored)
             run.metrics |= {f"{name} {metric}": found for metric, found in scores.items()}
     seconds = folder / "seconds.txt"
-    run.seconds = _number(seconds.read_text(errors="replace")) if seconds.is_file() else None
+    took = _number(seconds.read_text(errors="replace")) if seconds.is_file() else math.nan
+    run.seconds = took if math.isfinite(took) else None
     return run
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from ebmlab.app.class_paths import short_name
 from ebmlab.app.own_configs import FOLDER, configs_in, own_names
 from ebmlab.app.sources import Source, public
+from ebmlab.errors import UserError
 
 FAMILIES = (
     *("ebmlab.energies", "ebmlab.samplers", "ebmlab.samplers.tuners", "ebmlab.learners", "ebmlab.studies"),
@@ -15,16 +17,29 @@ FAMILIES = (
 )
 
 
-def list_components() -> str:
-    """Every component of the library, with its class path, domains and first line, and every config."""
-    sections = []
-    for module in FAMILIES:
-        lines = [_line(short_name(f"{module}.{name}"), source) for name, source in components(module).items()]
-        sections.append("\n".join([module.rpartition(".")[2], *lines]))
-    configs = _configs()
-    if configs:
-        sections.append("configs\n" + "\n".join(configs))
-    return "\n\n".join(sections)
+def list_components(families: Sequence[str] = ()) -> str:
+    """The components of the library, with class paths, domains and first lines, and the configs.
+
+    Args:
+        families: such as `energies` and `configs`; all of them by default.
+
+    Raises:
+        UserError: there is no such family.
+
+    Example:
+        >>> print(list_components(["learners"]).splitlines()[0])
+        learners
+    """
+    sections = {"configs": _configs}
+    sections = {module.rpartition(".")[2]: partial(_lines, module) for module in FAMILIES} | sections
+    if wrong := [name for name in families if name not in sections]:
+        raise UserError(f"list: there is no {wrong[0]}; choose {', '.join(sections)}, or give none for all")
+    shown = {name: lines() for name, lines in sections.items() if not families or name in families}
+    return "\n\n".join("\n".join([name, *lines]) for name, lines in shown.items() if lines)
+
+
+def _lines(module: str) -> list[str]:
+    return [_line(short_name(f"{module}.{name}"), source) for name, source in components(module).items()]
 
 
 def components(module: str) -> dict[str, Source]:

@@ -15,11 +15,14 @@ from torch import Tensor
 
 from ebmlab import samplers
 from ebmlab.app.beside import check_links
+from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
+from ebmlab.data.numbers import as_numbers
+from ebmlab.datamodules.number_files import read_numpy
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
@@ -65,11 +68,12 @@ def run_model_command(command: str, args: list[str]) -> None:
 def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     rows: list[dict[str, Any]] = []
     energies: dict[str, Tensor] = {}
+    trusted: Tensor | None = None
     for name in options.files:
-        x, names = _accepted(model, name, options)
+        x, names, chains = _accepted(model, name, options)
         found = model.energy(x).double()
         columns = {"energy": found}
-        line = f"{name}: {len(x)} samples, mean energy {found.mean():.6g}"
+        line = f"{name}: {len(x)} samples, mean energy {found.mean():.6g}{mixing(found, chains)}"
         if options.log_likelihood:
             likelihood = model.log_likelihood(x, options.num_chains, options.num_temperatures)
             columns["log_likelihood"] = likelihood.values.double()
@@ -83,6 +87,10 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         else:
             energies[Path(name).name] = found
         print(shown(line))
+        if options.law:
+            trusted = trusted if name != options.files[0] else None
+            print(f"  {law_line(model, x, chains, trusted)}")
+            trusted = x if trusted is None else trusted
         for i, file in enumerate(names):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
             rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)
@@ -95,14 +103,22 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     return [output, picture]
 
 
-def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str]]:
-    """The samples of a file or folder, which the model must accept, and the file that each comes from."""
+def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str], tuple[int, int] | None]:
+    """The samples of a file or folder, which the model must accept, and the file that each comes from.
+
+    Chains `(num_steps, num_chains, *shape)` become samples; their numbers of steps and chains are returned, too.
+    """
     x, names = read_samples(name, model.preprocessing, options.labels, options.field)
+    chains = None
+    if x.dim() == 2 + len(model.shape) and tuple(x.shape[2:]) == tuple(model.shape):
+        chains = x.shape[0], x.shape[1]
+        x = x.flatten(0, 1)
+        names = names[:1] * len(x)
     try:
         model.states(x)
     except UserError as error:
         raise UserError(f"{name}: {error}") from error
-    return x, names
+    return x, names, chains
 
 
 def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
@@ -156,9 +172,14 @@ def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
         if path.suffix != ".npy" or not path.is_file():
             raise UserError(f"--given is {given}, but must be {', '.join(HALVES)} or a .npy file that is there")
         try:
-            return torch.from_numpy(np.load(path))
+            content = read_numpy(path)
         except (ValueError, OSError, TypeError) as error:
             raise UserError(f"--given {path} cannot be read as an array ({one_line(error)})") from error
+        if isinstance(content, dict):
+            raise UserError(
+                f"--given {path} is an .npz file with {', '.join(content) or 'no arrays'}: save one as .npy"
+            )
+        return as_numbers(content, f"--given {path}")
     if len(shape) < 2:
         raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give a .npy file")
     mask = torch.zeros(shape, dtype=torch.bool)

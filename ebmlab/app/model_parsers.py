@@ -8,7 +8,10 @@ from typing import Any, NoReturn
 from ebmlab.errors import UserError
 
 MODEL_COMMANDS = ("score", "complete", "features")
-FILES = "samples as the training data were: .npy, .npz, .csv, .pt, pictures, or folders of pictures"
+FILES = (
+    "samples as the training data were: .npy, .npz, .csv, .pt, pictures, or folders of pictures; sample sets in .json; "
+    "chains (steps, chains, ...) in .npy or .h5"
+)
 ABOUT = {
     "score": "Energies of samples, and log-likelihoods if asked, as a table with a histogram. Of several files the "
     "first holds the model's own kind of data, and the others are compared with it by AUROC.",
@@ -51,6 +54,7 @@ def model_parser(command: str) -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of all random numbers (default: 0)")
     if command == "score":
         add("--log_likelihood", action="store_true", help="log-likelihoods too; log Z is kept beside the checkpoint")
+        add("--law", action="store_true", help="whether samples follow the model's law: exactly, or by the first file")
         add("--num_chains", type=int, default=200, help="of annealed importance sampling (default: 200)")
         add("--num_temperatures", type=int, default=2000, help="of each chain (default: 2000)")
     if command == "complete":

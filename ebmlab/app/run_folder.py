@@ -25,6 +25,7 @@ RUNS = Path("runs")
 CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
 LAST = "last.ckpt"
+REQUEUED = "hpc_ckpt_*.ckpt"  # of Lightning on SLURM
 _HANDED_DOWN = "EBMLAB_RUN_FOLDER"
 _REMAINS = (CONFIG, "wandb", CHECKPOINTS)  # all that a run leaves if it ends before its first step
 _held: dict[Path, int] = {}  # folders that this process has locked, and the descriptors that hold the locks
@@ -168,9 +169,18 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a run: `last.ckpt` first, then the others from new to old."""
+    """The checkpoints of a run: `last.ckpt` first, then the others from new to old.
+
+    Before `last.ckpt` come those that are newer and that Lightning has saved in the run's folder when SLURM ended it.
+    """
     paths = [path for path in (folder / CHECKPOINTS).glob("[!.]*.ckpt") if path.is_file()]
-    return sorted(paths, key=lambda path: (path.name == LAST, path.stat().st_mtime_ns), reverse=True)
+    requeued = [path for path in folder.glob(REQUEUED) if path.is_file()]
+    first = [path for path in paths if path.name == LAST] + requeued
+    return [*_from_new_to_old(first), *_from_new_to_old([path for path in paths if path not in first])]
+
+
+def _from_new_to_old(paths: list[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def newest_run(experiment: str, name: str | None) -> Path:
@@ -192,7 +202,8 @@ def newest_run(experiment: str, name: str | None) -> Path:
 
 def in_a_run(checkpoint: Path) -> bool:
     """Whether a checkpoint is in a run's folder of checkpoints. A run that continues a copy elsewhere is a new run."""
-    return checkpoint.absolute().parent.name == CHECKPOINTS
+    folder = checkpoint.absolute().parent
+    return folder.name == CHECKPOINTS or (checkpoint.match(REQUEUED) and (folder / CONFIG).is_file())
 
 
 def run_of(checkpoint: Path) -> Path:
@@ -200,7 +211,7 @@ def run_of(checkpoint: Path) -> Path:
     if (name := name_of(checkpoint)) is not None:
         return RUNS / "zoo" / name
     folder = checkpoint.absolute().parent
-    return _short(folder.parent if in_a_run(checkpoint) else folder)
+    return _short(folder.parent if folder.name == CHECKPOINTS else folder)
 
 
 def continued_run(checkpoint: Path, args: Sequence[str]) -> Path:

@@ -38,7 +38,7 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
     elif path.suffix.lower() in PICTURES:
         paths = [path]
     elif (kind := path.suffix.lower()) in NUMBERS:
-        x, _ = read_numbers(path, labels, field)
+        x, _ = read_numbers(path, labels, field, preprocessing.columns)
         if kind == ".csv":
             check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
         if kind == ".csv" and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
@@ -54,5 +54,5 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
             f"{path} is a picture, but the model was trained on numbers of which none means black or white: give it "
             "files of numbers"
         )
-    pixels = torch.stack([read_picture(file, shape) for file in paths])
+    pixels = torch.stack([read_picture(file, shape).pixels for file in paths])
     return pixels.float() * preprocessing.float_scale / LEVELS, [str(file) for file in paths]

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 PATIENCE = 10.0  # seconds that finalising may take
 
@@ -56,20 +55,3 @@ def stoppable() -> Iterator[None]:
         if not came:  # after a signal the process only has to end
             for s, handler in before.items():
                 signal.signal(s, handler)
-
-
-def leave_to_us(trainer: Any) -> None:
-    """Disables Lightning's handler of SIGTERM, which waits for the end of the batch and for other processes."""
-    trainer._signal_connector._sigterm_notifier_fn = lambda signum, frame: None
-
-
-def end_children(trainer: Any) -> None:
-    """Kills the processes that the trainer launched. They write no files, so nothing is left incomplete."""
-    for process in getattr(getattr(trainer, "strategy", None) and trainer.strategy.launcher, "procs", ()):
-        process.kill()
-
-
-def hand_over_children(old: Any, new: Any) -> None:
-    """Makes a trainer responsible for the processes that the one before it launched."""
-    if hasattr(old.strategy.launcher, "procs"):
-        new.strategy.launcher.procs = old.strategy.launcher.procs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from ebmlab.app.finished_run import Score
 from ebmlab.app.own_configs import find_config
 from ebmlab.app.run_folder import RUNS, check_name, config_name
 from ebmlab.app.sweep_space import Space, read_space, sweep_parser
-from ebmlab.app.sweep_trial import FIT, TrialFailed, run_fit
+from ebmlab.app.sweep_trial import FIT, PAUSE, TrialFailed, run_fit
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError, one_line, shown
@@ -54,7 +55,12 @@ def sweep(given: Sequence[str]) -> None:
     runs = RUNS / config_name(["--config", options.config])
 
     def objective(trial: Any) -> float:
+        if _before(study, trial.number) >= options.trials:
+            raise OneTooMany
+
         def hear(score: Score) -> bool:
+            if score.step == 0:  # that of the untrained model, which says nothing about the settings
+                return False
             trial.report(score.value, score.step)
             return bool(trial.should_prune())
 
@@ -81,8 +87,9 @@ def sweep(given: Sequence[str]) -> None:
         return score.value
 
     while _counted(study) < options.trials:
-        study.optimize(objective, n_trials=1, catch=(TrialFailed,))
-        _write(study, space, folder)
+        if not _wait(optuna, study, options.trials):
+            study.optimize(objective, n_trials=1, catch=(TrialFailed, OneTooMany))
+            _write(study, space, folder)
     _write(study, space, folder)
     print(_summary(study, space, folder), flush=True)
     if failed := _failures(study, folder):
@@ -138,7 +145,10 @@ def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, han
     storage = _storage(optuna, url)
     study = optuna.create_study(storage=storage, study_name=name, direction=space.direction, load_if_exists=True)
     seed = None if options.seed is None else options.seed + len(study.trials)
-    study.sampler = optuna.samplers.TPESampler(seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # as Optuna 4 calls both options
+        # the defaults of Optuna 5; those of 4 take each setting by itself, and forget the trials that still run
+        study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
     median = optuna.pruners.MedianPruner(n_startup_trials=4)
     study.pruner = median if options.pruner == "median" else optuna.pruners.NopPruner()
     known = dict(study.user_attrs)
@@ -169,6 +179,33 @@ def _storage(optuna: Any, url: str) -> Any:
             if attempt == ATTEMPTS - 1:
                 raise UserError(f"sweep: {url} cannot be used as the database: {one_line(error)}") from error
             time.sleep(attempt)
+
+
+class OneTooMany(Exception):
+    """Another process has begun the last trial at the same time.
+
+    Example:
+        >>> raise OneTooMany
+        Traceback (most recent call last):
+        ebmlab.app.sweep.OneTooMany
+    """
+
+
+def _before(study: Any, number: float) -> int:
+    """How many of the trials with a smaller number count, or may count: other processes run them."""
+    earlier = (trial for trial in study.trials if trial.number < number)
+    return sum(COUNTED in trial.user_attrs or trial.state.name == "RUNNING" for trial in earlier)
+
+
+def _wait(optuna: Any, study: Any, wanted: int) -> bool:
+    """Waits a moment if the missing trials are run by other processes, one of which may die; whether that is so."""
+    if _before(study, math.inf) < wanted:
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.storages.fail_stale_trials(study)
+    time.sleep(PAUSE)
+    return True
 
 
 def _counted(study: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,18 +131,25 @@ def read_space(path: Path) -> Space:
         )
     check_objective(objective, str(path))
     for name, ways in space.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name):
+            raise UserError(f"{path}: {name!r} is no option of fit, such as model.num_steps")
         _check(f"{path}: {name}", ways)
     return Space(objective, space)
 
 
 def _of_wandb(config: dict[str, Any], source: str) -> dict[str, Any]:
     """The objective and the space of a sweep's config at W&B; its command and its method do not matter here."""
-    metric = (config.get("metric") or {}).get("name")
+    metric, parameters = config.get("metric") or {}, config["parameters"]
+    if not isinstance(metric, dict) or not isinstance(parameters, dict):
+        raise UserError(f"{source}: metric must have a name, and parameters must be options with values or a range")
+    metric = metric.get("name")
     if isinstance(metric, str):
         metric = metric.replace("ais/trusted_", "ais/")  # here a score that is not trusted never counts
     space: dict[str, Any] = {}
-    for name, ways in config["parameters"].items():
-        kind = ways.get("distribution", "uniform")
+    for name, ways in parameters.items():
+        if not isinstance(ways, dict):
+            raise UserError(f"{source}: {name} is {ways!r}, but must be {{values: [...]}} or {{min: 0.01, max: 1.0}}")
+        kind = str(ways.get("distribution", "uniform"))
         if "values" in ways or "value" in ways:
             space[name] = ways.get("values", [ways.get("value")])
         elif kind in _DISTRIBUTIONS:

@@ -55,7 +55,7 @@ def trust_named(args: Sequence[str]) -> None:
         args: the command line as the user typed it.
     """
     named = {module for text in _naming(args) for module in _DOTTED.findall(full_names(text))}
-    named |= {value.partition(".")[0] for option, value in _options(args) if option == "--import"}
+    named |= {_module(value).partition(".")[0] for option, value in _options(args) if option == "--import"}
     named -= sys.stdlib_module_names | {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
     set_parsing_settings(
         import_path_denylist=["*", "ebmlab.app", *(_earlier - named)],
@@ -66,6 +66,14 @@ def trust_named(args: Sequence[str]) -> None:
     _earlier.update(named)
     if named and (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
+
+
+def _module(name: str) -> str:
+    """The name itself; raises `UserError` unless it is that of a module."""
+    if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
+        meant = re.sub(r"\W+", ".", name.removesuffix(".py")).strip(".") or "my_module"
+        raise UserError(f"--import is {name!r}, but must be the name of a module, such as {meant} for {meant}.py")
+    return name
 
 
 def is_trusted(path: str) -> bool:

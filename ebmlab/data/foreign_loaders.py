@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from ebmlab.data.interface import Data, one_loader, samples_of
 from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.domains import Categorical, Domain, Ordinal, Real
 from ebmlab.errors import UserError
+from ebmlab.lightning.trainer import data_sources
 from ebmlab.numerics.streams import own_numbers, undisturbed
 
 if TYPE_CHECKING:
@@ -161,14 +161,7 @@ def data_of(trainer: pl.Trainer) -> Data:
         ...     def setup(self, trainer, pl_module, stage):
         ...         print(len(data_of(trainer).states("val")), "states to validate on")
     """
-    sources = {  # Lightning has no public way to its loaders before training starts
-        TrainerFn.FITTING: {
-            "train": trainer.fit_loop._data_source,
-            "val": trainer.fit_loop.epoch_loop.val_loop._data_source,
-        },
-        TrainerFn.VALIDATING: {"val": trainer.validate_loop._data_source},
-        TrainerFn.TESTING: {"test": trainer.test_loop._data_source},
-    }.get(trainer.state.fn, {"predict": trainer.predict_loop._data_source})  # type: ignore[arg-type]
+    sources = data_sources(trainer)
     given = {split: source.instance for split, source in sources.items()}
     for owner in given.values():
         if isinstance(owner, Data):

@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from ebmlab.data.preprocessing import Preprocessing, readable
+from ebmlab.data.numbers import as_numbers
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Categorical, Domain
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import own_numbers, undisturbed
@@ -236,10 +237,9 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
     elif isinstance(batch, list | tuple) and batch:
         return samples_of(batch[0], where, field)
     if not isinstance(batch, Tensor):
-        raise UserError(
-            f"{where}: a batch is of the type {type(batch).__name__}; it must be a tensor x, (x, y) or a dictionary"
-        )
-    return readable(batch)
+        kind = type(batch).__name__
+        raise UserError(f"{where}: a batch is of the type {kind}; it must be a tensor x, (x, y) or a dictionary")
+    return as_numbers(batch, f"{where}: a batch")
 
 
 def chosen(size: int, n: int, seed: int) -> Tensor:

@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from ebmlab.data.whole_numbers import check_whole
 from ebmlab.domains import Domain, Real
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import draw_alike
@@ -281,15 +280,3 @@ def are_levels(x: Tensor) -> bool:
     if x.numel() == 0 or not 1 < float(x.max()) <= LEVELS or float(x.min()) < 0:
         return False
     return not x.is_floating_point() or bool((x == x.round()).all())
-
-
-def readable(x: Tensor) -> Tensor:
-    """The same numbers in a type that torch calculates with, which uint16, uint32 and uint64 are not.
-
-    Example:
-        >>> readable(torch.tensor([7], dtype=torch.uint16))
-        tensor([7])
-    """
-    if x.dtype == torch.uint64:
-        check_whole(x.detach().cpu().numpy(), "the data")
-    return x.long() if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x

@@ -14,7 +14,7 @@ from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_positive
 
-_CHUNK = 2**21  # hidden units computed at once, over chains and rows: 8 MiB in float32
+CHUNK = 2**21  # hidden units computed at once, over chains and rows: 8 MiB in float32
 
 
 class BinaryNetPosterior(Energy):
@@ -157,7 +157,7 @@ class BinaryNetPosterior(Energy):
         """
         w, v, c = self._unpack(x)
         rest = c - v.sum(1, keepdim=True)
-        n = max(1, _CHUNK // (len(x) * self.hidden))
+        n = max(1, CHUNK // (len(x) * self.hidden))
         for start in range(0, len(inputs), n):
             rows = slice(start, start + n)
             chunk = inputs[rows].to(x)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.entering import converted
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.softplus import sum_softplus
@@ -27,6 +28,12 @@ class Bipartite(Energy):
     """
 
     num_hidden: int
+
+    def as_hidden(self, h: Tensor) -> Tensor:
+        """Hidden units `(B, H)` of any numeric type, or their means, in the energy's floating type."""
+        if torch.compiler.is_compiling() or (isinstance(h, Tensor) and h.dtype == self.dtype):
+            return h
+        return converted(h, Binary(self.num_hidden), self.dtype)
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         """E(v, h), `(B,)`."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical, Domain, Finite
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
@@ -72,6 +73,11 @@ class Clamped(_Chosen):
         self.register_buffer("free", free, persistent=False)
         self.register_buffer("given", given, persistent=False)
         self._colours: tuple[list[Tensor], list[Tensor]] | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
 
     def merge(self, x: Tensor) -> Tensor:
         """Whole events `(B, *event)`: the given coordinates, with the free ones x `(B, k)` filled in."""
@@ -170,10 +176,7 @@ class ClampedBipartite(Clamped, Bipartite):
 
 def _mask(domain: Domain, mask: Array) -> Tensor:
     """True where a coordinate is given, `(size,)`."""
-    try:
-        values = torch.as_tensor(mask)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"Clamped: mask must be an array of True and False ({error})") from error
+    values = as_numbers(mask, "Clamped: mask")
     if not ((values == 0) | (values == 1)).all():
         raise UserError("Clamped: mask must hold True (given) and False (free) alone")
     values = values.bool()
@@ -188,10 +191,7 @@ def _mask(domain: Domain, mask: Array) -> Tensor:
 
 def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
     """The event x `(*event)`, validated where it is given, with one of the domain's values at free coordinates."""
-    try:
-        event = torch.as_tensor(x).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"Clamped: x must be an array of numbers ({error})") from error
+    event = as_numbers(x, "Clamped: x")
     event = event.to(free.device, torch.promote_types(event.dtype, torch.get_default_dtype()))
     if event.shape != domain.event_shape:
         raise UserError(f"Clamped: x has shape {tuple(event.shape)}; one state of {domain} has {domain.event_shape}")

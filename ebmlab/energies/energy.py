@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
+from ebmlab.energies.entering import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
@@ -20,8 +22,24 @@ DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_
 Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
+class NoDomain(UserError, AttributeError):
+    """An energy's class does not say where x lives.
+
+    Example:
+        >>> class Own(Energy):
+        ...     pass
+        >>> Own().domain
+        Traceback (most recent call last):
+        ebmlab.energies.energy.NoDomain: Own has no domain: set self.domain = Binary(num_bits), or another domain
+    """
+
+
 class Energy(Recorded, nn.Module):
     """E(x), with p(x) proportional to exp(-E(x)); one number per sample, never divided by the batch size.
+
+    States may be of any numeric type. All methods convert them to the energy's floating type, and answer in it. Whole
+    numbers and booleans must be the domain's values; those of floating-point states are checked by `domain.validate`,
+    as samplers do where chains start, not here.
 
     Attributes:
         domain: of x.
@@ -43,15 +61,26 @@ class Energy(Recorded, nn.Module):
     domain: Domain
     domains: ClassVar[tuple[type[Domain], ...]] = ()
 
+    def __getattr__(self, name: str) -> Tensor | nn.Module:
+        if name == "domain":
+            raise NoDomain(
+                f"{type(self).__name__} has no domain: set self.domain = Binary(num_bits), or another domain"
+            )
+        return super().__getattr__(name)
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Where a class overrides `forward`, the closed forms of the class that it derives from are out of date.
 
-        Those that it does not override become the general ones of `Energy`, which follow `forward`.
+        Those that it does not override become the general ones of `Energy`, which follow `forward`. All methods that
+        take states take those of any numeric type.
 
         Raises:
             UserError: the hidden units of a bipartite energy would go on to follow the old one.
         """
         super().__init_subclass__(**kwargs)
+        for name in TAKE_STATES:
+            if inspect.isfunction(method := cls.__dict__.get(name)):
+                setattr(cls, name, takes_states(method))
         forward, general = _place(cls, "forward"), cls.__mro__.index(Energy)
         if forward < _place(cls, "joint_energy") < general:
             raise UserError(
@@ -65,12 +94,13 @@ class Energy(Recorded, nn.Module):
                     cls.around = Energy.around  # type: ignore[method-assign]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Energies `(B,)` of states `(B, *event)`, by `forward`; whole numbers become floats.
+        """Energies `(B,)` of states `(B, *event)`, by `forward`, as floating-point numbers.
 
         Raises:
-            UserError: `forward` gives another shape, which some samplers would add up to a wrong law without a word, or
-                no tensor of real numbers.
+            UserError: x holds whole numbers that are not the domain's values; or `forward` gives another shape, which
+                some samplers would add up to a wrong law without a word, or no tensor of real numbers.
         """
+        x = self.as_states(x)
         energies: Tensor = super().__call__(x)
         if not isinstance(energies, Tensor) or energies.is_complex():
             kind = energies.dtype if isinstance(energies, Tensor) else type(energies).__name__
@@ -88,6 +118,7 @@ class Energy(Recorded, nn.Module):
         """Energies `(B,)` of states `(B, *event)`."""
         raise NotImplementedError
 
+    @takes_states
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """E(x) `(B,)` and dE/dx `(B, *event)`, both detached; samplers may overwrite them.
 
@@ -120,10 +151,12 @@ class Energy(Recorded, nn.Module):
             )
         return energy.detach(), grad
 
+    @takes_states
     def gradient(self, x: Tensor) -> Tensor:
         """dE/dx `(B, *event)` alone, detached. Energies whose gradient does not need E(x) may override this method."""
         return self.value_and_grad(x)[1]
 
+    @takes_states
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
         """`value_and_grad`, together with by-products of computing them.
 
@@ -134,11 +167,13 @@ class Energy(Recorded, nn.Module):
         """
         return Evaluation(*self.value_and_grad(x))
 
+    @takes_states
     def around(self, x: Tensor) -> Around:
         """What the energies of all neighbours of x `(B, *event)` start from: E(x) `(B,)`, and more in subclasses."""
         energy: Tensor = self(x)
         return (energy,)
 
+    @takes_states
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """E(x with one coordinate flipped) - E(x), on a `Binary` or `Spin` domain.
 
@@ -167,11 +202,13 @@ class Energy(Recorded, nn.Module):
         here = (around or self.around(x))[0]
         return self._many(neighbours.view(-1, *x.shape[1:])).view(batch, -1) - here.unsqueeze(1)
 
+    @takes_states
     def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """Energies of the one-flip neighbours of x, `(B, k)`; arguments as in `flip_differences`."""
         around = self.around(x)
         return around[0].unsqueeze(1) + self.flip_differences(x, index, around)
 
+    @takes_states
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """E(x with one coordinate set to a value) - E(x), for every value of that coordinate, on any finite domain.
 
@@ -220,8 +257,19 @@ class Energy(Recorded, nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """The precision of the parameters and buffers; torch's default for an energy without any."""
-        tensors = (t for t in itertools.chain(self.parameters(), self.buffers()) if t.is_floating_point())
-        return next((t.dtype for t in tensors), torch.get_default_dtype())
+        return floating_type(self) or torch.get_default_dtype()
+
+    def as_states(self, x: Tensor) -> Tensor:
+        """States `(B, *event)` of any numeric type in the energy's; floats stay as they are if it has no tensors.
+
+        Raises:
+            UserError: x is no tensor of real numbers, or holds whole numbers that are not the domain's values.
+        """
+        if torch.compiler.is_compiling():  # chains have been converted before
+            return x
+        if isinstance(x, Tensor) and (x.dtype == self.dtype or (x.is_floating_point() and floating_type(self) is None)):
+            return x
+        return converted(x, self.domain, self.dtype)
 
     def random(self, n: int) -> Tensor:
         """Draws states `(n, *event)` for new chains from the domain's reference law, as this energy takes them."""

@@ -25,7 +25,8 @@ class PerChain:
 
     def overwritten(self, accept: Tensor, other: Self) -> Self:
         """`where`, for an object whose tensors nobody else holds: on a CPU, rows of `other` are written into them."""
-        return self.merged(Merge(accept, overwrite=True), other)
+        merge = Merge(accept, overwrite=True)
+        return self if merge.takes_all else self.merged(merge, other)
 
     def merged(self, merge: Merge, other: Self) -> Self:
         """All tensors merged with those of `other` by the same decisions."""
@@ -57,7 +58,7 @@ class Merge:
 
     A pair that comes again is merged once only: x, for one, is part of a state and of its proposal. On a CPU only rows
     of the second tensor are copied, and none if all chains decide alike. On a GPU, where finding these rows would make
-    the CPU wait, `torch.where` takes all rows.
+    the CPU wait, and in a compiled program, `torch.where` takes all rows.
 
     Args:
         accept: `(B,)`, bool.
@@ -71,12 +72,16 @@ class Merge:
 
     def __init__(self, accept: Tensor, overwrite: bool = False) -> None:
         self.accept, self.overwrite = accept, overwrite
-        self.rejected = (~accept).nonzero().squeeze(1) if accept.device.type == "cpu" else None
+        by_rows = not torch.compiler.is_compiling() and accept.device.type == "cpu"
+        self.rejected = (~accept).nonzero().squeeze(1) if by_rows else None
         self._num_rejected = -1 if self.rejected is None else self.rejected.numel()
+        self.takes_all = self._num_rejected == 0  # as far as is known without waiting for a GPU
         self._done: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor]] = {}  # holds the pair, so that ids stay theirs
 
     def __call__(self, new: Tensor, old: Tensor) -> Tensor:
-        if new is old or self._num_rejected == 0:
+        if torch.compiler.is_compiling():
+            return self._merge(new, old)
+        if new is old or self.takes_all:
             return new
         if self._num_rejected == self.accept.numel():
             return old

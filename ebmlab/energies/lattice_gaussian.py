@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
@@ -36,7 +37,10 @@ class LatticeGaussian(Energy):
         self, precision: Sequence[Sequence[float]] | Tensor, mean: Sequence[float] | Tensor, num_values: int = 21
     ) -> None:
         super().__init__()
-        A, b = 1.0 * torch.as_tensor(precision), 1.0 * torch.as_tensor(mean)
+        A, b = (
+            1.0 * as_numbers(given, f"LatticeGaussian: {name}")
+            for name, given in (("precision", precision), ("mean", mean))
+        )
         if b.dim() != 1 or A.shape != (len(b), len(b)):
             raise UserError(
                 f"LatticeGaussian: precision has shape {tuple(A.shape)} and mean {tuple(b.shape)}; "

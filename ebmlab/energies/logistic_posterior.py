@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
@@ -36,8 +37,8 @@ class LogisticPosterior(Energy):
 
     def __init__(self, features: Sequence[Sequence[float]] | Tensor, targets: Sequence[float] | Tensor) -> None:
         super().__init__()
-        X = 1.0 * torch.as_tensor(features)
-        y = torch.as_tensor(targets).to(X)
+        X = 1.0 * as_numbers(features, "LogisticPosterior: features")
+        y = as_numbers(targets, "LogisticPosterior: targets").to(X)
         if X.dim() != 2 or y.shape != X.shape[:1]:
             raise UserError(
                 f"LogisticPosterior: features have shape {tuple(X.shape)} and targets {tuple(y.shape)}; "

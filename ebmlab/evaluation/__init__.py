@@ -15,6 +15,7 @@ from ebmlab.evaluation.frechet import frechet_distance
 from ebmlab.evaluation.graph_mmd import graph_mmd, graph_mmds
 from ebmlab.evaluation.graph_novelty import GraphNovelty, graph_novelty
 from ebmlab.evaluation.ladder import Ladder
+from ebmlab.evaluation.law_check import LawCheck, law_check
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
 from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial_accuracy
 from ebmlab.evaluation.orbits import orbit_counts
@@ -27,6 +28,7 @@ __all__ = [
     "GraphNovelty",
     "LabelClassifier",
     "Ladder",
+    "LawCheck",
     "adversarial_accuracy",
     "ais",
     "coupling_rmse",
@@ -41,6 +43,7 @@ __all__ = [
     "graph_mmds",
     "graph_novelty",
     "hamming_mmd",
+    "law_check",
     "load_or_train",
     "log_mmd",
     "mean_field",

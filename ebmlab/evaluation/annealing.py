@@ -8,15 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Base, Bridge, Energy, bridge, reference
+from ebmlab.energies import Base, Bipartite, Bridge, Energy, bridge, reference
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ais_result import AISResult
-from ebmlab.evaluation.compiled_walk import annealing_kernel
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.evaluation.population import Population
-from ebmlab.evaluation.walk import anneal, noted_after
+from ebmlab.evaluation.walk import anneal, annealing_kernel, noted_after
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import Sampler
 
@@ -139,6 +138,7 @@ def reverse_ais(
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
+    x = energy.as_states(x)
     energy.domain.validate(x)
     _check(energy, sampler, len(x), num_temperatures, 1, moves)
     rank, world = rank_and_world()
@@ -175,7 +175,15 @@ def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
         sampler.check(marginal)
     except UserError:
         joint = bridge(base, energy)
-        sampler.check(joint)
+        try:
+            sampler.check(joint)
+        except UserError as error:
+            sampler.check(energy)  # what it cannot sample at all it refuses in its own words
+            name, other = type(sampler).__name__, "BlockGibbs" if isinstance(energy, Bipartite) else "another sampler"
+            raise UserError(
+                f"{name} samples {type(energy).__name__}, but not the laws between it and {type(base).__name__}, "
+                f"through which chains are annealed: use {other}"
+            ) from error
         return joint
     return marginal
 

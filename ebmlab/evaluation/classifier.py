@@ -106,7 +106,7 @@ def load_or_train(
         model = LabelClassifier(images.shape[1], num_classes, images.shape[2])
         if not _load(model, path):
             with torch.enable_grad():  # on clones, since tensors made in Lightning's inference mode have no gradients
-                _train(model, images.clone(), labels.clone(), progress)
+                train(model, images.clone(), labels.clone(), progress)
             _save(model, path)
     return model.requires_grad_(False).eval(), digest
 
@@ -118,7 +118,8 @@ def _digest(images: Tensor, labels: Tensor, num_classes: int) -> str:
     return digest.hexdigest()[:8]
 
 
-def _train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: bool) -> None:
+def train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: bool) -> None:
+    """Trains the classifier on images `(N, C, H, W)` and their labels `(N,)` by `RECIPE`."""
     batch_size = int(RECIPE["batch_size"])
     steps = min(int(RECIPE["steps"]), math.ceil(int(RECIPE["epochs"]) * len(images) / batch_size))
     optimizer = torch.optim.Adam(model.parameters())

@@ -106,11 +106,11 @@ def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     like = torch.empty(0, dtype=energy.dtype, device=energy.device)
     if _hidden_are_fewer(energy):
         assert isinstance(energy, Bipartite)
-        for h in _states(Binary(energy.num_hidden), batch_size, energy):
+        for h in all_states(Binary(energy.num_hidden), batch_size, energy):
             h = h.to(like)
             yield _log_sum_visible(energy, h).double(), h
     elif isinstance(energy.domain, Finite):
-        for x in _states(energy.domain, batch_size, energy):
+        for x in all_states(energy.domain, batch_size, energy):
             x = x.to(like)
             yield -energy(x).double(), x
     else:
@@ -125,8 +125,18 @@ def _hidden_are_fewer(energy: Energy) -> bool:
     return isinstance(energy.domain, Real) or energy.num_hidden < energy.domain.size
 
 
-def _states(domain: Finite, batch_size: int, energy: Energy) -> Iterator[Tensor]:
-    """Batches of all states in the order of `domain.enumerate()`; within a batch only the last coordinates change."""
+def all_states(domain: Finite, batch_size: int, energy: Energy) -> Iterator[Tensor]:
+    """Batches of all states in the order of `domain.enumerate()`; within a batch only the last coordinates change.
+
+    Raises:
+        UserError: they are too many; the message names the energy.
+
+    Example:
+        >>> from ebmlab.domains import Spin
+        >>> from ebmlab.energies import Ising
+        >>> [len(part) for part in all_states(Spin(4), 8, Ising.lattice(2, coupling=0.3))]
+        [8, 8]
+    """
     size, base = domain.size, domain.num_values
     if base**size > MAX_TERMS:
         raise UserError(

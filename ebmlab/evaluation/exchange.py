@@ -127,7 +127,7 @@ def exchange_log_z(
         )
     if not sampler.converges:
         raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")
-    sampler.check_chains(energy, x, num_steps)
+    x = sampler.check_chains(energy, x, num_steps)
     kernel, base = sampler.kernel, base.to(energy.device)
     *later, earliest = sampler.path(energy)
     # The bridges' end at beta = 1 stands for the earliest stage: what it knows at x then serves all rungs.

@@ -14,7 +14,7 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from ebmlab.errors import UserError
 
 
-class _Inception(nn.Module):
+class Inception(nn.Module):
     """Pool features `(B, 2048)` of the original Inception v3, from grey or RGB images in [0, 1]."""
 
     num_features = 2048
@@ -46,7 +46,7 @@ def inception_extractor() -> nn.Module:
     """
     require_inception()
     try:
-        return _Inception().eval()
+        return Inception().eval()
     except Exception as error:  # from urllib, ssl or torch.hub, none of which says what to do
         reason = str(error).split("\n")[0][:120]
         raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -33,7 +34,9 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
     of the remaining ones are used, it doubles the length of its steps. If the sampler has a step size, the pilot tunes
     it at each temperature towards the acceptance rate 0.574.
 
-    The chains of the estimate do not influence the ladder, so estimates of Z that use it are unbiased. The pilot draws
+    The chains of the estimate do not influence the ladder, so estimates of Z that use it are unbiased. A `Solved` base
+    is an exception: both start from its samples, and the ladder depends on them. A fixed schedule, or the ladder of
+    another estimate (`AISResult.ladder`), does not. The pilot draws
     from a fixed seed: it finds the same ladder each time and on each rank, and leaves the random stream unchanged.
 
     Args:
@@ -98,7 +101,7 @@ def _run(
                 log_scale += GAIN * excess / (ACCEPTANCE * (1 - ACCEPTANCE))
                 log_scale = max(-WIDEST, min(WIDEST, log_scale))
                 sampler.step_size.copy_(own * math.exp(log_scale))  # type: ignore
-                state.proposal = None
+                state = replace(sampler.init(path, state.x, budget, state.known), step=state.step)  # other settings
         chains.x, known = state.x, state.known
         betas.append(new)
         lengths.append(lengths[-1] + math.sqrt(-math.log(effective)) if effective > 0 else math.nan)

@@ -18,15 +18,15 @@ def split_r_hat(chains: Tensor) -> Tensor:
     """The ratio of the spread of all draws to that within half chains; 1 if the chains have mixed.
 
     It is sqrt((n - 1) / n + V / W), with V the variance of the means of the half chains, W the mean of their variances
-    and n their length. Chains are halved, so that a chain that drifts disagrees with itself and one chain is enough.
-    As in ArviZ's `rhat(method="split")`, draws are not replaced by ranks.
+    and n their length. Chains are halved, so that a chain that drifts disagrees with itself. One chain cannot tell
+    whether others would go elsewhere. As in ArviZ's `rhat(method="split")`, draws are not replaced by ranks.
 
     Args:
         chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.
 
     Returns:
         `statistics`, float64. It is infinite if the half chains are constant but differ, and NaN if all draws are the
-        same number, from which nothing can be concluded.
+        same number or there is one chain, from which nothing can be concluded.
 
     Example:
         >>> mixed, apart = torch.randn(1000, 4), torch.randn(1000, 4) + 10 * torch.arange(4)
@@ -34,7 +34,8 @@ def split_r_hat(chains: Tensor) -> Tensor:
         (1.0, True)
     """
     factors = [_r_hat(halves.flatten(1, 2)) for halves in split_halves(chains)]
-    return torch.cat(factors).view(chains.shape[2:])
+    found = torch.cat(factors).view(chains.shape[2:])
+    return found if chains.shape[1] > 1 else torch.full_like(found, torch.nan)
 
 
 def split_halves(chains: Tensor) -> Iterator[Tensor]:

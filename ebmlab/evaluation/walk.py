@@ -8,18 +8,21 @@ from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from ebmlab.energies import Bridge
+from ebmlab.engine import require_compiler, temperatures
 from ebmlab.errors import UserError
-from ebmlab.evaluation.compiled_walk import annealing_kernel, compiled_walk
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, rows
 from ebmlab.evaluation.saved_chains import SavedChains
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Leg, Sampler
+from ebmlab.samplers.kernel import Kernel
 
 POINTS = 200  # of the ladder, at which the effective number of chains is noted
+CALLER = "ais(compile=True)"  # in errors
 
 
 @torch.no_grad()
@@ -53,7 +56,8 @@ def anneal(
     begin, last = store.load(), len(ladder.betas) - 1
     noted = set(noted_after(last))
     if compile:
-        walk = compiled_walk(path, annealing_kernel(path, sampler, resample, moves), chains, ladder, begin, noted)
+        kernel = annealing_kernel(path, sampler, resample, moves)
+        walk = _compiled_walk(path, sampler, kernel, chains, ladder, begin, noted)
     else:
         walk = _walk(path, sampler, chains, ladder, begin, noted, resample, moves)
     bar = tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False)
@@ -96,6 +100,72 @@ def _walk(
         for state, _ in sampler.chain(path, chains.x, moves, Leg(k * moves, last * moves, known)):
             chains.x, known = state.x, state.known
         yield k + 1
+
+
+def _compiled_walk(
+    path: Bridge,
+    sampler: Sampler,
+    kernel: Kernel,
+    chains: Population,
+    ladder: Ladder,
+    begin: int,
+    noted: Collection[int],
+) -> Generator[int]:
+    """As `_walk`, by one program for several temperatures, whose weights are noted within it."""
+    betas = torch.tensor(ladder.betas[begin:], dtype=torch.float64)
+    settings = _settings(path, sampler, kernel, ladder)[begin:]
+    for increments, x in temperatures(kernel, path, chains.x, betas, settings, CALLER):
+        for k, increment in enumerate(increments, begin):
+            chains.log_w += increment.to(chains.log_w)
+            if k in noted:
+                chains.note()
+        begin += len(increments)
+        chains.x, path.beta = x, ladder.betas[begin]
+        yield begin
+
+
+def _settings(path: Bridge, sampler: Sampler, kernel: Kernel, ladder: Ladder) -> Tensor:
+    """Those of the step at each temperature but the first, `(T, numbers)`."""
+    steps = len(ladder.betas) - 1
+    if ladder.scales is None:
+        return kernel.settings.cpu()[torch.arange(steps) % len(kernel.settings)]
+    sampler, rows = copy.deepcopy(sampler), []
+    own = sampler.step_size.clone()  # type: ignore[operator]
+    for k, scale in enumerate(ladder.scales[1:]):
+        sampler.step_size.copy_(own * scale)  # type: ignore
+        scaled = sampler.kernel_on(path)
+        assert scaled is not None
+        rows.append(scaled.settings[k % len(scaled.settings)])
+    return torch.stack(rows).cpu()
+
+
+def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, moves: int = 1) -> Kernel:
+    """The sampler's kernel on a path.
+
+    Raises:
+        UserError: it has none, the settings of `ais` ask for more than one step at each temperature, or there is no
+            compiler.
+
+    Example:
+        >>> from ebmlab.energies import RBM, reference
+        >>> from ebmlab.samplers import DMALA
+        >>> rbm = RBM(4, 3)
+        >>> annealing_kernel(Bridge(reference(rbm.domain), rbm), DMALA(0.2)).settings
+        tensor([[0.2000, 0.5000]])
+    """
+    if resample or moves > 1:
+        raise UserError(
+            f"AIS: resample is {resample} and moves {moves}, but compiled temperatures neither resample nor make more "
+            "than one move: leave compile out, or these"
+        )
+    if type(path) is not Bridge:
+        raise UserError(
+            f"{CALLER}: {type(sampler).__name__} on {type(path.energy).__name__} cannot be compiled along the path of "
+            "the joint law: take a sampler that follows the marginal law, such as DMALA, or leave compile out"
+        )
+    kernel = sampler.require_compilable(path, CALLER)
+    require_compiler(path.energy.device, CALLER)
+    return kernel
 
 
 def noted_after(last: int) -> list[int]:

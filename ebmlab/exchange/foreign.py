@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary
+from ebmlab.domains import Binary, Categorical
 from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
 
 Label = Hashable
-Form = Literal["bits", "spins"]
+Form = Literal["bits", "spins", "values"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Foreign:
         offset: the package's own number for x is `scale * E(x) + offset`.
         scale: see `offset`.
         names: the package's labels of the coordinates, in their order; () where they are numbered from 0.
-        form: how the package writes its states: "bits", 0 and 1, or "spins", -1 and +1.
+        form: how the package writes its states: "bits", 0 and 1, "spins", -1 and +1, or "values", 0, 1, 2, ...
         facts: what else is known, as plain data: beta, the update of a training, the kind of hidden units.
         lost: what could not be carried over, in words.
         source: the file or the object that it came from.
@@ -66,7 +66,12 @@ class Foreign:
             [[-1.0, 1.0]]
         """
         x = torch.as_tensor(np.asarray(raw)).to(self.energy.dtype)
-        if isinstance(self.energy.domain, Binary):
+        if isinstance(self.energy.domain, Categorical):
+            inside = bool(((x == x.round()) & (x >= 0) & (x < self.energy.domain.num_values)).all())
+            if not inside:
+                raise UserError(f"values must be whole numbers from 0 to {self.energy.domain.num_values - 1}")
+            x = self.energy.domain.from_index(x.long()).to(x)
+        elif isinstance(self.energy.domain, Binary):
             x = (x + 1) / 2 if self.form == "spins" else x
         else:
             x = 2 * x - 1 if self.form == "bits" else x

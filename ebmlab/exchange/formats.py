@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
+from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError, one_line
-from ebmlab.exchange import arrays, bernoulli_rbm, coniii, coo, dimod, gset, rbms, thrml, torch_rbm
-from ebmlab.exchange.foreign import Foreign
+from ebmlab.exchange import arrays, bernoulli_rbm, coniii, coo, dca, dimod, gset, rbms, thrml, torch_rbm
+from ebmlab.exchange.foreign import Foreign, Form
 from ebmlab.exchange.format import HEAD, Format
 
 FORMATS = (
-    *(dimod.FORMAT, gset.FORMAT, coo.FORMAT, thrml.FORMAT, rbms.FORMAT, bernoulli_rbm.FORMAT),
+    *(dimod.FORMAT, gset.FORMAT, coo.FORMAT, dca.FORMAT, thrml.FORMAT, rbms.FORMAT, bernoulli_rbm.FORMAT),
     *(torch_rbm.EBMKIT, torch_rbm.LEARNERGY, arrays.FORMAT, coniii.FORMAT),
 )
 KINDS = {known.kind: known for known in FORMATS}
@@ -43,7 +44,7 @@ def read(given: Any, kind: str | None = None, vartype: str | None = None) -> For
     if isinstance(given, str | Path):
         return _read(Path(given), kind, vartype)
     if isinstance(given, Energy):
-        return Foreign(given, "ebmlab", form="spins" if type(given.domain).__name__ == "Spin" else "bits")
+        return Foreign(given, "ebmlab", form=form_of(given))
     known = next((form for form in FORMATS if form.accepts is not None and form.accepts(given)), None)
     if known is None or known.take is None:
         raise UserError(f"a {type(given).__name__} is no model or problem of a package that is known: {known_kinds()}")
@@ -103,6 +104,18 @@ def make(energy: Energy | Foreign, kind: str) -> Any:
         raise UserError(f"{kind} has no objects: write a file")
     with torch.no_grad():
         return known.make(energy if isinstance(energy, Foreign) else read(energy))
+
+
+def form_of(energy: Energy) -> Form:
+    """How states of an energy's own domain are written.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> form_of(RBM(2, 1))
+        'bits'
+    """
+    forms: dict[type, Form] = {Spin: "spins", Categorical: "values"}
+    return forms.get(type(energy.domain), "bits")
 
 
 def check_kind(kind: str) -> str:

@@ -108,7 +108,7 @@ def _model(
 ) -> tuple[Energy, float, Form]:
     """The energy at an inverse temperature, the offset of rbms' own energy, and how it writes states."""
     if kind not in KINDS:
-        mend = "; its visible units are of several colours, which no energy here has" if kind == "PBRBM" else ""
+        mend = "; its visible units are of several colours, which no RBM here has" if kind == "PBRBM" else ""
         raise UserError(f"it holds a {kind[:40]}, and only {', '.join(KINDS)} are read{mend}")
     machine(W, a, b)  # checks shapes and numbers
     form: Form = "bits" if kind.startswith("B") else "spins"

@@ -38,8 +38,8 @@ def read_samples(given: Any, names: Sequence[Label] = (), field: str | None = No
     Args:
         given: a sample set, the path of one as JSON (`json.dumps(sampleset.to_serializable())`), or the path of an
             HDF5 file.
-        names: the order of the variables, as in `Foreign.names`; () stands for 0, 1, 2, ..., or for the set's own
-            order if its variables have other labels.
+        names: the order of the variables, as in `Foreign.names`, or their texts; () stands for 0, 1, 2, ..., or for
+            the set's own order if its variables have other labels.
         field: the name of the data set in an HDF5 file with several; `parallel_chains` of rbms by default.
 
     Raises:
@@ -96,6 +96,8 @@ def _ordered(
     values: np.ndarray[Any, Any], order: list[Label], counts: np.ndarray[Any, Any], names: Sequence[Label]
 ) -> Tensor:
     wanted = list(names) or (sorted(order) if set(order) == set(range(len(order))) else order)  # type: ignore[type-var]
+    if wanted and all(isinstance(name, str) for name in wanted):  # a table's columns, whatever the labels were
+        order = [str(name) for name in order]
     if set(wanted) != set(order):
         odd = sorted(map(str, set(wanted) ^ set(order)))
         raise UserError(f"its variables are not those of the model: {', '.join(odd)[:120]} is only in one of them")

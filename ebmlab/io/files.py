@@ -75,7 +75,9 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
             and error.errno
             and (error.filename is None or str(temporary) in (error.filename, error.filename2))
         ):
-            error.filename, error.filename2 = str(path), None  # a full disk names no file
+            error.filename = str(path)  # a full disk names no file
+            if error.filename2 is not None:
+                error.filename2 = None
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         with suppress(OSError):  # another process may have put a file into the folder meanwhile

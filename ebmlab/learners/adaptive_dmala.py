@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Categorical, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.ranks import mean_over_ranks
 from ebmlab.samplers import DMALA, Info, Leg, Sampler, State
 from ebmlab.settings import require_positive
 
@@ -26,7 +27,7 @@ class AdaptiveDMALA(DMALA):
     and Monro 1951, with a constant gain, because the target moves). A model that is still flat accepts nearly all
     proposals of any step size; the step then grows to ten times the largest squared distance of two values and stays
     there. Outside of training this sampler is DMALA with the last step size, which the learner's checkpoints contain.
-    Under DDP all ranks use the step size of rank 0.
+    Under DDP the mean is that over the chains of all ranks, and all use the same step size.
 
     Args:
         step_size: alpha in the first iteration.
@@ -68,7 +69,7 @@ class AdaptiveDMALA(DMALA):
             total = total + info.acceptance.nan_to_num(0.0).mean()  # a proposal with NaN energy was rejected
             yield state, info
         if adapts:
-            excess = (total / num_steps - self.rate) / (self.rate * (1 - self.rate))
+            excess = (mean_over_ranks(total / num_steps) - self.rate) / (self.rate * (1 - self.rate))
             self.step_size.mul_((self.gain * excess).exp().to(self.step_size))
             largest = _largest_squared_distance(cast(Finite, energy.domain))
             self.step_size.clamp_(SMALLEST * largest, LARGEST * largest)

@@ -14,6 +14,7 @@ from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.accumulated import known
 from ebmlab.energies.weighted_sum import WeightedSum
+from ebmlab.engine import UNROLLED, Replayed, require_compiler, run_compiled
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.learner import Interval, Learner
@@ -21,8 +22,6 @@ from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
-from ebmlab.samplers.compiled import UNROLLED, require_compiler, run_compiled
-from ebmlab.samplers.replayed import Replayed
 from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.settings import require_factor
 
@@ -58,7 +57,7 @@ class ContrastiveDivergence(Learner):
             random numbers of the run therefore depend). It pays for many steps of small models. It needs CD-K (no
             `burn_in`) of at least eight steps, and the marginal density. A GPU records the chains as a CUDA graph
             instead and replays it in every step, for any energy, density and number of steps, and samplers whose steps
-            neither wait for the GPU nor change with the training (`samplers.replayed`).
+            neither wait for the GPU nor change with the training (`engine.Replayed`).
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step, whose difference is its
@@ -150,7 +149,7 @@ class ContrastiveDivergence(Learner):
                     "steps once: set compile_chains to false"
                 )
             return
-        self.sampler.require_pure_steps(self.energy, "compile_chains")
+        self.sampler.require_compilable(self.energy, "compile_chains")
         require_compiler(device, "compile_chains")
         if self.density == "joint" or self.burn_in < self.num_steps - 1:
             raise UserError(
@@ -203,9 +202,9 @@ class ContrastiveDivergence(Learner):
         sampler, num_steps = self.sampler, self.chain_steps or self.num_steps
         if isinstance(sampler, ChangesWithTraining):
             sampler, x, num_steps = sampler.at_iteration(self.energy, x, self.global_step, num_steps)
-        kernel = sampler.pure_steps(self.energy) if self.compile_chains and not logs else None
+        kernel = sampler.compilable(self.energy) if self.compile_chains and not logs else None
         if kernel is not None:
-            state = State(x=run_compiled(kernel, self.energy, x, num_steps, "compile_chains"))
+            state = State(x=run_compiled(kernel, self.energy, x, num_steps, "compile_chains").x)
             contrast.add(state.x, weight=-1 / len(x))
         else:
             state, total = self._walk(contrast, sampler, x, num_steps, logs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -170,7 +171,7 @@ class EnergyDiscrepancy(Estimator):
                 rise = energy(part).unsqueeze(1) - energy(z).view(len(part), -1)
                 log_w = rise.new_full((len(part), 1), self.stabilizer).log()
                 total.add(torch.cat([log_w, rise], 1).logsumexp(1).sum() / len(x))
-        return total.value() - torch.tensor(self.num_samples).log()
+        return total.value() - math.log(self.num_samples)
 
     def _perturb(self, energy: Energy, x: Tensor) -> Tensor:
         return x - _minus_flipped(energy, x) * (uniform(x) < self.flip_probability)

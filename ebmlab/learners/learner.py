@@ -21,12 +21,13 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
-from ebmlab.learners.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.learners.monitored import monitors_training
-from ebmlab.learners.precision import keep_digits
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
-from ebmlab.learners.schedules import check_period, resume_accumulation, set_period
+from ebmlab.learners.tryout import try_optimizer
+from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
+from ebmlab.lightning.precision import keep_digits
+from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
@@ -132,14 +133,9 @@ class Learner(Rebuilt):
         return x.reshape(len(x), *self.energy.domain.event_shape)
 
     def states(self, batch: Any) -> Tensor:
-        """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype.
-
-        Without a trainer the states keep the dtype of the batch.
-        """
-        if self._trainer is None:
-            return self.to_event(samples_of(batch, "the batch"))
-        x = data_of(self.trainer).convert(batch)
-        return self.to_event(x.to(next(self.energy.parameters(), x).dtype))
+        """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype."""
+        x = samples_of(batch, "the batch") if self._trainer is None else data_of(self.trainer).convert(batch)
+        return self.energy.as_states(self.to_event(x))
 
     def penalty(self) -> Tensor | float:
         """The term of the loss that does not depend on the data: l1 times the sum of the absolute weights."""
@@ -210,6 +206,7 @@ class Learner(Rebuilt):
             self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
 
     def configure_optimizers(self) -> Any:
+        try_optimizer(self._make_optimizer, self._make_lr_scheduler, self.parameters())
         try:
             optimizer = self._make_optimizer(self.parameters())
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None

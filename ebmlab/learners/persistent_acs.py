@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.ranks import mean_over_ranks
 from ebmlab.samplers import ACS, DMALA, DULA, Sampler
 from ebmlab.samplers.tuners import ACSTuner
 
@@ -116,8 +117,11 @@ class PersistentACS(DMALA):
         self.found.copy_(torch.stack([number + 1, mean, squares + change * (self.step_size - mean)]))
 
     def _tune(self, energy: Energy, x: Tensor, tuner: ACSTuner, into: Tensor, beta: float, largest: bool) -> Tensor:
-        """Searches a step size, writes it into the buffer `into`, and returns the last states of the chains."""
+        """Searches a step size, writes it into the buffer `into`, and returns the last states of the chains.
+
+        Under DDP it is the mean of what the ranks have found.
+        """
         probe = self._probe.to(x.device)
         alpha, state = tuner.estimate_alpha(probe, energy, probe.init(energy, x), beta, self.tuning_steps, largest)
-        into.fill_(alpha)
+        into.copy_(mean_over_ranks(torch.as_tensor(alpha).to(into)))
         return state.x

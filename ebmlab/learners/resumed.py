@@ -42,12 +42,12 @@ def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) 
     """
     replaced: dict[str, tuple[Any, Any]] = {}
     for mine, saved in zip(wanted, optimizer.param_groups, strict=True):
-        if missing := [name for name in optimizer.defaults if name not in saved]:
+        if missing := [name for name in mine if name not in saved and name not in WITHOUT_EFFECT]:
             raise UserError(
                 f"optimizer: the checkpoint was not written with {type(optimizer).__name__}, for it has no "
                 f"{', '.join(missing)}: go on with the optimizer of the checkpoint"
             )
-        for name in optimizer.defaults.keys() - WITHOUT_EFFECT - _scheduled(saved):
+        for name in (optimizer.defaults.keys() & mine.keys()) - WITHOUT_EFFECT - _scheduled(saved):
             if _plain(saved[name]) != _plain(mine[name]):
                 replaced[name] = saved[name], mine[name]
         if not watched and (rates := _rates(mine, saved)) is not None:
@@ -72,4 +72,6 @@ def _rates(mine: dict[str, Any], saved: dict[str, Any]) -> tuple[Any, Any] | Non
 
 def _plain(value: Any) -> Any:
     """A setting that can be compared: lists and tuples are alike."""
-    return tuple(map(float, value)) if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(None if entry is None else float(entry) for entry in value)

@@ -71,7 +71,20 @@ def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
     if num_draws is None:
         return (cdf <= uniform(total) * total).sum(-1).clamp(max=last)
     level = uniform(total.expand(*total.shape[:-1], num_draws)) * total
+    if num_draws == 1 and torch.compiler.is_compiling():  # a program fuses the comparison with the sums
+        return (cdf <= level).sum(-1, keepdim=True).clamp(max=last)
     return torch.searchsorted(cdf, level, right=True).clamp(max=last)
+
+
+def normal(like: Tensor) -> Tensor:
+    """Standard normal numbers in the shape, type and layout of `like`, drawn in the order of its memory.
+
+    Example:
+        >>> normal(torch.zeros(3, 2).T).stride()
+        (1, 2)
+    """
+    columns = like.dim() == 2 and not like.is_contiguous() and like.T.is_contiguous()
+    return torch.randn_like(like.T).T if columns else torch.randn_like(like)
 
 
 def uniform(like: Tensor) -> Tensor:

@@ -81,25 +81,36 @@ def onednn_is_faster() -> bool:
         >>> onednn_is_faster() in (True, False)
         True
     """
-    if torch.cuda.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512" or not _made_by_amd():
+    if torch.cuda.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512" or not made_by_amd():
         return False
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        return all(_exact(*shape) for shape in SHAPES)
+        return all(exact(*shape) for shape in SHAPES)
     finally:
         torch.set_float32_matmul_precision(before)
 
 
-def _made_by_amd() -> bool:
+def made_by_amd() -> bool:
+    """Whether this processor is AMD's.
+
+    Example:
+        >>> made_by_amd() in (True, False)
+        True
+    """
     try:
         return AMD in Path("/proc/cpuinfo").read_text()
     except OSError:
         return AMD in platform.processor()  # Windows
 
 
-def _exact(rows: int, inner: int, columns: int) -> bool:
-    """Whether products of numbers that bfloat16 cannot hold are exact, either of them first."""
+def exact(rows: int, inner: int, columns: int) -> bool:
+    """Whether products of numbers that bfloat16 cannot hold are exact, either of them first.
+
+    Example:
+        >>> exact(2, 8, 2)
+        True
+    """
     odd = 1 + 2**-12  # sums of a thousand of them are exact in float32
     one, other = torch.ones(rows, inner), torch.full((inner, columns), odd)
     return all(bool((product == inner * odd).all()) for product in (one @ other, other.T @ one.T))

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -19,6 +20,24 @@ def rank_and_world() -> tuple[int, int]:
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
     return 0, 1
+
+
+def mean_over_ranks(value: Tensor) -> Tensor:
+    """The mean of a tensor over all processes, the same on each; the tensor itself outside of distributed runs.
+
+    Settings that adapt must not be left to DDP, which sends buffers from rank 0 to the others only in some forward
+    passes: not while gradients accumulate.
+
+    Example:
+        >>> mean_over_ranks(torch.tensor(0.5))
+        tensor(0.5000)
+    """
+    world = rank_and_world()[1]
+    if world == 1:
+        return value
+    total = value.clone()
+    torch.distributed.all_reduce(total)
+    return total / world
 
 
 def seed_of_rank(seed: int, rank: int) -> int:

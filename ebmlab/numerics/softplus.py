@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 _FEW = 2**10  # entries up to which one call of torch is faster than several
-_FOLDS = 6  # products of at most 2^6 numbers from 1/2 to 1, far from the smallest float32
+FOLDS = 6  # products of at most 2^6 numbers from 1/2 to 1, far from the smallest float32
 _FOLDS_IN_PROGRAMS = 3  # of numbers from 1 to 2; more were not tried
 
 
@@ -26,14 +26,19 @@ def sum_softplus(x: Tensor) -> Tensor:
     slow = x.device.type != "cpu" or torch.is_grad_enabled() or x.dtype not in (torch.float32, torch.float64)
     if slow or (not torch.compiler.is_compiling() and x.numel() <= _FEW):
         return softplus(x).sum(-1)
-    return x.relu().sum(-1) + _sum_log1p_exp_minus(x.abs())
+    return x.relu().sum(-1) + sum_log1p_exp_minus(x.abs())
 
 
-def _sum_log1p_exp_minus(x: Tensor) -> Tensor:
-    """Sums log(1 + exp(-x)) of numbers from 0."""
+def sum_log1p_exp_minus(x: Tensor) -> Tensor:
+    """Sums log(1 + exp(-x)) of numbers from 0.
+
+    Example:
+        >>> sum_log1p_exp_minus(torch.zeros(4)) / torch.tensor(2.0).log()
+        tensor(4.)
+    """
     if torch.compiler.is_compiling():
         return _fewer_factors(1 + (-x).exp(), _FOLDS_IN_PROGRAMS).log().sum(-1)
-    return -_fewer_factors(x.sigmoid(), _FOLDS).log().sum(-1)
+    return -_fewer_factors(x.sigmoid(), FOLDS).log().sum(-1)
 
 
 def _fewer_factors(factors: Tensor, folds: int) -> Tensor:

@@ -11,6 +11,7 @@ from ebmlab.samplers.gibbs import Gibbs
 from ebmlab.samplers.gibbs_langevin import GibbsLangevin
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.hamming_ball import HammingBall
+from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler
@@ -43,6 +44,7 @@ __all__ = [
     "GradientState",
     "HammingBall",
     "Info",
+    "Kernel",
     "Langevin",
     "Leg",
     "LocallyBalanced",

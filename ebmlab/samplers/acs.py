@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Categorical, Ordinal, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.compiled import PureSteps
-from ebmlab.samplers.discrete_langevin import LangevinOptions
-from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.discrete_langevin import GuidedEnergy, LangevinOptions, Options, propose
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.metropolis import decide
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal
-from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_cycle, step_cycle
-from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import compilable, langevin_chain, written_out
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import GradientState, Info
 from ebmlab.settings import require_positive
 
 
@@ -37,7 +38,33 @@ def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
     return torch.tensor([max(value, low) for value in values])
 
 
-class ACS(MetropolisSampler):
+def start(
+    energy: Energy, x: Tensor, settings: Sequence[Number], options: Options, known: PerChain | None = None
+) -> GradientState:
+    """E(x) and its gradient. No proposal is kept, since the next step has other settings."""
+    at = energy.evaluate(x, known)
+    return GradientState(x=x, energy=at.energy, grad=at.grad, known=at.known)
+
+
+def step(
+    energy: Energy, state: GradientState, settings: Sequence[Number], options: Options
+) -> tuple[GradientState, Info]:
+    """Draws y from q( . | x) (Eq. 6), and accepts with min(1, p(y) q(x | y) / (p(x) q(y | x))).
+
+    Both directions have the settings of this step.
+    """
+    if options.stochastic:  # as in `DMALA`
+        energy = GuidedEnergy(energy)
+        state = replace(state, grad=energy.gradient(state.x))
+    here = propose(energy, state.x, state.grad, settings, options)
+    draw = here.sample()
+    new = start(energy, draw.y, settings, options)
+    there = propose(energy, new.x, new.grad, settings, options)
+    log_ratio = state.energy - new.energy + here.log_ratio(draw, there)
+    return decide(energy, log_ratio, draw, new, state)
+
+
+class ACS(Sampler):
     """Cycles of large steps, which find modes, and small steps, which explore them, each with its own balance (Alg. 1).
 
     Step k uses entry k mod s of alpha and beta in both directions of its Metropolis ratio. Every step of the cycle
@@ -66,7 +93,7 @@ class ACS(MetropolisSampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
-    steady = False  # the next step uses other settings
+    exact = True
     step_sizes: Tensor
     balances: Tensor
 
@@ -94,7 +121,9 @@ class ACS(MetropolisSampler):
         alphas = cyclical(alpha_max, alpha_min, cycle_length) if step_sizes is None else step_sizes
         betas = cyclical(beta_max, beta_min, cycle_length) if balances is None else balances
         dtype = torch.get_default_dtype()
-        alphas, betas = torch.as_tensor(alphas, dtype=dtype), torch.as_tensor(betas, dtype=dtype)
+        alphas, betas = (
+            as_numbers(given, f"ACS: {name}").to(dtype) for name, given in (("step_sizes", alphas), ("balances", betas))
+        )
         if alphas.dim() != 1 or alphas.shape != betas.shape or not len(alphas):
             raise UserError(
                 f"ACS: step_sizes {tuple(alphas.shape)} and balances {tuple(betas.shape)} must be two lists of the "
@@ -117,22 +146,12 @@ class ACS(MetropolisSampler):
         return self.step_sizes[k], self.balances[k]
 
     def proposal(self, energy: Energy, state: GradientState) -> Proposal:
-        return self.options.proposal(energy, state, *self.settings(state.step))
+        """q( . | x) of the step that follows a state."""
+        settings = [float(number) for number in self.settings(state.step)]
+        return propose(energy, state.x, state.grad, settings, self.options.plain())
 
-    def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
-        return super().step(*self.options.guided(energy, state))
-
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if not compilable(self, ACS, energy) or not self.options.plain:
-            return None
-        return PureSteps(start_cycle, step_cycle, flip_settings(energy, self.step_sizes, self.balances), anneal_flips)
-
-    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
-        self.check(energy)
-        if not written_out(self, ACS, energy, x) or not self.options.plain:
-            return super().chain(energy, x, num_steps, leg)
-        cycle = list(zip(self.step_sizes.tolist(), self.balances.tolist(), strict=True))
-        return langevin_chain(energy, x, num_steps, cycle, leg)
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step, torch.stack([self.step_sizes, self.balances], 1), (self.options.plain(),))
 
     def with_cycle(self, step_sizes: Tensor, balances: Tensor) -> ACS:
         """A copy of this sampler with another cycle; both `(s,)`, of any length s."""

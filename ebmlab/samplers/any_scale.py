@@ -2,50 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
-from ebmlab.samplers.compiled import PureSteps
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.edge_root import EdgeRoot
-from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.metropolis import decide
+from ebmlab.samplers.numbers import Number, root
 from ebmlab.samplers.proposals import Proposal, factorised
-from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_flips, step_flips
-from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import compilable, langevin_chain, written_out
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import EnergyState, Info
 
 Variant = Literal["first", "shift", "max", "trace", "edges", "diagonal"]
 VARIANTS = ("first", "shift", "max", "trace", "edges", "diagonal")
 
 
 @dataclass(kw_only=True)
-class AnyScaleState(GradientState):
-    """x with the energy, the gradient and the auxiliary variable there.
+class AnyScaleState(EnergyState):
+    """x with the energy, the gradient and the proposal there.
 
     Attributes:
-        noise: xi = u - A x, standard normal given x, `(B, m)` with the m rows of A, drawn again at every step; None if
-            W is 0 or diagonal.
+        grad: dE/dx, `(B, *event)`; None if W is 0 for good, since the proposal then holds all that a step needs.
 
     Example:
         >>> from ebmlab.energies import Ising
         >>> from ebmlab.samplers import AnyScale
         >>> ising = Ising.lattice(3, 0.2)
-        >>> AnyScale("first").init(ising, ising.domain.random(4)).noise is None
+        >>> AnyScale("trace").init(ising, ising.domain.random(4)).grad.shape
+        torch.Size([4, 9])
+    """
+
+    grad: Tensor | None = None
+
+
+class Model(NamedTuple):
+    """The quadratic model of f.
+
+    Attributes:
+        first: whether W is 0 for good.
+        curvature: W, or its diagonal, or None for 0; also None where a root is given.
+        diagonal: D, `(d,)`.
+        root: R with R'R = W + D, symmetric where it is a tensor; A is sqrt(alpha) R.
+
+    Example:
+        >>> from ebmlab.samplers import AnyScale
+        >>> AnyScale("first").model.root is None
         True
     """
 
-    noise: Tensor | None = None
+    first: bool
+    curvature: Tensor | None
+    diagonal: Tensor | None
+    root: Tensor | EdgeRoot | None
+
+    def push(self, z: Tensor) -> Tensor:
+        """R z, `(B, m)`."""
+        assert self.root is not None
+        pushed: Tensor = self.root(z) if isinstance(self.root, EdgeRoot) else z @ self.root.to(z)
+        return pushed
+
+    def pull(self, z: Tensor) -> Tensor:
+        """R' z, `(B, d)`."""
+        assert self.root is not None
+        pulled: Tensor = self.root.transposed(z) if isinstance(self.root, EdgeRoot) else z @ self.root.to(z)
+        return pulled
+
+    def noise(self, x: Tensor) -> Tensor:
+        """xi, standard normal, `(B, m)`."""
+        assert self.root is not None
+        rows = self.root.size if isinstance(self.root, EdgeRoot) else len(self.root)
+        return torch.randn_like(x.new_empty(len(x), rows))
 
 
-class AnyScale(MetropolisSampler):
+def propose(
+    energy: Energy, x: Tensor, grad: Tensor, settings: Sequence[Number], model: Model, noise: Tensor | None = None
+) -> Proposal:
+    """q( . | x, u) with drift -alpha grad E(x) + A' xi and stiffness alpha D_ii + 1 / sigma (Eq. 14).
+
+    Without u the stiffness is 1 / sigma - alpha W_ii, for a W that is diagonal (Eq. 11).
+    """
+    domain, (sigma, alpha) = cast(Finite, energy.domain), settings
+    if noise is not None and model.diagonal is not None:
+        drift = -alpha * grad + root(alpha) * model.pull(noise).reshape(grad.shape)
+        return factorised(domain, x, drift, (1 / sigma + alpha * model.diagonal.to(x)).view(domain.shape))
+    stiffness = 1 / sigma
+    if model.curvature is not None:
+        stiffness = (stiffness - alpha * model.curvature.to(x)).view(domain.shape)
+    return factorised(domain, x, grad, stiffness, weight=-alpha)
+
+
+def start(
+    energy: Energy, x: Tensor, settings: Sequence[Number], model: Model, known: PerChain | None = None
+) -> AnyScaleState:
+    """E(x), its gradient, and the proposal there, unless it depends on the u of a step."""
+    at = energy.evaluate(x, known)
+    law = propose(energy, x, at.grad, settings, model) if model.root is None else None
+    return AnyScaleState(x=x, energy=at.energy, grad=None if model.first else at.grad, proposal=law, known=at.known)
+
+
+def step(energy: Energy, state: AnyScaleState, settings: Sequence[Number], model: Model) -> tuple[AnyScaleState, Info]:
+    """Draws u = A x + xi and y from q( . | x, u), and accepts both by Metropolis.
+
+    The ratio is p(y) N(u - A y) q(x | y, u) / (p(x) N(u - A x) q(y | x, u)), N the standard normal density.
+    """
+    if model.root is None:
+        assert state.proposal is not None
+        draw = state.proposal.sample()
+        new = start(energy, draw.y, settings, model)
+        log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
+        return decide(energy, log_ratio, draw, new, state)
+    assert state.grad is not None
+    noise, alpha = model.noise(state.x), settings[1]
+    here = propose(energy, state.x, state.grad, settings, model, noise)
+    draw = here.sample()
+    new = start(energy, draw.y, settings, model)
+    back = noise + root(alpha) * model.push((state.x - new.x).flatten(1))
+    assert new.grad is not None
+    there = propose(energy, new.x, new.grad, settings, model, back)
+    log_u = (noise.square().sum(1) - back.square().sum(1)) / 2
+    log_ratio = state.energy - new.energy + log_u + here.log_ratio(draw, there)
+    return decide(energy, log_ratio, draw, new, state)
+
+
+class AnyScale(Sampler):
     """The AB samplers (Sun et al. 2023, Sec. 3): Metropolis proposals from a quadratic model of f = -E.
 
     The model (Eq. 11)
@@ -81,6 +170,7 @@ class AnyScale(MetropolisSampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    exact = True
     step_size: Tensor
     balance: Tensor
     curvature: Tensor | None
@@ -104,7 +194,7 @@ class AnyScale(MetropolisSampler):
         self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
         for name in ("curvature", "diagonal", "root"):
             self.register_buffer(name, None, persistent=False)
-        self.set_curvature(_floats(curvature), _floats(diagonal))
+        self.set_curvature(_floats("curvature", curvature), _floats("diagonal", diagonal))
 
     def set_curvature(self, curvature: Tensor | Edges | None, diagonal: Tensor | None = None) -> None:
         """Sets W and D, which are as in the arguments of the class; None removes both.
@@ -144,11 +234,6 @@ class AnyScale(MetropolisSampler):
         self.root = EdgeRoot(curvature)
         self.diagonal = self.root.diagonal
 
-    @property
-    def _flat(self) -> bool:
-        """Whether W is 0."""
-        return self.curvature is None and self.root is None
-
     def check(self, energy: Energy) -> None:
         super().check(energy)
         domain = cast(Finite, energy.domain)
@@ -162,70 +247,18 @@ class AnyScale(MetropolisSampler):
             raise UserError(f"AnyScale: curvature has {len(given)} coordinates, but {domain} has {domain.size}")
 
     @property
-    def steady(self) -> bool:
-        return self.root is None  # with a root, every step draws a new xi
+    def model(self) -> Model:
+        """W, D and the root of W + D, as the steps take them."""
+        return Model(self.variant == "first", self.curvature, self.diagonal, self.root)
 
-    def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> AnyScaleState:
-        at = energy.evaluate(x, known)
-        return AnyScaleState(x=x, energy=at.energy, grad=at.grad, known=at.known)
-
-    def step(self, energy: Energy, state: AnyScaleState) -> tuple[Any, Info]:
-        noise = None
-        if self.root is not None:
-            rows = self.root.size if isinstance(self.root, EdgeRoot) else len(self.root)
-            noise = torch.randn_like(state.x.new_empty(len(state.x), rows))
-        return super().step(energy, replace(state, noise=noise))
-
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if not compilable(self, AnyScale, energy) or not self._flat:
-            return None
-        return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance), anneal_flips)
-
-    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
-        self.check(energy)
-        if not written_out(self, AnyScale, energy, x) or not self._flat:
-            return super().chain(energy, x, num_steps, leg)
-        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))], leg)
-
-    def proposal(self, energy: Energy, state: AnyScaleState) -> Proposal:
-        """q( . | x, u) at the state."""
-        domain, sigma, alpha = cast(Finite, energy.domain), self.step_size, self.balance
-        drift, stiffness = -alpha * state.grad, 1 / sigma
-        if state.noise is not None and self.diagonal is not None:
-            drift = drift + self._pull(state.noise).reshape(drift.shape)
-            stiffness = (stiffness + alpha * self.diagonal.to(state.x)).view(domain.shape)
-        elif self.curvature is not None:
-            stiffness = (stiffness - alpha * self.curvature.to(state.x)).view(domain.shape)
-        return factorised(domain, state.x, drift, stiffness)
-
-    def arrive(self, energy: Energy, state: AnyScaleState, y: Tensor) -> AnyScaleState:
-        """The state at y with the same u."""
-        new = self.evaluate(energy, y)
-        if state.noise is not None:
-            new.noise = state.noise + self._push((state.x - y).flatten(1))
-        return new
-
-    def potential(self, state: AnyScaleState) -> Tensor:
-        """E(x) + |xi|^2 / 2."""
-        return state.energy if state.noise is None else state.energy + state.noise.square().sum(1) / 2
-
-    def _push(self, z: Tensor) -> Tensor:
-        """A z, `(B, m)`."""
-        assert self.root is not None
-        pushed: Tensor = self.root(z) if isinstance(self.root, EdgeRoot) else z @ self.root.to(z)
-        return self.balance.sqrt() * pushed
-
-    def _pull(self, z: Tensor) -> Tensor:
-        """A' z, `(B, d)`."""
-        assert self.root is not None
-        pulled: Tensor = self.root.transposed(z) if isinstance(self.root, EdgeRoot) else z @ self.root.to(z)
-        return self.balance.sqrt() * pulled
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step, torch.stack([self.step_size, self.balance]).unsqueeze(0), (self.model,))
 
 
-def _floats(values: Sequence[float] | Sequence[Sequence[float]] | Tensor | None) -> Tensor | None:
+def _floats(name: str, values: Sequence[float] | Sequence[Sequence[float]] | Tensor | None) -> Tensor | None:
     if values is None or (isinstance(values, Tensor) and values.is_floating_point()):
         return values
-    return torch.as_tensor(values, dtype=torch.get_default_dtype())
+    return as_numbers(values, f"AnyScale: {name}").to(torch.get_default_dtype())
 
 
 def _square_root(W: Tensor, D: Tensor) -> Tensor:

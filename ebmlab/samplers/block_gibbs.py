@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,8 +12,8 @@ from torch import Tensor
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.numerics.noise import bernoulli
-from ebmlab.samplers.compiled import PureSteps
-from ebmlab.samplers.pure_steps import start_alone, step_gibbs
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler, require_bipartite
 from ebmlab.samplers.state import BipartiteState, Info
 
@@ -43,6 +45,18 @@ class BlockGibbsState(BipartiteState):
     hidden = property(_read, _keep)  # replaces the field of the base class, which `__init__` still sets
 
 
+def start(energy: Energy, x: Tensor, settings: Sequence[Number], known: PerChain | None = None) -> BlockGibbsState:
+    """The logits of p(h | x)."""
+    logits, known = cast(Bipartite, energy).hidden_logits(x, known)
+    return BlockGibbsState(x=x, logits=logits, known=known)
+
+
+def step(energy: Energy, state: BlockGibbsState, settings: Sequence[Number]) -> tuple[BlockGibbsState, Info]:
+    """H ~ p(h | x), and then the next x ~ p(v | h)."""
+    new = start(energy, cast(Bipartite, energy).sample_visible(state.hidden), settings)
+    return new, Info(lambda: _valid(new), lambda: energy.domain.hops(new.x, state.x))
+
+
 class BlockGibbs(Sampler):
     """h ~ p(h | v), v ~ p(v | h) (Liao et al. 2022, Alg. 5).
 
@@ -64,35 +78,8 @@ class BlockGibbs(Sampler):
         require_bipartite(self, energy)
         super().check(energy)
 
-    @torch.no_grad()
-    def init(  # type: ignore[override]
-        self, energy: Bipartite, x: Tensor, horizon: int | None = None, known: PerChain | None = None
-    ) -> BlockGibbsState:
-        return self._at(energy, x, 0, known)
-
-    @torch.no_grad()
-    def step(self, energy: Bipartite, state: BlockGibbsState) -> tuple[BlockGibbsState, Info]:  # type: ignore[override]
-        new = self._at(energy, energy.sample_visible(state.hidden), state.step + 1)
-        return new, Info(lambda: _valid(new), lambda: energy.domain.hops(new.x, state.x))
-
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if type(self) is not BlockGibbs or not isinstance(energy.domain, Binary):
-            return None
-        return PureSteps(start_alone, step_gibbs)
-
-    @torch.no_grad()
-    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """As in `Sampler`, from the same random numbers, without states and without p(h | x) at the last x."""
-        if type(self) is not BlockGibbs:
-            return super()._run(energy, x, num_steps)
-        assert isinstance(energy, Bipartite)
-        for _ in range(num_steps):
-            x = energy.sample_visible(bernoulli(energy.hidden_given_visible(x)))
-        return x
-
-    def _at(self, energy: Bipartite, x: Tensor, step: int, known: PerChain | None = None) -> BlockGibbsState:
-        logits, known = energy.hidden_logits(x, known)
-        return BlockGibbsState(x=x, step=step, logits=logits, known=known)
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step)
 
 
 def _valid(state: BlockGibbsState) -> Tensor:

@@ -20,8 +20,8 @@ from ebmlab.numerics.noise import bernoulli, categorical, uniform
 from ebmlab.samplers.state import Info
 
 MAX_CONFIGURATIONS = 2**16
-_CHUNK = 2**22  # largest number of entries of neighbours that are in memory at once
-_MANY = 1000  # from this many coordinates of all chains per block member, a CPU draws the members one by one
+CHUNK = 2**22  # largest number of entries of neighbours that are in memory at once
+MANY = 1000  # from this many coordinates of all chains per block member, a CPU draws the members one by one
 
 
 def ball_size(num_values: int, width: int, radius: int) -> int:
@@ -77,7 +77,7 @@ def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
     """
     if width == 1:
         return uniform_index(x.new_empty(len(x), 1), domain.size)
-    if x.device.type != "cpu" or len(x) * domain.size < _MANY * width:
+    if x.device.type != "cpu" or len(x) * domain.size < MANY * width:
         return uniform(x.new_empty(len(x), domain.size)).topk(width, sorted=False).indices
     tops = range(domain.size - width, domain.size)  # Floyd's method draws one number per member of the block
     drawn = uniform(x.new_empty(len(x), width))
@@ -201,7 +201,7 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
         looks = away is not None or x.device.type == "cpu"
         by_differences = not looks or bool((changes > -torch.inf).all())
     if not by_differences:
-        chunks = configurations.chunk(max(1, -(-len(shifts) * x.numel() // _CHUNK)), 1)
+        chunks = configurations.chunk(max(1, -(-len(shifts) * x.numel() // CHUNK)), 1)
         energies = torch.cat([energy(place(domain, x, block, part)).view(len(x), -1) for part in chunks], 1)
     chosen = torch.take_along_dim(configurations, draw(energies).view(-1, 1, 1), 1)
     broken = ~(energies > -torch.inf).all(1, keepdim=True) | (energies == torch.inf).all(1, keepdim=True)

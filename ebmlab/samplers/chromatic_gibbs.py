@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 import torch
@@ -13,8 +13,8 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli, categorical
-from ebmlab.samplers.compiled import PureSteps
-from ebmlab.samplers.pure_steps import start_sweep, step_sweep
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -49,6 +49,42 @@ def draw_sites(logits: Tensor) -> Tensor:
     return bernoulli(logits) if logits.dim() == 2 else categorical(logits.log_softmax(-1))
 
 
+def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+    """Draws the sites of one colour after the other from p(x_i | all others) (Alg. 1), into the table.
+
+    Log-odds may be infinite. Their absolute values are added up, since infinity - infinity would be NaN. With more than
+    two values, the largest logit of a site must be finite: otherwise its product with 0 is NaN.
+
+    Args:
+        energy: over a coloured graph.
+        table: the states, each site one row of memory, `(d, B, ...)`.
+        x: a view of it, `(B, *event)`.
+
+    Returns:
+        A number for each chain, `(B,)`; NaN if one of the laws was not valid.
+    """
+    graph, total = cast(Coloured, energy), x.new_zeros(len(x))
+    for sites in graph.colours:
+        logits = graph.conditional(x, sites).transpose(0, 1)
+        total += (logits if logits.dim() == 2 else logits.amax(2) * 0).abs().sum(0)
+        table[sites] = graph.domain.from_index(draw_sites(logits)).to(x.dtype)
+    return total
+
+
+def start(energy: Energy, x: Tensor, settings: Sequence[Number]) -> State:
+    """x, of which each site is one row of memory."""
+    return State(x=_sites_first(energy, x)[1])
+
+
+def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[State, Info]:
+    """A sweep over all sites. A chain with a site that has no valid law stays where it was, as in `Gibbs`."""
+    table, x = _sites_first(energy, state.x)
+    valid = ~sweep(energy, table, x).isnan()
+    new = State(x=Merge(valid)(x, state.x))
+    acceptance = lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan)  # noqa: E731
+    return new, Info(acceptance, lambda: energy.domain.hops(new.x, state.x))
+
+
 class ChromaticGibbs(Sampler):
     """One step is a sweep over all coordinates, one colour after the other (Gonzalez et al. 2011, Alg. 1).
 
@@ -76,19 +112,11 @@ class ChromaticGibbs(Sampler):
                 "has no colours; Gibbs works on any finite domain"
             )
 
-    @torch.no_grad()
-    def step(self, energy: Energy, state: State) -> tuple[State, Info]:
-        table, x = _sites_first(energy, state.x)
-        valid = ~_sweep(energy, table, x).isnan()
-        new = replace(state, x=Merge(valid)(x, state.x), step=state.step + 1)  # as in `Gibbs`: no valid law, so x stays
-        hops = energy.domain.hops
-        return new, Info(lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan), lambda: hops(new.x, state.x))
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step)
 
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        two_values = isinstance(energy.domain, Binary | Spin) and len(energy.domain.event_shape) == 1
-        if type(self) is not ChromaticGibbs or not two_values or len(cast(Coloured, energy).colours) > COLOURS:
-            return None
-        return PureSteps(start_sweep, step_sweep)
+    def compilable(self, energy: Energy) -> Kernel | None:
+        return super().compilable(energy) if len(cast(Coloured, energy).colours) <= COLOURS else None
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
@@ -96,7 +124,7 @@ class ChromaticGibbs(Sampler):
         table, y = _sites_first(energy, x)
         total = x.new_zeros(len(x))
         for _ in range(num_steps):
-            total += _sweep(energy, table, y)
+            total += sweep(energy, table, y)
         return super()._run(energy, x, num_steps) if total.isnan().any() else y
 
 
@@ -104,18 +132,3 @@ def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
     """A copy of x in which each site is one row of memory, `(d, B, ...)`, and a view of it in the shape of x."""
     table = cast(Finite, energy.domain).flat(x).transpose(0, 1).clone(memory_format=torch.contiguous_format)
     return table, table.transpose(0, 1).view(x.shape)
-
-
-def _sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
-    """Redraws all sites of `table`, of which x is a view; returns a number for each chain, NaN if a law is not valid.
-
-    Log-odds may be infinite. Their absolute values are added up, since infinity - infinity would be NaN. With more than
-    two values, the largest logit of a site must be finite: otherwise its product with 0 is NaN.
-    """
-    graph = cast(Coloured, energy)
-    total = x.new_zeros(len(x))
-    for sites in graph.colours:
-        logits = graph.conditional(x, sites).transpose(0, 1)
-        total += (logits if logits.dim() == 2 else logits.amax(2) * 0).abs().sum(0)
-        table[sites] = graph.domain.from_index(draw_sites(logits)).to(x.dtype)
-    return total

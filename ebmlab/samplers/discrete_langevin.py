@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
-from ebmlab.samplers.state import GradientState
 from ebmlab.settings import require_positive
+
+
+class Options(NamedTuple):
+    """`LangevinOptions` as steps take them."""
+
+    precondition: Tensor | None = None
+    window: int | None = None
+    stochastic: bool = False
 
 
 class LangevinOptions(nn.Module):
@@ -46,7 +54,7 @@ class LangevinOptions(nn.Module):
         super().__init__()
         if window is not None and window < 1:
             raise UserError(f"{owner}: window is {window}, but must be at least 1, or null for all values")
-        scale = None if precondition is None else torch.as_tensor(precondition)
+        scale = None if precondition is None else as_numbers(precondition, f"{owner}: precondition")
         if scale is not None:
             require_positive(owner, precondition=scale)
         self.owner = owner
@@ -54,10 +62,9 @@ class LangevinOptions(nn.Module):
         self.window = window
         self.stochastic = stochastic
 
-    @property
-    def plain(self) -> bool:
-        """Whether no option is in use that changes steps on two values; `check` refuses a window there."""
-        return self.precondition is None and not self.stochastic
+    def plain(self) -> Options:
+        """The options as steps take them."""
+        return Options(self.precondition, self.window, self.stochastic)
 
     def check(self, energy: Energy) -> None:
         """Raises `UserError` if the options do not suit the energy."""
@@ -77,24 +84,27 @@ class LangevinOptions(nn.Module):
                 f"but {type(energy).__name__} has no minibatch"
             )
 
-    def proposal(self, energy: Energy, state: GradientState, alpha: Tensor, beta: Tensor) -> Proposal:
-        """Softmax over y_i of -beta dE/dx_i (y_i - x_i) - (y_i - x_i)^2 / (2 alpha), for each coordinate (Eq. 2).
 
-        Args:
-            energy: the energy that is sampled.
-            state: x with the gradient there.
-            alpha: step size.
-            beta: balance, the weight of the gradient; 1/2 in the paper.
-        """
-        stiffness = 1 / alpha if self.precondition is None else 1 / (alpha * self.precondition.to(state.x))
-        return factorised(cast(Finite, energy.domain), state.x, -beta * state.grad, stiffness, self.window)
+def propose(energy: Energy, x: Tensor, grad: Tensor, settings: Sequence[Number], options: Options) -> Proposal:
+    """Softmax over y_i of -beta dE/dx_i (y_i - x_i) - (y_i - x_i)^2 / (2 alpha), for each coordinate (Eq. 2).
 
-    def guided(self, energy: Energy, state: GradientState) -> tuple[Energy, GradientState]:
-        """The energy and the state with the gradient of a new minibatch; unchanged if gradients are not stochastic."""
-        if not self.stochastic:
-            return energy, state
-        guided = GuidedEnergy(energy)
-        return guided, replace(state, grad=guided.gradient(state.x))
+    Args:
+        energy: the energy that is sampled.
+        x: `(B, *event)`.
+        grad: dE/dx there.
+        settings: the step size alpha, and the balance beta, the weight of the gradient; 1/2 in the paper.
+        options: as in the class.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(4, 3)
+        >>> x = rbm.random(5)
+        >>> propose(rbm, x, rbm.value_and_grad(x)[1], (0.2, 0.5), Options()).sample().y.shape
+        torch.Size([5, 4])
+    """
+    alpha, beta = settings
+    stiffness = 1 / alpha if options.precondition is None else 1 / (alpha * options.precondition.to(x))
+    return factorised(energy.domain, x, grad, stiffness, options.window, weight=-beta)
 
 
 class DiscreteLangevin(Sampler):
@@ -136,9 +146,9 @@ class DiscreteLangevin(Sampler):
         super().check(energy)
         self.options.check(energy)
 
-    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
-        """The proposal q( . | x) at a state with energy and gradient."""
-        return self.options.proposal(energy, state, self.step_size, self.balance)
+    def settings(self) -> Tensor:
+        """Step size and balance, `(1, 2)`."""
+        return torch.stack([self.step_size, self.balance]).unsqueeze(0)
 
 
 class GuidedEnergy(Energy):
@@ -162,6 +172,11 @@ class GuidedEnergy(Energy):
         super().__init__()
         self.domain, self.energy = energy.domain, energy
         self.guide: Energy = energy.minibatch()  # type: ignore[operator]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
 
     def forward(self, x: Tensor) -> Tensor:
         value: Tensor = self.energy(x)

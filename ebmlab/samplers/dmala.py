@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
-from ebmlab.energies import Energy
-from ebmlab.samplers.compiled import PureSteps
-from ebmlab.samplers.discrete_langevin import DiscreteLangevin
-from ebmlab.samplers.metropolis import MetropolisSampler
-from ebmlab.samplers.pure_steps import anneal_flips, flip_settings, start_flips, step_flips
-from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import compilable, langevin_chain, written_out
+from ebmlab.energies import Energy, PerChain
+from ebmlab.samplers.discrete_langevin import DiscreteLangevin, GuidedEnergy, Options, propose
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.metropolis import decide
+from ebmlab.samplers.numbers import Number
+from ebmlab.samplers.state import EnergyState, Info
 
 
-class DMALA(DiscreteLangevin, MetropolisSampler):
+def start(
+    energy: Energy, x: Tensor, settings: Sequence[Number], options: Options, known: PerChain | None = None
+) -> EnergyState:
+    """E(x), and the proposal there (Eq. 2), which the next step draws from."""
+    at = energy.evaluate(x, known)
+    law = propose(energy, x, at.grad, settings, options)
+    return EnergyState(x=x, energy=at.energy, proposal=law, known=at.known)
+
+
+def step(energy: Energy, state: EnergyState, settings: Sequence[Number], options: Options) -> tuple[EnergyState, Info]:
+    """Draws y from q( . | x), and accepts with min(1, p(y) q(x | y) / (p(x) q(y | x))) (Alg. 1, Eq. 3)."""
+    here = state.proposal
+    if options.stochastic:  # both directions use the gradient of the same new minibatch (Sec. 6)
+        energy = GuidedEnergy(energy)
+        here = propose(energy, state.x, energy.gradient(state.x), settings, options)
+        state = replace(state, proposal=here)
+    assert here is not None
+    draw = here.sample()
+    new = start(energy, draw.y, settings, options)
+    log_ratio = state.energy - new.energy + here.log_ratio(draw, new.proposal)
+    return decide(energy, log_ratio, draw, new, state)
+
+
+class DMALA(DiscreteLangevin):
     """Proposes all coordinates at once from the gradient and accepts by Metropolis (Zhang et al. 2022, Alg. 1, Eq. 3).
 
     With stochastic gradients, both directions of a step use the gradient of the same minibatch, drawn independently
@@ -38,20 +60,7 @@ class DMALA(DiscreteLangevin, MetropolisSampler):
         torch.Size([4, 6])
     """
 
-    @property
-    def steady(self) -> bool:
-        return not self.options.stochastic
+    exact = True
 
-    def step(self, energy: Energy, state: GradientState) -> tuple[Any, Info]:
-        return super().step(*self.options.guided(energy, state))
-
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if not compilable(self, DMALA, energy) or not self.options.plain:
-            return None
-        return PureSteps(start_flips, step_flips, flip_settings(energy, self.step_size, self.balance), anneal_flips)
-
-    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
-        self.check(energy)
-        if not written_out(self, DMALA, energy, x) or not self.options.plain:
-            return super().chain(energy, x, num_steps, leg)
-        return langevin_chain(energy, x, num_steps, [(float(self.step_size), float(self.balance))], leg)
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step, self.settings(), (self.options.plain(),))

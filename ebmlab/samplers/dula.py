@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
-from ebmlab.samplers.discrete_langevin import DiscreteLangevin
+from ebmlab.samplers.discrete_langevin import DiscreteLangevin, Options, propose
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.numbers import Number
+from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.state import GradientState, Info
+
+
+def start(
+    energy: Energy, x: Tensor, settings: Sequence[Number], options: Options, known: PerChain | None = None
+) -> GradientState:
+    """E(x) and its gradient. With stochastic gradients nothing but the minibatch of a step is ever evaluated."""
+    at = energy.evaluate(x, known)
+    return GradientState(x=x, energy=at.energy, grad=at.grad, known=at.known)
+
+
+def step(
+    energy: Energy, state: GradientState, settings: Sequence[Number], options: Options
+) -> tuple[GradientState, Info]:
+    """Moves to y, drawn from q( . | x) (Eq. 2)."""
+    value, grad = state.energy, state.grad
+    if options.stochastic:
+        value, grad = energy.minibatch().value_and_grad(state.x)  # type: ignore[operator]
+    draw = propose(energy, state.x, grad, settings, options).sample()
+    if options.stochastic:  # the minibatch is used for one step only, and E(y) is not computed
+        new = GradientState(x=draw.y, energy=torch.full_like(value, torch.nan), grad=grad)
+    else:
+        new = start(energy, draw.y, settings, options)
+    hops = draw.hops or (lambda: energy.domain.hops(draw.y, state.x))
+    return new, Info(lambda: torch.ones_like(value).masked_fill(value.isnan(), torch.nan), hops)
 
 
 class DULA(DiscreteLangevin):
@@ -34,24 +63,9 @@ class DULA(DiscreteLangevin):
 
     exact = False
 
-    def init(
-        self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
-    ) -> GradientState:
-        at = energy.evaluate(x, known)
-        return GradientState(x=x, energy=at.energy, grad=at.grad, known=at.known)
+    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
+        """q( . | x) of the step that follows a state."""
+        return propose(energy, state.x, state.grad, self.settings()[0].tolist(), self.options.plain())
 
-    @torch.no_grad()
-    def step(self, energy: Energy, state: GradientState) -> tuple[GradientState, Info]:
-        if self.options.stochastic:
-            value, grad = energy.minibatch().value_and_grad(state.x)  # type: ignore[operator]
-            state = GradientState(x=state.x, energy=value, grad=grad, step=state.step)
-        draw = self.proposal(energy, state).sample()
-        if self.options.stochastic:  # the minibatch is used for one step only, and E(y) is not computed
-            new = GradientState(x=draw.y, energy=torch.full_like(state.energy, torch.nan), grad=state.grad)
-        else:
-            new = self.init(energy, draw.y)
-        new.step = state.step + 1
-        return new, Info(
-            lambda: draw.y.new_ones(len(draw.y)).masked_fill_(state.energy.isnan(), torch.nan),
-            lambda: energy.domain.hops(draw.y, state.x),
-        )
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step, self.settings(), (self.options.plain(),))

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
-from ebmlab.samplers.compiled import PureSteps
-from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.metropolis import decide
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
-from ebmlab.samplers.pure_steps import anneal_gwg, start_gwg, step_gwg
-from ebmlab.samplers.state import GradientState, Info, Leg, State
-from ebmlab.samplers.two_values import compilable, gwg_chain, written_out
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import EnergyState, Info
 
 
-class GWG(MetropolisSampler):
+def start(
+    energy: Energy, x: Tensor, settings: Sequence[Number], num_flips: int, known: PerChain | None = None
+) -> EnergyState:
+    """E(x), and the law of the moves there: softmax over neighbours y of -grad E(x) . (y - x) / 2."""
+    at, domain = energy.evaluate(x, known), cast(Finite, energy.domain)
+    if domain.num_values == 1:  # no move exists
+        law: Proposal = factorised(domain, x, at.grad, 1.0)
+    else:
+        log_moves = first_order_moves(domain, x, at.grad)
+        if num_flips == 1 and isinstance(domain, Binary | Spin):
+            law = OneFlip(domain, x, log_moves)
+        else:
+            law = IndependentMoves(domain, x, log_moves, num_flips)
+    return EnergyState(x=x, energy=at.energy, proposal=law, known=at.known)
+
+
+def step(energy: Energy, state: EnergyState, settings: Sequence[Number], num_flips: int) -> tuple[EnergyState, Info]:
+    """Draws moves from the law at x, and accepts with min(1, p(y) q(back | y) / (p(x) q(moves | x))) (Alg. 1)."""
+    assert state.proposal is not None
+    draw = state.proposal.sample()
+    new = start(energy, draw.y, settings, num_flips)
+    log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
+    return decide(energy, log_ratio, draw, new, state)
+
+
+class GWG(Sampler):
     """Gibbs with gradients: moves drawn independently from the first-order law at x (Grathwohl et al. 2021, Alg. 1).
 
     Args:
@@ -37,6 +62,7 @@ class GWG(MetropolisSampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    exact = True
 
     def __init__(self, num_flips: int = 1) -> None:
         super().__init__()
@@ -44,22 +70,46 @@ class GWG(MetropolisSampler):
             raise UserError(f"GWG: num_flips is {num_flips}, but must be at least 1")
         self.num_flips = num_flips
 
-    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
-        domain = cast(Finite, energy.domain)
-        if domain.num_values == 1:  # no move exists
-            return factorised(domain, state.x, state.grad, torch.ones(()))
-        return IndependentMoves(domain, state.x, first_order_moves(domain, state.x, state.grad), self.num_flips)
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step, options=(self.num_flips,))
 
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        if not compilable(self, GWG, energy) or self.num_flips > 1:
-            return None
-        return PureSteps(start_gwg, step_gwg, anneal=anneal_gwg)
 
-    def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
-        self.check(energy)
-        if not written_out(self, GWG, energy, x) or self.num_flips > 1:
-            return super().chain(energy, x, num_steps, leg)
-        return gwg_chain(energy, x, num_steps, leg)
+class OneFlip(Proposal):
+    """One flip of a coordinate with two values. Its moves are the coordinates; the way back is the same flip.
+
+    Args:
+        domain: where x lives.
+        x: `(B, *event)`.
+        log_moves: log-probability of each move, `(B, size, 1)`.
+
+    Example:
+        >>> import torch
+        >>> q = OneFlip(Binary(3), torch.zeros(2, 3), torch.zeros(2, 3, 1).log_softmax(1))
+        >>> q.sample().y.sum(1)
+        tensor([1., 1.])
+    """
+
+    def __init__(self, domain: Binary | Spin, x: Tensor, log_moves: Tensor) -> None:
+        self.domain, self.x, self.log_moves = domain, x, log_moves
+
+    def sample(self) -> Draw:
+        return self.follow(self.draw())
+
+    def draw(self) -> Path:
+        """Draws the coordinate, as a path of one move."""
+        entries = categorical(self.log_moves.squeeze(2), 1)
+        return Path(entries, torch.ones_like(entries))
+
+    def log_prob(self, move: Path) -> Tensor:
+        return self.log_moves.squeeze(2).gather(1, move.coordinates).squeeze(1)
+
+    def follow(self, path: Path) -> Draw:
+        """Makes the `Draw` of a path, with the state it leads to."""
+        y = self.x.clone(memory_format=torch.contiguous_format)
+        flat, i = y.view(len(y), -1), path.coordinates
+        old = flat.gather(1, i)
+        flat.scatter_(1, i, 1 - old if isinstance(self.domain, Binary) else -old)
+        return Draw(y, lambda: self.log_prob(path), path, hops=lambda: torch.ones_like(old).squeeze(1))
 
 
 class IndependentMoves(Proposal):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
-from ebmlab.samplers.compiled import PureSteps, worth_compiling
+from ebmlab.numerics.noise import normal
+from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.pure_steps import start_adjusted, start_alone, step_adjusted, step_langevin
+from ebmlab.samplers.numbers import Number, plus, root
 from ebmlab.samplers.sampler import Sampler, check_settings
 from ebmlab.samplers.schedules import Constant, Schedule
 from ebmlab.samplers.state import BipartiteState, Info
@@ -22,12 +25,12 @@ FEW = 16  # coordinates of a chain up to which `_run` keeps each coordinate of a
 
 @dataclass(kw_only=True)
 class LangevinState(BipartiteState):
-    """x with the energy and gradient there, and the data of the step-size schedule.
+    """x with the energy and gradient there, and where the chain stands in a schedule.
 
     Attributes:
         energy: E(x), `(B,)`; None if the next step does not need it and the gradient alone is cheaper.
         grad: dE/dx, `(B, *event)`.
-        step_size: size of the first step, in absolute units.
+        step_size: size of the first step, in absolute units; None where the engine gives the size of each step.
         horizon: steps planned, over which a schedule is spread.
 
     Example:
@@ -40,8 +43,51 @@ class LangevinState(BipartiteState):
 
     energy: Tensor | None
     grad: Tensor
-    step_size: float
-    horizon: int | None
+    step_size: float | None = None
+    horizon: int | None = None
+
+
+def start(
+    energy: Energy,
+    x: Tensor,
+    settings: Sequence[Number],
+    temperature: float,
+    adjusted: bool,
+    known: PerChain | None = None,
+) -> LangevinState:
+    """dE/dx, and E(x) if the next step is adjusted, or costs nothing more."""
+    if not adjusted and not isinstance(energy, Bipartite):
+        return LangevinState(x=x, energy=None, grad=energy.gradient(x))
+    at = energy.evaluate(x, known)
+    return LangevinState(x=x, energy=at.energy, grad=at.grad, logits=at.logits, known=at.known)
+
+
+def step(
+    energy: Energy,
+    state: LangevinState,
+    settings: Sequence[Number],
+    temperature: float,
+    adjusted: bool,
+    next_adjusted: bool | None = None,
+) -> tuple[LangevinState, Info]:
+    """Moves to y = x - alpha dE/dx + sqrt(2 alpha T) noise (Eq. 6).
+
+    An adjusted step accepts y with min(1, exp((E(x) - E(y)) / T) q(x | y) / q(y | x)) (Eq. 7), where q is the normal
+    law of the move.
+    """
+    (alpha,) = settings
+    noise = normal(state.x)
+    y = plus(plus(state.x, -alpha, state.grad), root(alpha * (2 * temperature)), noise)
+    new = start(energy, y, settings, temperature, adjusted if next_adjusted is None else next_adjusted)
+    if not adjusted:
+        return new, Info(lambda: y.new_ones(len(y)), lambda: energy.domain.hops(y, state.x))
+    assert state.energy is not None and new.energy is not None
+    back = plus(state.x - y, alpha, new.grad).square().flatten(1).sum(1) / (4 * alpha * temperature)
+    forth = noise.square().flatten(1).sum(1) / 2
+    log_ratio = (state.energy - new.energy) / temperature - back + forth
+    accepted, probability = metropolis(log_ratio)
+    after = new.overwritten(accepted, state)
+    return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
 
 
 class Langevin(Sampler):
@@ -84,44 +130,26 @@ class Langevin(Sampler):
     def exact(self) -> bool:
         return self.adjust_from == 0 and self.temperature == 1.0
 
+    def kernel_on(self, energy: Energy) -> Kernel | None:
+        """The steps; None if they change along the chain."""
+        if type(self.schedule) is not Constant or self.adjust_from not in (None, 0):
+            return None
+        unit = self.step_size * energy.step_unit()
+        return Kernel(start, step, unit.view(1, 1), (self.temperature, self.adjust_from == 0))
+
+    @torch.no_grad()
     def init(
         self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
     ) -> LangevinState:
-        at = energy.evaluate(x, known)
-        step_size = (self.step_size * energy.step_unit()).item()
-        return LangevinState(
-            x=x,
-            energy=at.energy,
-            grad=at.grad,
-            logits=at.logits,
-            known=at.known,
-            step_size=step_size,
-            horizon=horizon,
-        )
+        state = start(energy, x, (), self.temperature, True, known)
+        return replace(state, step_size=float(self.step_size * energy.step_unit()), horizon=horizon)
 
     @torch.no_grad()
-    def step(self, energy: Energy, state: LangevinState) -> tuple[LangevinState, Info]:
-        alpha = state.step_size * self.schedule.factor(state.step, state.horizon)
-        noise = torch.randn_like(state.x)
-        x = torch.add(state.x, state.grad, alpha=-alpha).add_(noise, alpha=math.sqrt(alpha * (2 * self.temperature)))
-        new = self._arrive(energy, state, x)
-        if state.energy is None or new.energy is None or not self._adjusts(state.step):
-            return new, Info(lambda: x.new_ones(len(x)), lambda: energy.domain.hops(x, state.x))
-        back = (state.x - x + alpha * new.grad).square().flatten(1).sum(1) / (4 * alpha * self.temperature)
-        forth = noise.square().flatten(1).sum(1) / 2
-        log_ratio = (state.energy - new.energy) / self.temperature - back + forth
-        accepted, probability = metropolis(log_ratio)
-        after = new.overwritten(accepted, state)
-        return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
-
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        steady = type(self) is Langevin and type(self.schedule) is Constant and self.adjust_from in (None, 0)
-        if not steady or not worth_compiling(energy):
-            return None
-        settings = torch.tensor([[(self.step_size * energy.step_unit()).item(), self.temperature]])
-        if self.adjust_from is None:
-            return PureSteps(start_alone, step_langevin, settings)
-        return PureSteps(start_adjusted, step_adjusted, settings)
+    def step(self, energy: Energy, state: LangevinState) -> tuple[Any, Info]:
+        assert state.step_size is not None
+        alpha, now = state.step_size * self.schedule.factor(state.step, state.horizon), self._adjusts(state.step)
+        new, info = step(energy, state, (alpha,), self.temperature, now, self._adjusts(state.step + 1))
+        return replace(new, step=state.step + 1, step_size=state.step_size, horizon=state.horizon), info
 
     @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
@@ -130,11 +158,11 @@ class Langevin(Sampler):
         A row of memory holds one coordinate of all chains, so that sums over the few coordinates run along memory. The
         energy sees an x that is not contiguous, and the noise is drawn in the order of these rows.
         """
-        plain = type(self) is Langevin and self.adjust_from is None and x.device.type == "cpu"
+        plain = not self._watched and not self._by_steps and self.adjust_from is None and x.device.type == "cpu"
         if not plain or isinstance(energy, Bipartite) or x.dim() != 2 or x.shape[1] > FEW:
             return super()._run(energy, x, num_steps)
         columns = x.T.clone(memory_format=torch.contiguous_format)
-        step_size, noise = (self.step_size * energy.step_unit()).item(), torch.empty_like(columns)
+        step_size, noise = float(self.step_size * energy.step_unit()), torch.empty_like(columns)
         for step in range(num_steps):
             alpha = step_size * self.schedule.factor(step, num_steps)
             columns.add_(energy.gradient(columns.T).T, alpha=-alpha)
@@ -143,12 +171,3 @@ class Langevin(Sampler):
 
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
-
-    def _arrive(self, energy: Energy, state: LangevinState, x: Tensor) -> LangevinState:
-        """The state at x after a step from `state`; without the energy if only the gradient is of use."""
-        if self._adjusts(state.step + 1) or isinstance(energy, Bipartite):
-            at = energy.evaluate(x)
-            new = replace(state, x=x, step=state.step + 1, energy=at.energy, grad=at.grad)
-            new.logits, new.known = at.logits, at.known
-            return new
-        return replace(state, x=x, step=state.step + 1, energy=None, grad=energy.gradient(x), known=None)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
 from ebmlab.numerics.noise import uniform
-from ebmlab.samplers.proposals import Proposal
+from ebmlab.samplers.proposals import Draw, Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info
 
@@ -32,6 +32,33 @@ def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
     """
     probability = log_ratio.clamp(max=0).exp()
     return uniform(log_ratio) < probability, probability
+
+
+def decide(energy: Energy, log_ratio: Tensor, draw: Draw, new: Any, old: Any) -> tuple[Any, Info]:
+    """The next state, and its report: the new state with probability min(1, exp(log_ratio)), else the old one.
+
+    Args:
+        energy: whose domain says how far chains have moved, unless the draw knows it.
+        log_ratio: as in `metropolis`.
+        draw: what led to the new state.
+        new: the state at y, which may be overwritten.
+        old: the state at x.
+
+    Example:
+        >>> import torch
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import State
+        >>> ising, x, y = Ising.lattice(2, 0.2), torch.ones(1, 4), -torch.ones(1, 4)
+        >>> after, info = decide(ising, torch.zeros(1), Draw(y, torch.zeros(1), x), State(x=y), State(x=x))
+        >>> info.hops
+        tensor([4.])
+    """
+    accepted, probability = metropolis(log_ratio)
+    after = new.overwritten(accepted, old)
+    if draw.hops is None:
+        return after, Info(probability, lambda: energy.domain.hops(after.x, old.x))
+    hops = draw.hops
+    return after, Info(probability, lambda: hops() * accepted)
 
 
 class MetropolisSampler(Sampler):

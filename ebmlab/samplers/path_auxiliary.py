@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import uniform
 from ebmlab.samplers.blocks import place, values_at
-from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.metropolis import decide
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
-from ebmlab.samplers.state import GradientState
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import EnergyState, Info
 
 
-class PathAuxiliary(MetropolisSampler):
+def start(
+    energy: Energy, x: Tensor, settings: Sequence[Number], longest: int, known: PerChain | None = None
+) -> EnergyState:
+    """E(x), and the law of the paths there, whose moves follow the softmax of -grad E(x) . (y - x) / 2."""
+    at, domain = energy.evaluate(x, known), cast(Finite, energy.domain)
+    if domain.num_values == 1:  # no move exists
+        law: Proposal = factorised(domain, x, at.grad, 1.0)
+    else:
+        law = DistinctMoves(domain, x, first_order_moves(domain, x, at.grad), longest)
+    return EnergyState(x=x, energy=at.energy, proposal=law, known=at.known)
+
+
+def step(energy: Energy, state: EnergyState, settings: Sequence[Number], longest: int) -> tuple[EnergyState, Info]:
+    """Draws a path from x to y, and accepts with min(1, p(y) q(path back | y) / (p(x) q(path | x)))."""
+    assert state.proposal is not None
+    draw = state.proposal.sample()
+    new = start(energy, draw.y, settings, longest)
+    log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
+    return decide(energy, log_ratio, draw, new, state)
+
+
+class PathAuxiliary(Sampler):
     """The path auxiliary sampler in its fast version (Sun et al. 2022, Path Auxiliary Proposal for MCMC, PAFS).
 
     A path changes L different coordinates. L is uniform on 1, ..., 2 max_length - 1; if L exceeds the number of
@@ -38,6 +63,7 @@ class PathAuxiliary(MetropolisSampler):
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
+    exact = True
 
     def __init__(self, max_length: int = 5) -> None:
         super().__init__()
@@ -45,12 +71,8 @@ class PathAuxiliary(MetropolisSampler):
             raise UserError(f"PathAuxiliary: max_length is {max_length}, but must be at least 1")
         self.max_length = max_length
 
-    def proposal(self, energy: Energy, state: GradientState) -> Proposal:
-        domain = cast(Finite, energy.domain)
-        if domain.num_values == 1:  # no move exists
-            return factorised(domain, state.x, state.grad, torch.ones(()))
-        log_moves = first_order_moves(domain, state.x, state.grad)
-        return DistinctMoves(domain, state.x, log_moves, longest=2 * self.max_length - 1)
+    def kernel_on(self, energy: Energy) -> Kernel:
+        return Kernel(start, step, options=(2 * self.max_length - 1,))
 
 
 class DistinctMoves(Proposal):

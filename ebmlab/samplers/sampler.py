@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, ClassVar, SupportsIndex
 
 import torch
 from torch import Tensor, nn
 
+from ebmlab import engine
 from ebmlab.domains import Domain, Real
-from ebmlab.energies import Bipartite, Energy, PerChain
+from ebmlab.energies import Bipartite, Bridge, Energy, PerChain
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.products import fast_products
-from ebmlab.samplers.compiled import PureSteps, run_compiled
+from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.state import Info, Leg, State
 from ebmlab.settings import require_positive
 
-CACHED = 2**19  # coordinates of the chains that `run` moves at a time on a CPU
+WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary and DULA, Langevin, BlockGibbs and ChromaticGibbs"
+CACHED = 2**19  # coordinates of the chains that move at a time on a CPU
 SMALLEST = 100  # but not fewer chains than this
 
 
@@ -45,6 +49,8 @@ class Sampler(Recorded, nn.Module):
     domains: ClassVar[tuple[type[Domain], ...]] = ()
     independent: ClassVar[bool] = True
     keeps_values: ClassVar[bool] = True
+    _by_steps: ClassVar[bool] = False  # whether `init` and `step` make the steps, and not `kernel`
+    _watched: ClassVar[bool] = False  # whether `chain` must see every step
 
     @property
     def exact(self) -> bool:
@@ -58,13 +64,45 @@ class Sampler(Recorded, nn.Module):
 
     def check(self, energy: Energy) -> None:
         """Raises `UserError` if this sampler does not support the energy."""
+        if type(self).step is Sampler.step and type(self).kernel_on is Sampler.kernel_on:
+            hint = (
+                "derive it from MetropolisSampler, whose steps follow a proposal" if hasattr(self, "proposal") else ""
+            )
+            raise UserError(
+                f"{type(self).__name__} has no step(energy, state): {hint or 'define it, or kernel_on(energy)'}"
+            )
+        if not self.domains:
+            raise UserError(f"{type(self).__name__} does not say what it samples: set domains = (Binary,), or others")
         if not isinstance(energy.domain, self.domains):
             mine = " or ".join(d.__name__ for d in self.domains)
             raise UserError(
                 f"{type(self).__name__} samples {mine} domains, but {type(energy).__name__} lives on {energy.domain}"
             )
 
-    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> State:
+    def kernel_on(self, energy: Energy) -> Kernel | None:
+        """The steps on this energy as functions without side effects; None for a sampler that writes `init` and `step`.
+
+        A sampler that offers them gets both, and with them `torch.compile`, CUDA graphs and compiled annealing.
+        """
+        return None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Notes who makes the steps of a class, and has its own `init` and `chain` take states of any numeric type.
+
+        A class that writes `init` or `step` is run by them, even if its base has a kernel. One that watches its steps
+        in `chain` must see each of them, and so cannot be compiled.
+        """
+        super().__init_subclass__(**kwargs)
+        own = vars(cls).keys()
+        if "kernel_on" in own or own & {"init", "step"}:
+            cls._by_steps = "kernel_on" not in own
+        if "chain" in own:
+            cls._watched = True
+        for name in ("init", "chain"):
+            if inspect.isfunction(method := vars(cls).get(name)):
+                setattr(cls, name, _takes_starts(method))
+
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> Any:
         """The state before the first step: x alone, unless the kernel keeps more.
 
         Args:
@@ -73,61 +111,62 @@ class Sampler(Recorded, nn.Module):
             horizon: how many steps are planned; step sizes that follow a schedule need it.
             known: `state.known` of an earlier state at x on a `Bridge`, so that x is not evaluated again.
         """
-        return State(x=x)
+        kernel, x = self.kernel_on(energy), energy.as_states(x)
+        return State(x=x) if kernel is None else engine.start(kernel, energy, x, known)
 
-    def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
+    def step(self, energy: Energy, state: Any) -> tuple[Any, Info]:
         """One transition of every chain."""
-        raise NotImplementedError
+        kernel = self.kernel_on(energy)
+        if kernel is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither a kernel nor a step")
+        after: tuple[Any, Info] = engine.step(kernel, energy, state)
+        return after
 
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         """Yields the state and the `Info` of each of `num_steps` steps from x, alone or as a leg of a longer chain."""
         self.check(energy)
-        leg = leg or Leg()
+        leg, x = leg or Leg(), energy.as_states(x)
+        kernel = None if self._by_steps else self.kernel_on(energy)
+        if kernel is None:
+            return self._step_by_step(energy, x, num_steps, leg)
+        return engine.steps(kernel, energy, x, num_steps, leg.first, leg.known)
+
+    def _step_by_step(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg) -> Iterator[tuple[State, Info]]:
         state = self.init(energy, x, leg.first + num_steps if leg.horizon is None else leg.horizon, leg.known)
         state.step = leg.first
         for _ in range(num_steps):
             state, info = self.step(energy, state)
             yield state, info
 
-    def sample(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
+    def sample(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> tuple[Tensor, Info]:
         """Runs the chains from x `(B, *event)`.
+
+        On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache.
+
+        Args:
+            energy: the energy to sample.
+            x: where the chains start.
+            num_steps: how many steps each of them takes.
+            compile: as in `run`.
 
         Returns:
             The last x, and the mean of `Info` over the steps (on the device; no host synchronisation).
 
         Raises:
             UserError: the sampler does not support the energy, x is not a batch of states of its domain, or num_steps
-                is no number of steps.
+                is no number of steps; with `compile` also as `run`.
         """
-        self.check_chains(energy, x, num_steps)
-        total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
+        x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
-            for state, info in self.chain(energy, x, num_steps):
-                x = state.x
-                total = total + info
-        return x, total / max(num_steps, 1)
-
-    def pure_steps(self, energy: Energy) -> PureSteps | None:
-        """The kernel on this energy as functions of tensors, which can be compiled; None if it has no such form."""
-        return None
-
-    def require_pure_steps(self, energy: Energy, caller: str) -> PureSteps:
-        """`pure_steps`, or a `UserError` that names the caller where the kernel has no such form."""
-        kernel = self.pure_steps(energy)
-        if kernel is None:
-            raise UserError(
-                f"{caller}: {type(self).__name__} on {type(energy).__name__} cannot be compiled with these settings. "
-                "DMALA, ACS, AnyScale first and GWG can for bits and spins, Langevin with a constant step size, "
-                "BlockGibbs for an RBM, ChromaticGibbs for an Ising model of few colours; a ResNet runs faster as it is"
-            )
-        return kernel
+            if compile:
+                x, info = self._compiled(energy, x, num_steps, "sample(compile=True)", report=True)
+                assert info is not None
+                return x, info
+            blocks = [self._reported(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))]
+        return torch.cat([block for block, _ in blocks]), Info.cat([info for _, info in blocks])
 
     def run(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> Tensor:
-        """The last x of `sample` alone. Acceptance and hops are not computed, which saves time where steps are short.
-
-        On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache. The law of
-        each chain is that in `sample`. The random numbers are others if there is more than one block, or if the kernel
-        draws them in another order, as `Langevin` does.
+        """The last x of `sample` alone, which saves time where steps are short.
 
         Args:
             energy: as in `sample`.
@@ -147,38 +186,80 @@ class Sampler(Recorded, nn.Module):
             >>> BlockGibbs().run(rbm, rbm.domain.random(4), num_steps=10).shape
             torch.Size([4, 6])
         """
-        self.check_chains(energy, x, num_steps)
+        x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
             if compile:
-                return self._run_compiled(energy, x, num_steps)
+                return self._compiled(energy, x, num_steps, "run(compile=True)")[0]
             return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))])
 
-    def _run_compiled(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """Blocks of one shape share one program: copies of the first chains fill up the last block, and are dropped."""
-        kernel, blocks = self.require_pure_steps(energy, "run(compile=True)"), self._blocks(energy, x)
-        rows = -(-len(x) // blocks)
-        filled = torch.cat([x, x[: rows * blocks - len(x)]])
-        return torch.cat([run_compiled(kernel, energy, block, num_steps) for block in filled.chunk(blocks)])[: len(x)]
+    def compilable(self, energy: Energy) -> Kernel | None:
+        """The kernel on an energy for compiled programs; None where there is none, or it is slower as a program."""
+        return None if self._by_steps or self._watched or not engine.worth_compiling(energy) else self.kernel_on(energy)
 
-    def _blocks(self, energy: Energy, x: Tensor) -> int:
-        """The number of blocks that `run` moves one after the other."""
-        rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
-        return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
+    def require_compilable(self, energy: Energy, caller: str) -> Kernel:
+        """`compilable`, or a `UserError` that names the caller where it is None."""
+        kernel = self.compilable(energy)
+        if kernel is None:
+            target = energy.energy if isinstance(energy, Bridge) else energy
+            raise UserError(
+                f"{caller}: {type(self).__name__} on {type(target).__name__} cannot be compiled with these settings. "
+                f"Samplers that offer a kernel can, such as {WITH_KERNEL}; a ResNet runs faster as it is"
+            )
+        return kernel
 
-    def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> None:
-        """Raises `UserError` unless chains of the energy can take that many steps from x."""
-        self.check(energy)
-        require_one_law(energy)
-        energy.domain.validate(x)
-        if len(x) == 0:
-            raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")
-        if not isinstance(num_steps, SupportsIndex) or num_steps.__index__() < 0:
-            raise UserError(f"{type(self).__name__}: num_steps is {num_steps}, but must be a whole number from 0 on")
+    def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
+        total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
+        for state, info in self.chain(energy, x, num_steps):
+            x = state.x
+            total = total + info
+        return x, total / max(num_steps, 1)
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         for state, _ in self.chain(energy, x, num_steps):
             x = state.x
         return x
+
+    def _compiled(
+        self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False
+    ) -> tuple[Tensor, Info | None]:
+        """Blocks of one shape share one program: copies of the first chains fill up the last block, and are dropped."""
+        kernel, blocks = self.require_compilable(energy, caller), self._blocks(energy, x)
+        rows = -(-len(x) // blocks)
+        filled = torch.cat([x, x[: rows * blocks - len(x)]])
+        done = [engine.run_compiled(kernel, energy, part, num_steps, caller, report) for part in filled.chunk(blocks)]
+        last = torch.cat([part.x for part in done])[: len(x)]
+        if not report:
+            return last, None
+        acceptance, hops = (torch.cat([getattr(part, name) for part in done]) for name in ("acceptance", "hops"))
+        total = Info(acceptance[: len(x)], hops[: len(x)], done[0].evaluations)
+        return last, total / max(num_steps, 1)
+
+    def _blocks(self, energy: Energy, x: Tensor) -> int:
+        """The number of blocks that move one after the other."""
+        rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
+        return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
+
+    def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        """X in the energy's floating type; `UserError` unless chains of the energy can take that many steps from it."""
+        self.check(energy)
+        require_one_law(energy)
+        x = energy.as_states(x)
+        energy.domain.validate(x)
+        if len(x) == 0:
+            raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")
+        if not isinstance(num_steps, SupportsIndex) or num_steps.__index__() < 0:
+            raise UserError(f"{type(self).__name__}: num_steps is {num_steps}, but must be a whole number from 0 on")
+        return x
+
+
+def _takes_starts(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of samplers `(energy, x, ...)` with x in the energy's floating type."""
+
+    @wraps(method)
+    def entered(self: Sampler, energy: Energy, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return method(self, energy, energy.as_states(x), *args, **kwargs)
+
+    return entered
 
 
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Domain, Finite
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
@@ -103,7 +104,7 @@ class FromPoint(Start):
         domain = energy.domain
         if not isinstance(domain, Finite):
             raise UserError(f"FromPoint starts on finite domains, {type(energy).__name__} lives on {domain}")
-        index = torch.as_tensor(self.x)
+        index = as_numbers(self.x, "FromPoint: x")
         if index.dim() and index.numel() != domain.size:
             raise UserError(f"FromPoint: {index.numel()} numbers given, but a state of {domain} has {domain.size}")
         if not ((index >= 0) & (index < domain.num_values)).all():

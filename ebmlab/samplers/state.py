@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, PerChain
@@ -92,9 +93,9 @@ class GradientState(EnergyState):
 
     Example:
         >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import DMALA
+        >>> from ebmlab.samplers import ACS
         >>> ising = Ising.lattice(3, 0.2)
-        >>> DMALA(0.2).init(ising, ising.domain.random(5)).grad.shape
+        >>> ACS().init(ising, ising.domain.random(5)).grad.shape
         torch.Size([5, 9])
     """
 
@@ -170,6 +171,14 @@ class Info:
         if not isinstance(self._hops, Tensor):
             self._hops = self._hops()
         return self._hops
+
+    @staticmethod
+    def cat(reports: Sequence[Info]) -> Info:
+        """The report of blocks of chains that took the same steps one after the other."""
+        if len(reports) == 1:
+            return reports[0]
+        acceptance, hops = torch.cat([r.acceptance for r in reports]), torch.cat([r.hops for r in reports])
+        return Info(acceptance, hops, reports[0].evaluations)
 
     def __add__(self, other: Info) -> Info:
         return Info(self.acceptance + other.acceptance, self.hops + other.hops, self.evaluations + other.evaluations)

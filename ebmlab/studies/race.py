@@ -197,7 +197,8 @@ def _efficiency(traces: Tensor, evaluations: float, seconds: float) -> dict[str,
         return {}
     ess = effective_sample_size(traces)
     r_hat = split_r_hat(traces)
-    ess = ess.where(r_hat.isfinite(), torch.nan)  # constant chains have no autocorrelation
+    constant = (traces == traces[:1]).all(0).all(0) | r_hat.isinf()
+    ess = ess.where(~constant, torch.nan)  # constant chains have no autocorrelation
     row = {f"ess_{name}": float(value) for name, value in zip(STATISTICS, ess, strict=True)}
     row["ess_per_second"] = row["ess_distance"] / seconds
     row["ess_per_10k_evaluations"] = row["ess_distance"] / (evaluations * traces.shape[1]) * 1e4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import io
 import logging
@@ -10,10 +11,34 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.functional import softplus
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import whole
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    return -softplus(-x)
+
+
+def _log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    return -softplus(-x), x.new_zeros(0)  # the second is for a backward pass
+
+
+def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
+    larger = torch.maximum(x, y)
+    sum_of_both = larger + softplus(-(x - y).abs())
+    return torch.where(x == y, larger + 0.6931471805599453, sum_of_both)  # also where both are infinite
+
+
+STABLE: dict[Any, Any] = {
+    torch.ops.aten.log_sigmoid.default: _log_sigmoid,
+    torch.ops.aten.log_sigmoid_forward.default: _log_sigmoid_forward,
+    torch.ops.aten.logaddexp.default: _logaddexp,
+}
+"""Functions that torch writes into ONNX as exp and log, which overflow; here by ONNX's own Softplus."""
 
 
 def export_energy(energy: Energy, path: Path) -> None:
@@ -21,7 +46,8 @@ def export_energy(energy: Energy, path: Path) -> None:
 
     Args:
         energy: E; its parameters become constants of the program.
-        path: ends in .pt2, which `torch.export.load` reads, or in .onnx.
+        path: ends in .pt2, which `torch.export.load` reads, or in .onnx. A program in ONNX takes and gives float32:
+            of float64 its runtimes have too few functions.
 
     Raises:
         UserError: the ending is another, a package is missing, or the energy cannot be exported.
@@ -39,6 +65,8 @@ def export_energy(energy: Energy, path: Path) -> None:
     needed = ("onnx", "onnxscript") if path.suffix == ".onnx" else ()
     if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
         raise UserError(f"{path} needs the packages {' and '.join(missing)}: pip install 'ebmlab[onnx]'")
+    if path.suffix == ".onnx" and energy.dtype != torch.float32:
+        energy = copy.deepcopy(energy).float()
     x, number = energy.random(3), torch.export.Dim("n", min=1)
     try:
         with warnings.catch_warnings():
@@ -59,6 +87,7 @@ def _pt2(program: torch.export.ExportedProgram) -> bytes:
 
 def _onnx(program: torch.export.ExportedProgram) -> bytes:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    program = program.run_decompositions(STABLE)
     made: Any = torch.onnx.export(program, (), external_data=False, verbose=False)
     content: bytes = made.model_proto.SerializeToString()
     return content

@@ -129,7 +129,7 @@ def log_z(
     kept = None if path is None else Kept(path, chains, temperatures)
     found = None if kept is None or fresh else kept.read()
     if found is None:
-        found = _computed(energy, samplers, x, chains, temperatures)
+        found = computed_log_z(energy, samplers, x, chains, temperatures)
         if kept is not None:
             kept.write(found)
     if found.doubts:
@@ -213,7 +213,8 @@ def _described(values: dict[str, Any], own: bool) -> LogZ:
     return replace(found, method=f"{method}, as its maker says")
 
 
-def _computed(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, temperatures: int) -> LogZ:
+def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, temperatures: int) -> LogZ:
+    """Log Z by enumeration where the sum is small enough, by AIS from both ends elsewhere."""
     domain = energy.domain
     bits = domain.size * math.log2(domain.num_values) if isinstance(domain, Finite) else math.inf
     if bits <= SUMMABLE or (isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE):

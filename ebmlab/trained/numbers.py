@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.data.preprocessing import LEVELS, Preprocessing, readable
-from ebmlab.data.whole_numbers import check_whole
-from ebmlab.errors import UserError
+from ebmlab.data.numbers import as_numbers
+from ebmlab.data.preprocessing import LEVELS, Preprocessing
+from ebmlab.errors import UserError, one_line
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
@@ -27,24 +27,12 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
         (tensor([1, 2]), array([1, 2]))
     """
     if isinstance(raw, Tensor):
-        if raw.is_complex() or raw.is_quantized:
-            raise UserError(f"{what} holds values of the type {raw.dtype}; they must be real numbers")
-        if raw.layout != torch.strided:
-            raise UserError(f"{what} is a tensor of the layout {raw.layout}: give {what}.to_dense()")
-        return readable(raw.detach()), lambda result: result
+        return as_numbers(raw, what), lambda result: result
     try:
-        array = np.asarray(raw)
+        array = np.asarray(raw)  # a list's numbers have 8 bytes here, and torch's default type elsewhere
     except ValueError as error:
-        raise UserError(f"{what} is no array ({error})") from error
-    if array.dtype.kind not in "biuf":
-        raise UserError(f"{what} holds values of the type {array.dtype}; they must be real numbers")
-    check_whole(array, what)
-    if array.dtype.kind in "iu" and array.dtype != np.uint8:
-        array = array.astype(np.int64)
-    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
-        array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return torch.from_numpy(np.ascontiguousarray(array)), lambda result: result.cpu().numpy()
+        raise UserError(f"{what} is no array ({one_line(error)})") from error
+    return as_numbers(array, what), lambda result: result.cpu().numpy()
 
 
 def check_finite(raw: Tensor) -> None:

@@ -40,7 +40,13 @@ finally:
         (["list"], 0, list_components(), ""),
         (["fit", "--help"], 0, page("fit"), ""),
         (["predict", "-h"], 0, page("predict"), ""),
-        (["list", "all"], 2, "", "error: list takes no options, and was given all"),
+        (
+            ["list", "all"],
+            2,
+            "",
+            "error: list: there is no all; choose energies, samplers, tuners, learners, studies, datamodules, "
+            "callbacks, configs, or give none for all",
+        ),
         (
             ["fti", "--debug"],
             2,

@@ -94,8 +94,8 @@ def test_wandb_that_dies_is_a_warning(tmp_path: Path, monkeypatch: pytest.Monkey
 
         def define_metric(self, *args: object, **kwargs: object) -> None: ...
 
-    logger._experiment = Dead()  # type: ignore[assignment]
-    monkeypatch.setattr(WandbRun, "experiment", property(lambda self: self._experiment))
+    dead = Dead()
+    monkeypatch.setattr(WandbRun, "experiment", property(lambda self: dead))
     with pytest.warns(UserWarning, match=r"W&B failed \(ConnectionResetError: gone\)"):
         logger.log_metrics({"a": 1.0}, 1)
     logger.log_metrics({"a": 1.0}, 2)

@@ -201,7 +201,7 @@ def test_conditions_keep_the_digits_of_large_numbers(tmp_path: Path) -> None:
 
 REFUSED = {
     "score nope.npy": "nope.npy: no such file",
-    "score digits.txt": "digits.txt is none of .npy, .npz, .csv, .pt, .png",
+    "score digits.txt": "digits.txt is none of .npy, .npz, .csv, .pt, .json, .h5, .hdf5, .png",
     "score digits.npy --output=s.txt": "--output is s.txt, but must end in .csv",
     "score wide.npy": "wide.npy: raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
     "score digits.npy --num_chains=many": "score: argument --num_chains: invalid int value: 'many'",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from ebmlab.app.checkpoints import find_checkpoint
-from ebmlab.app.run_folder import LAST, claim, new_run, newest_run, release
+from ebmlab.app.run_folder import LAST, claim, continued_run, in_a_run, new_run, newest_run, release
 from ebmlab.errors import UserError
 from ebmlab.io.files import save
 
@@ -125,6 +126,42 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_newest_whole_one(asked: st
     assert (path.name, content["global_step"]) == ("epoch=2.ckpt", 2)
     messages = " ".join(str(w.message) for w in warned)
     assert "last.ckpt cannot be read" in messages and "goes on from" in messages
+
+
+def test_the_checkpoint_of_a_requeued_job_goes_on_if_it_is_newer() -> None:
+    """Lightning saves it in the run's folder when SLURM ends the job."""
+    run = Path("runs/e/a")
+    checkpoint(run / "checkpoints/epoch=9.ckpt", 9)
+    checkpoint(run / "checkpoints" / LAST, 560, age=20)
+    (run / "config.yaml").touch()
+    older = checkpoint(run / "hpc_ckpt_1.ckpt", 500, age=30)
+    assert find_checkpoint("last", "e", "a")[1]["global_step"] == 560
+    newer = checkpoint(run / "hpc_ckpt_2.ckpt", 600, age=10)
+    path, content = find_checkpoint("last", "e", "a")
+    assert content["global_step"] == 600 and path.name == newer.name
+    assert in_a_run(path) and continued_run(path, ["--name", "a"]) == run
+    newer.write_bytes(b"")
+    with pytest.warns(UserWarning):
+        assert find_checkpoint("last", "e", "a")[1]["global_step"] == 560
+    named = find_checkpoint(str(run / "checkpoints" / LAST), "e", "a")[1]
+    assert named["global_step"] == 560 and older.exists(), "a file that was named is taken"
+
+
+def test_resume_auto_goes_on_from_the_checkpoint_of_a_requeued_job(run: Callable[..., None]) -> None:
+    fit = ["fit", "--resume=auto", "--model.init_args.lr_scheduler=null"]
+    run(*fit, "--name=a", "--trainer.max_epochs=1")
+    run(*fit, "--name=b", "--trainer.max_epochs=2")
+    requeued = Path("runs/grbm_digits/a/hpc_ckpt_1.ckpt")
+    requeued.write_bytes(Path("runs/grbm_digits/b/checkpoints/last.ckpt").read_bytes())
+    later = time.time() + 5
+    os.utime(requeued, (later, later))
+    for name in "ab":
+        run(*fit, f"--name={name}", "--trainer.max_epochs=3")
+    rows_of = [rows(name).count("\n") for name in "ab"]
+    assert rows_of[0] < rows_of[1], "the second epoch was trained elsewhere"
+    a, b = (torch.load(f"runs/grbm_digits/{name}/checkpoints/last.ckpt", weights_only=True) for name in "ab")
+    assert a["global_step"] == b["global_step"]
+    assert all(torch.equal(a["state_dict"][key], b["state_dict"][key]) for key in a["state_dict"])
 
 
 def test_all_checkpoints_damaged() -> None:

@@ -146,7 +146,7 @@ def test_pictures_are_decoded_by_the_formats_that_are_named(tmp_path: Path) -> N
     picture = Image.new("RGB", (8, 8), (9, 8, 7))
     for suffix in SUFFIXES:
         picture.save(tmp_path / f"a{suffix}")
-        assert read_picture(tmp_path / f"a{suffix}", (3, 8, 8)).shape == (3, 8, 8)
+        assert read_picture(tmp_path / f"a{suffix}", (3, 8, 8)).pixels.shape == (3, 8, 8)
     for format in ("PCX", "EPS", "PPM", "TGA", "ICO", "SGI"):
         assert format not in FORMATS
         picture.save(tmp_path / "b.png", format=format)

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,10 @@ kind, fid = options.get("kind"), 10 + float(options.get("rate", 0))
 if kind == "bad":
     sys.exit("warming up\\nerror: the energy is not finite")
 rows = "step,fid/classifier,ais/log_likelihood,ais/trusted\\n"
+if kind == "late bloomer":
+    rows += f"0,{1000 + fid},-90.0,1\\n"
+    (folder / "metrics.csv").write_text(rows)
+    time.sleep(0.3)
 for step in (1, 2, 3):
     rows += f"{step},{fid / step if kind != 'nan' else 'nan'},-90.0,{int(kind != 'doubtful')}\\n"
     (folder / "metrics.csv").write_text(rows if kind != "silent" else "step,train/loss\\n1,2.0\\n")
@@ -190,6 +195,27 @@ def test_bad_runs_are_pruned(study: Callable[..., list[dict[str, str]]]) -> None
     rows = study("--trials=5", space=SPACE.replace(", bad", ""))
     assert rows[-1]["state"] == "pruned" and rows[-1]["rate"] == "0.9999"
     assert [row["state"] for row in rows[:4]] == ["complete"] * 4
+
+
+def test_the_score_of_the_untrained_model_prunes_nothing(study: Callable[..., list[dict[str, str]]]) -> None:
+    """It says nothing about the settings: here it is the worst of all, and the trained model is the best."""
+    space = SPACE.replace("good, bad", "late bloomer")
+    study("--trials=4", space=space)
+    loaded = optuna.load_study(study_name="s", storage="sqlite:///runs/sweeps/s/study.db")
+    loaded.enqueue_trial({"rate": 0.9999, "kind": "late bloomer"})
+    rows = study("--trials=5", space=space)
+    assert all(0 not in trial.intermediate_values for trial in loaded.trials)
+    assert [row["state"] for row in rows[:4]] == ["complete"] * 4
+    ended = loaded.trials[-1].intermediate_values
+    assert ended and min(ended) > 0, "the last trial was trained before it was judged"
+
+
+def test_settings_are_chosen_together_in_every_version(study: Callable[..., list[dict[str, str]]], monkeypatch) -> None:
+    made: list[dict[str, object]] = []
+    sampler = optuna.samplers.TPESampler
+    monkeypatch.setattr(optuna.samplers, "TPESampler", lambda **options: made.append(options) or sampler(**options))
+    study("--trials=1")
+    assert made[-1]["multivariate"] is True and made[-1]["constant_liar"] is True
 
 
 @pytest.mark.parametrize(
@@ -376,3 +402,20 @@ def test_the_picture_of_trials_without_scores_says_how_many_have_failed() -> Non
     first, _ = draw_sweep(trials, "fid", False, {"rate": "log"}).axes  # a warning would be an error
     assert first.get_legend().get_title().get_text() == "2 failed"
     figure_png(first.figure)
+
+
+def test_two_sweeps_at_once_keep_to_the_number_of_trials(study: Callable[..., list[dict[str, str]]]) -> None:
+    """Both begin while one is missing, and one of them has to give way."""
+    study("--trials=1", space="objective: fid/classifier\nspace: {rate: {low: 0.0, high: 1.0}, kind: [late]}")
+    start = threading.Barrier(2)
+
+    def take_part(seed: int) -> None:
+        start.wait()
+        sweep(["--config", "exp.yaml", "--space", "space.yaml", "--name=s", f"--seed={seed}", "--trials=2"])
+
+    threads = [threading.Thread(target=take_part, args=(seed,)) for seed in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [row["state"] for row in table()] == ["complete", "complete"]

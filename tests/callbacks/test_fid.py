@@ -57,7 +57,7 @@ def test_repeated_steps_replace_their_rows(setup, squares, tmp_path):
 def test_training_improves_it(setup, squares):
     callback = FID(num_samples=200, num_steps=20, every_n_epochs=100)
     learner, trainer = setup([callback], max_epochs=15)
-    learner._make_optimizer = lambda parameters: torch.optim.Adam(parameters, lr=0.01)
+    learner.configure_optimizers = lambda: torch.optim.Adam(learner.parameters(), lr=0.01)
     trainer.fit(learner, datamodule=squares)
     first, last = (float(row["fid"]) for row in rows(trainer_folder(trainer)))
     assert last < 0.7 * first

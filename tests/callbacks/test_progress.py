@@ -69,13 +69,16 @@ def test_the_bar_is_closed_before_an_error_is_printed(setup, squares, bars, monk
     assert [bar.open for bar in bars] == [False]
 
 
-def test_the_time_that_is_left(monkeypatch):
-    progress = Progress()
-    progress._begin, progress._first, progress._total = 0.0, 10, 110
-    monkeypatch.setattr(module.time, "monotonic", lambda: 50.0)
+def test_the_time_that_is_left(monkeypatch, capfd):
+    progress, seconds = Progress(), iter([0.0, 50.0, 50.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
     monkeypatch.setattr(progress, "get_metrics", lambda *_: {})
-    trainer = SimpleNamespace(global_step=30, current_epoch=2, callbacks=[])
-    assert progress._line(trainer, None) == "step 30 of 110, epoch 2, 0:03:20 left"  # 20 steps took 50 seconds
+    monkeypatch.setattr(module, "planned_steps", lambda trainer: 110)
+    trainer = SimpleNamespace(global_step=10, current_epoch=2, callbacks=[])
+    progress.on_train_start(trainer, None)
+    trainer.global_step = 30
+    progress.on_train_batch_end(trainer, None)
+    assert capfd.readouterr().err == "step 30 of 110, epoch 2, 0:03:20 left\n"  # 20 steps took 50 seconds
 
 
 def test_without_a_terminal_a_line_now_and_then(setup, squares, clock, capfd):

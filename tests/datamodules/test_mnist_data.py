@@ -84,7 +84,7 @@ def test_no_network_is_one_helpful_line(
 @pytest.mark.parametrize("file", range(4))
 def test_the_half_that_lacks_a_file_is_downloaded(file: int, mnist_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(MNIST, "_torchvision", lambda self, **options: asked.append(options))
+    monkeypatch.setattr(MNIST, "read_by_torchvision", lambda self, **options: asked.append(options))
     (mnist_root / "MNIST" / "raw" / FILES[file]).unlink()
     MNIST(root=str(mnist_root)).prepare_data()
     assert asked == [{"train": file < 2, "download": True}]

@@ -16,6 +16,7 @@ from ebmlab.app.cli import main
 from ebmlab.data.preprocessing import Preprocessing, moments
 from ebmlab.datamodules import Arrays
 from ebmlab.datamodules.number_files import read_numbers
+from ebmlab.datamodules.tables import read_head
 from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise
@@ -61,6 +62,56 @@ def test_the_first_line_is_a_sample_unless_it_holds_names(text: str, labels: Any
     assert y is not None and (x.tolist(), y.tolist()) == (rows, names)
 
 
+READ: dict[str, tuple[str, list[list[float]], list[str]]] = {
+    "one column whose name has a space": ("body height\n1.5\n2\n", [[1.5], [2]], ["body height"]),
+    "a comma in a header of a semicolon table": (
+        "height, cm;width\n1;2\n3;4\n",
+        [[1, 2], [3, 4]],
+        ["height, cm", "width"],
+    ),
+    "decimal commas": ("x;y\n1,5;2\n-3,25;1e-3\n", [[1.5, 2], [-3.25, 0.001]], ["x", "y"]),
+    "decimal commas without names": ("1,5;2,5\n3,0;4,5\n", [[1.5, 2.5], [3, 4.5]], []),
+    "decimal commas in one column": ("x\n1,5\n2,5\n", [[1.5], [2.5]], ["x"]),
+    "decimal commas between tabs": ("1,5\t2,5\n3,0\t4,5\n", [[1.5, 2.5], [3, 4.5]], []),
+    "a line feed in a quoted name": ('"body\nheight",y\n1,2\n3,4\n', [[1, 2], [3, 4]], ["body height", "y"]),
+    "a line feed and decimal commas": ('"body\nheight";y\n1,5;2\n3;4\n', [[1.5, 2], [3, 4]], ["body height", "y"]),
+    "True and False": ("x,y\n1,True\n2,FALSE\n", [[1, 1], [2, 0]], ["x", "y"]),
+    "True and False without names": ("True,False\nFalse,False\n", [[1, 0], [0, 0]], []),
+    "a comma at the end of lines": ("x,y,\n1,2,\n3,4,\n", [[1, 2], [3, 4]], ["x", "y"]),
+    "a comma at the end of samples": ("x,y\n1,2,\n3,4,\n", [[1, 2], [3, 4]], ["x", "y"]),
+    "a comma at the end of some": ("x,y\n1,2\n3,4,\n", [[1, 2], [3, 4]], ["x", "y"]),
+    "empty lines": ("\nx,y\n\n1,2\n\n3,4\n\n", [[1, 2], [3, 4]], ["x", "y"]),
+    "white space": ("  x   y \n 1   2 \n3\t4\n", [[1, 2], [3, 4]], ["x", "y"]),
+    "Windows lines": ("x;y\r\n1,5;2\r\n", [[1.5, 2]], ["x", "y"]),
+    "one sample": ("1,5;2,5\n", [[1.5, 2.5]], []),
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("case", READ)
+def test_tables_as_programs_write_them(case: str, encoding: str) -> None:
+    text, rows, names = READ[case]
+    Path("t.csv").write_bytes(text.encode(encoding))
+    x, labels = read_numbers(Path("t.csv"), None, "x")
+    assert labels is None and x.tolist() == [pytest.approx(row) for row in rows]
+    assert read_head(Path("t.csv")).names == names
+
+
+def test_labels_of_a_table_that_is_read_cell_by_cell() -> None:
+    x, labels = read_numbers(table("x;kind;y\n1,5;iris setosa;True\n2;b;False\n"), "kind", "x")
+    assert labels is not None and labels.tolist() == ["iris setosa", "b"] and x.tolist() == [[1.5, 1], [2, 0]]
+
+
+def test_other_encodings_and_open_quotation_marks_are_named() -> None:
+    Path("t.csv").write_bytes("Höhe,y\n1,2\n".encode("latin-1"))
+    assert "t.csv is no text in UTF-8 or UTF-16: save the table in UTF-8" in one_line(
+        lambda: read_numbers(Path("t.csv"), None, "x")
+    )
+    assert "t.csv, line 2: a quotation mark is opened and not closed" in one_line(
+        lambda: read_numbers(table('x,y\n"1,2\n' + 20_000 * "3,4,5,6\n"), None, "x")
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "labels", "wrong"),
     [
@@ -78,7 +129,13 @@ def test_the_first_line_is_a_sample_unless_it_holds_names(text: str, labels: Any
         ('"x","y"\n"1",5,3\n', None, "line 2: the number of cells is 3, but 2 in the first line: remove row names"),
         ('"x","y"\n\n"1",5,3\n', "y", "line 3: the number of cells is 3, but 2 in the first line: remove row names"),
         ("x,x\n1,2\n", "x", "several columns are called x: set labels to the number of one of them"),
-        ("\nx,y\n1,2\n", None, "the first line is empty"),
+        ("x,y\n1\n2\n", None, "line 2: the number of cells is 1, but 2 in the first line"),
+        ("1,5;2\n2.5;3\n", None, "line 2: some numbers have a decimal comma, others a point: take one"),
+        ("x;y\n1.234,5;2\n", None, "line 2: '1.234,5' in column x is no number"),
+        ("x,y\n1,True\n2,maybe\n", None, "line 3: 'maybe' in column y is no number"),
+        ("x,y\n1,1_000\n", None, "line 2: '1_000' in column y is no number"),
+        ("body height\n1.5\nabc\n", None, "line 3: 'abc' in column body height is no number"),
+        ('"body\nheight",y\n1,"a\nb"\n', None, "line 3: 'a b' in column y is no number"),
     ],
 )
 def test_no_sample_is_lost_and_no_row_number_becomes_a_feature(text: str, labels: Any, wrong: str) -> None:

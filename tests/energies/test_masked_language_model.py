@@ -87,7 +87,7 @@ def test_gradient_by_finite_differences(folder: Path, inference: bool, masked: b
             slope = (energy(x + 1e-5 * direction) - energy(x - 1e-5 * direction)) / 2e-5
             torch.testing.assert_close((grad * direction).sum((1, 2)), slope, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(energy(x), value)
-    assert energy.float()(x).dtype == torch.float64 and energy(x.float()).dtype == torch.float32
+    assert energy(x.float()).dtype == torch.float64 and energy.float()(x).dtype == torch.float32
 
 
 @pytest.mark.parametrize("sampler", [DMALA(0.5), DMALA(5.0), pytest.param(LocallyBalanced(), marks=pytest.mark.slow)])

@@ -44,8 +44,9 @@ from ebmlab.energies import (
     Uniform,
     bridge,
     reference,
+    tempered,
 )
-from ebmlab.learners import Exact
+from ebmlab.learners import EnergyDiscrepancy, Exact
 
 LARGE = 3000.0  # its neighbours in bfloat16 are 16 apart
 
@@ -218,3 +219,16 @@ def test_a_language_model_adds_up_in_float32() -> None:
         rounded = energy(x)
     assert rounded.dtype == torch.float32
     torch.testing.assert_close(rounded, energy(x), rtol=0, atol=0.05)  # 80 or so: numbers of bfloat16 are 0.5 apart
+
+
+def test_constants_have_the_digits_of_the_energy() -> None:
+    """0.4 and log 7 are not numbers of float32."""
+    ising = Ising.barabasi_albert(6, 2, 0.7).double()
+    x = ising.domain.random(9).double()
+    assert torch.equal(tempered(ising, 0.4)(x), 0.4 * ising(x))
+    flat = filled(RBM(6, 3)).double()
+    with torch.no_grad():
+        for p in flat.parameters():
+            p.zero_()
+    loss = EnergyDiscrepancy(num_samples=7, stabilizer=0.0).loss(flat, flat.domain.random(9).double())
+    assert loss.dtype == torch.float64 and abs(float(loss.detach())) < 1e-14  # log 7 - log 7

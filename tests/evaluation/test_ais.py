@@ -17,7 +17,7 @@ from torch import Tensor
 from ebmlab import samplers as s
 from ebmlab.datamodules import Digits
 from ebmlab.domains import Binary
-from ebmlab.energies import RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
+from ebmlab.energies import GRBM, RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
 from ebmlab.energies.paths.bridge import Ends
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
@@ -25,6 +25,7 @@ from ebmlab.evaluation.exact import check_enumerable
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
 from ebmlab.learners import ContrastiveDivergence, FromData
+from ebmlab.samplers import GibbsLangevin
 
 EXACT = {
     "Gibbs": s.Gibbs(),
@@ -445,3 +446,10 @@ def test_samplers_without_gradients_need_none_for_an_adaptive_ladder() -> None:
     energy = Table()
     result = ais(energy, s.Gibbs(), 1000, 10, schedule="adaptive")
     assert abs(z_score(result, float(exact_log_z(energy)))) < 4
+
+
+def test_a_sampler_of_the_energy_alone_is_refused_by_the_right_sentence() -> None:
+    with pytest.raises(UserError, match="GibbsLangevin samples GRBM, but not the laws between it and StandardNormal"):
+        ais(GRBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), num_chains=4, num_temperatures=3)
+    with pytest.raises(UserError, match="needs Gaussian visible units"):
+        ais(RBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), num_chains=4, num_temperatures=3)

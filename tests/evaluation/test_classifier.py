@@ -30,7 +30,7 @@ def test_image_sizes(quick, tmp_path, channels, size):
 def test_trained_once_then_read_from_the_cache(quick, tmp_path, monkeypatch):
     images, labels = data()
     first, digest = load_or_train(images, labels, 2, tmp_path, progress=False)
-    monkeypatch.setattr(classifier, "_train", None)
+    monkeypatch.setattr(classifier, "train", None)
     second, again = load_or_train(images, labels, 2, tmp_path, progress=False)
     assert digest == again
     assert torch.equal(first(images), second(images))

@@ -114,7 +114,7 @@ def test_inception_without_its_weights(monkeypatch):
         raise OSError("no route to host")
 
     monkeypatch.setattr(inception, "find_spec", lambda name: True)
-    monkeypatch.setattr(inception, "_Inception", fail)
+    monkeypatch.setattr(inception, "Inception", fail)
     with pytest.raises(UserError, match=r'no route to host.*use extractor "classifier"'):
         inception_extractor()
 
@@ -128,7 +128,7 @@ def test_inception_gets_rgb_bytes(monkeypatch):
             return torch.zeros(len(x), 2048)
 
     monkeypatch.setattr(inception, "FrechetInceptionDistance", lambda feature: type("M", (), {"inception": Network()}))
-    assert inception._Inception()(torch.tensor([[[[0.0, 0.5, 1.0]]]])).shape == (1, 2048)
+    assert inception.Inception()(torch.tensor([[[[0.0, 0.5, 1.0]]]])).shape == (1, 2048)
     assert seen[0].dtype == torch.uint8
     assert seen[0].tolist() == [[[[0, 128, 255]]] * 3]
 

@@ -41,11 +41,17 @@ def test_chains_that_mixed_and_chains_that_did_not():
     assert float(split_r_hat(x + 3 * (torch.arange(8) < 4))) > 1.5
 
 
-def test_one_chain_that_drifts_disagrees_with_itself():
+def test_chains_that_drift_together_disagree_with_themselves():
     torch.manual_seed(1)
     drift = torch.linspace(0, 6, 1_000).unsqueeze(1)
-    assert float(split_r_hat(torch.randn(1_000, 1))) < 1.01
-    assert float(split_r_hat(torch.randn(1_000, 1) + drift)) > 1.5
+    assert float(split_r_hat(torch.randn(1_000, 2))) < 1.01
+    assert float(split_r_hat(torch.randn(1_000, 2) + drift)) > 1.5
+
+
+def test_one_chain_tells_nothing():
+    """As in ArviZ: whether it has reached all of the law, only other chains could say."""
+    found = split_r_hat(torch.randn(1_000, 1, 3))
+    assert found.shape == (3,) and found.isnan().all()
 
 
 def test_frozen_chains():

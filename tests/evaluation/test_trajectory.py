@@ -129,8 +129,9 @@ def test_a_long_way_has_stops() -> None:
         rbm.b_v.normal_(0, 2.0)
     followed.follow()
     assert abs(followed.log_z - float(exact_log_z(rbm))) < 0.1 and followed.families > 1000
-    jumped = Trajectory(RBM(6, 4), sampler, reference(rbm.domain), num_chains=4000)
-    jumped._energy = rbm
+    moving = RBM(6, 4)
+    jumped = Trajectory(moving, sampler, reference(rbm.domain), num_chains=4000)
+    moving.load_state_dict(rbm.state_dict())
     jumped.follow(length=1e9)
     assert jumped.families < followed.families
     with pytest.raises(UserError, match="length is 0, but must be above 0"):

@@ -15,12 +15,12 @@ import torch
 from helpers_trainer import quiet_trainer, short_fit
 from torch import Tensor
 
-import ebmlab.samplers.compiled as compiled
+import ebmlab.engine.compiled as compiled
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
-from ebmlab.samplers import DMALA, DULA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsLangevin, Sampler
+from ebmlab.samplers import DMALA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsLangevin, Sampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -72,10 +72,12 @@ def step(energy: Energy, sampler: Sampler, compile_chains: bool, num_steps: int 
     ],
     ids=str,
 )
-def test_what_a_gpu_records_is_the_plain_step(energy: Energy, sampler: Sampler, density: Any) -> None:
+def test_what_a_gpu_records_is_the_plain_step(
+    energy: Energy, sampler: Sampler, density: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """States, report, loss and gradient are those of plain chains, where the function is called and not recorded."""
     learner = ContrastiveDivergence(energy, sampler, FromData(), 5, 2, density, compile_chains=True)
-    learner._replayed = lambda function, x, *_, **__: function(x)  # type: ignore[assignment]
+    monkeypatch.setattr(type(learner._replayed), "__call__", lambda self, function, x, *_, **__: function(x))
     x, contrast, parameters = energy.random(40), energy.weighted_sum(), list(energy.parameters())
     torch.manual_seed(0)
     report, plain = learner._subtract_negatives(contrast, x)
@@ -127,9 +129,9 @@ def test_a_run_may_shorten_its_chains_and_move_their_starts(plain: list[int], mo
 
 
 def test_iterations_by_another_sampler_may_be_plain(plain: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The large steps of persistent ACS are DULA's, which has no compiled form."""
+    """`Gibbs` has no compiled form."""
     monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
-    monkeypatch.setattr(PersistentACS, "at_iteration", lambda self, energy, x, *_: (DULA(0.4), x, 16))
+    monkeypatch.setattr(PersistentACS, "at_iteration", lambda self, energy, x, *_: (Gibbs(), x, 16))
     step(make_energy("RBM"), PersistentACS(), compile_chains=True)
     assert plain == []
 

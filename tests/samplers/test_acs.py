@@ -16,8 +16,9 @@ from torch import Tensor
 from ebmlab.domains import Binary, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, Info, MetropolisSampler
+from ebmlab.samplers import DMALA, Info
 from ebmlab.samplers.acs import ACS, cyclical
+from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.tuners.acs_search import ACSTuner
 
 
@@ -113,27 +114,30 @@ def test_chains_go_through_the_cycle() -> None:
     energy, sampler, seen = Couplings(), make(), []
 
     class Spy(ACS):
-        def settings(self, k: int) -> tuple[Tensor, Tensor]:
-            seen.append(k)
-            return super().settings(k)
+        def kernel_on(self, energy: Any) -> Kernel:
+            kernel = super().kernel_on(energy)
+            return kernel._replace(step=lambda e, state, row, *o: seen.append(row) or kernel.step(e, state, row, *o))
 
     sampler.__class__ = Spy
     sampler.sample(energy, energy.domain.random(3), 12)
-    assert seen == [k for k in range(12) for _ in range(2)]  # the proposal at x and the one at y
+    assert seen == [[float(number) for number in sampler.settings(k)] for k in range(12)]
     assert energy.calls == 13
 
 
-RATIO = "self.potential(state) - self.potential(new) + back - forth"
+RATIO = "state.energy - new.energy + here.log_ratio(draw, there)"
 MUTANTS = {
-    "reverse of the next step": ("new.step = state.step", "new.step = state.step + 1"),
-    "one acceptance per batch": (RATIO, f"({RATIO}).mean().expand_as(forth)"),
+    "reverse of the next step": (
+        "there = propose(energy, new.x, new.grad, settings, options)",
+        "there = propose(energy, new.x, new.grad, (settings[0] / 2, settings[1]), options)",
+    ),
+    "one acceptance per batch": (RATIO, f"({RATIO}).mean().expand_as(new.energy)"),
 }
 
 
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_caught(old: str, new: str) -> None:
     sampler = make()
-    sampler.__class__ = type("Wrong", (ACS,), {"step": mutant(MetropolisSampler, old, new).step})
+    sampler.__class__ = mutant(ACS, old, new)
     assert bias(sampler, Target(DOMAINS["binary"], "cubic"), at=1) > 1e-3
 
 
@@ -159,7 +163,7 @@ def test_flat_and_steep_energies(scale: float, dtype: torch.dtype) -> None:
         ({"beta_max": 1.5}, "beta_max 1.5"),
         ({"cycle_length": 0}, "cycle_length is 0"),
         ({"step_sizes": [1.0, 2.0]}, r"step_sizes \(2,\) and balances \(20,\)"),
-        ({"step_sizes": [1.0, 0.0], "cycle_length": 2}, "must all be positive"),
+        ({"step_sizes": [1.0, 0.0], "cycle_length": 2}, "step_sizes holds other numbers, but each entry must be pos"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:

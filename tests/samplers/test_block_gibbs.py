@@ -17,8 +17,8 @@ MUTANTS = {
     "hidden units from the wrong logits": ("bernoulli(self.logits)", "bernoulli(-self.logits)"),
     "mean field in place of draws": ("bernoulli(self.logits)", "(self.logits > 0).to(self.logits)"),
     "h given the v before": (
-        "self._at(energy, energy.sample_visible(state.hidden), state.step + 1)",
-        "replace(self._at(energy, state.x, state.step + 1), x=energy.sample_visible(state.hidden))",
+        "start(energy, cast(Bipartite, energy).sample_visible(state.hidden), settings)",
+        "replace(start(energy, state.x, settings), x=energy.sample_visible(state.hidden))",
     ),
 }
 

@@ -15,10 +15,22 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
+from ebmlab.engine import Replayed
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, PersistentACS
-from ebmlab.samplers import ACS, DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, GibbsLangevin, Langevin, Sampler
-from ebmlab.samplers.replayed import Replayed
+from ebmlab.samplers import (
+    ACS,
+    DMALA,
+    DULA,
+    GWG,
+    BlockGibbs,
+    ChromaticGibbs,
+    Cosine,
+    Gibbs,
+    GibbsLangevin,
+    Langevin,
+    Sampler,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -129,7 +141,7 @@ def test_replayed_chains_of_a_deep_energy_are_those_of_plain_ones() -> None:
 def test_steps_that_wait_for_the_gpu_cannot_be_recorded() -> None:
     grbm = GRBM(5, 3).cuda()
     with pytest.raises(UserError, match="they wait for the GPU"):
-        Chains()(Langevin(0.1).cuda(), grbm, grbm.random(4), 4)
+        Chains()(Langevin(0.1, schedule=Cosine()).cuda(), grbm, grbm.random(4), 4)
 
 
 def test_steps_that_draw_on_the_cpu_cannot_be_recorded() -> None:

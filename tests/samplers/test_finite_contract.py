@@ -22,6 +22,7 @@ from ebmlab.samplers import (
     AnyScale,
     BlockGibbs,
     ChromaticGibbs,
+    EnergyState,
     Gibbs,
     HammingBall,
     LocallyBalanced,
@@ -107,7 +108,8 @@ def test_cached_values_belong_to_x(name: str, domain: str) -> None:
     """After accepted and rejected steps a kept proposal or energy equals the one computed from x."""
     space, target = DOMAINS[domain], Target(DOMAINS[domain], "cubic")
     sampler = CASES[name].make(space)
-    if not isinstance(sampler, MetropolisSampler):
+    state: Any = sampler.init(target, space.random(40).double())
+    if not isinstance(state, EnergyState) or name in ("DULA", "DiscreteSVGD"):
         return
     torch.manual_seed(0)
     state = sampler.init(target, space.random(40).double())
@@ -118,9 +120,9 @@ def test_cached_values_belong_to_x(name: str, domain: str) -> None:
     moved = (state.x != before).flatten(1).any(1)
     assert 0 < moved.sum() < 40 and state.step == 5
     torch.testing.assert_close(state.energy, target(state.x))
-    assert (state.proposal is not None) == sampler.steady
     if state.proposal is not None:
-        kept, anew = vars(state.proposal), vars(sampler.proposal(target, state))
+        anew = sampler.init(target, state.x).proposal or sampler.proposal(target, state)  # type: ignore[attr-defined]
+        kept, anew = vars(state.proposal), vars(anew)
         assert kept.keys() == anew.keys() and any(isinstance(value, Tensor) for value in kept.values())
         for key, value in kept.items():
             torch.testing.assert_close(value, anew[key]) if isinstance(value, Tensor) else None

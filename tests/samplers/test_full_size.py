@@ -12,22 +12,27 @@ from torch import Tensor
 
 from benchmarks.exact_starts import cycle, planted_pivots, planted_rises
 from ebmlab.energies import RGCN, ResNet
-from ebmlab.samplers import DMALA, GWG, BlockGibbs, MetropolisSampler, Sampler
+from ebmlab.samplers import ACS, DMALA, GWG, BlockGibbs, Sampler
 from ebmlab.testing import Tilted
 from ebmlab.testing.exact_starts import REJECT, signed_rank_z, two_sample_z
 
-RATIO = "self.potential(state) - self.potential(new) + back - forth"
+LAWS = {  # at x and at y, in the kernel's text
+    DMALA: ("here", "new.proposal"),
+    ACS: ("here", "there"),
+    GWG: ("state.proposal", "new.proposal"),
+}
+RATIO = "state.energy - new.energy + {0}.log_ratio(draw, {1})"
 MUTANTS = {
-    "no Metropolis": (f"metropolis({RATIO})", "metropolis(0 * forth)"),
-    "no reverse term": (RATIO, "self.potential(state) - self.potential(new)"),
-    "one acceptance per batch": (RATIO, f"({RATIO}).mean().expand_as(forth)"),
+    "no Metropolis": "0 * new.energy",
+    "no reverse term": "state.energy - new.energy",
+    "one acceptance per batch": f"({RATIO}).mean().expand_as(new.energy)",
 }
 
 
-def wrong(kernel: Sampler, name: str) -> Any:
+def wrong(kernel: Any, name: str) -> Any:
     """The kernel with a mutant's step."""
-    step = mutant(MetropolisSampler, *MUTANTS[name]).step
-    kernel.__class__ = type("Wrong", (type(kernel),), {"step": step})
+    ratio, worse = (text.format(*LAWS[type(kernel)]) for text in (RATIO, MUTANTS[name]))
+    kernel.__class__ = mutant(type(kernel), ratio, worse)
     return kernel
 
 

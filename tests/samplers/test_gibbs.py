@@ -97,7 +97,7 @@ def test_many_short_runs_reach_every_coordinate() -> None:
 @pytest.mark.parametrize("many", [0, 10**9], ids=["member by member", "at once"])
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 def test_random_blocks_are_uniform_without_repeats(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MANY", many)
+    monkeypatch.setattr(module, "MANY", many)
     torch.manual_seed(0)
     for domain in (Binary(5), Categorical((5,), 3)):
         blocks = random_block(domain, domain.random(50_000), width)
@@ -134,7 +134,7 @@ def test_chunks_of_settings_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     energy, x = Target(Categorical(3, 3), "cubic"), Categorical(3, 3).random(4).double()
     ends = []
     for size in (2**22, 50, 1):
-        monkeypatch.setattr(module, "_CHUNK", size)
+        monkeypatch.setattr(module, "CHUNK", size)
         torch.manual_seed(0)
         ends.append(Gibbs(3).sample(energy, x, 5)[0])
     assert torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])

@@ -12,7 +12,7 @@ from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite
-from ebmlab.samplers import GWG, MetropolisSampler, PathAuxiliary
+from ebmlab.samplers import GWG, PathAuxiliary
 
 Make = type[GWG] | type[PathAuxiliary]
 
@@ -28,13 +28,20 @@ def test_the_law_is_invariant(make: Make, domain: Finite, kind: str, length: int
     assert bias(make(length), Target(domain, kind)) < 1e-10
 
 
+RATIO = "state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)"
 DECISIONS = {
-    "no reverse term": ("potential(new) + back - forth", "potential(new)"),
+    "no reverse term": (RATIO, "state.energy - new.energy"),
     "stale gradient in the reverse": (
-        "there = self.proposal(energy, new)",
-        "there = self.proposal(energy, replace(new, grad=state.grad))",
+        RATIO,
+        "state.energy - new.energy + state.proposal.log_ratio(draw, at_y_with(energy.value_and_grad(state.x)[1]))",
     ),
-    "no Metropolis": ("self.potential(state) - self.potential(new) + back - forth", "0 * forth"),
+    "no Metropolis": (RATIO, "0 * new.energy"),
+}
+STALE = {
+    GWG: "at_y_with = lambda grad: type(state.proposal)(energy.domain, new.x, "
+    "first_order_moves(energy.domain, new.x, grad), *([num_flips] if num_flips > 1 else []))",
+    PathAuxiliary: "at_y_with = lambda grad: DistinctMoves(energy.domain, new.x, "
+    "first_order_moves(energy.domain, new.x, grad), longest)",
 }
 
 
@@ -43,7 +50,8 @@ DECISIONS = {
 )
 @pytest.mark.parametrize(("old", "new"), DECISIONS.values(), ids=DECISIONS)
 def test_wrong_decisions_are_caught(make: Make, length: int, domain: str, old: str, new: str) -> None:
-    wrong = type("Wrong", (make,), {"step": mutant(MetropolisSampler, old, new).step})(length)
+    line = f"log_ratio = {RATIO}"
+    wrong = mutant(make, line, f"{STALE[make]}; {line.replace(old, new)}")(length)
     assert bias(wrong, Target(DOMAINS[domain], "cubic")) > 1e-3
 
 
@@ -71,7 +79,7 @@ def test_extreme_energies(domain: Finite, make: Make, length: int, dtype: torch.
         state, info = sampler.step(energy, state)
         assert info.acceptance.isfinite().all()
         domain.validate(state.x)
-        assert {state.x.dtype, state.energy.dtype, state.grad.dtype, info.acceptance.dtype, info.hops.dtype} == {dtype}
+        assert {state.x.dtype, state.energy.dtype, info.acceptance.dtype, info.hops.dtype} == {dtype}
     assert (state.energy <= energy(x)).all() and (state.x != x).any()
     assert torch.equal(state.energy, energy(state.x))
 

@@ -54,7 +54,7 @@ MUTANTS = {
     "the stand-in's energy decides": (RelaxedMALA, "x=x, energy=energy(x)", "x=x, energy=energy(soft)"),
     "no base law": (RelaxedMALA, "+ state.z.square().flatten(1).sum(1) / 2", ""),
     "no reverse term": (MetropolisSampler, "+ back - forth", ""),
-    "reverse from the old mean": (MetropolisSampler, "back = draw.log_prob, there", "back = draw.log_prob, here"),
+    "reverse from the old mean": (MetropolisSampler, "back = (draw.log_prob, there", "back = (draw.log_prob, here"),
     "noise of half the variance": (
         Gaussian,
         "self.mean + self.variance.sqrt()",

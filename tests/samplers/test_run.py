@@ -9,6 +9,7 @@ from helpers_grbm import PASS, make_grbm
 from torch import Tensor
 
 from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.engine.compiled import Ran
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, DiscreteSVGD, Info, Langevin, Sampler, sampler
 
@@ -50,13 +51,13 @@ def test_blocks_of_chains_follow_the_law_in_their_order(monkeypatch: pytest.Monk
 def test_compiled_blocks_have_one_shape_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = []
 
-    def program(kernel: object, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+    def program(kernel: object, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool) -> Ran:
         shapes.append(tuple(x.shape))
-        return 1 - x
+        return Ran(1 - x)
 
     monkeypatch.setattr(sampler, "CACHED", 1)
     monkeypatch.setattr(sampler, "SMALLEST", 40)
-    monkeypatch.setattr(sampler, "run_compiled", program)
+    monkeypatch.setattr(sampler.engine, "run_compiled", program)
     rbm = RBM(6, 4)
     x = rbm.random(250)
     assert torch.equal(DMALA(0.4).run(rbm, x, 8, compile=True), 1 - x)

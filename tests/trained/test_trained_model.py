@@ -214,8 +214,8 @@ def test_log_z_is_kept_for_its_owner_and_its_checkpoint(tmp_path: Path, monkeypa
     kept = path.with_name("model.ckpt.log_z.json")
     assert kept.stat().st_mode & 0o777 == 0o600
     calls: list[int] = []
-    computed = likelihood._computed
-    monkeypatch.setattr(likelihood, "_computed", lambda *a: calls.append(1) or computed(*a))
+    computed = likelihood.computed_log_z
+    monkeypatch.setattr(likelihood, "computed_log_z", lambda *a: calls.append(1) or computed(*a))
     assert ebmlab.load(path).log_likelihood(raw).log_z == first.log_z and not calls
     ebmlab.load(path).log_likelihood(raw, num_temperatures=7)  # what is kept has more
     assert not calls

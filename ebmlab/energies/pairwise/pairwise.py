@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 from torch.nn.utils.parametrize import register_parametrization
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges, colour
@@ -52,7 +53,7 @@ class Pairwise(Energy):
         self.learn = learn
         if learn:
             self.coupling, self.field = nn.Parameter(edges.matrix().triu()), nn.Parameter(field)
-            register_parametrization(self, "coupling", _Symmetric())
+            register_parametrization(self, "coupling", Symmetric())
             type(self).__name__ = name  # register_parametrization has changed this object's class, and its name
             self.sparse = False
             return
@@ -194,7 +195,7 @@ class Neighbours(nn.Module):
         return Neighbours(self.sites[entries], self.weights[entries], degrees)
 
 
-class _Symmetric(nn.Module):
+class Symmetric(nn.Module):
     """Makes a matrix symmetric with a zero diagonal, from the entries above its diagonal.
 
     On a CPU without gradients, as in a chain, the result is kept until the entries change: comparing them takes a tenth
@@ -207,13 +208,13 @@ class _Symmetric(nn.Module):
 
     def forward(self, matrix: Tensor) -> Tensor:
         if torch.is_grad_enabled() or matrix.device.type != "cpu" or torch.compiler.is_compiling():
-            return self._make(matrix)
+            return self.make(matrix)
         if self._kept is None or self._kept[0].dtype != matrix.dtype or not torch.equal(self._kept[0], matrix):
-            self._kept = matrix.clone(), self._make(matrix)
+            self._kept = matrix.clone(), self.make(matrix)
         return self._kept[1]
 
     @staticmethod
-    def _make(matrix: Tensor) -> Tensor:
+    def make(matrix: Tensor) -> Tensor:
         upper = matrix.triu(1)
         return upper + upper.T
 
@@ -245,10 +246,7 @@ def _edges(name: str, coupling: Matrix) -> Edges:
 
 
 def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
-    try:
-        matrix = torch.as_tensor(coupling).detach()
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{name}: coupling must be a square matrix of numbers ({error})") from error
+    matrix = as_numbers(coupling, f"{name}: coupling")
     matrix = matrix if matrix.is_floating_point() else matrix.to(torch.get_default_dtype())
     if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise UserError(f"{name}: coupling has shape {tuple(matrix.shape)}, but must be a square matrix (d, d)")
@@ -262,8 +260,8 @@ def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
 
 def _field(name: str, field: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     try:
-        values = torch.as_tensor(field, dtype=dtype).detach().expand(shape).clone()
-    except (TypeError, ValueError, RuntimeError) as error:
+        values = as_numbers(field, f"{name}: field").to(dtype).expand(shape).clone()
+    except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{name}: field must be a number or an array that broadcasts to {shape} ({reason})") from error
     if not values.isfinite().all():

@@ -8,6 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
@@ -202,7 +203,7 @@ def _ordered(num_sites: int, pairs: Pairs | None) -> Tensor:
     """The pairs `(P, 2)`, int64, the smaller site first, in order; checked."""
     if pairs is None:
         return torch.triu_indices(num_sites, num_sites, 1).T.contiguous()
-    given = torch.as_tensor(pairs)
+    given = as_numbers(pairs, "Potts: pairs")
     if given.numel() == 0:
         return torch.zeros(0, 2, dtype=torch.int64)
     if given.dim() != 2 or given.shape[1] != 2 or given.is_floating_point():

@@ -54,7 +54,7 @@ class Bridge(Energy):
     Args:
         base: E_0.
         energy: E_1; held, not copied.
-        beta: from 0 to 1; may be set at any time.
+        beta: from 0 to 1; may be set at any time. Compiled programs set it to a tensor without axes.
 
     Example:
         >>> from ebmlab.energies import Ising, bridge, reference
@@ -66,6 +66,8 @@ class Bridge(Energy):
         >>> bool((path.evaluate(x, known).energy == path(x)).all())
         True
     """
+
+    beta: float
 
     def __init__(self, base: Base, energy: Energy, beta: float = 0.0) -> None:
         super().__init__()
@@ -80,6 +82,11 @@ class Bridge(Energy):
     def log_z(self) -> float:
         """Log Z at beta = 0."""
         return self.base.log_z
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
 
     def forward(self, x: Tensor) -> Tensor:
         return self._mix(self.base(x), self.energy(x))
@@ -101,7 +108,9 @@ class Bridge(Energy):
     def increment(self, x: Tensor, beta: float, known: PerChain | None = None) -> Tensor:
         """Log of the unnormalised density at another beta, minus that at the current one, `(B,)`."""
         ends = cast(Values | Ends, self.values(x) if known is None else known)
-        return (beta - self.beta) * (ends.base - ends.energy)
+        rise = (beta - self.beta) * (ends.base - ends.energy)
+        # 0 times an infinite energy is NaN, and float32 does not tell all temperatures apart
+        return torch.where(beta == self.beta, 0, rise) if isinstance(beta, Tensor) else rise
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self._mix(self.base.flip_differences(x, index), self.energy.flip_differences(x, index))
@@ -125,6 +134,8 @@ class Bridge(Energy):
         return self.energy.step_unit()
 
     def _mix(self, at_0: Tensor, at_1: Tensor) -> Tensor:
+        if isinstance(self.beta, Tensor):
+            return (1 - self.beta) * at_0 + torch.where(self.beta == 0, 0, self.beta * at_1)  # likewise
         if self.beta == 0:
             return at_0 + torch.zeros_like(at_1)  # 0 times an infinite energy is NaN
         return torch.add((1 - self.beta) * at_0, at_1, alpha=self.beta)  # lerp makes NaN of an infinite energy

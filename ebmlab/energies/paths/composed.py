@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,11 @@ class _Composed(Energy):
 
     def _parts(self) -> list[Energy]:
         return list(self.energies)  # type: ignore[arg-type]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The finest of the energies' precisions."""
+        return reduce(torch.promote_types, [energy.dtype for energy in self._parts()])
 
     def step_unit(self) -> Tensor | float:
         """The first energy's."""

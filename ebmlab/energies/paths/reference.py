@@ -29,6 +29,10 @@ class Base(Energy):
         """Log of the sum, or integral, of exp(-E(x))."""
         raise NotImplementedError
 
+    def as_states(self, x: Tensor) -> Tensor:
+        """Floats stay as they are: a base law answers in the precision of the states that an annealed path brings."""
+        return x if isinstance(x, Tensor) and x.is_floating_point() else super().as_states(x)
+
     def draw(self, n: int) -> Tensor:
         """Independent states `(n, *event)` of this law."""
         return self.random(n)

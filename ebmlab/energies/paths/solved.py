@@ -36,6 +36,7 @@ class Solved(Base):
 
     def __init__(self, energy: Energy, log_z: float, samples: Tensor) -> None:
         super().__init__()
+        samples = energy.as_states(samples)
         energy.domain.validate(samples)
         self.domain = energy.domain
         self.energy = energy

@@ -42,7 +42,13 @@ class Tempering(Energy):
         super().__init__()
         self.domain = energy.domain
         self.energy = energy
-        self.register_buffer("beta", torch.as_tensor(beta), persistent=False)
+        given = beta if isinstance(beta, Tensor) else torch.tensor(beta, dtype=energy.dtype)
+        self.register_buffer("beta", given, persistent=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The inner energy's."""
+        return self.energy.dtype
 
     def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
         """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy."""

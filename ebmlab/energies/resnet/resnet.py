@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
+from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.resnet.channels_last import channels_last
@@ -61,7 +62,7 @@ class ResNet(Energy):
     @torch.no_grad()
     def set_base(self, mean: Sequence[float] | Tensor) -> None:
         """Makes Bernoulli(mean) the base law, with the mean clamped to [0.01, 0.99]."""
-        mean = torch.as_tensor(mean).to(self.base_logits)
+        mean = as_numbers(mean, "ResNet: base").to(self.base_logits)
         if mean.numel() != self.base_logits.numel():
             raise UserError(
                 f"ResNet: base has {mean.numel()} numbers, an image of shape {self.domain.event_shape} needs "

@@ -5,25 +5,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Categorical, Domain, Finite, Ordinal, Spin
+from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Spin
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals.proposal import Draw, Proposal
 
+TWO_VALUES = (Binary, Spin)
 
-def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None = None) -> Proposal:
-    """The product over coordinates of softmax over y_i of drift_i (y_i - x_i) - stiffness_i (y_i - x_i)^2 / 2.
 
-    The discrete Langevin proposal (Zhang et al. 2022, Eq. 2) has drift -grad E(x) / 2 and stiffness 1 / alpha. The
-    proposals of ACS (Pynadath et al. 2024, Eq. 6) and of the any-scale balanced samplers (Sun et al. 2023) differ only
-    in drift and stiffness.
+def factorised(
+    domain: Domain, x: Tensor, drift: Tensor, stiffness: Number, window: int | None = None, weight: Number = 1.0
+) -> Proposal:
+    """The product over i of softmax over y_i of weight drift_i (y_i - x_i) - stiffness_i (y_i - x_i)^2 / 2.
+
+    The discrete Langevin proposal (Zhang et al. 2022, Eq. 2) has drift grad E(x), weight -1 / 2 and stiffness
+    1 / alpha. The proposals of ACS (Pynadath et al. 2024, Eq. 6) and of the any-scale balanced samplers (Sun et al.
+    2023) differ only in these three.
 
     Args:
         domain: where x lives.
         x: states, `(B, *event)`.
         drift: `(B, *event)`.
-        stiffness: a scalar, or one number per coordinate `(*shape)` or `(B, *shape)`.
+        stiffness: a number, or one per coordinate `(*shape)` or `(B, *shape)`.
         window: propose only values within this distance of x_i (Zhang et al. 2022, App. C); Ordinal domains only.
+        weight: a number.
 
     Example:
         >>> import torch
@@ -33,12 +39,12 @@ def factorised(domain: Finite, x: Tensor, drift: Tensor, stiffness: Tensor, wind
         >>> q.sample().y.shape
         torch.Size([2, 4])
     """
-    if isinstance(domain, Binary | Spin):
-        return Flips(domain, x, drift, stiffness)
+    if isinstance(domain, TWO_VALUES):
+        return Flips(domain, x, drift, stiffness, weight)
     if isinstance(domain, Categorical):
-        return Classes(x, drift, stiffness)
+        return Classes(x, weight * drift, stiffness)
     assert isinstance(domain, Ordinal)
-    return Levels(domain, x, drift, stiffness, window)
+    return Levels(domain, x, weight * drift, stiffness, window)
 
 
 def flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
@@ -49,6 +55,8 @@ def flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
         >>> flipped(Binary(2), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]))
         tensor([[0., 0.]])
     """
+    if isinstance(domain, Binary) and torch.compiler.is_compiling():
+        return (x - flips).abs()
     if isinstance(domain, Binary):
         return torch.ne(x, flips, out=torch.empty_like(x))
     return torch.addcmul(x, x, flips, value=-2)
@@ -69,24 +77,38 @@ class Flips(Proposal):
         tensor([[1., 0.]])
     """
 
-    def __init__(self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
+    def __init__(
+        self, domain: Binary | Spin, x: Tensor, drift: Tensor, stiffness: Number, weight: Number = 1.0
+    ) -> None:
         self.domain, self.x = domain, x
-        self.logits = torch.addcmul(stiffness * (-0.5 if isinstance(domain, Binary) else -2.0), self._flip(), drift)
+        bits = isinstance(domain, Binary)
+        half = torch.sub(x, 0.5).mul_(drift) if bits else x * drift  # drift_i (x_i - y_i) / 2
+        self.logits = _line(stiffness * (-0.5 if bits else -2.0), half, -2 * weight)
         self.normaliser = sum_softplus(self.logits.flatten(1))
 
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)
-        return Draw(flipped(self.domain, self.x, flips), self.log_prob(flips), flips)
+        y = flipped(self.domain, self.x, flips)
+        return Draw(y, lambda: self.log_prob(flips), flips, hops=lambda: flips.flatten(1).sum(1))
 
     def log_prob(self, move: Tensor) -> Tensor:
         return (move * self.logits).flatten(1).sum(1) - self.normaliser
 
+    def log_ratio(self, draw: Draw, there: Flips) -> Tensor:
+        rise = torch.sub(there.logits, self.logits).mul_(draw.reverse)
+        return rise.flatten(1).sum(1) - there.normaliser + self.normaliser
+
     def move_to(self, y: Tensor) -> Tensor:
         return (y != self.x).to(self.logits)
 
-    def _flip(self) -> Tensor:
-        """The other value of each coordinate minus its value in x: length 1 on Binary, 2 on Spin."""
-        return torch.rsub(self.x, 1, alpha=2) if isinstance(self.domain, Binary) else -2 * self.x
+
+def _line(constant: Number, x: Tensor, slope: Number) -> Tensor:
+    """Returns constant + slope x, which may be written into x; one pass over memory where both are numbers."""
+    if isinstance(constant, Tensor) or isinstance(slope, Tensor):
+        return slope * x + constant
+    if slope == 1:
+        return x.add_(constant)
+    return torch.add(torch.tensor(constant, dtype=x.dtype, device=x.device), x, alpha=slope)
 
 
 class Classes(Proposal):
@@ -99,9 +121,8 @@ class Classes(Proposal):
         tensor([0.3333])
     """
 
-    def __init__(self, x: Tensor, drift: Tensor, stiffness: Tensor) -> None:
-        stiffness = stiffness if stiffness.dim() == 0 else stiffness.unsqueeze(-1)
-        self.x = x
+    def __init__(self, x: Tensor, drift: Tensor, stiffness: Number) -> None:
+        self.x, stiffness = x, _for_each_value(stiffness)
         self.log_probs = (drift - stiffness * (1 - x)).log_softmax(-1)
 
     def sample(self) -> Draw:
@@ -125,8 +146,8 @@ class Levels(Proposal):
         tensor([0.5000])
     """
 
-    def __init__(self, domain: Ordinal, x: Tensor, drift: Tensor, stiffness: Tensor, window: int | None) -> None:
-        stiffness = stiffness if stiffness.dim() == 0 else stiffness.unsqueeze(-1)
+    def __init__(self, domain: Ordinal, x: Tensor, drift: Tensor, stiffness: Number, window: int | None) -> None:
+        stiffness = _for_each_value(stiffness)
         levels = torch.arange(domain.num_values, dtype=x.dtype, device=x.device)
         if window is None:
             self.offsets = levels - x.unsqueeze(-1)
@@ -150,3 +171,7 @@ class Levels(Proposal):
         outside = (index < 0) | (index >= self.log_probs.shape[-1])
         log_probs = self.log_probs.gather(-1, index.clamp(0, self.log_probs.shape[-1] - 1))
         return log_probs.masked_fill(outside, -torch.inf).flatten(1).sum(1)
+
+
+def _for_each_value(stiffness: Number) -> Number:
+    return stiffness.unsqueeze(-1) if isinstance(stiffness, Tensor) and stiffness.dim() else stiffness

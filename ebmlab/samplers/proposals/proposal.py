@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
 from ebmlab.energies import PerChain
 
 
-class Draw(NamedTuple):
+class Draw:
     """One draw from q( . | x).
 
-    Attributes:
+    Args:
         y: the proposed state, `(B, *event)`.
-        log_prob: log q of the move that was drawn, `(B,)`.
+        log_prob: log q of the move that was drawn, `(B,)`, or a function that computes it when it is first read.
         reverse: the move from y back to x, in the form that `log_prob` of the proposal at y takes.
+        hops: computes how many coordinates the move changes, `(B,)`; None where x and y must be compared.
 
     Example:
         >>> import torch
@@ -24,9 +26,21 @@ class Draw(NamedTuple):
         torch.Size([2, 3])
     """
 
-    y: Tensor
-    log_prob: Tensor
-    reverse: Any
+    def __init__(
+        self,
+        y: Tensor,
+        log_prob: Tensor | Callable[[], Tensor],
+        reverse: Any,
+        hops: Callable[[], Tensor] | None = None,
+    ) -> None:
+        self.y, self._log_prob, self.reverse, self.hops = y, log_prob, reverse, hops
+
+    @property
+    def log_prob(self) -> Tensor:
+        """As in the arguments."""
+        if not isinstance(self._log_prob, Tensor):
+            self._log_prob = self._log_prob()
+        return self._log_prob
 
 
 class Proposal(PerChain):
@@ -56,6 +70,11 @@ class Proposal(PerChain):
     def log_prob(self, move: Any) -> Tensor:
         """Log q(move | x), `(B,)`; minus infinity where the move cannot be drawn."""
         raise NotImplementedError
+
+    def log_ratio(self, draw: Draw, there: Any) -> Tensor:
+        """Log of q(back | y) / q(move | x) for a draw from this proposal, `(B,)`; `there` is the proposal at y."""
+        back: Tensor = there.log_prob(draw.reverse)
+        return back - draw.log_prob
 
     def move_to(self, y: Tensor) -> Any:
         """The move from x to y `(B, *event)`, for proposals with only one such move."""

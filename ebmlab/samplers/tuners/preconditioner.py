@@ -9,6 +9,7 @@ from torch import Tensor
 from ebmlab.domains import Categorical, Finite
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.dmala import DMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS
@@ -71,10 +72,12 @@ class Preconditioner(Tuner):
         sampler.options.precondition = None
         tuned, x = search.tune(sampler, energy, x, third)
         assert isinstance(tuned, DMALA)
-        state, pairs = tuned.init(energy, x), GradientDifferences(domain.size, x.device)
+        # the same steps as a cycle of one, whose states keep the gradient
+        cycle = ACS(step_sizes=tuned.step_size.view(1), balances=tuned.balance.view(1), window=tuned.options.window)
+        state, pairs = cycle.init(energy, x), GradientDifferences(domain.size, x.device)
         for _ in range(third):
             before = state
-            state, _ = tuned.step(energy, state)
+            state, _ = cycle.step(energy, state)
             pairs.add(state.x - before.x, before.grad - state.grad)  # f = -E
         D = DIAGONALS[self.rule](pairs.curvature())
         D = D.clamp(min=LEAST * D.max()) if D.max() > 0 else D + 1  # flat everywhere

@@ -43,7 +43,7 @@ class Tuner(Recorded):
         """
         self.check(sampler, num_steps)
         self.check_energy(energy)
-        sampler.check_chains(energy, x, num_steps)
+        x = sampler.check_chains(energy, x, num_steps)
         return self._tune(copy.deepcopy(sampler), energy, x, num_steps)
 
     def _tune(self, sampler: Any, energy: Energy, x: Tensor, num_steps: int) -> tuple[Sampler, Tensor]:

@@ -1,0 +1,49 @@
+"""What `score` says of chains, and of samples that should follow the law of a model."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ebmlab.errors import UserError
+from ebmlab.evaluation import effective_sample_size, law_check, split_r_hat
+from ebmlab.evaluation.r_hat import MIN_STEPS
+from ebmlab.trained import TrainedModel
+
+
+def mixing(energies: Tensor, chains: tuple[int, int] | None) -> str:
+    """Effective sample size and R-hat of the energies of chains; nothing for independent samples.
+
+    Example:
+        >>> import torch
+        >>> mixing(torch.zeros(8), None), "R-hat 1.0" in mixing(torch.randn(1000), (500, 2))
+        ('', True)
+    """
+    if chains is None or chains[0] < MIN_STEPS:
+        return ""
+    values = energies.view(chains)
+    ess, r_hat = float(effective_sample_size(values)), float(split_r_hat(values))
+    return f", ESS {ess:.0f}, R-hat {r_hat:.3f} of the energies of {chains[1]} chains"
+
+
+def law_line(model: TrainedModel, x: Tensor, chains: tuple[int, int] | None, trusted: Tensor | None) -> str:
+    """Whether raw samples `(n, *shape)` follow the law of a model.
+
+    Args:
+        model: has the law.
+        x: samples; with `chains` the states of chains, one step after the other.
+        chains: numbers of steps and chains; None for independent samples.
+        trusted: samples that follow the law; they serve where the model has too many states to sum over.
+
+    Raises:
+        UserError: there are too many states, and no samples to trust.
+    """
+    energy, states = model.learner.energy, model.states(x)
+    given = states if chains is None else states.view(*chains, *states.shape[1:])
+    try:
+        return f"law, exactly: {law_check(energy, given)}"
+    except UserError as error:
+        if "too many" not in str(error):
+            raise
+        if trusted is None:
+            return f"law: {error}; the files that follow are held against this one"
+    return f"law, by the first file: {law_check(energy, given, model.states(trusted))}"

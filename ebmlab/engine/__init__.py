@@ -1,0 +1,23 @@
+"""Runs a kernel: step by step, as compiled programs, as a CUDA graph, along a path of energies. It names no kernel."""
+
+from ebmlab.engine.annealed import temperatures
+from ebmlab.engine.chain import start, step, steps
+from ebmlab.engine.compiled import UNROLLED, compiling, require_compiler, run_compiled, worth_compiling
+from ebmlab.engine.cuda_graph import Replayed
+from ebmlab.engine.protocol import Kernel, Report, State
+
+__all__ = [
+    "UNROLLED",
+    "Kernel",
+    "Replayed",
+    "Report",
+    "State",
+    "compiling",
+    "require_compiler",
+    "run_compiled",
+    "start",
+    "step",
+    "steps",
+    "temperatures",
+    "worth_compiling",
+]

@@ -1,0 +1,158 @@
+"""Runs a kernel as a program: `torch.compile` makes one of eight steps (`Sampler.run(compile=True)`).
+
+A step on few chains is a few dozen operations of microseconds each, most of which Python and torch spend on starting
+them. Compiled, it is one program. Many chains gain less: there the products of matrices take the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Energy, ResNet
+from ebmlab.engine.protocol import Kernel
+from ebmlab.errors import UserError
+
+UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
+PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
+FEW_NUMBERS = 2**12  # fewer random numbers a program on a CPU draws faster itself than by torch's generator
+COMPILERS = ("g++", "clang++", "c++", "cl")
+
+
+def worth_compiling(energy: Energy) -> bool:
+    """Whether programs evaluate the energy as fast as it does itself: all but residual networks.
+
+    Example:
+        >>> from ebmlab.energies import MLP, ResNet
+        >>> worth_compiling(MLP(4)), worth_compiling(ResNet((1, 8, 8), channels=4))
+        (True, False)
+    """
+    return not any(isinstance(module, ResNet) for module in energy.modules())
+
+
+@contextlib.contextmanager
+def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: str) -> Iterator[Callable[..., Any]]:
+    """Gives the function as a compiled program for states such as x.
+
+    Args:
+        function: of an energy and tensors.
+        energy: the one that it is called with.
+        x: states `(B, *event)`.
+        caller: what the user called, for errors.
+
+    Raises:
+        UserError: the energy cannot be compiled, or there is no compiler (`require_compiler`).
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> rbm = RBM(4, 3)
+        >>> with compiling(lambda energy, x: energy(x), rbm, rbm.random(2), "mine") as program:
+        ...     callable(program)
+        True
+    """
+    require_compiler(x.device, caller)
+    on_cpu = x.device.type == "cpu"
+    try:
+        # one program: not split for DDP, and without the checks of anomaly detection, which read values
+        whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
+        with whole, torch.autograd.set_detect_anomaly(False):
+            yield _compiled(function, on_cpu and x.numel() >= FEW_NUMBERS)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
+        reason = lines[0] if lines else type(error).__name__
+        raise UserError(
+            f"{caller}: {type(energy).__name__} cannot be compiled ({reason}): leave compilation out"
+        ) from error
+
+
+def require_compiler(device: torch.device, caller: str) -> None:
+    """Raises `UserError` if programs on this device need a C++ compiler and there is none.
+
+    Example:
+        >>> require_compiler(torch.device("cuda"), "mine")
+    """
+    if device.type == "cpu" and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+        raise UserError(
+            f"{caller} needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
+            "leave compilation out"
+        )
+
+
+class Ran(NamedTuple):
+    """What chains have come to.
+
+    Attributes:
+        x: their last states, `(B, *event)`.
+        acceptance: the sum over the steps, `(B,)`; None if nobody asked.
+        hops: likewise.
+        evaluations: the sum over the steps of what one chain costs.
+
+    Example:
+        >>> Ran(torch.zeros(2, 3)).evaluations
+        0.0
+    """
+
+    x: Tensor
+    acceptance: Tensor | None = None
+    hops: Tensor | None = None
+    evaluations: float = 0.0
+
+
+@torch.no_grad()
+def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False) -> Ran:
+    """Takes `num_steps` steps from x, of which each `UNROLLED` are one compiled program.
+
+    Args:
+        kernel: makes the steps.
+        energy: what they sample.
+        x: where they begin, `(B, *event)`.
+        num_steps: how many.
+        caller: what the user called, for errors.
+        report: whether to add up acceptance and hops.
+
+    Raises:
+        UserError: as `compiling`, if there are enough steps for a program.
+    """
+    settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32))
+    rows = settings[torch.arange(max(num_steps, 1), device=x.device) % len(settings)]
+    state = kernel.start(energy, x.clone(), rows[0].unbind(), *kernel.options)
+    sums, evaluations = (x.new_zeros(2, len(x)) if report else None), 0.0
+    blocks = torch.split(rows[:num_steps], UNROLLED) if num_steps else ()
+    with compiling(_several, energy, x, caller) if num_steps >= UNROLLED else contextlib.nullcontext() as program:
+        for block in blocks:
+            several = program if program is not None and len(block) == UNROLLED else _several
+            state, sums, cost = several(kernel.step, kernel.options, energy, state, sums, block)
+            evaluations += cost
+    acceptance, hops = (None, None) if sums is None else sums
+    return Ran(state.x.contiguous(), acceptance, hops, evaluations)
+
+
+def _several(
+    step: Callable[..., tuple[Any, Any]],
+    options: tuple[Any, ...],
+    energy: Energy,
+    state: Any,
+    sums: Tensor | None,
+    settings: Tensor,
+) -> tuple[Any, Tensor | None, float]:
+    """Takes a step with each row of settings. `sums` are those of acceptance and hops, `(2, B)`, if asked for."""
+    evaluations = 0.0
+    for row in settings.unbind():
+        state, info = step(energy, state, row.unbind(), *options)
+        evaluations += info.evaluations
+        if sums is not None:
+            sums = sums + torch.stack([info.acceptance, info.hops])
+    return state, sums, evaluations
+
+
+@functools.cache
+def _compiled(function: Callable[..., Any], torch_random: bool) -> Any:
+    """The program, which draws random numbers by torch's generator or itself. The compiler is imported only here."""
+    return torch.compile(function, fullgraph=True, dynamic=False, options={"fallback_random": torch_random})

@@ -1,0 +1,153 @@
+"""Lightning's averages of the weights in a run that trains an energy: when they begin, of what, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import EMAWeightAveraging, WeightAveraging
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
+
+from ebmlab.errors import UserError
+from ebmlab.lightning.schedules import planned_steps
+
+TRAINED = "current_model_state"  # where Lightning keeps the trained weights, beside the average in `state_dict`
+
+
+def check_averages(trainer: pl.Trainer) -> None:
+    """Raises `UserError` if an average begins after training, or not at the epoch that its settings name.
+
+    If it has not begun by the end, Lightning puts the initial weights in place of the trained ones.
+
+    Example:
+        >>> check_averages(pl.Trainer(logger=False, enable_checkpointing=False))  # it averages nothing
+    """
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, EMAWeightAveraging):
+            _check_beginning(callback, trainer)
+
+
+def _check_beginning(average: EMAWeightAveraging, trainer: pl.Trainer) -> None:
+    """Lightning averages after each n-th step from a step on, and at the end of each epoch from an epoch on."""
+    step, epoch = average.update_starting_at_step, average.update_starting_at_epoch
+    by_step = average.update_every_n_steps > 0
+    if by_step and step is None and epoch is not None:
+        raise UserError(
+            f"EMAWeightAveraging: update_starting_at_epoch is {epoch}, but Lightning averages after every step from "
+            "the first one on: set update_starting_at_step instead, or with it update_every_n_steps to 0, which "
+            "averages at the ends of epochs only"
+        )
+    steps, epochs = planned_steps(trainer), trainer.max_epochs or -1
+    late_step = not by_step or 0 < steps <= (step or 0)
+    if late_step and (epoch is None or 0 < epochs <= epoch):
+        reason = "averages neither after steps nor after epochs"
+        if by_step or epoch is not None:
+            when = f"step {step} of {steps:g}" if by_step else f"epoch {epoch} of {epochs}"
+            reason = f"begins at {when}, after training,"
+        raise UserError(
+            f"EMAWeightAveraging {reason} and would put the initial weights in place of the trained ones: let it begin "
+            "earlier, or leave it out"
+        )
+
+
+def save_average(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
+    """Makes `state_dict` of a checkpoint the weights that are evaluated: the average if it has begun, else the trained.
+
+    Lightning saves the initial weights until an average begins, and never the average if only weights are saved.
+
+    Example:
+        >>> save_average(pl.Trainer(logger=False, enable_checkpointing=False), {"state_dict": {}})  # no average
+    """
+    for callback in _averages(trainer):
+        if (average := callback._average_model) is None:
+            continue
+        if TRAINED in checkpoint:
+            buffers = dict(trainer.lightning_module.named_buffers())
+            live = {name: value for name, value in checkpoint[TRAINED].items() if name in buffers}
+            checkpoint["state_dict"] = checkpoint["state_dict"] | live
+        if int(average.n_averaged) == 0:
+            checkpoint["state_dict"] = checkpoint.get(TRAINED, checkpoint["state_dict"])
+        elif TRAINED not in checkpoint:
+            names = checkpoint["state_dict"]
+            weights = {name: p.detach() for name, p in average.module.named_parameters()}
+            checkpoint["state_dict"] = {name: weights.get(name, value) for name, value in names.items()}
+
+
+def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None:
+    """Leaves buffers out of the averages of a run, and forgets averages when the training is over.
+
+    Buffers are state, such as a step size that adapts: where the averages take the weights' place, buffers stay as they
+    are. After the training, `trainer.test(ckpt_path=...)` evaluates what a new process would, the averaged weights.
+    Lightning would load the trained ones.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.learners import RatioMatching
+        >>> average_parameters(RatioMatching(RBM(6, 3)), pl.Trainer(logger=False, enable_checkpointing=False))
+    """
+    for callback in _averages(trainer):
+        if trainer.state.fn != TrainerFn.FITTING:
+            callback._average_model = None
+        elif callback._average_model is not None:
+            callback._average_model.use_buffers = False
+            for name in ("_swap_models", "_copy_average_to_current"):
+                setattr(callback, name, _with_buffers_of(callback, getattr(callback, name)))
+
+
+def _with_buffers_of(callback: WeightAveraging, exchange: Callable[[pl.LightningModule], None]) -> Any:
+    """An exchange of weights before which the average takes the learner's buffers, so that none change places."""
+
+    def call(pl_module: pl.LightningModule) -> None:
+        assert callback._average_model is not None
+        own = callback._average_model.module.named_buffers()
+        live = dict(pl_module.named_buffers())
+        for name, buffer in own:
+            if name in live:
+                buffer.data.copy_(live[name].data)
+        exchange(pl_module)
+
+    return call
+
+
+def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
+    """Resumes a run that no longer averages its weights from the trained ones, not from their average.
+
+    Example:
+        >>> load_trained(pl.Trainer(logger=False, enable_checkpointing=False), {"state_dict": {}})  # no average
+    """
+    if trainer.state.fn != TrainerFn.FITTING and TRAINED in checkpoint:
+        rank_zero_info("The checkpoint holds averaged weights: these are evaluated, not the trained ones.")
+    if trainer.state.fn == TrainerFn.FITTING and TRAINED in checkpoint and not _averages(trainer):
+        checkpoint["state_dict"] = checkpoint[TRAINED]
+        rank_zero_warn(
+            "the checkpoint's run averages its weights, and this one has no EMAWeightAveraging: it goes on from the "
+            "trained weights and drops their average"
+        )
+
+
+@contextmanager
+def averaged(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
+    """Runs its body with the averaged weights of a `WeightAveraging` callback, if there is one that has begun.
+
+    Until its first update the average is that of the initial weights, and the current ones are taken. Lightning swaps
+    the weights around validation only, so that this calls the callback's hooks for validation.
+    """
+    callbacks = [c for c in _averages(trainer) if _begun(c)]
+    for callback in callbacks:
+        callback.on_validation_epoch_start(trainer, pl_module)
+    try:
+        yield
+    finally:
+        for callback in reversed(callbacks):
+            callback.on_validation_epoch_end(trainer, pl_module)
+
+
+def _begun(callback: WeightAveraging) -> bool:
+    return callback._average_model is not None and int(callback._average_model.n_averaged) > 0
+
+
+def _averages(trainer: pl.Trainer) -> list[WeightAveraging]:
+    return [c for c in trainer.callbacks if isinstance(c, WeightAveraging)]  # type: ignore[attr-defined]

@@ -1,0 +1,66 @@
+"""What ebmlab needs of a `Trainer` and Lightning has no public name for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.trainer.states import TrainerFn
+
+
+def data_sources(trainer: pl.Trainer) -> dict[str, Any]:
+    """Where the loaders of the run's stage come from, by split. They have no public name before training starts."""
+    sources: dict[Any, dict[str, Any]] = {
+        TrainerFn.FITTING: {
+            "train": trainer.fit_loop._data_source,
+            "val": trainer.fit_loop.epoch_loop.val_loop._data_source,
+        },
+        TrainerFn.VALIDATING: {"val": trainer.validate_loop._data_source},
+        TrainerFn.TESTING: {"test": trainer.test_loop._data_source},
+    }
+    return sources.get(trainer.state.fn, {"predict": trainer.predict_loop._data_source})
+
+
+def forget_loader(trainer: pl.Trainer) -> None:
+    """Lets Lightning make the training loader again; it would keep one whose position no checkpoint has restored."""
+    trainer.fit_loop._combined_loader = None
+
+
+def resume_by_epochs(trainer: pl.Trainer) -> None:
+    """Makes Lightning resume under `max_steps` as it does under `max_epochs`.
+
+    Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts that
+    epoch twice: the run loses an epoch if `max_epochs` ends it.
+    """
+    trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
+
+
+def save_no_step_again(trainer: pl.Trainer) -> None:
+    """Makes a resumed run save no step again that it had saved, amid an accumulation of gradients."""
+    for c in trainer.checkpoint_callbacks if trainer.ckpt_path else ():
+        every = c._every_n_train_steps if isinstance(c, ModelCheckpoint) else 0
+        if isinstance(c, ModelCheckpoint) and every and not trainer.global_step % every:
+            c._last_global_step_saved = trainer.global_step
+
+
+def is_accumulating(trainer: pl.Trainer) -> bool:
+    """Whether gradients of earlier batches wait for those of later ones, before a step is taken."""
+    return trainer.accumulate_grad_batches > 1 and trainer.fit_loop.epoch_loop._should_accumulate()
+
+
+def leave_signals(trainer: pl.Trainer) -> None:
+    """Disables Lightning's handler of SIGTERM, which waits for the end of the batch and for other processes."""
+    trainer._signal_connector._sigterm_notifier_fn = lambda signum, _: None  # type: ignore[method-assign]
+
+
+def end_children(trainer: Any) -> None:
+    """Kills the processes that the trainer launched. They write no files, so nothing is left incomplete."""
+    for process in getattr(getattr(trainer, "strategy", None) and trainer.strategy.launcher, "procs", ()):
+        process.kill()
+
+
+def hand_over_children(old: Any, new: Any) -> None:
+    """Makes a trainer responsible for the processes that the one before it launched."""
+    if hasattr(old.strategy.launcher, "procs"):
+        new.strategy.launcher.procs = old.strategy.launcher.procs

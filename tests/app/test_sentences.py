@@ -1,0 +1,193 @@
+"""What a user got wrong is said in a sentence, not as an error of the library's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ebmlab.app.at_once import answer
+from ebmlab.app.checks import why_idle
+from ebmlab.app.cli import main
+from ebmlab.app.finished_run import read_run
+from ebmlab.app.sweep_space import read_space
+from ebmlab.domains import Binary
+from ebmlab.energies import RBM, Energy
+from ebmlab.errors import UserError
+from ebmlab.io.zoo import pull
+from ebmlab.learners.tryout import try_optimizer
+from ebmlab.samplers import Sampler
+
+Fails = Callable[..., str]
+PERIOD = "torch.optim.lr_scheduler"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model.optimizer=torch.optim.SparseAdam"], "optimizer: SparseAdam does not support dense gradients"),
+        (
+            [f"--model.lr_scheduler={PERIOD}.StepLR", "--model.lr_scheduler.step_size=0"],
+            "lr_scheduler: a period of the schedule is 0, but must be at least 1",
+        ),
+        (["--lr=0.003"], "there is no option --lr; did you mean --model.optimizer.lr?"),
+        (["--max_epochs=3"], "there is no option --max_epochs; did you mean --trainer.max_epochs?"),
+        (["--epochs=3"], "there is no option --epochs; did you mean --trainer.max_epochs?"),
+        (["--sampler.step_size=3"], "there is no option --sampler.step_size; did you mean --model.sampler.step_size?"),
+        (["--model.energy=torch.nn.Linear"], "error: energy: torch.nn.Linear is no Energy"),
+        (["--model.optimizer=ebmlab.samplers.DMALA"], "error: optimizer: ebmlab.samplers.DMALA is no Optimizer"),
+        (["--model.lr_scheduler=torch.optim.Adam"], "lr_scheduler: torch.optim.Adam is no schedule of torch.optim"),
+        (["--import=./a.py"], "--import is './a.py', but must be the name of a module, such as a for a.py"),
+        (["--trainer.default_root_dir=s3://bucket/runs"], "s3://bucket/runs is an address, but must be a path"),
+    ],
+)
+def test_options(options: list[str], message: str, fails: Fails) -> None:
+    assert message in fails("fit", *options, "--name=a")
+
+
+def test_slurms_number_of_tasks(fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"NTASKS": "2", "JOB_NAME": "train", "JOB_ID": "1", "PROCID": "0", "LOCALID": "0"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    line = fails("fit", "--name=a")
+    assert line.startswith("error: trainer: ") and "ntasks" in line and not re.search(r"\.py, line \d", line)
+
+
+OWN = """
+import torch
+from ebmlab.domains import Real
+from ebmlab.energies import Energy
+
+class Own(Energy):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.scale * x.flatten(1).square().sum(1)
+"""
+
+
+def test_an_energy_without_a_domain(fails: Fails) -> None:
+    Path("no_domain.py").write_text(OWN)
+    assert "Own has no domain: set self.domain = Binary" in fails("fit", "--model.energy=no_domain.Own", "--name=a")
+
+
+def test_kernels_that_are_not_complete() -> None:
+    class Proposes(Sampler):
+        domains = (Binary,)
+
+        def proposal(self, energy: Energy, state: Any) -> None: ...
+
+    class Nowhere(Sampler):
+        def step(self, energy: Energy, state: Any) -> Any: ...
+
+    rbm = RBM(3, 2)
+    with pytest.raises(UserError, match=r"Proposes has no step\(energy, state\): derive it from MetropolisSampler"):
+        Proposes().sample(rbm, rbm.random(2), 1)
+    with pytest.raises(UserError, match=r"Nowhere does not say what it samples: set domains"):
+        Nowhere().sample(rbm, rbm.random(2), 1)
+    assert not hasattr(Energy(), "domain")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (torch.optim.SparseAdam, "SparseAdam does not support dense"),
+        (lambda p: torch.optim.Adam(p, differentiable=True), "in-place"),
+        (lambda p: torch.optim.Adam(p, fused=True, foreach=True), "cannot be `True` together"),
+        (lambda p: torch.optim.Muon(p), "only supports 2D"),
+    ],
+)
+def test_optimizers_that_cannot_step(optimizer: Any, message: str) -> None:
+    before = torch.get_rng_state()
+    with pytest.raises(UserError, match=f"^optimizer: .*{message}"):
+        try_optimizer(optimizer, None, [torch.zeros(3, 4), torch.zeros(5), torch.zeros(())])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_optimizers_that_can_are_left_alone() -> None:
+    real = torch.nn.Parameter(torch.ones(5))
+    for kind in (torch.optim.Adam, torch.optim.LBFGS, torch.optim.Adafactor, torch.optim.ASGD):
+        try_optimizer(kind, lambda optimizer: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer), [real])
+    assert torch.equal(real, torch.ones(5)) and real.grad is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("space: {3: [1]}", "3 is no option of fit"),
+        ("space: {null: [1]}", "is no option of fit"),
+        ("space: {2020-01-01: [1]}", "is no option of fit"),
+        ("metric: 3\nparameters: {a: {values: [1]}}", "metric must have a name"),
+        ("metric: {name: fid/x}\nparameters: [a]", "parameters must be options"),
+        ("metric: {name: fid/x}\nparameters: {a: 3}", "a is 3, but must be"),
+        ("metric: {name: fid/x}\nparameters: {a: {distribution: [3]}}", r"a has the distribution \[3\]"),
+    ],
+)
+def test_spaces_of_a_sweep(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(text if "metric" in text else f"objective: fid/x\n{text}")
+    with pytest.raises(UserError, match=message):
+        read_space(path)
+
+
+def test_a_server_that_answers_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+    import threading
+
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        connection.recv(1000)
+        connection.sendall(b"\x00\xff garbage\r\n\r\n")
+        connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with pytest.raises(UserError, match="the server's answer is not one of the web"), listener:
+        pull(f"http://127.0.0.1:{listener.getsockname()[1]}/mine")
+
+
+def test_the_options_of_a_class(capfd: pytest.CaptureFixture[str], fails: Fails) -> None:
+    """The short help names this form; it needs no config."""
+    for words in (["--model.energy.help", "ebmlab.energies.RBM"], ["--model.energy.help=RBM"]):
+        main(["fit", *words])
+        assert "--model.energy.num_hidden" in capfd.readouterr().out
+    assert "needs a class" in fails("fit", "--model.energy.help", bare=True)
+    assert "there is no class Nothing" in fails("fit", "--model.energy.help=Nothing", bare=True)
+
+
+def test_a_part_of_the_list() -> None:
+    text = answer(["list", "energies", "configs"])
+    assert text is not None and text.startswith("energies\n") and "\nconfigs\n" in text and "\nsamplers\n" not in text
+    with pytest.raises(UserError, match="list: there is no energy; choose energies, samplers"):
+        answer(["list", "energy"])
+
+
+def test_a_run_that_trained_nothing_says_so(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
+    run("fit", "--trainer.limit_train_batches=0", "--name=a")
+    said = "finished at step 0: nothing was trained, for trainer.limit_train_batches is 0"
+    assert said in capfd.readouterr().out
+    run("fit", "--trainer.max_time=00:00:00:00", "--name=b")
+    assert "finished at step 0: nothing was trained, for trainer.max_time" in capfd.readouterr().out
+    run("fit", "--trainer.max_epochs=1", "--name=c")
+    assert "nothing was trained" not in capfd.readouterr().out
+
+
+def test_times_that_are_no_numbers(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 1")
+    (tmp_path / "metrics.csv").write_text("step,fid/x\n1,2\n")
+    for text in ("inf", "1e999", "nan", "an hour", ""):
+        (tmp_path / "seconds.txt").write_text(text)
+        assert read_run(tmp_path).seconds is None
+
+
+def test_why_nothing_was_trained() -> None:
+    class Trainer:
+        global_step, limit_train_batches, max_epochs, max_steps = 7, 1.0, 3, -1
+
+    assert why_idle(Trainer(), {}) == "" and "was reached before" in why_idle(Trainer(), {"global_step": 7})

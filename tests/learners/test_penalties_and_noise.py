@@ -1,0 +1,75 @@
+"""Penalties of contrastive divergence, and noise on its data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ebmlab.domains import Binary
+from ebmlab.energies import GRBM, MLP, RBM
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, FromData
+from ebmlab.samplers import BlockGibbs, Gibbs
+
+pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
+    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),  # Lightning's own, on new torch
+]
+
+
+def test_penalties_are_the_published_ones() -> None:
+    """energy_l2 (mean E(x)^2 + mean E(y)^2) and gradient_penalty times the mean of |dE/dx|^2 / 2 over data."""
+    torch.manual_seed(0)
+    energy, x = MLP(6, hidden=5, num_layers=1), Binary(6).random(7)
+    y = x.flip(1)
+
+    class Still(Gibbs):
+        def step(self, energy, state):
+            return replace(state, x=y), super().step(energy, state)[1]
+
+    def loss(**penalties: float) -> torch.Tensor:
+        learner = ContrastiveDivergence(energy, Still(), FromData(), **penalties)
+        learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+        return learner.training_step(x, 0)
+
+    plain = loss()
+    leaf = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(energy(leaf).sum(), leaf, create_graph=True)
+    expected = 0.3 * (energy(x).square().mean() + energy(y).square().mean()) + 0.7 * grad.square().sum(1).mean() / 2
+    actual = loss(energy_l2=0.3, gradient_penalty=0.7) - plain
+    torch.testing.assert_close(actual, expected)
+    parameters = list(energy.parameters())
+    got = torch.autograd.grad(actual, parameters, allow_unused=True)
+    for g, e in zip(got, torch.autograd.grad(expected, parameters, allow_unused=True), strict=True):
+        if e is not None:
+            torch.testing.assert_close(g, e)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "energy_l2", "gradient_penalty", "data_noise"])
+def test_penalties_are_not_negative(penalty: str) -> None:
+    with pytest.raises(UserError, match=f"{penalty} is -1"):
+        ContrastiveDivergence(RBM(3, 2), BlockGibbs(), **{penalty: -1.0})
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.5, 0.0), (0.0, 0.5)])
+def test_noise_of_the_data_bounds_variances_from_below(noise: float, expected: float) -> None:
+    """Of a pixel that is always black: the gradient of its log-variance vanishes at the noise's variance."""
+    torch.manual_seed(0)
+    grbm = GRBM(1, 1)
+    with torch.no_grad():
+        grbm.W.zero_()
+        grbm.log_var.fill_(2 * math.log(0.5))
+    learner = ContrastiveDivergence(grbm, BlockGibbs(), data_noise=noise)
+    learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+    learner.training_step(torch.zeros(200_000, 1), 0).backward()
+    assert grbm.log_var.grad is not None
+    assert abs(float(grbm.log_var.grad) - expected) < 0.01  # the standard error is at most 0.0022
+
+
+def test_bits_take_no_gaussian_noise() -> None:
+    with pytest.raises(UserError, match=r"data_noise is 0\.1, but RBM lives on .*: set it to 0"):
+        ContrastiveDivergence(RBM(4, 3), BlockGibbs(), data_noise=0.1)
