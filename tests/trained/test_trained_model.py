@@ -477,11 +477,24 @@ def test_what_does_not_fit_is_refused_in_one_line(what: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("number", [">f4", ">f8", ">i2", ">i8", "<f8", "f2"])
+@pytest.mark.parametrize("number", [">f4", ">f8", ">i2", ">i8", "<f8", "f2", "?", "i1", "u2", "u8", "g"])
 def test_numbers_of_every_type_and_order_of_bytes_are_read(number: str) -> None:
     bits = np.array([[0, 1, 1, 0, 1, 0]])
+    model, given = binary_model(), bits.astype(number)
+    given.flags.writeable = False
+    for form in (given, given[:, ::-1].copy()[:, ::-1]):
+        assert np.array_equal(model.energy(form), model.energy(bits))
+        assert np.array_equal(model.grad_log_prob(form), model.grad_log_prob(bits))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int8, torch.uint16, torch.bfloat16, torch.float8_e5m2]
+)
+def test_tensors_of_every_type_are_read(dtype: torch.dtype) -> None:
+    bits = torch.tensor([[0.0, 1, 1, 0, 1, 0]])
     model = binary_model()
-    assert np.array_equal(model.energy(bits.astype(number)), model.energy(bits))
+    assert torch.equal(model.energy(bits.to(dtype)), model.energy(bits))
+    assert torch.equal(model.features(bits.to(dtype)), model.features(bits))
 
 
 def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
