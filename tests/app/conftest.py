@@ -3,10 +3,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from ebmlab.app.cli import main
 
@@ -30,18 +28,6 @@ SHORT_STUDY = [
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache of FID's classifiers for all tests."""
     return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(autouse=True)
-def sketches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws pictures coarsely and without a layout, which is a third of a short run; tests/drawing looks at them."""
-    own = Figure.savefig
-
-    def savefig(figure: Figure, target: Any, **options: Any) -> None:
-        figure.set_layout_engine("none")
-        own(figure, target, **(options | {"dpi": 20}))
-
-    monkeypatch.setattr(Figure, "savefig", savefig)
 
 
 @pytest.fixture
