@@ -14,7 +14,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
-from ebmlab.callbacks.ais_metrics import bits_per_dim, judge, metrics_of
+from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
@@ -96,6 +96,8 @@ class AISEvaluation(PeriodicEvaluation):
         >>> -50 < metrics["ais/log_likelihood"] < -40  # 64 log(1/2) = -44 before training
         True
     """
+
+    logs = tuple(f"ais/{name}" for name in LOGGED)
 
     def __init__(
         self,

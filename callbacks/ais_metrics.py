@@ -12,6 +12,11 @@ from ebmlab.domains import Finite
 from ebmlab.energies import Energy
 from ebmlab.evaluation.bracket import Bracket
 
+LOGGED = (
+    *("log_likelihood", "log_likelihood_lower", "train_log_likelihood", "bits_per_dim", "log_z", "std_error", "gap"),
+    *("ess", "max_weight", "families", "spread", "trusted"),
+)
+
 
 def metrics_of(both: Bracket, mean_energy: float) -> dict[str, float]:
     """The estimates of log Z, and the likelihood of data with this mean energy."""

@@ -39,6 +39,8 @@ class CouplingRMSE(PeriodicEvaluation):
         0.333
     """
 
+    logs = ("coupling/rmse", "coupling/rmse_paper")
+
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True) -> None:
         super().__init__(every_n_epochs, at_start)
 

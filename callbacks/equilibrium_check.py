@@ -57,6 +57,8 @@ class EquilibriumCheck(SampleEvaluation):
 
     least = 2
 
+    logs = ("equilibrium/*",)
+
     def __init__(
         self,
         num_samples: int = 500,

@@ -55,6 +55,8 @@ class FID(SampleEvaluation):
 
     least = 2
 
+    logs = ("fid/classifier", "fid/inception")
+
     def __init__(
         self,
         extractor: Literal["inception", "classifier"] = "classifier",

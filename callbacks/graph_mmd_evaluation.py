@@ -35,6 +35,8 @@ class GraphMMDEvaluation(SampleEvaluation):
         ['mmd/average', 'mmd/clustering', 'mmd/degree', 'mmd/orbit']
     """
 
+    logs = ("mmd/*",)
+
     def __init__(
         self,
         num_samples: int = 200,

@@ -57,6 +57,8 @@ class HammingMMDEvaluation(SampleEvaluation):
 
     least = 2
 
+    logs = tuple(KERNELS)
+
     def __init__(
         self,
         num_samples: int = 4000,

@@ -58,6 +58,8 @@ class OutOfDistribution(PeriodicEvaluation):
         ['rotated']
     """
 
+    logs = ("ood/*",)
+
     def __init__(
         self,
         data: Mapping[str, pl.LightningDataModule] | None = None,

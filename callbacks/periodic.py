@@ -55,6 +55,8 @@ class PeriodicEvaluation(pl.Callback):
         ...         self.log_metrics(trainer, pl_module, {"samples/energy": float(pl_module(x).mean())})
     """
 
+    logs: tuple[str, ...] = ()  # the names of all metrics, which `*` may end
+
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True, seed: int = 0) -> None:
         if every_n_epochs < 1:
             raise UserError(f"{type(self).__name__}: every_n_epochs is {every_n_epochs}, but must be 1 or more")

@@ -15,7 +15,7 @@ from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
-from ebmlab.lightning.checkpoints import save_at_the_end
+from ebmlab.lightning.checkpoints import check_monitors, save_at_the_end
 from ebmlab.lightning.loader_position import LoaderPosition
 from ebmlab.lightning.scores import Scores
 from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
@@ -91,6 +91,7 @@ class RunState(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
+        check_monitors(trainer, pl_module)
         save_no_step_again(trainer)
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
@@ -139,7 +140,7 @@ class RunState(pl.Callback):
         self._scores.note(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._unfinished.enter("epoch")
+        self._unfinished.end_epoch(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._unfinished.enter("")

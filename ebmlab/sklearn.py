@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from ebmlab.samplers import BlockGibbs, Sampler
 
 SUMMABLE = 16  # hidden units up to which log Z is summed exactly
 AIS_CHAINS, AIS_TEMPERATURES = 200, 2000
+_ALONE = threading.RLock()  # all threads share torch's global generator
 
 
 class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -243,8 +245,8 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
 @contextmanager
 def _seeded(random_state: int | np.random.RandomState | None) -> Iterator[None]:
-    """Seeds torch's global generator inside the block, and restores its state afterwards."""
-    with torch.random.fork_rng():
+    """Seeds torch's global generator inside the block, and restores its state afterwards; one thread at a time."""
+    with _ALONE, torch.random.fork_rng():
         torch.manual_seed(int(check_random_state(random_state).randint(2**31 - 1)))
         yield
 

@@ -98,6 +98,12 @@ def test_files_are_short_and_none_is_called_utils(path: Path) -> None:
     assert len((ROOT / path).read_text().splitlines()) <= 300
 
 
+def test_no_kernel_imports_the_engine() -> None:
+    """`samplers/sampler.py` alone hands kernels to the engine."""
+    users = {module_name(path) for path in FILES if any(name.startswith("ebmlab.engine") for name in imports(path))}
+    assert {name for name in users if name.startswith("ebmlab.samplers")} == {"ebmlab.samplers.sampler"}
+
+
 def test_every_module_named_in_a_layer_exists() -> None:
     modules = set(map(module_name, FILES))
     assert set().union(*LAYERS.values()) <= modules

@@ -33,6 +33,8 @@ def check_config(config: Namespace) -> None:
             raise UserError(f"trainer.{name} is {value}, but must be at least 1")
     strategy = trainer.get("strategy")
     name = strategy if isinstance(strategy, str) else str(getattr(strategy, "class_path", ""))
+    if name.startswith(("ddp_spawn", "ddp_fork", "ddp_notebook")):
+        raise UserError(f"trainer.strategy is {name}, whose processes cannot hand the trained run back: set it to ddp")
     if any(word in name.lower() for word in STRATEGIES):
         raise UserError(f"trainer.strategy is {name}: models here fit on one device; spread the chains by ddp")
 

@@ -34,6 +34,17 @@ def temperatures(
 
     Raises:
         UserError: the energy cannot be compiled.
+
+    Example:
+        >>> from ebmlab.energies import RBM, reference
+        >>> from ebmlab.samplers import DMALA
+        >>> rbm = RBM(6, 3)
+        >>> path, kernel = Bridge(reference(rbm.domain), rbm), DMALA(0.2).kernel_on(rbm)
+        >>> walk = temperatures(
+        ...     kernel, path, rbm.random(5), torch.linspace(0, 1, 4), kernel.settings.expand(3, 2), "mine"
+        ... )
+        >>> [tuple(increments.shape) for increments, x in walk]
+        [(3, 5)]
     """
     rows = torch.cat([betas[:-1, None], betas[1:, None], settings.cpu().to(betas)], 1)
     rows = rows.to(x.device, torch.promote_types(x.dtype, torch.float32))

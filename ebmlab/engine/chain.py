@@ -45,13 +45,31 @@ def steps(
 
 @torch.no_grad()
 def start(kernel: Kernel, energy: Energy, x: Tensor, known: PerChain | None = None) -> Any:
-    """The state before the first step of a chain that others take one by one, with `step`."""
+    """The state before the first step of a chain that others take one by one, with `step`.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import DMALA
+        >>> rbm = RBM(6, 3)
+        >>> start(DMALA(0.2).kernel_on(rbm), rbm, rbm.domain.random(4)).step
+        0
+    """
     return _start(kernel, energy, x, numbers(kernel, x)[0], known)
 
 
 @torch.no_grad()
 def step(kernel: Kernel, energy: Energy, state: Any) -> tuple[Any, Any]:
-    """The step that follows a state, whose number is `state.step`."""
+    """The step that follows a state, whose number is `state.step`.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import DMALA
+        >>> rbm = RBM(6, 3)
+        >>> kernel = DMALA(0.2).kernel_on(rbm)
+        >>> state, info = step(kernel, rbm, start(kernel, rbm, rbm.domain.random(4)))
+        >>> state.step
+        1
+    """
     rows = numbers(kernel, state.x)
     new, report = kernel.step(energy, state, rows[state.step % len(rows)], *kernel.options)
     new.step = state.step + 1

@@ -119,6 +119,14 @@ def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, call
 
     Raises:
         UserError: as `compiling`, if there are enough steps for a program.
+
+    Example:
+        >>> from ebmlab.energies import RBM
+        >>> from ebmlab.samplers import DMALA
+        >>> rbm = RBM(6, 3)
+        >>> ran = run_compiled(DMALA(0.2).kernel_on(rbm), rbm, rbm.domain.random(4), 3, "mine", report=True)
+        >>> ran.acceptance.shape, ran.evaluations
+        (torch.Size([4]), 3.0)
     """
     settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32))
     rows = settings[torch.arange(max(num_steps, 1), device=x.device) % len(settings)]

@@ -81,6 +81,11 @@ class ContrastiveDivergence(Learner):
     energies: tuple[Tensor, Tensor] | None = None
     chain_steps: int | None = None
 
+    logs = (
+        *("train/energy_data", "train/energy_negative", "train/energy_gap", "train/grad_norm", "train/learning_rate"),
+        *("val/energy", "sampler/acceptance", "sampler/hops"),
+    )
+
     def __init__(
         self,
         energy: Energy,

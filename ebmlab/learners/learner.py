@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, ReduceLROnPlateau
+from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from ebmlab.data.first_batch import check_event_shape, check_first_batch
@@ -21,6 +22,7 @@ from ebmlab.domains import Binary, Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
+from ebmlab.learners.compiled_energy import uncompiled
 from ebmlab.learners.monitored import monitors_training
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
 from ebmlab.learners.resumed import Groups, check_settings, settings_of
@@ -60,6 +62,7 @@ class Learner(Rebuilt):
     """
 
     domains: tuple[type[Domain], ...] = (Domain,)
+    logs: tuple[str, ...] = ()  # all that this very class logs; a subclass that says nothing may log anything
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class Learner(Rebuilt):
             self.save_hyperparameters(logger=False)  # those that the command line gives
         if CLASS_PATH not in self.hparams:
             self.hparams.clear()  # `Rebuilt` describes what Python has made
-        self.energy = energy
+        self.energy = energy = uncompiled(energy)
         self.sampler = sampler
         self.num_steps = num_steps
         require_factor(type(self).__name__, l1=l1)
@@ -104,6 +107,11 @@ class Learner(Rebuilt):
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         self._evaluate("test", batch, batch_idx)
+
+    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The energies `(B,)` of a batch of data, in any form that the trainer's loaders give."""
+        energies: Tensor = self.energy(self.states(batch))
+        return energies
 
     def _evaluate(self, split: str, batch: Any, batch_idx: int) -> None:
         """With random numbers of the batch's own: the same each time, and without moving those of training."""
@@ -239,6 +247,11 @@ class Learner(Rebuilt):
         if self._trainer is None:
             return
         load_trained(self.trainer, checkpoint)
+        if self.trainer.state.fn == TrainerFn.FITTING and "optimizer_states" not in checkpoint:
+            raise UserError(
+                f"{self.trainer.ckpt_path} has weights alone (save_weights_only), and no training goes on from them: "
+                "take a checkpoint that was saved whole, or begin a new run"
+            )
         path = self.trainer.ckpt_path or "the checkpoint"
         require_finite(checkpoint["state_dict"], path, dict(self.named_parameters()))
         if saved := checkpoint.get("preprocessing"):

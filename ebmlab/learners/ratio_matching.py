@@ -47,6 +47,8 @@ class RatioMatching(Learner):
 
     domains = (Binary, Spin)
 
+    logs = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
+
     def __init__(
         self,
         energy: Energy,

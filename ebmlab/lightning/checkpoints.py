@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable, Collection
+from fnmatch import fnmatch
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
@@ -89,3 +92,28 @@ def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, 
     for config in trainer.lr_scheduler_configs:
         if config.reduce_on_plateau and config.monitor in names and config.interval == "epoch":
             config.frequency = every * -(-config.frequency // every)
+
+
+def check_monitors(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    """Raises `UserError` if something monitors a name that nothing in the run logs, before the first step.
+
+    Learners and callbacks of ebmlab say in `logs` what they log; those of others may log anything.
+
+    Example:
+        >>> check_monitors(pl.Trainer(logger=False, enable_checkpointing=False), pl.LightningModule())  # of another
+    """
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    own = [c for c in callbacks if not type(c).__module__.startswith(("ebmlab.", "callbacks.", "pytorch_lightning."))]
+    logs = vars(type(pl_module)).get("logs")
+    if own or logs is None:
+        return
+    known = {*logs, *(name for callback in callbacks for name in getattr(callback, "logs", ()))}
+    watchers = [(callback, getattr(callback, "monitor", None)) for callback in callbacks]
+    for watcher, name in [*watchers, *((config.scheduler, config.monitor) for config in trainer.lr_scheduler_configs)]:
+        if name is None or name in ("epoch", "step") or name.startswith(("lr-", "sampler/")):
+            continue
+        first = re.sub(r"_\d+$", "", name)  # of several callbacks that log the same
+        if not any(fnmatch(given, pattern) for given in (name, first) for pattern in known):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+            raise UserError(f"{type(watcher).__name__} monitors {name}, which nothing in this run logs: {hint}")

@@ -20,7 +20,7 @@ class Unfinished:
     def __init__(self) -> None:
         self._interval = ""  # whose schedules take their step next: "step", "epoch", or "" for none
         self._logs = False  # whether the metrics of the training step, or epoch, are to be logged next
-        self._owed: list[list[Any]] = []  # of a checkpoint: the number of the schedule and its score
+        self._owed: dict[int, float | None] = {}  # the numbers of schedules, and their scores in the checkpoint
 
     def enter(self, interval: str) -> None:
         """Training has come to the end of a `step` or an `epoch`; "" where nothing is left to be done."""
@@ -45,13 +45,20 @@ class Unfinished:
 
     def load(self, state: list[list[Any]]) -> None:
         """Takes what `state` has returned."""
-        self._owed = state
+        self._owed = {int(number): score for number, score in state}
+
+    def end_epoch(self, trainer: pl.Trainer) -> None:
+        """An epoch ends. Lightning leaves out the schedules' steps if it is the one in which the run has resumed."""
+        self.enter("epoch")
+        if trainer.fit_loop.restarting:
+            for number, _ in self.state(trainer):
+                self._owed.setdefault(int(number), None)
 
     def finish(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Takes the steps that are owed, before the first batch."""
-        owed, self._owed = self._owed, []
+        owed, self._owed = self._owed, {}
         progress = trainer.fit_loop.epoch_loop.scheduler_progress
-        for number, saved in owed:
+        for number, saved in owed.items():
             config = trainer.lr_scheduler_configs[number]
             score = trainer.callback_metrics.get(str(config.monitor), saved)
             if score is None:

@@ -14,7 +14,7 @@ from ebmlab.samplers.hamming_ball import HammingBall
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
-from ebmlab.samplers.metropolis import MetropolisSampler
+from ebmlab.samplers.metropolis import MetropolisSampler, decide
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
@@ -59,5 +59,6 @@ __all__ = [
     "Tempered",
     "TrajectoryTempered",
     "Wolff",
+    "decide",
     "hidden_logits",
 ]

@@ -90,7 +90,7 @@ def run(
         lr_interval=interval,
     )
     saving = ModelCheckpoint(folder / "ck", filename="{step}", save_top_k=-1, save_last=True, **period)
-    callbacks = [*([] if kill is None else [Kill(kill)]), Rates({} if seen is None else seen), RunState(), saving]
+    callbacks = [*([] if kill is None else [Kill(kill)]), RunState(), Rates({} if seen is None else seen), saving]
     options = {"max_epochs": EPOCHS, "enable_checkpointing": True, "log_every_n_steps": 1} | settings
     trainer = quiet_trainer(folder, callbacks=callbacks, **options | {"logger": MetricsCSV(folder)})
     train, val = loaders(**data or {})
@@ -127,15 +127,22 @@ PERIODS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("monitor", ["val/energy", "train/loss"])
+@pytest.mark.parametrize("monitor", ["val/energy", "train/energy_gap"])
 @pytest.mark.parametrize("period", PERIODS)
 def test_a_learning_rate_that_falls_on_a_plateau(period: str, monitor: str, tmp_path: Path) -> None:
-    plateau = {"monitor": monitor, "factor": 0.5, "patience": 0, "mode": "max", "threshold": 10.0}
+    plateau = {
+        "monitor": monitor,
+        "factor": 0.5,
+        "patience": 0,
+        "mode": "max",
+        "threshold": 99.0,
+        "threshold_mode": "abs",
+    }
     is_resumed_exactly(tmp_path, PERIODS[period], [13, 19], plateau=plateau)
 
 
 def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> None:
-    plateau = {"monitor": "train/loss", "factor": 0.9, "patience": 1, "mode": "min"}
+    plateau = {"monitor": "train/energy_gap", "factor": 0.9, "patience": 1, "mode": "min"}
     is_resumed_exactly(tmp_path, PERIODS["each step"], [5, 6, 14], plateau=plateau, interval="step")
 
 

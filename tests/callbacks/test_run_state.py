@@ -76,7 +76,12 @@ def test_more_ranks_than_the_checkpoint_has(setup, tmp_path, squares, monkeypatc
     draws = []
     for rank in (0, 1, 2, 1):
         loop = type("Loop", (), {"is_resuming": True})
-        fake = type("Fake", (), {"world_size": 3, "global_rank": rank, "fit_loop": loop, "ckpt_path": None})()
+        fake = type(
+            "Fake",
+            (),
+            {"world_size": 3, "global_rank": rank, "fit_loop": loop, "ckpt_path": None}
+            | {"callbacks": [], "lr_scheduler_configs": []},
+        )()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
         with pytest.warns(UserWarning, match="of 1 ranks and this run has 3"):
@@ -107,7 +112,12 @@ def test_every_rank_gets_its_own_stream(setup):
     checkpoint = {"run_state": {"cpu": torch.stack(states)}}
     for rank in (0, 1):
         loop = type("Loop", (), {"is_resuming": True})()
-        fake = type("Fake", (), {"world_size": 2, "global_rank": rank, "fit_loop": loop, "ckpt_path": None})()
+        fake = type(
+            "Fake",
+            (),
+            {"world_size": 2, "global_rank": rank, "fit_loop": loop, "ckpt_path": None}
+            | {"callbacks": [], "lr_scheduler_configs": []},
+        )()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
         callback.on_train_start(fake, learner)

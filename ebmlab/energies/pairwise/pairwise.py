@@ -61,6 +61,14 @@ class Pairwise(Energy):
         self._join(edges)
         self.register_load_state_dict_pre_hook(_join_saved)  # type: ignore[no-untyped-call]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickles couplings that are learnt, which torch does not, by how the energy was made and its parameters."""
+        if not self.learn:
+            return super().__reduce_ex__(protocol)
+        made, args, kwargs = self._made_with
+        trained = {name: p.requires_grad for name, p in self.named_parameters()}
+        return _made, (made, args, kwargs), (self.state_dict(), trained, self.training), None, None, _filled
+
     def _join(self, edges: Edges) -> None:
         """Takes new couplings, on the device and in the precision of h."""
         for name in ("coupling", "neighbours"):
@@ -193,6 +201,20 @@ class Neighbours(nn.Module):
         entries = torch.arange(int(degrees.sum()), device=chosen.device)
         entries += (self.offsets[chosen] - degrees.cumsum(0) + degrees).repeat_interleave(degrees)
         return Neighbours(self.sites[entries], self.weights[entries], degrees)
+
+
+def _made(kind: type[Pairwise], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairwise:
+    return kind(*args, **kwargs)
+
+
+def _filled(energy: Pairwise, state: tuple[dict[str, Tensor], dict[str, bool], bool]) -> None:
+    """Gives a new energy what a pickle holds: parameters, which of them are trained, and the mode."""
+    tensors, trained, training = state
+    energy.to(tensors["field"])
+    energy.load_state_dict(tensors)
+    for name, p in energy.named_parameters():
+        p.requires_grad_(trained[name])
+    energy.train(training)
 
 
 class Symmetric(nn.Module):
