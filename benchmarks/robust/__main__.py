@@ -1,4 +1,4 @@
-"""`python -m benchmarks.robust [inputs] [configs] [kills] [endurance] [--resume]`: tries to break the command line.
+"""`python -m benchmarks.robust [PART ...] [--resume]`: tries to break the command line.
 
 Outcomes are kept in runs/robust/PART.jsonl. --resume tries again what failed, and what was not reached the last time.
 """
@@ -25,12 +25,13 @@ import torch
 import ebmlab.app.cli  # noqa: F401  imported once, for all children
 from benchmarks.robust.configs import mutated
 from benchmarks.robust.endurance import endurance
+from benchmarks.robust.families import families
 from benchmarks.robust.inputs import bad_inputs
 from benchmarks.robust.kills import kills
 from benchmarks.robust.server import Case, Outcome, run_all
 
 KEPT = Path("runs", "robust")
-PARTS = ("inputs", "configs", "kills", "endurance")
+PARTS = ("families", "inputs", "configs", "kills", "endurance")
 
 
 class Part:
@@ -90,7 +91,9 @@ def main() -> int:
 
 def run(part: Part) -> None:
     """Runs what a part has not done yet."""
-    if part.name == "inputs":
+    if part.name == "families":
+        run_all(part.missing(families()), part.add)
+    elif part.name == "inputs":
         run_all(part.missing(bad_inputs()), part.add)
     elif part.name == "configs":
         run_all(part.missing(mutated()), part.add)

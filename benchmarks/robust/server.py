@@ -31,11 +31,13 @@ class Case:
         name: of the case in the report.
         args: the command line.
         files: put into the working directory first, by name.
+        check: what is wrong with the folder after exit code 0, if anything.
     """
 
     name: str
     args: list[str]
     files: dict[str, bytes] = field(default_factory=dict)
+    check: Callable[[Path], str | None] | None = None
 
 
 @dataclass
@@ -134,6 +136,8 @@ def judge(case: Case, code: int | None, folder: Path) -> Outcome:
         fault = "silent NaN"
     elif code == 2 and re.search(r"\.py, line \d+: \w+Error", errors[0]) and "own_" not in errors[0]:
         fault = "an error of the library's own"
+    if fault is None and code == 0 and case.check is not None:
+        fault = case.check(folder)
     return Outcome(case.name, code, errors[-1][:300] if errors else last_line(folder), fault)
 
 
@@ -146,6 +150,7 @@ def run_all(cases: Iterable[Case], each: Callable[[Outcome], None], workers: int
             case = todo.pop()
             folder = Path(tempfile.mkdtemp(prefix="ebmlab-robust-"))
             for name, content in case.files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(content)
             running[start(case.args, folder)] = (case, folder, time.monotonic())
         for child, (case, folder, begin) in list(running.items()):

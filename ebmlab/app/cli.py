@@ -72,7 +72,7 @@ class SaveConfig(SaveConfigCallback):
         super().__init__(parser, config, **kwargs)
 
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        keep_own(Path(str(trainer.log_dir), CONFIG))
+        keep_own(Path(trainer.default_root_dir, CONFIG))  # `trainer.log_dir` would wait for the other ranks
         send_config(trainer, self.config.as_dict())
 
 

@@ -46,7 +46,8 @@ def speaks(line: str) -> str | None:
         >>> speaks("error: step_size is -1")
         'error: step_size is -1'
     """
-    if rank() is None or all(os.environ.get(name, "1") == "1" for name in _WORLDS):
+    alone = all(os.environ.get(name, "1") == "1" for name in _WORLDS)  # Lightning forgets it when it is torn down
+    if rank() is None or (alone and _LAUNCH not in os.environ):
         return line
     said = Path(tempfile.gettempdir(), f"ebmlab-{os.getuid()}-{_launch()}.said")
     if _LOST_PEER.search(line):

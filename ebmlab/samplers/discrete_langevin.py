@@ -178,6 +178,10 @@ class GuidedEnergy(Energy):
         """The inner energy's."""
         return self.energy.dtype
 
+    def as_states(self, x: Tensor) -> Tensor:
+        """As the inner energy takes them."""
+        return self.energy.as_states(x)
+
     def forward(self, x: Tensor) -> Tensor:
         value: Tensor = self.energy(x)
         return value

@@ -11,6 +11,7 @@ from benchmarks.robust.__main__ import Part
 from benchmarks.robust.aims import AIMS
 from benchmarks.robust.configs import mutated
 from benchmarks.robust.endurance import endurance, grows
+from benchmarks.robust.families import energies_are_right, families
 from benchmarks.robust.inputs import bad_inputs
 from benchmarks.robust.kills import differs, kills
 from benchmarks.robust.server import Case, Outcome, judge
@@ -101,3 +102,10 @@ def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cases = [Case("good", []), Case("bad", []), Case("new", [])]
     assert [case.name for case in Part("inputs", resume=True).missing(iter(cases))] == ["bad", "new"]
     assert [case.name for case in Part("inputs", resume=False).missing(iter(cases))] == ["good", "bad", "new"]
+
+
+def test_at_least_900_inputs_of_different_names(tmp_path: Path) -> None:
+    names = [case.name for case in (*families(), *bad_inputs())]
+    assert len(names) == len(set(names)) >= 900
+    (tmp_path / "out.csv").write_text("file,sample,energy\na,0,1.0\n")
+    assert "in place of" in (energies_are_right(tmp_path) or "")

@@ -34,7 +34,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @every_domain
 def test_every_step_leaves_the_law_invariant(domain: Finite, kind: str, settings: dict[str, Any]) -> None:
-    for k in range(domain.size):
+    alike = settings.get("scan") == "random" or settings.get("block_size") == 9  # all steps are
+    for k in range(1 if alike else domain.size):
         assert block_bias(Gibbs(**settings), Target(domain, kind), at=k) < 1e-12
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from helpers_batch import alone_and_together
-from helpers_finite import DOMAINS, KINDS, Exact, Target, bias
+from helpers_finite import DOMAINS, Exact, Target, bias
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -21,11 +21,11 @@ both = pytest.mark.parametrize("make", [GWG, PathAuxiliary])
 
 
 @pytest.mark.parametrize("length", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", KINDS)
 @every_domain
 @both
-def test_the_law_is_invariant(make: Make, domain: Finite, kind: str, length: int) -> None:
-    assert bias(make(length), Target(domain, kind)) < 1e-10
+def test_the_law_is_invariant(make: Make, domain: Finite, length: int) -> None:
+    """On the hardest kind of target; tests/samplers/test_finite_contract.py has the others."""
+    assert bias(make(length), Target(domain, "cubic")) < 1e-10
 
 
 RATIO = "state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)"

@@ -88,6 +88,10 @@ class Bridge(Energy):
         """The inner energy's."""
         return self.energy.dtype
 
+    def as_states(self, x: Tensor) -> Tensor:
+        """As the inner energy takes them."""
+        return self.energy.as_states(x)
+
     def forward(self, x: Tensor) -> Tensor:
         return self._mix(self.base(x), self.energy(x))
 

@@ -50,6 +50,10 @@ class Tempering(Energy):
         """The inner energy's."""
         return self.energy.dtype
 
+    def as_states(self, x: Tensor) -> Tensor:
+        """As the inner energy takes them."""
+        return self.energy.as_states(x)
+
     def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
         """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy."""
         raise NotImplementedError
