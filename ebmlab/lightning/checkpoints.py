@@ -75,7 +75,7 @@ def save_after_validation(checkpoint: ModelCheckpoint) -> None:
             at_batch_end(trainer, pl_module, *late.pop())
         at_epoch_end(trainer, pl_module)
 
-    checkpoint.on_train_batch_end = on_train_batch_end  # type: ignore[method-assign]
+    checkpoint.on_train_batch_end = on_train_batch_end  # type: ignore[method-assign, assignment]
     checkpoint.on_train_epoch_end = on_train_epoch_end  # type: ignore[method-assign]
 
 
