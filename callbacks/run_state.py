@@ -15,7 +15,7 @@ from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
-from ebmlab.lightning.checkpoints import check_monitors, save_at_the_end
+from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end
 from ebmlab.lightning.loader_position import LoaderPosition
 from ebmlab.lightning.scores import Scores
 from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
@@ -64,6 +64,7 @@ class RunState(pl.Callback):
         for checkpoint in trainer.checkpoint_callbacks:
             if isinstance(checkpoint, ModelCheckpoint):
                 save_at_the_end(checkpoint)
+                save_after_validation(checkpoint)
                 if stage == "fit":
                     self._scores.guard(checkpoint)
 

@@ -45,8 +45,54 @@ METHODS = {  # config and options that make an epoch a fraction of a second
     ),
     "ratio matching": ("rm_2spirals", ["--data.num_samples=2000", "--callbacks.EnergyLandscape=false"]),
 }
+LONG = [  # many epochs of few steps
+    *(
+        "--model.num_steps=1",
+        "--model.chains.size=800",
+        "--trainer.max_epochs=30",
+        "--trainer.check_val_every_n_epoch=1",
+    ),
+    *("--callbacks.AISEvaluation=false", "--callbacks.SampleGrid=false"),
+]
+OFTEN = "--callbacks.ModelCheckpoint"
+RESUMED = {  # what Lightning by itself does not resume exactly
+    "plateau": [
+        "--model.lr_scheduler=pytorch_lightning.cli.ReduceLROnPlateau",
+        *("--model.lr_scheduler.monitor=val/energy", "--model.lr_scheduler.patience=0"),
+    ],
+    "step checkpoints": [
+        *(f"{OFTEN}.every_n_epochs=null", f"{OFTEN}.every_n_train_steps=3", f"{OFTEN}.save_on_train_epoch_end=false"),
+    ],
+    "plain loaders": ["--data=plain_rows.Rows", "--model.energy.num_visible=64"],
+    "LBFGS": [
+        *("--model.optimizer=torch.optim.LBFGS", "--model.optimizer.lr=0.1", "--model.optimizer.max_iter=2"),
+        "--model.lr_scheduler=null",
+    ],
+    "late averages": [
+        *("--callbacks.EMAWeightAveraging=true", "--callbacks.EMAWeightAveraging.decay=0.9"),
+        "--callbacks.EMAWeightAveraging.update_starting_at_step=40",
+    ],
+}
+PLAIN_ROWS = """
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Rows(pl.LightningDataModule):
+    def __init__(self, batch_size: int = 100) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.rows = (torch.rand(1200, 64, generator=torch.Generator().manual_seed(5)) < 0.3).float()
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(self.rows), self.batch_size, shuffle=True)
+
+    def val_dataloader(self):
+        return DataLoader(TensorDataset(self.rows[:100]), self.batch_size)
+"""
 DDP = ["--trainer.devices=2", "--trainer.strategy=ddp"]
-EPOCHS, KILLS = 6, 4
+EPOCHS, KILLS, MORE = 6, 4, 6
 SAVED = ("global_step", "epoch", "state_dict", "optimizer_states", "lr_schedulers", "run_state", "replay_buffer")
 
 
@@ -76,20 +122,26 @@ class Job:
 
 
 def kills(seed: int = 0) -> dict[str, Callable[[], Outcome]]:
-    """32 random kills, four of each method on one and two processes, and one at each aim, by name."""
+    """Random kills of each method and of each kind of resumption, on one and two processes, and one at each aim.
+
+    There are four for each method and six for each kind, 92 in all, by name.
+    """
     attempts: dict[str, Callable[[], Outcome]] = {}
-    for method, (config, options) in METHODS.items():
+    methods = [(name, config, options, KILLS) for name, (config, options) in METHODS.items()]
+    methods += [(name, "rbm_digits", [*LONG, *options], MORE) for name, options in RESUMED.items()]
+    for method, config, options, number in methods:
         for count, devices in ((1, []), (2, DDP)):
-            name = f"{KILLS} random kills, {method}, processes: {count}"
+            name = f"{number} random kills, {method}, processes: {count}"
             job = Job(config, [*options, *devices], Path())
-            attempts[name] = partial(_at_random, name, job, random.Random(f"{seed} {name}"))
+            attempts[name] = partial(_at_random, name, job, number, random.Random(f"{seed} {name}"))
     return attempts | {name: partial(_aimed, name, Job(*METHODS["PCD"], Path())) for name in AIMS}
 
 
-def _at_random(name: str, job: Job, random_: random.Random) -> Outcome:
+def _at_random(name: str, job: Job, number: int, random_: random.Random) -> Outcome:
     job.folder = Path(tempfile.mkdtemp(prefix="ebmlab-kills-"))
+    (job.folder / "plain_rows.py").write_text(PLAIN_ROWS)
     fault, hit = job.finish("whole"), 0
-    for _ in range(KILLS):
+    for _ in range(number):
         child = start(job.args("killed"), job.folder)
         time.sleep(random_.uniform(0.25, 0.65) * job.seconds)
         hit += kill(child)

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection
 from fnmatch import fnmatch
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
@@ -50,6 +51,31 @@ def save_at_the_end(checkpoint: ModelCheckpoint) -> None:
         if checkpoint.save_last is True and _ends(trainer) and not checkpoint._should_skip_saving_checkpoint(trainer):
             checkpoint._save_last_checkpoint(trainer, checkpoint._monitor_candidates(trainer))
 
+    checkpoint.on_train_epoch_end = on_train_epoch_end  # type: ignore[method-assign]
+
+
+def save_after_validation(checkpoint: ModelCheckpoint) -> None:
+    """Makes a checkpoint by steps that falls on the last batch of an epoch wait for the end of the epoch.
+
+    Lightning writes it before the validation, which a run resumed from it leaves out, and counts the epoch twice.
+
+    Example:
+        >>> save_after_validation(ModelCheckpoint(every_n_train_steps=10))
+    """
+    at_batch_end, at_epoch_end, late = checkpoint.on_train_batch_end, checkpoint.on_train_epoch_end, list[Any]()
+
+    def on_train_batch_end(trainer: pl.Trainer, pl_module: pl.LightningModule, *batch: Any) -> None:
+        if trainer.fit_loop.epoch_loop._num_ready_batches_reached():
+            late.append(batch)
+        else:
+            at_batch_end(trainer, pl_module, *batch)
+
+    def on_train_epoch_end(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        while late:
+            at_batch_end(trainer, pl_module, *late.pop())
+        at_epoch_end(trainer, pl_module)
+
+    checkpoint.on_train_batch_end = on_train_batch_end  # type: ignore[method-assign, assignment]
     checkpoint.on_train_epoch_end = on_train_epoch_end  # type: ignore[method-assign]
 
 

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ebmlab.app.loggers import MetricsCSV
 from ebmlab.callbacks import RunState
+from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.energies import RBM
 from ebmlab.learners import ContrastiveDivergence, Learner, ReplayBuffer
 from ebmlab.samplers import BlockGibbs
@@ -40,13 +41,17 @@ class Killed(Exception):
 
 
 class Kill(Callback):
-    """Ends the process before a training batch."""
+    """Ends the process before a training batch, or in the validation before it."""
 
-    def __init__(self, step: int) -> None:
-        self.step = step
+    def __init__(self, step: int, validating: bool = False) -> None:
+        self.step, self.validating = step, validating
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
         if trainer.global_step == self.step:
+            raise Killed
+
+    def on_validation_start(self, trainer: Any, *_: Any) -> None:
+        if self.validating and trainer.global_step == self.step:
             raise Killed
 
 
@@ -57,11 +62,14 @@ class Rates(Callback):
         self.seen = seen
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        self.seen[trainer.global_step] = trainer.optimizers[0].param_groups[0]["lr"], batch[0].sum(1).tolist()
+        x = batch if isinstance(batch, torch.Tensor) else batch[0]
+        self.seen[trainer.global_step] = trainer.optimizers[0].param_groups[0]["lr"], x.sum(1).tolist()
 
 
-def loaders(workers: int = 0, generator: bool = False) -> tuple[Any, Any]:
+def loaders(workers: int = 0, generator: bool = False, stateful: bool = False) -> tuple[Any, Any]:
     rows = (torch.rand(60, 16, generator=torch.Generator().manual_seed(5)) < torch.linspace(0.1, 0.9, 16)).float()
+    if stateful:
+        return TensorLoader(rows, 10, shuffle=True), TensorLoader(rows[:30], 10)
     own = torch.Generator().manual_seed(3) if generator else None
     options: dict[str, Any] = {"num_workers": workers, "generator": own}
     return DataLoader(TensorDataset(rows), 10, shuffle=True, **options), DataLoader(TensorDataset(rows[:30]), 10)
@@ -80,7 +88,7 @@ def run(
 ) -> Learner:
     torch.manual_seed(99 if resume else 0)
     schedule = None if plateau is None else partial(ReduceLROnPlateau, **plateau)
-    interval = settings.pop("interval", "epoch")
+    interval, validating = settings.pop("interval", "epoch"), settings.pop("validating", False)
     learner = ContrastiveDivergence(
         RBM(16, 4),
         BlockGibbs(),
@@ -90,7 +98,12 @@ def run(
         lr_interval=interval,
     )
     saving = ModelCheckpoint(folder / "ck", filename="{step}", save_top_k=-1, save_last=True, **period)
-    callbacks = [*([] if kill is None else [Kill(kill)]), RunState(), Rates({} if seen is None else seen), saving]
+    callbacks = [
+        *([] if kill is None else [Kill(kill, validating)]),
+        RunState(),
+        Rates({} if seen is None else seen),
+        saving,
+    ]
     options = {"max_epochs": EPOCHS, "enable_checkpointing": True, "log_every_n_steps": 1} | settings
     trainer = quiet_trainer(folder, callbacks=callbacks, **options | {"logger": MetricsCSV(folder)})
     train, val = loaders(**data or {})
@@ -158,6 +171,17 @@ def test_a_plain_loader_that_shuffles(period: str, data: dict[str, Any], tmp_pat
 @pytest.mark.parametrize("period", ["epochs", "steps"])
 def test_a_plain_loader_without_validation(period: str, workers: int, tmp_path: Path) -> None:
     is_resumed_exactly(tmp_path, PERIODS[period], [13], data={"workers": workers}, limit_val_batches=0)
+
+
+@pytest.mark.parametrize("validating", [False, True])
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("period", [2, 6])
+def test_checkpoints_on_the_last_batch_of_an_epoch(
+    period: int, stateful: bool, validating: bool, tmp_path: Path
+) -> None:
+    """Each epoch is validated once and counted once, whichever kill comes next."""
+    data = {"stateful": stateful}
+    is_resumed_exactly(tmp_path, {"every_n_train_steps": period}, [12, 13, 18], data=data, validating=validating)
 
 
 OPTIMIZERS = {
