@@ -131,7 +131,7 @@ def _model(J: Array, h: Array, index: list[int], facts: dict[str, Any]) -> Forei
         raise UserError("its fields or couplings hold NaN or infinity")
     used = coupling.flatten(1).any(1)
     pairs = torch.triu_indices(len(h), len(h), 1).T[used]
-    energy = Potts(*field.shape, pairs).to(precision(coupling, field))
+    energy = Potts(field.shape[0], field.shape[1], pairs).to(precision(coupling, field))
     with torch.no_grad():
         energy.coupling.copy_(coupling[used])
         energy.field.copy_(field)
