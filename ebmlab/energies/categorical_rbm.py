@@ -84,6 +84,7 @@ class CategoricalRBM(Bipartite):
         logits = self.hidden_given_visible(x)
         return self.marginal_energy(x, logits), logits
 
+    @unrounded
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """As in `Energy`. Another value changes the hidden pre-activations by a row of W: O(k q H) per chain."""
         logits = self.hidden_given_visible(x)
