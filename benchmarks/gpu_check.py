@@ -55,6 +55,7 @@ from ebmlab.energies import (
     LogisticPosterior,
     Mixture,
     ModeGrid,
+    Potts,
     QuarticMixture,
     ResNet,
     ScalarPotts,
@@ -88,7 +89,10 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "ResNet": lambda: ResNet((28, 28)),
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),
-    "Potts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_classes=3),
+    "Potts": lambda: Potts.of(
+        torch.randn(20, 20, 4, 4) * torch.ones(20, 20).triu(1)[..., None, None], torch.randn(20, 4)
+    ),
+    "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_classes=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
     "QuarticMixture": lambda: QuarticMixture(),
     "ModeGrid": lambda: ModeGrid(),
