@@ -48,6 +48,7 @@ from ebmlab.energies import (
     RBM,
     RGCN,
     BinaryNetPosterior,
+    CategoricalRBM,
     Clamped,
     Energy,
     Ising,
@@ -89,6 +90,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "ResNet": lambda: ResNet((28, 28)),
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),
+    "CategoricalRBM": lambda: CategoricalRBM(53, 21, 70),
     "Potts": lambda: Potts.of(
         torch.randn(20, 20, 4, 4) * torch.ones(20, 20).triu(1)[..., None, None], torch.randn(20, 4)
     ),
