@@ -178,7 +178,7 @@ def test_bad_inputs_are_one_line(make: Callable[..., Path], tmp_path: Path) -> N
         ([a, a / "config.yaml"], "no such folder"),
         ([a, tmp_path / "notes"], "not the folder of a run, for it has no config.yaml"),
         ([a, a.parent], "it holds runs, such as"),
-        ([a, broken], "broken/config.yaml cannot be read"),
+        ([a, broken], "broken/config.yaml is not valid YAML"),
         ([a, binary], "binary/metrics.csv cannot be read"),
         ([a, b, "--out", "t.pdf"], "must end in .csv, .md or .png"),
         ([a, b, "--out", "missing/t.csv"], "missing/t.csv cannot be written"),
