@@ -32,6 +32,7 @@ from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.numerics.noise import bits
 from ebmlab.samplers import BlockGibbs, Sampler
+from ebmlab.settings import require_factor
 
 SUMMABLE = 16  # hidden units up to which log Z is summed exactly
 AIS_CHAINS, AIS_TEMPERATURES = 200, 2000
@@ -95,6 +96,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Trains a fresh model on rows X `(n, d)`; y is ignored."""
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
+        require_factor("EBM", learning_rate=self.learning_rate)
         with _seeded(self.random_state):
             self._fit(as_numbers(rows, "X").double())
         return self

@@ -137,7 +137,7 @@ def _learn(energy: Energy) -> None:
 )
 def test_long_work_has_fast_products(willing: None, work: Callable[[Energy], object]) -> None:
     seen, energy = set(), MLP(16, hidden=256)
-    energy.rest.register_forward_pre_hook(lambda *_: seen.add(torch.get_float32_matmul_precision()))
+    energy.rest[0].register_forward_pre_hook(lambda *_: seen.add(torch.get_float32_matmul_precision()))
     work(energy)
     assert "medium" in seen
     assert torch.get_float32_matmul_precision() == "highest"

@@ -144,7 +144,7 @@ def test_a_fit_that_fails_leaves_an_earlier_one_as_it_was() -> None:
     model = EBM(num_hidden=3, num_epochs=2, random_state=0).fit(reals())
     before = model.score_samples(reals())
     with pytest.raises(UserError, match="training has diverged"):
-        model.set_params(learning_rate=1e30).fit(5 * reals() + 1)
+        model.set_params(learning_rate=1e18).fit(5 * reals() + 1)
     assert np.array_equal(model.score_samples(reals()), before)
     with pytest.raises(UserError, match="training has diverged"):
         (other := clone(model)).fit(reals())
@@ -175,7 +175,8 @@ def test_fractions_are_probabilities_of_bits() -> None:
         (EBM("rbm"), r"energy is 'rbm', but must be \"GRBM\", \"RBM\" or an Energy"),
         (EBM(RBM(5, 2)), r"X has 3 features, but RBM models 5 numbers"),
         (EBM(MLP(3)), r"BlockGibbs needs a bipartite energy"),
-        (EBM(learning_rate=1e30, num_epochs=3), r"training has diverged; take a learning_rate below"),
+        (EBM(learning_rate=1e18, num_epochs=3), r"training has diverged; take a learning_rate below 1e\+18"),
+        (EBM(learning_rate=1e30), r"EBM: learning_rate is 1e\+30, but must be 0 or a positive number up to 1e\+18"),
     ],
 )
 def test_one_clear_line(model: EBM, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -56,8 +57,8 @@ def test_a_second_run_reads_the_cache_only(celeba_root: Path, monkeypatch: pytes
 
 
 def test_a_failed_write_leaves_no_cache(celeba_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_disk(content: object, path: Path) -> None:
-        path.write_bytes(b"half")
+    def full_disk(content: object, file: BinaryIO) -> None:
+        file.write(b"half")
         raise OSError("no space left on device")
 
     monkeypatch.setattr("torch.save", full_disk)

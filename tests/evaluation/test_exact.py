@@ -12,8 +12,7 @@ from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.errors import UserError
-from ebmlab.evaluation import exact
-from ebmlab.evaluation.exact import exact_log_z, exact_mean
+from ebmlab.evaluation.exact import all_states, exact_log_z, exact_mean, exact_samples
 
 
 class Fields(Energy):
@@ -105,7 +104,7 @@ def test_agrees_with_all_states_at_once(domain, kind, batch_size):
 @pytest.mark.parametrize("batch_size", [1, 3, 8, 100, 2**14])
 @pytest.mark.parametrize("domain", [*DOMAINS.values(), Binary((2, 3)), Categorical((2, 2), 4), Ordinal(5, 1)], ids=repr)
 def test_batches_hold_every_state_once_in_order_and_are_no_larger_than_asked(domain, batch_size):
-    batches = list(exact.all_states(domain, batch_size, Fields(domain, torch.zeros(1))))
+    batches = list(all_states(domain, batch_size, Fields(domain, torch.zeros(1))))
     assert torch.equal(torch.cat(batches), domain.enumerate())
     assert max(map(len, batches)) <= batch_size
 
@@ -217,4 +216,4 @@ def test_no_draws_without_a_law(value: float) -> None:
             return torch.full((len(x),), value)
 
     with pytest.raises(UserError, match="exact_samples: Everywhere has no law: an energy is NaN or -inf, or all are"):
-        exact.exact_samples(Everywhere(), 5)
+        exact_samples(Everywhere(), 5)

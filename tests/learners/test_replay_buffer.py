@@ -158,11 +158,18 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
         ReplayBuffer(5).check(Spin(4), 6)
 
 
+def _trainer(rank: int, world: int) -> pl.Trainer:
+    """A trainer before its first fit that takes itself for one rank of some."""
+
+    class Rank(pl.Trainer):
+        global_rank, world_size = rank, world
+
+    return Rank(barebones=True, accelerator="cpu")
+
+
 def test_another_size_on_resuming_is_warned_of() -> None:
     learner = SimpleNamespace(chains=ReplayBuffer(30), device=torch.device("cpu"))
-    fit_loop = SimpleNamespace(is_resuming=False)
-    trainer = SimpleNamespace(world_size=1, global_rank=0, fit_loop=fit_loop, ckpt_path=None)
-    callback = RunState()
+    trainer, callback = _trainer(0, 1), RunState()
     with pytest.warns(UserWarning, match="written without it"):
         callback.on_load_checkpoint(trainer, learner, {"replay_buffer": torch.zeros(12, 1)})  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match=r"has 12 slots .* now 30,"):
@@ -178,8 +185,7 @@ def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
         for rank in range(world):
             buffer, callback = ReplayBuffer(12), RunState()
             learner = SimpleNamespace(chains=buffer, device=torch.device("cpu"))
-            fit_loop = SimpleNamespace(is_resuming=False)
-            trainer = SimpleNamespace(world_size=world, global_rank=rank, fit_loop=fit_loop, ckpt_path=None)
+            trainer = _trainer(rank, world)
             with pytest.warns(UserWarning, match="written without it"):
                 callback.on_load_checkpoint(trainer, learner, checkpoint)  # type: ignore[arg-type]
             callback.on_train_start(trainer, learner)  # type: ignore[arg-type]
