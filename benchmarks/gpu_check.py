@@ -83,6 +83,14 @@ TRAININGS: dict[str, tuple[str, list[Callback], list[str]]] = {  # the config, c
 }
 CHAINS = 20_000
 
+
+def _potts() -> Potts:
+    energy = Potts(53, 21)
+    for p in energy.parameters():  # which are zero at first
+        torch.nn.init.normal_(p, std=0.1)
+    return energy
+
+
 ENERGIES: dict[str, Callable[[], Energy]] = {
     "RBM": lambda: RBM(784, 500),
     "GRBM": lambda: GRBM(784, 256),
@@ -91,7 +99,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),
     "CategoricalRBM": lambda: CategoricalRBM(53, 21, 70),
-    "Potts": lambda: Potts(53, 21),
+    "Potts": _potts,
     "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_classes=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
     "QuarticMixture": lambda: QuarticMixture(),
