@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytorch_lightning as pl
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.accelerators import AcceleratorRegistry
-from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from ebmlab.app.config_errors import parser_message
 from ebmlab.errors import UserError
