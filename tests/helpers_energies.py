@@ -10,6 +10,7 @@ from ebmlab.energies import (
     MLP,
     RBM,
     RGCN,
+    CategoricalRBM,
     Clamped,
     Energy,
     Ising,
@@ -35,6 +36,13 @@ def rbm() -> RBM:
     for p in rbm.parameters():
         torch.nn.init.normal_(p)
     return rbm
+
+
+def sequences() -> CategoricalRBM:
+    energy = CategoricalRBM(5, 3, 4)
+    for p in energy.parameters():
+        torch.nn.init.normal_(p)
+    return energy
 
 
 def family(pairs: list[list[int]] | None) -> Potts:
@@ -72,6 +80,8 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "Clamped and clamped again": lambda: given(given(rbm())),
     "Potts": lambda: family(None),
     "Potts, some pairs": lambda: family([[0, 3], [4, 1]]),
+    "CategoricalRBM": sequences,
+    "Clamped CategoricalRBM": lambda: given(sequences()),
     "Clamped, Potts": lambda: given(family(None)),
     "Clamped, ScalarPotts": lambda: given(potts()),
     "Clamped, LatticeGaussian": lambda: given(LatticeGaussian.rotated(5, num_values=6)),

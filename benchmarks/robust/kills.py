@@ -70,7 +70,7 @@ RESUMED = {  # what Lightning by itself does not resume exactly
     ],
     "late averages": [
         *("--callbacks.EMAWeightAveraging=true", "--callbacks.EMAWeightAveraging.decay=0.9"),
-        "--callbacks.EMAWeightAveraging.update_starting_at_step=40",
+        "--callbacks.EMAWeightAveraging.update_starting_at_step=15",
     ],
 }
 PLAIN_ROWS = """

@@ -52,8 +52,13 @@ class Source:
     def is_unfinished(self) -> bool:
         """Whether a method is abstract or raises `NotImplementedError`."""
         methods: dict[str, ast.FunctionDef] = {}
+        owners: dict[str, Source] = {}
         for source in reversed(self.lineage):
-            methods |= {n.name: n for n in source.node.body if isinstance(n, ast.FunctionDef) and not _is_property(n)}
+            own = {n.name: n for n in source.node.body if isinstance(n, ast.FunctionDef) and not _is_property(n)}
+            methods |= own
+            owners |= dict.fromkeys(own, source)
+        if owners.get("kernel_on") is not owners.get("step"):
+            methods.pop("step", None)  # the engine runs a kernel where a sampler has one
         names = {n.id for method in methods.values() for n in ast.walk(method) if isinstance(n, ast.Name)}
         return not names.isdisjoint({"NotImplementedError", "abstractmethod"})
 

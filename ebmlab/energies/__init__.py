@@ -3,6 +3,7 @@
 from ebmlab.data.tables import Rows, TabularSource
 from ebmlab.energies.binary_net_posterior import BinaryNetPosterior
 from ebmlab.energies.bipartite import Bipartite
+from ebmlab.energies.categorical_rbm import CategoricalRBM
 from ebmlab.energies.clamped import Clamped, ClampedBipartite
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
@@ -38,6 +39,7 @@ __all__ = [
     "Bipartite",
     "BipartiteBridge",
     "Bridge",
+    "CategoricalRBM",
     "Clamped",
     "ClampedBipartite",
     "Energy",

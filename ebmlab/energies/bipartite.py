@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary
+from ebmlab.domains import Binary, Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.entering import converted
 from ebmlab.energies.evaluation import PerChain
-from ebmlab.numerics.noise import bernoulli
+from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
 
 
@@ -48,21 +48,23 @@ class Bipartite(Energy):
         return self.hidden_given_visible(v), None
 
     def visible_given_hidden(self, h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Parameters of p(v | h): logits on a Binary domain, mean and variance on a Real domain."""
+        """Parameters of p(v | h): logits on a Binary or Categorical domain, mean and variance on a Real domain."""
         raise NotImplementedError
 
     def sample_visible(self, h: Tensor) -> Tensor:
         """Draws v from p(v | h), `(B, *event)`."""
         law = self.visible_given_hidden(h)
         if isinstance(law, Tensor):
-            return bernoulli(law)
+            return one_hot(categorical(law.log_softmax(-1)), law) if self._has_classes else bernoulli(law)
         mean, variance = law
         return mean + variance.sqrt() * torch.randn_like(mean)
 
     def mean_visible(self, h: Tensor) -> Tensor:
         """E[v | h], `(B, *event)`."""
         law = self.visible_given_hidden(h)
-        return torch.sigmoid(law) if isinstance(law, Tensor) else law[0]
+        if isinstance(law, Tensor):
+            return law.softmax(-1) if self._has_classes else torch.sigmoid(law)
+        return law[0]
 
     def visible_energy(self, v: Tensor) -> Tensor:
         """E(v, h = 0), `(B,)`."""
@@ -75,8 +77,8 @@ class Bipartite(Energy):
         return self.visible_energy(v) / temperature - sum_softplus(logits / temperature)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Has a closed form if v is binary: E(v, h) is linear in v, so that -dE/dv is the logits of v at E[h | v]."""
-        if not isinstance(self.domain, Binary):
+        """Has a closed form if v is no real vector: E(v, h) is linear in v, and -dE/dv the logits of v at E[h | v]."""
+        if not isinstance(self.domain, Binary | Categorical):
             return super().value_and_grad(x)
         with torch.no_grad():
             logits = self.hidden_given_visible(x)
@@ -86,3 +88,17 @@ class Bipartite(Energy):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.marginal_energy(x, self.hidden_given_visible(x))
+
+    @property
+    def _has_classes(self) -> bool:
+        return isinstance(self.domain, Categorical)
+
+
+def one_hot(index: Tensor, like: Tensor) -> Tensor:
+    """One-hot vectors of the shape and type of `like`, `(..., q)`, from numbers of values `(...)`.
+
+    Example:
+        >>> one_hot(torch.tensor([1]), torch.zeros(1, 3)).tolist()
+        [[0.0, 1.0, 0.0]]
+    """
+    return (index.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)

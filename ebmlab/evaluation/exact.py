@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Finite, Real
+from ebmlab.domains import Binary, Categorical, Finite, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
@@ -120,9 +120,10 @@ def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _hidden_are_fewer(energy: Energy) -> bool:
-    if not isinstance(energy, Bipartite) or not isinstance(energy.domain, Binary | Real):
+    domain = energy.domain
+    if not isinstance(energy, Bipartite) or not isinstance(domain, Binary | Categorical | Real):
         return False
-    return isinstance(energy.domain, Real) or energy.num_hidden < energy.domain.size
+    return isinstance(domain, Real) or energy.num_hidden * math.log(2) < domain.size * math.log(domain.num_values)
 
 
 def all_states(domain: Finite, batch_size: int, energy: Energy) -> Iterator[Tensor]:
@@ -152,8 +153,11 @@ def all_states(domain: Finite, batch_size: int, energy: Energy) -> Iterator[Tens
 def _log_sum_visible(energy: Bipartite, h: Tensor) -> Tensor:
     """Log of the sum over v of exp(-E(v, h)), `(B,)`: it is -E(v, h) - log p(v | h), for any v."""
     law = energy.visible_given_hidden(h)
-    if isinstance(law, Tensor):  # logits of bits: use v = 0
-        return sum_softplus(law.flatten(1)) - energy.joint_energy(torch.zeros_like(law), h)
+    if isinstance(law, Tensor):  # logits: use v = 0, to which E(v, h) is continued where it is no state
+        free = (
+            law.logsumexp(-1) if isinstance(energy.domain, Categorical) else sum_softplus(law.flatten(1)).unsqueeze(1)
+        )
+        return free.flatten(1).sum(1) - energy.joint_energy(torch.zeros_like(law), h)
     mean, variance = law  # of a Gaussian: use v = mean
     log_density = -(2 * math.pi * variance).log().expand_as(mean).flatten(1).sum(1) / 2
     return -energy.joint_energy(mean, h) - log_density

@@ -11,6 +11,7 @@ from ebmlab.errors import UserError
 
 Groups = list[dict[str, Any]]
 WITHOUT_EFFECT = {"foreach", "fused", "capturable", "differentiable"}  # on what is learnt
+INITIAL = "initial_lr"  # which a schedule adds; a checkpoint without a schedule has none
 
 
 def settings_of(optimizer: Optimizer) -> Groups:
@@ -42,7 +43,7 @@ def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) 
     """
     replaced: dict[str, tuple[Any, Any]] = {}
     for mine, saved in zip(wanted, optimizer.param_groups, strict=True):
-        if missing := [name for name in mine if name not in saved and name not in WITHOUT_EFFECT]:
+        if missing := [name for name in mine if name not in saved and name not in WITHOUT_EFFECT | {INITIAL}]:
             raise UserError(
                 f"optimizer: the checkpoint was not written with {type(optimizer).__name__}, for it has no "
                 f"{', '.join(missing)}: go on with the optimizer of the checkpoint"
@@ -65,8 +66,8 @@ def _rates(mine: dict[str, Any], saved: dict[str, Any]) -> tuple[Any, Any] | Non
     """The learning rates of the checkpoint and of the config if they differ; if both are scheduled, the first ones."""
     if "lr" not in mine:
         return None
-    theirs = saved["initial_lr" if "initial_lr" in mine and "initial_lr" in saved else "lr"]
-    own = mine.get("initial_lr", mine["lr"])
+    theirs = saved[INITIAL if INITIAL in mine and INITIAL in saved else "lr"]
+    own = mine.get(INITIAL, mine["lr"])
     return (theirs, own) if float(theirs) != float(own) else None
 
 

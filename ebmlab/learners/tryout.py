@@ -39,7 +39,7 @@ def try_optimizer(
             parameter.grad = torch.zeros_like(parameter)
         return torch.zeros(())
 
-    part = "optimizer"
+    part, schedule = "optimizer", None
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
         try:
@@ -56,9 +56,17 @@ def try_optimizer(
         except UserError:
             raise
         except ZeroDivisionError as error:
-            raise UserError(f"{part}: a period of {_name(make_schedule)} is 0, but must be at least 1") from error
+            period = _zero(schedule) or f"a period of {_name(make_schedule)}"
+            raise UserError(f"{part}: {period} is 0, but must be at least 1") from error
         except Exception as error:  # torch's classes raise any type
             raise UserError(f"{part}: {one_line(error)}") from error
+
+
+def _zero(schedule: Any) -> str | None:
+    """The setting of a schedule that is 0, such as T_max."""
+    numbers = {} if schedule is None else vars(schedule)
+    named = (name for name, value in numbers.items() if type(value) is int and value == 0 and name[:1] != "_")
+    return next((name for name in named if name != "last_epoch"), None)
 
 
 def _name(maker: Any) -> str:

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Real
+from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers.kernel import Kernel
@@ -71,7 +71,7 @@ class BlockGibbs(Sampler):
         torch.Size([4, 6])
     """
 
-    domains = (Real, Binary)
+    domains = (Real, Binary, Categorical)
     exact = True
 
     def check(self, energy: Energy) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
+from ebmlab.samplers import Sampler
 from ebmlab.testing.law import ExactLaw
 from ebmlab.testing.transitions import Kernel, moved, step_matrix, title
 from ebmlab.testing.undecided import NotEnumerableError
@@ -60,7 +61,8 @@ def assert_invariant(
         sampler: as in `transition_matrix`.
         energy: on a finite domain with at most 4,096 states. `Rugged(domain)` is one on which mistakes show.
         tolerance: of the exact proof.
-        cycle: after how many steps the settings of a schedule repeat; by default the sampler's `cycle_length`, or 1.
+        cycle: after how many steps the settings of a schedule repeat; by default the number of rows of its kernel's
+            settings; without a kernel, the sampler's `cycle_length`, or 1.
         num_chains: chains of a simulation.
         num_steps: steps of a simulation from the least likely state.
 
@@ -83,7 +85,7 @@ def assert_invariant(
     """
     law = ExactLaw(energy, "assert_invariant")
     who = f"{title(sampler)} on {type(energy).__name__}"
-    cycle = cycle or int(getattr(sampler, "cycle_length", 1))
+    cycle = cycle or _cycle_of(sampler, energy)
     try:
         matrices = [step_matrix(sampler, law, k) for k in range(cycle)]
     except NotEnumerableError:
@@ -94,6 +96,16 @@ def assert_invariant(
     whole = torch.linalg.multi_dot(matrices) if cycle > 1 else matrices[0]
     end = torch.matrix_power(whole, STEPS)[law.probabilities.argmin()]
     return Invariance(True, error, 1.0, _require_reached(law, end, tolerance, who, ""))
+
+
+def _cycle_of(sampler: Kernel, energy: Energy) -> int:
+    """After how many steps a sampler's settings repeat, as far as it says so."""
+    if isinstance(sampler, Sampler):
+        sampler.check(energy)
+        kernel = sampler.kernel_on(energy)
+        if kernel is not None:
+            return len(kernel.settings)
+    return int(getattr(sampler, "cycle_length", 1))
 
 
 def _require_unchanged(law: ExactLaw, after: Tensor, tolerance: float, what: str) -> float:

@@ -33,7 +33,7 @@ PERIOD = "torch.optim.lr_scheduler"
         (["--model.optimizer=torch.optim.SparseAdam"], "optimizer: SparseAdam does not support dense gradients"),
         (
             [f"--model.lr_scheduler={PERIOD}.StepLR", "--model.lr_scheduler.step_size=0"],
-            "lr_scheduler: a period of the schedule is 0, but must be at least 1",
+            "lr_scheduler: step_size is 0, but must be at least 1",
         ),
         (["--lr=0.003"], "there is no option --lr; did you mean --model.optimizer.lr?"),
         (["--max_epochs=3"], "there is no option --max_epochs; did you mean --trainer.max_epochs?"),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import ebmlab.energies
-from ebmlab.domains import Binary, Finite, Real, Spin
+from ebmlab.domains import Binary, Categorical, Finite, Real, Spin
 from ebmlab.energies import (
     GRBM,
     MLP,
@@ -20,6 +20,7 @@ from ebmlab.energies import (
     BinaryNetPosterior,
     Bipartite,
     Bridge,
+    CategoricalRBM,
     Clamped,
     ClampedBipartite,
     Energy,
@@ -81,6 +82,7 @@ def potts() -> ScalarPotts:
 CLOSED: dict[str, Callable[[], Energy]] = {
     "RBM": rbm,
     "GRBM": lambda: filled(GRBM(7, 4)),
+    "CategoricalRBM": lambda: filled(CategoricalRBM(5, 3, 4)),
     "Ising": lambda: Ising.barabasi_albert(9, 2, 0.37, field=0.123),
     "Ising, sparse": lambda: Ising.lattice(20, 0.37, field=0.123),
     "Ising, learnt": lambda: filled(Ising.learnable(9)),
@@ -106,6 +108,7 @@ CLOSED: dict[str, Callable[[], Energy]] = {
     "Solved": lambda: Solved(rbm(), 1.0, torch.zeros(3, 7)),
     "Bridge": lambda: bridge(reference(Spin(9)), Ising.barabasi_albert(9, 2, 0.37)),
     "BipartiteBridge": lambda: bridge(Bernoulli(torch.rand(7)), rbm()),
+    "BipartiteBridge, classes": lambda: bridge(Uniform(Categorical(5, 3)), filled(CategoricalRBM(5, 3, 4))),
     "BipartiteBridge, real": lambda: bridge(Gaussian(torch.randn(7), torch.eye(7) + 0.5), filled(GRBM(7, 4))),
 }
 # Networks round all layers but the last one. The second function adds a constant to E.

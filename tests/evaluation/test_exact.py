@@ -105,7 +105,7 @@ def test_agrees_with_all_states_at_once(domain, kind, batch_size):
 @pytest.mark.parametrize("batch_size", [1, 3, 8, 100, 2**14])
 @pytest.mark.parametrize("domain", [*DOMAINS.values(), Binary((2, 3)), Categorical((2, 2), 4), Ordinal(5, 1)], ids=repr)
 def test_batches_hold_every_state_once_in_order_and_are_no_larger_than_asked(domain, batch_size):
-    batches = list(exact._states(domain, batch_size, Fields(domain, torch.zeros(1))))
+    batches = list(exact.all_states(domain, batch_size, Fields(domain, torch.zeros(1))))
     assert torch.equal(torch.cat(batches), domain.enumerate())
     assert max(map(len, batches)) <= batch_size
 

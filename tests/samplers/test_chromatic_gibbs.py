@@ -167,9 +167,10 @@ def test_run_goes_step_by_step_after_a_nan() -> None:
     assert torch.equal(ChromaticGibbs().run(energy, x, 3), expected)
 
 
+BEGIN = "graph, total = cast(Coloured, energy), x.new_zeros(len(x))"
 MUTANTS = {
     "wrong sign": ("draw_sites(logits)", "draw_sites(-logits)"),
-    "stale fields": ("x.new_zeros(len(x))\n    for sites", "(x := x.clone()).new_zeros(len(x))\n    for sites"),
+    "stale fields": (BEGIN, f"{BEGIN}\nx = x.clone()"),
     "all sites of one colour": ("in graph.colours:", "in [torch.cat(graph.colours)]:"),
 }
 

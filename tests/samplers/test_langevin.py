@@ -14,19 +14,16 @@ from ebmlab.samplers.metropolis import metropolis
 
 STEP = {1: 1.4, 2: 1.0}  # large: 70 to 80 % are accepted, and without Metropolis the law is visibly wrong
 BANANA_STEP = 0.25
-NOISE, DRIFT, DECIDE = (
-    "root(alpha * (2 * temperature))",
-    "-alpha, state.grad",
-    "    if not adjusted:\n        return new,",
-)
+NOISE, DRIFT = "root(alpha * (2 * temperature))", "-alpha, state.grad"
+ARRIVE = "new = start(energy, y, settings, temperature, adjusted if next_adjusted is None else next_adjusted)"
 MUTANTS = {  # what to replace in the source of langevin.py, with what, and the temperature at which it shows
     "no reverse proposal": ("- back + forth", "+ 0 * (back + forth)", 1.0),
     "no forward proposal": ("- back + forth", "- back", 1.0),
     "proposal ratio upside down": ("- back + forth", "+ back - forth", 1.0),
     "reverse drift flipped": ("alpha, new.grad)", "-alpha, new.grad)", 1.0),
     "reverse drift from the old gradient": ("alpha, new.grad)", "alpha, state.grad)", 1.0),
-    "stale gradient": (DECIDE, f"    new.grad = state.grad\n{DECIDE}", 1.0),
-    "stale energy": (DECIDE, f"    new.energy = state.energy\n{DECIDE}", 1.0),
+    "stale gradient": (ARRIVE, f"{ARRIVE}\nnew.grad = state.grad", 1.0),
+    "stale energy": (ARRIVE, f"{ARRIVE}\nnew.energy = state.energy", 1.0),
     "proposals kept only if better": ("metropolis(log_ratio)", "((log_ratio >= 0), log_ratio.exp())", 1.0),
     "everything accepted": ("after = new.overwritten(accepted, state)", "after = new", 1.0),
     "x of the proposal, cache of the old": (

@@ -106,5 +106,5 @@ def test_user_errors() -> None:
     with pytest.raises(UserError, match="num_steps is 2, but its three parts take at least 3"):
         Preconditioner().tune(DMALA(0.1), energy, x, 2)
     potts = ScalarPotts([[0.0, 0.1], [0.1, 0.0]])
-    with pytest.raises(UserError, match="its scales are of numbers, but Potts lives on"):
+    with pytest.raises(UserError, match="its scales are of numbers, but ScalarPotts lives on"):
         Preconditioner().tune(DMALA(0.1), potts, potts.domain.random(5), 30)

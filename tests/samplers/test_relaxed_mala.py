@@ -153,7 +153,7 @@ def test_infinite_and_nan_energies_are_not_entered() -> None:
     [
         (lambda: RelaxedMALA(0.0), "step_size is 0.0"),
         (lambda: RelaxedMALA(0.1, temperature=-1.0), "temperature is -1.0"),
-        (lambda: RelaxedMALA(0.1).check(Target(Ordinal(2, 3), "cubic")), "Binary or Spin domains, but Target lives on"),
+        (lambda: RelaxedMALA(0.1).check(Target(Ordinal(2, 3), "cubic")), "Binary or Spin domains, but Rugged lives on"),
     ],
 )
 def test_wrong_use(call: Any, message: str) -> None:

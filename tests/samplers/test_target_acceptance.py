@@ -147,7 +147,7 @@ def test_flat_and_nan_energies_keep_the_parameter_in_bounds(sampler: Any, parame
         (lambda: TargetAcceptance().tune(DMALA(1.0), Product(), torch.ones(1, 50), 0), "num_steps is 0"),
         (lambda: TargetAcceptance(1.0), "rate is 1.0"),
         (lambda: TargetAcceptance(window=0), "window is 0"),
-        (lambda: TargetAcceptance(gain=0.0), "gain 0.0"),
+        (lambda: TargetAcceptance(gain=0.0), "gain is 0.0, but must be positive"),
     ],
 )
 def test_wrong_use(call: Callable[[], Any], message: str) -> None:

@@ -350,7 +350,7 @@ def test_the_ladder_and_what_is_refused() -> None:
             Tempered(GWG(), betas)
     with pytest.raises(UserError, match="swap_every 0"):
         Tempered(GWG(), swap_every=0)
-    with pytest.raises(UserError, match=r"BlockGibbs needs a bipartite energy .* but Target has none"):
+    with pytest.raises(UserError, match=r"BlockGibbs needs a bipartite energy .* but Rugged has none"):
         Tempered(BlockGibbs()).check(Target(DOMAINS["binary"], "cubic"))
     with pytest.raises(UserError, match="GibbsLangevin needs Gaussian"):  # the tempered energy is not a GRBM
         Tempered(GibbsLangevin(0.1)).check(make_grbm(2))

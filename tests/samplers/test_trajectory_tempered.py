@@ -74,7 +74,7 @@ class StaleState(TrajectoryTempered):
         old = [vars(replica).copy() for replica in state.replicas]
         new = super().swap(path, state)
         for replica, before in zip(new.replicas, old, strict=True):
-            for name in ("energy", "grad", "proposal"):
+            for name in ("energy", "proposal"):  # what DMALA keeps besides x
                 setattr(replica, name, before[name])
         return new
 

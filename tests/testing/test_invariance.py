@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
@@ -37,15 +38,12 @@ def test_exact_kernels_pass() -> None:
 
 
 def test_every_step_of_a_cycle_is_looked_at() -> None:
-    """Only the second of three steps has no Metropolis decision."""
+    """Only the decisions of the second of three steps, whose step size is 0.5, do not ask for the energy."""
 
-    class Sometimes(ACS):
-        @property
-        def cycle_length(self) -> int:  # type: ignore[override]
-            return 3
+    wrong = mutant(ACS, "state.energy - new.energy", "(settings[0] != 0.5) * (state.energy - new.energy)")
 
-        def potential(self, state: object) -> Tensor:
-            return super().potential(state) * (getattr(state, "step", 0) != 1)
+    class Sometimes(wrong):  # type: ignore[misc, valid-type]
+        pass
 
     sampler = Sometimes(step_sizes=[0.8, 0.5, 0.3], balances=[0.5, 0.5, 0.5])
     with pytest.raises(AssertionError, match=r"Sometimes on Rugged: one step \(number 1\) changes the probability"):

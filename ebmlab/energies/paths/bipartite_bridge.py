@@ -14,7 +14,7 @@ from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.paths.bridge import Bridge
-from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal
+from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform
 from ebmlab.energies.paths.solved import Solved
 from ebmlab.errors import UserError
 from ebmlab.numerics.softplus import sum_softplus
@@ -76,10 +76,10 @@ class BipartiteBridge(Bridge, Bipartite):
     value_differences = Energy.value_differences
 
     def __init__(self, base: Base, energy: Bipartite, beta: float = 0.0) -> None:
-        if not isinstance(base, Bernoulli | StandardNormal | Gaussian | Solved):
+        if not isinstance(base, Uniform | Bernoulli | StandardNormal | Gaussian | Solved):
             raise UserError(
                 f"block Gibbs has no way from the base law {type(base).__name__} to {type(energy).__name__}: take "
-                "Bernoulli, StandardNormal, Gaussian or Solved, or another sampler, such as DMALA or Langevin"
+                "Uniform, Bernoulli, StandardNormal, Gaussian or Solved, or another sampler, such as DMALA or Langevin"
             )
         super().__init__(base, energy, beta)
         self.num_hidden = energy.num_hidden
@@ -120,8 +120,7 @@ class BipartiteBridge(Bridge, Bipartite):
         first = start.visible_given_hidden(h) if start else None
         if isinstance(law, Tensor):
             if first is None:
-                assert isinstance(self.base, Bernoulli)
-                first = self.base.logits.to(law)
+                first = self.base.logits.to(law) if isinstance(self.base, Bernoulli) else torch.zeros_like(law)
             assert isinstance(first, Tensor)
             return self._mix(first, law)
         if isinstance(self.base, Gaussian):
