@@ -16,7 +16,7 @@ from ebmlab.app.convert_parser import convert_parser
 from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary, Categorical
-from ebmlab.energies import RBM, Ising, Potts
+from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.graphs import Edges
@@ -73,10 +73,10 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
         [-1.0, 1.0]
     """
     energy, lost = found.energy, []
-    if isinstance(energy, RBM | Potts) and energy.dtype != torch.float32:
+    if isinstance(energy, RBM | CategoricalRBM | Potts) and energy.dtype != torch.float32:
         energy = energy.float()
         lost.append("digits of the parameters beyond float32")
-    sampler = BlockGibbs() if isinstance(energy, RBM) else _gibbs(energy)
+    sampler = BlockGibbs() if isinstance(energy, Bipartite) else _gibbs(energy)
     learner = ContrastiveDivergence(energy, sampler, num_steps=NUM_STEPS)
     content: dict[str, Any] = {"state_dict": learner.state_dict(), "epoch": 0, "global_step": 0}
     content["pytorch-lightning_version"] = version("pytorch-lightning")
@@ -110,7 +110,7 @@ def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
 
 def _about(found: Foreign) -> str:
     energy = found.energy
-    size = f"{energy.num_hidden} hidden units" if isinstance(energy, RBM) else ""
+    size = f"{energy.num_hidden} hidden units" if isinstance(energy, Bipartite) else ""
     if isinstance(energy, Ising):
         size = f"{len(energy.edges().values) // 2} couplings"
     if isinstance(energy, Potts):

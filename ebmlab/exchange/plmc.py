@@ -106,15 +106,19 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     """Writes the newer version in float32, as plmc does, with frequencies of NaN, which EVcouplings reads."""
     energy = only(foreign, Potts, "plmc")
     d, q = energy.field.shape
-    alphabet = foreign.facts.get("alphabet") or next((a for a in ALPHABETS if len(a) == q), string.ascii_uppercase[:q])
+    alphabet = next((a for a in ALPHABETS if len(a) == q), string.ascii_uppercase[:q])
+    alphabet = _letters(foreign.facts.get("alphabet"), q) or alphabet
     if len(alphabet) != q:
         raise UserError(f"plmc names each value by one letter, and {q} values have no known alphabet")
-    names = foreign.names if all(isinstance(name, int) for name in foreign.names) else ()
-    settings = [foreign.facts.get(name, 0.0) for name in SETTINGS]
+    fit = len(foreign.names) == d and all(isinstance(name, int) and abs(name) < 2**31 for name in foreign.names)
+    names = foreign.names if fit else ()
+    known = [foreign.facts.get(name) for name in SETTINGS]
+    settings = [value if isinstance(value, float) else 0.0 for value in known]
     pairs, rows = torch.triu_indices(d, d, 1), energy.couplings()
     J, h = rows[pairs[0], pairs[1]].cpu(), energy.field.detach().cpu()
     parts = [np.array([d, q, 0, 0, 0], "<i4"), np.array(settings, "<f4"), np.frombuffer(alphabet.encode("ascii"), "S1")]
-    parts += [np.frombuffer((foreign.facts.get("target") or alphabet[0] * d).encode("ascii"), "S1")]
+    target = _letters(foreign.facts.get("target"), d) or alphabet[0] * d
+    parts += [np.frombuffer(target.encode("ascii"), "S1")]
     parts += [np.array(names or range(1, d + 1), "<i4"), np.full(h.numel(), np.nan, "<f4")]
     parts += [h.numpy().astype("<f4"), np.full(J.numel(), np.nan, "<f4"), J.numpy().astype("<f4")]
     with whole(path) as temporary, temporary.open("wb") as file:
@@ -148,6 +152,11 @@ def _layout(head: bytes, size: int) -> _Layout | None:
     found = [_Layout(d, q, used + skipped, width, True) for width in (4, 8) if min(used, skipped) >= 0]
     found += [_Layout(d, q, 0, width, False) for width in (4, 8)]
     return next((layout for layout in found if layout.size == size), None)
+
+
+def _letters(known: Any, count: int) -> str:
+    """What is known of letters, if there are as many as are needed; else none."""
+    return known if isinstance(known, str) and known.isascii() and len(known) == count else ""
 
 
 def _text(letters: Array) -> str:

@@ -6,6 +6,7 @@ contain. The kinds, with v visible and h hidden:
 
 - BBRBM: v and h are bits; as our RBM.
 - IIRBM: v and h are spins; 4 W, 2 a - 2 W 1, 2 b - 2 W' 1 is our RBM on (v + 1) / 2.
+- PBRBM: v has one of q values, h is bits, and the weights are (V, q, H); as our CategoricalRBM.
 - BGRBM, IGRBM: h is Gaussian with the variance 1 / V; without h, an Ising model with J = W W' / V.
 
 fastrbm's restricted Coulomb machine is an IIRBM whose hidden biases have the other sign.
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ebmlab.energies import RBM, Energy
+from ebmlab.energies import RBM, CategoricalRBM, Energy
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
 from ebmlab.exchange.format import Format, needed, only
@@ -28,7 +29,7 @@ from ebmlab.io.files import whole
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 PARTS = ("weight_matrix", "vbias", "hbias")
-KINDS = ("BBRBM", "IIRBM", "BGRBM", "IGRBM")
+KINDS = ("BBRBM", "IIRBM", "BGRBM", "IGRBM", "PBRBM")
 _UPDATE = re.compile(r"update_(\d+)")
 
 
@@ -50,25 +51,30 @@ def take(given: Any) -> Foreign:
 
 
 def make(foreign: Foreign) -> Any:
-    """Rbms' `BBRBM`."""
-    classes = needed("rbms.bernoulli_bernoulli.classes", "its models", None)
-    return classes.BBRBM(*(p.detach().clone() for p in _parts(foreign)))
+    """Rbms' `BBRBM` or `PBRBM`."""
+    name, *parts = _parts(foreign)
+    package = {"BBRBM": "bernoulli_bernoulli", "PBRBM": "potts_bernoulli"}[name]
+    classes = needed(f"rbms.{package}.classes", "its models", None)
+    return getattr(classes, name)(*(p.detach().clone() for p in parts))
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:
     """An archive with one update, which rbms' `load_params` reads; training cannot go on from it."""
-    arrays = [p.detach().cpu().numpy() for p in _parts(foreign)]
+    kind, *parts = _parts(foreign)
+    arrays = [p.detach().cpu().numpy() for p in parts]
     h5py = needed("h5py", "archives of rbms")
     with whole(path) as temporary, h5py.File(temporary, "w") as archive:
-        archive["model_type"] = "BBRBM"
+        archive["model_type"] = kind
         for name, array in zip(PARTS, arrays, strict=True):
             archive[f"update_1/params/{name}"] = array
     return ["chains and settings of a training"]
 
 
-def _parts(foreign: Foreign) -> tuple[Any, Any, Any]:
-    energy = only(foreign, RBM, "rbms")
-    return energy.W, energy.b_v, energy.b_h
+def _parts(foreign: Foreign) -> tuple[str, Any, Any, Any]:
+    """The kind of the model, and its parameters."""
+    classes = isinstance(foreign.energy, CategoricalRBM)
+    energy = only(foreign, CategoricalRBM if classes else RBM, "rbms")
+    return "PBRBM" if classes else "BBRBM", energy.W, energy.b_v, energy.b_h
 
 
 def _archive(archive: Any) -> Foreign:
@@ -108,8 +114,9 @@ def _model(
 ) -> tuple[Energy, float, Form]:
     """The energy at an inverse temperature, the offset of rbms' own energy, and how it writes states."""
     if kind not in KINDS:
-        mend = "; its visible units are of several colours, which no RBM here has" if kind == "PBRBM" else ""
-        raise UserError(f"it holds a {kind[:40]}, and only {', '.join(KINDS)} are read{mend}")
+        raise UserError(f"it holds a {kind[:40]}, and only {', '.join(KINDS)} are read")
+    if kind == "PBRBM":
+        return _sequences(beta * W, beta * a, beta * b), 0.0, "values"
     machine(W, a, b)  # checks shapes and numbers
     form: Form = "bits" if kind.startswith("B") else "spins"
     if kind == "BBRBM":
@@ -128,6 +135,18 @@ def _model(
         return spins(rows, columns, J[rows, columns], linear), float(norm - square - J.trace() / 2), form
     energy, offset = from_bits(rows, columns, -J[rows, columns], -(linear + J.diagonal() / 2), -square - norm)
     return energy, offset, form
+
+
+def _sequences(W: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> CategoricalRBM:
+    if W.ndim != 3 or a.shape != W.shape[:2]:
+        shapes = f"{W.shape} and {a.shape}"
+        raise UserError(f"weights and visible biases have the shapes {shapes}, not (sites, values, H), (sites, values)")
+    sites, values, hidden = W.shape
+    flat = machine(W.reshape(sites * values, hidden), a.reshape(-1), b)  # checks shapes and numbers
+    energy = CategoricalRBM(sites, values, hidden).to(flat.dtype)
+    for own, given in zip(energy.parameters(), flat.parameters(), strict=True):  # W, b_v, b_h
+        own.data = given.detach().view_as(own)
+    return energy
 
 
 def _accepts(given: Any) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 import ebmlab
 from ebmlab.app.cli import main
-from ebmlab.energies import RBM
+from ebmlab.energies import RBM, CategoricalRBM
 from ebmlab.evaluation import ais
 from ebmlab.exchange import read, write
 from ebmlab.io.files import load_checkpoint
@@ -110,3 +110,19 @@ def test_errors(words: list[str], message: str, folder: None, capfd: pytest.Capt
     line = capfd.readouterr().err.splitlines()[-1]
     assert end.value.code == 2 and message in line and line.startswith("error: ")
     assert sorted(Path().rglob("*")) == before
+
+
+def test_a_machine_of_sequences_becomes_a_run(folder: None) -> None:
+    pytest.importorskip("h5py")
+    torch.manual_seed(0)
+    energy, x = CategoricalRBM(4, 5, 3), np.array([[0, 1, 2, 3], [4, 4, 0, 1]])
+    torch.nn.init.normal_(energy.W)
+    write(energy, "given.h5")
+    main(["convert", "given.h5", "mine"])
+    expected = energy(energy.domain.from_index(torch.tensor(x))).tolist()
+    assert ebmlab.load("mine").energy(x).tolist() == pytest.approx(expected)
+    np.save("x.npy", x)
+    main(["score", "x.npy", "--ckpt_path", "mine", "--log_likelihood"])
+    main(["predict", "--ckpt_path", "mine", "--num_samples", "4", "--num_steps", "3"])
+    main(["convert", "mine", "back.h5"])
+    assert torch.equal(read("back.h5").energy.W, energy.W)

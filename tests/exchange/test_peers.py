@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ebmlab.energies import RBM, Ising
+from ebmlab.energies import RBM, CategoricalRBM, Ising
 from ebmlab.exchange import Foreign, make, read, read_samples, write
 from ebmlab.exchange.foreign import machine
 
@@ -113,6 +113,22 @@ def test_rbms(tmp_path: Path) -> None:
     write(energy, tmp_path / "mine.h5")
     loaded = rbms_io.load_params(str(tmp_path / "mine.h5"), 1, torch.device("cpu"), torch.float64)
     assert torch.equal(loaded.compute_energy_visibles(v), own)
+
+
+def test_rbms_of_sequences(tmp_path: Path) -> None:
+    rbms_io = pytest.importorskip("rbms.io")
+    torch.manual_seed(0)
+    energy, v = CategoricalRBM(12, 21, 5), torch.randint(20, (1000, 12))  # the last value is in no state
+    for p in energy.parameters():
+        torch.nn.init.normal_(p)
+    params = make(energy, "rbms")
+    own = params.compute_energy_visibles(v.float())
+    agree(read(params), own, v)
+    rbms_io.save_model(str(tmp_path / "model.h5"), params, {"visible": v[:10].float()}, 5, 1.0)
+    agree(read(tmp_path / "model.h5"), own, v)
+    write(energy, tmp_path / "mine.h5")
+    loaded = rbms_io.load_params(str(tmp_path / "mine.h5"), 1, torch.device("cpu"), torch.float32)
+    assert torch.equal(loaded.compute_energy_visibles(v.float()), own)
 
 
 def test_scikit_learn(tmp_path: Path) -> None:

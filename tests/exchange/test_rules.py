@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from ebmlab.energies import RBM, Ising
-from ebmlab.exchange import Foreign, read, write
+from ebmlab.energies import RBM, CategoricalRBM, Ising
+from ebmlab.exchange import Foreign, read, read_samples, write
 from ebmlab.exchange.foreign import machine
 
 W = np.array([[1, -2], [0.5, 0.25], [-1.5, 3]])
@@ -148,6 +148,37 @@ def test_rbms_energies_are_sums_over_hidden_units(model: str, tmp_path: Path) ->
         inner = [[math.log(sum(math.exp(x * end) for end in ends)) for x in row] for row in t]
     expected = -v @ A - np.sum(inner, 1)
     assert np.diff(values(found, v.tolist())) == pytest.approx(np.diff(expected), abs=1e-9)
+
+
+COLOURS = (np.arange(12).reshape(2, 3, 2) / 10, np.arange(6).reshape(2, 3) / 10, np.array([0.5, -0.5]))
+
+
+def test_rbms_potts_machine_has_the_number_of_values_of_its_weights(tmp_path: Path) -> None:
+    """Its first site has the value 0 and its second 2; the chains, which hold no 2, say nothing."""
+    path = potts_archive(tmp_path / "model.h5")
+    found = read(path)
+    assert isinstance(found.energy, CategoricalRBM) and found.energy.domain.event_shape == (2, 3)
+    assert values(found, [[0, 2], [1, 2]]) == pytest.approx([-3.3046, -3.7089], abs=1e-4)
+    assert read_samples(path).max() == 1 and "the chains" in found.lost
+    cold = read(potts_archive(tmp_path / "cold.h5", beta=2.0))
+    twice = [sum(math.log1p(math.exp(2 * t)) for t in pair) for pair in ((1.5, 0.7), (1.7, 0.9))]
+    energies = [-2 * 0.5 - twice[0], -2 * 0.6 - twice[1]]
+    with torch.no_grad():
+        x = cold.states(np.array([[0, 2], [1, 2]]))
+        assert cold.energy(x).tolist() == pytest.approx(energies, abs=1e-5)
+    assert write(found, tmp_path / "again.h5") == ["chains and settings of a training"]
+    for one, other in zip(read(tmp_path / "again.h5").energy.parameters(), found.energy.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def potts_archive(path: Path, beta: float = 1.0) -> Path:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        file["model_type"], file["sampling_args/beta"] = "PBRBM", beta
+        file["parallel_chains"] = np.array([[0.0, 1], [1, 0]])
+        for name, array in zip(("weight_matrix", "vbias", "hbias"), COLOURS, strict=True):
+            file[f"update_1/params/{name}"] = array
+    return path
 
 
 def test_rbms_beta_is_not_in_the_parameters(tmp_path: Path) -> None:
