@@ -83,6 +83,14 @@ TRAININGS: dict[str, tuple[str, list[Callback], list[str]]] = {  # the config, c
 }
 CHAINS = 20_000
 
+
+def _potts() -> Potts:
+    energy = Potts(53, 21)
+    for p in energy.parameters():  # which are zero at first
+        torch.nn.init.normal_(p, std=0.1)
+    return energy
+
+
 ENERGIES: dict[str, Callable[[], Energy]] = {
     "RBM": lambda: RBM(784, 500),
     "GRBM": lambda: GRBM(784, 256),

@@ -17,13 +17,11 @@ from tqdm import tqdm
 
 from ebmlab.data.preprocessing import LEVELS, Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
-from ebmlab.datamodules.pictures import SUFFIXES, Picture, files_in, read_picture
+from ebmlab.datamodules.pictures import DARK, SUFFIXES, files_in, losses, read_picture, too_dark
 from ebmlab.datamodules.scaling import Form
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
 
-DARK = 16  # levels of 255 that 12 of 16 bits reach
-DEEP = "pictures have 16 bits"
 NAMES = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 
 
@@ -90,6 +88,7 @@ class ImageFolder(OwnData):
         self.name = self.folder.absolute().name
         self._listed: dict[str, tuple[list[Path], list[Path]]] = {}
         self._notes: Counter[str] = Counter()
+        self._deep = False  # whether pictures of 16 bits were read
         self.classes = self._classes()
         self.num_classes = len(self.classes) or None
 
@@ -103,7 +102,8 @@ class ImageFolder(OwnData):
             read = pool.map(partial(read_picture, shape=self.raw_shape), paths)
             for i, picture in enumerate(tqdm(read, total=len(paths), desc=f"reading {split} pictures", delay=2)):
                 images[i] = picture.pixels
-                self._note(picture)
+                self._notes += losses(picture)
+                self._deep |= picture.deep
         if not self.classes:
             return images, None
         place = self._place(split)
@@ -117,7 +117,7 @@ class ImageFolder(OwnData):
         """Also says what was left out."""
         super().announce()
         others = Counter(p.suffix.lower() or p.name for split in self._listed for p in self._files(split)[1])
-        notes = [f"{n} {what}" for what, n in self._notes.items() if what != DEEP]
+        notes = [f"{n} {what}" for what, n in self._notes.items()]
         if others:
             kinds = ", ".join(f"{n} {suffix}" for suffix, n in others.most_common(5))
             notes.append(f"{others.total()} files are no pictures by their names and left out ({kinds})")
@@ -134,21 +134,9 @@ class ImageFolder(OwnData):
                 f"{self.title}, train split: the pictures' levels go up to {high:g} of 255, so that all bits would be "
                 "0: brighten the pictures, or take Arrays, which has the option max_value"
             )
-        if self._notes[DEEP] and high < DARK:
-            raise UserError(
-                f"{self.title}, train split: the pictures have 16 bits, but no level above {high:g} of 255, as from a "
-                "camera with fewer bits: brighten them, or take Arrays, which has the option max_value"
-            )
+        if self._deep and high < DARK:
+            raise UserError(f"{self.title}, train split: {too_dark(high)}")
         return found
-
-    def _note(self, picture: Picture) -> None:
-        """Counts what a picture loses."""
-        self._notes["pictures have further frames or pages, which are left out"] += picture.frames
-        self._notes["pictures have transparent parts, which become white"] += picture.clear
-        blank = picture.clear and bool(picture.pixels.min() == LEVELS)
-        self._notes["pictures show nothing on white"] += blank
-        self._notes[DEEP] += picture.deep
-        self._notes = +self._notes
 
     def _place(self, split: str) -> Path | None:
         """The folder of the pictures that a split has of its own."""

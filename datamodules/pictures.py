@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,7 @@ from ebmlab.io.files import check_regular
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # no other one is decoded, whatever a file's content looks like
-
-
+DARK = 16  # levels of 255 that 12 of 16 bits reach
 CLEAR = ("LA", "La", "PA", "RGBA", "RGBa")  # modes with transparency; in others a colour or index may stand for it
 
 
@@ -37,6 +37,30 @@ class Picture:
     frames: bool
     clear: bool
     deep: bool
+
+
+def losses(picture: Picture) -> Counter[str]:
+    """What is left out of a picture or changed in it, in words that follow a number of pictures.
+
+    Example:
+        >>> Image.new("RGBA", (4, 2)).save("clear.png")
+        >>> dict(losses(read_picture(Path("clear.png"), (1, 2, 4))))
+        {'pictures have transparent parts, which become white': 1, 'pictures show nothing on white': 1}
+    """
+    found = {
+        "pictures have further frames or pages, which are left out": picture.frames,
+        "pictures have transparent parts, which become white": picture.clear,
+        "pictures show nothing on white": picture.clear and bool(picture.pixels.min() == LEVELS),
+    }
+    return Counter(what for what, is_so in found.items() if is_so)
+
+
+def too_dark(high: float) -> str:
+    """Why pictures of 16 bits whose highest level, of 255, is below `DARK` are refused."""
+    return (
+        f"the pictures have 16 bits, but no level above {high:g} of 255, as from a camera with fewer bits: brighten "
+        "them, or take Arrays, which has the option max_value"
+    )
 
 
 def files_in(folder: Path) -> Iterator[Path]:

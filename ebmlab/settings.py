@@ -1,7 +1,8 @@
-"""Settings that are positive numbers: finite, and so are their squares and inverses."""
+"""Settings that are positive numbers: finite, and so are their squares and inverses; and counts."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -41,3 +42,21 @@ def require_factor(owner: str, **settings: float) -> None:
     for name, value in settings.items():
         if value != 0 and not SMALLEST <= value <= LARGEST:
             raise UserError(f"{owner}: {name} is {value}, but must be 0 or a positive number up to {LARGEST:g}")
+
+
+def require_count(owner: str, **settings: object) -> None:
+    """Raises `UserError` unless all settings of an object are whole numbers, at least 1; those of NumPy are, too.
+
+    Example:
+        >>> require_count("GWG", num_flips=2)
+        >>> require_count("GWG", num_flips=1.5)
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: GWG: num_flips is 1.5, but must be a whole number
+    """
+    for name, value in settings.items():
+        try:
+            enough = operator.index(value) >= 1  # type: ignore[arg-type]  # whatever has no index is refused
+        except TypeError:
+            raise UserError(f"{owner}: {name} is {value}, but must be a whole number") from None
+        if not enough:
+            raise UserError(f"{owner}: {name} is {value}, but must be at least 1")

@@ -193,6 +193,15 @@ def test_a_link_to_another_folder_is_kept_and_one_within_its_folder_is_replaced(
     assert (tmp_path / "epoch=3.ckpt").read_text() == "best" and (tmp_path / "last.ckpt").read_text() == "last"
 
 
+def test_what_a_command_writes_through_a_link_goes_where_the_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    with together(tmp_path / "link.csv", tmp_path / "link.png") as (table, picture):
+        table.write_text("new")
+        picture.write_text("picture")
+    assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "real.csv").read_text() == "new"
+
+
 def test_several_files_are_written_together_or_not_at_all(tmp_path: Path) -> None:
     table, picture = tmp_path / "a.csv", tmp_path / "a.png"
     table.write_text("old")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,8 +16,25 @@ from ebmlab.datamodules import FromDataset
 from ebmlab.energies import GRBM, MLP, RBM, LogisticPosterior, Mixture, ModeGrid
 from ebmlab.energies.paths.tempering import Scaled
 from ebmlab.errors import UserError
-from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, EnergyDiscrepancy
-from ebmlab.samplers import ACS, DMALA, DULA, AnyScale, BlockGibbs, DiscreteSVGD, GibbsLangevin, Langevin, RelaxedMALA
+from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, EnergyDiscrepancy, ReplayBuffer
+from ebmlab.samplers import (
+    ACS,
+    DMALA,
+    DULA,
+    GWG,
+    AnyScale,
+    BlockGibbs,
+    DiscreteSVGD,
+    Gibbs,
+    GibbsLangevin,
+    HammingBall,
+    Langevin,
+    PathAuxiliary,
+    RandomWalk,
+    RelaxedMALA,
+    Tempered,
+)
+from ebmlab.samplers.starts import FromMode
 from ebmlab.samplers.tuners import ACSTuner, TargetAcceptance
 
 RBM_CD = partial(ContrastiveDivergence, RBM(4, 3), BlockGibbs())
@@ -62,6 +80,34 @@ def test_a_setting_that_is_no_finite_normal_number_is_refused(setting: str, valu
     with pytest.raises(UserError) as error:
         SETTINGS[setting](value)
     assert "\n" not in str(error.value)
+
+
+COUNTS: dict[str, Callable[[Any], object]] = {
+    "ACS": lambda v: ACS(cycle_length=v),
+    "FromMode": FromMode,
+    "GWG": GWG,
+    "Gibbs": Gibbs,
+    "GibbsLangevin": lambda v: GibbsLangevin(0.1, inner_steps=v),
+    "HammingBall": HammingBall,
+    "HammingBall radius": lambda v: HammingBall(4, v),
+    "PathAuxiliary": PathAuxiliary,
+    "RandomWalk": RandomWalk,
+    "ReplayBuffer": ReplayBuffer,
+    "Tempered": lambda v: Tempered(Gibbs(), num_temperatures=v),
+    "Tempered swaps": lambda v: Tempered(Gibbs(), swap_every=v),
+    "num_steps": lambda v: RBM_CD(num_steps=v),
+}
+
+
+@pytest.mark.parametrize("setting", COUNTS)
+def test_a_count_that_is_no_whole_number_from_1_on_is_refused(setting: str) -> None:
+    for value in (1.5, 2.0, math.inf, math.nan, "2", np.float64(3.0)):
+        with pytest.raises(UserError, match="but must be a whole number"):
+            COUNTS[setting](value)
+    for value in (0, -1, np.int64(0)):
+        with pytest.raises(UserError, match="but must be at least 1"):
+            COUNTS[setting](value)
+    COUNTS[setting](np.int64(2))
 
 
 @pytest.mark.parametrize("step_size", [1e-18, 1e-6, 1e6, 1e18])

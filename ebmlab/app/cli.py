@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 from jsonargparse import Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.rank_zero import _get_rank
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
@@ -51,6 +52,7 @@ from ebmlab.app.run_folder import (
 )
 from ebmlab.app.sample_command import sample
 from ebmlab.app.signals import stoppable
+from ebmlab.app.trainer_faults import check_nodes, trainer_fault
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.without_trainer import without_trainer
@@ -186,8 +188,9 @@ class CLI(LightningCLI):
         kwargs["enable_checkpointing"] = saves and wanted
         try:
             made = super().instantiate_trainer(**kwargs)
-        except (TypeError, ValueError, RuntimeError) as error:  # raised by Lightning for values that the parser takes
-            raise UserError(f"trainer: {parser_message(str(error))}") from error
+        except (TypeError, ValueError, RuntimeError, ImportError, MisconfigurationException) as error:
+            raise UserError(trainer_fault(self._get(self.config, "trainer").as_dict(), error)) from error
+        check_nodes(made)
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()
         leave_signals(made)

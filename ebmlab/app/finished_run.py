@@ -125,8 +125,10 @@ def read_run(folder: Path) -> FinishedRun:
     try:
         config = plain_yaml(full_names(read_text(folder / "config.yaml")), folder / "config.yaml")
         settings = dict(_flat(config, ""))
-    except (OSError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{folder / 'config.yaml'} cannot be read: {one_line(error)}") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / 'config.yaml'} is not the config of a run") from error
     run = FinishedRun(folder, settings)
     rows, taken = _rows(folder / "metrics.csv"), steps_taken(folder / STEPS_TAKEN)
     run.logged = _scores(rows, None, taken)
@@ -181,10 +183,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return []
     try:
         with path.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
-    except (csv.Error, OSError, UnicodeDecodeError) as error:
+            rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdecimal()]
+        return sorted(rows, key=lambda row: int(row["step"]))
+    except (csv.Error, OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {one_line(error)}") from error
-    return sorted(rows, key=lambda row: int(row["step"]))
 
 
 def _scores(

@@ -143,7 +143,7 @@ class MetricsCSV(Logger):
             return []
         text = self._path.read_text()
         lines = text[: text.rfind("\n") + 1].splitlines()  # a last row without a line end is incomplete
-        return [row for row in csv.DictReader(lines) if row.get("step", "").isdigit()]
+        return [row for row in csv.DictReader(lines) if row.get("step", "").isdecimal()]
 
     def _rewrite(self, rows: list[dict[str, Any]]) -> None:
         with whole(self._path) as temporary, temporary.open("w", newline="") as file:

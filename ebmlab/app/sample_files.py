@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -10,17 +12,17 @@ from torch import Tensor
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.datamodules.number_files import SUFFIXES as NUMBERS
 from ebmlab.datamodules.number_files import read_numbers
+from ebmlab.datamodules.pictures import DARK, files_in, losses, read_picture, too_dark
 from ebmlab.datamodules.pictures import SUFFIXES as PICTURES
-from ebmlab.datamodules.pictures import read_picture
 from ebmlab.datamodules.tables import check_columns, read_head
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, shown
 
 
 def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, field: str) -> tuple[Tensor, list[str]]:
     """The samples of a file or folder, and the file that each comes from.
 
     Args:
-        name: a file of numbers, a picture, or a folder of pictures.
+        name: a file of numbers, a picture, or a folder of pictures, of which hidden files and folders are left out.
         preprocessing: of the training data. Pictures are scaled and cut to its shape, and white becomes its 1.
         labels: column or array that is left out.
         field: name of the samples among several arrays.
@@ -32,7 +34,7 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
     if not path.exists():
         raise UserError(f"{path}: no such file")
     if path.is_dir():
-        paths = sorted(file for file in path.rglob("*") if file.suffix.lower() in PICTURES and file.is_file())
+        paths = [file for file in files_in(path) if file.suffix.lower() in PICTURES]
         if not paths:
             raise UserError(f"{path} holds no pictures ({', '.join(PICTURES)}); name files of numbers one by one")
     elif path.suffix.lower() in PICTURES:
@@ -54,5 +56,10 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
             f"{path} is a picture, but the model was trained on numbers of which none means black or white: give it "
             "files of numbers"
         )
-    pixels = torch.stack([read_picture(file, shape).pixels for file in paths])
+    pictures = [read_picture(file, shape) for file in paths]
+    pixels = torch.stack([picture.pixels for picture in pictures])
+    if any(picture.deep for picture in pictures) and (high := float(pixels.max())) < DARK:
+        raise UserError(f"{path}: {too_dark(high)}")
+    if lost := sum(map(losses, pictures), Counter()):
+        print(shown(f"{path}: {'; '.join(f'{n} {what}' for what, n in lost.items())}"), file=sys.stderr)
     return pixels.float() * preprocessing.float_scale / LEVELS, [str(file) for file in paths]

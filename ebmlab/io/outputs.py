@@ -13,7 +13,7 @@ from ebmlab.io.folders import check_is_local
 
 @contextmanager
 def together(*paths: Path) -> Iterator[list[Path]]:
-    """Like `whole` for several files, of which either all are written or none.
+    """Like `whole` for several files, of which either all are written or none. A link stays, and its file is replaced.
 
     Raises:
         UserError: one of them is a folder.
@@ -29,7 +29,7 @@ def together(*paths: Path) -> Iterator[list[Path]]:
         if path.is_dir():
             raise UserError(f"{path} is a folder: name a file")
     with ExitStack() as stack:
-        temporary = [stack.enter_context(whole(path)) for path in paths]
+        temporary = [stack.enter_context(whole(path.resolve() if path.is_symlink() else path)) for path in paths]
         try:
             yield temporary
         except OSError as error:

@@ -33,7 +33,7 @@ from ebmlab.lightning.schedules import check_period, resume_accumulation, set_pe
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
-from ebmlab.settings import require_factor
+from ebmlab.settings import require_count, require_factor
 
 Interval = Literal["epoch", "step"]
 
@@ -93,8 +93,7 @@ class Learner(Rebuilt):
         self._is_monitored = False  # something in the run depends on values that are logged in training steps
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
         sampler.check(energy)
-        if num_steps < 1:
-            raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
+        require_count(type(self).__name__, num_steps=num_steps)
         if lr_interval not in ("epoch", "step"):
             raise UserError(f'lr_interval is "{lr_interval}", but must be "epoch" or "step"')
 

@@ -13,6 +13,7 @@ from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bits, uniform_numbers
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers.starts import Start
+from ebmlab.settings import require_count
 
 
 class ReplayBuffer(Start):
@@ -48,8 +49,7 @@ class ReplayBuffer(Start):
     def __init__(
         self, size: int = 10_000, reinitialize: float = 0.0, initial: Literal["noise", "data", "mean"] = "noise"
     ):
-        if size < 1:
-            raise UserError(f"ReplayBuffer: size is {size}; it must be at least 1")
+        require_count("ReplayBuffer", size=size)
         if not 0 <= reinitialize <= 1:
             raise UserError(f"ReplayBuffer: reinitialize is {reinitialize}, but must be a probability, from 0 to 1")
         if initial not in ("noise", "data", "mean"):

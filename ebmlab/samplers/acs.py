@@ -21,7 +21,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import GradientState, Info
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_count, require_positive
 
 
 def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
@@ -110,8 +110,7 @@ class ACS(Sampler):
         window: int | None = None,
         stochastic: bool = False,
     ) -> None:
-        if cycle_length < 1:
-            raise UserError(f"ACS: cycle_length is {cycle_length}, but must be at least 1")
+        require_count("ACS", cycle_length=cycle_length)
         require_positive("ACS", alpha_min=alpha_min, alpha_max=alpha_max)
         if alpha_min > alpha_max:
             raise UserError(f"ACS: alpha_min is {alpha_min} and alpha_max {alpha_max}; need 0 < alpha_min <= alpha_max")

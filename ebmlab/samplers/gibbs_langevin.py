@@ -16,7 +16,7 @@ from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite
 from ebmlab.samplers.schedules import cosine_factors
 from ebmlab.samplers.state import BipartiteState, Info
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_count, require_positive
 
 
 class InnerLaw(NamedTuple):
@@ -119,8 +119,7 @@ class GibbsLangevin(Sampler):
     ) -> None:
         super().__init__()
         check_settings("GibbsLangevin", step_size, adjust_from, temperature)
-        if inner_steps < 1:
-            raise UserError(f"GibbsLangevin: inner_steps is {inner_steps}, but must be at least 1")
+        require_count("GibbsLangevin", inner_steps=inner_steps)
         if noise_temperature is not None:
             require_positive("GibbsLangevin", noise_temperature=noise_temperature)
             if adjust_from is not None and noise_temperature != temperature:

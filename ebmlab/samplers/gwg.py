@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
-from ebmlab.errors import UserError
 from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.kernel import Kernel
@@ -19,6 +18,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info
+from ebmlab.settings import require_count
 
 
 def start(
@@ -66,8 +66,7 @@ class GWG(Sampler):
 
     def __init__(self, num_flips: int = 1) -> None:
         super().__init__()
-        if num_flips < 1:
-            raise UserError(f"GWG: num_flips is {num_flips}, but must be at least 1")
+        require_count("GWG", num_flips=num_flips)
         self.num_flips = num_flips
 
     def kernel_on(self, energy: Energy) -> Kernel:

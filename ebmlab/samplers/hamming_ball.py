@@ -13,6 +13,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import MAX_CONFIGURATIONS, ball, ball_size, random_block, redraw, uniform_index
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.settings import require_count
 
 
 class HammingBall(Sampler):
@@ -42,8 +43,7 @@ class HammingBall(Sampler):
 
     def __init__(self, block_size: int = 10, radius: int = 1) -> None:
         super().__init__()
-        if block_size < 1 or radius < 1:
-            raise UserError(f"HammingBall: block_size is {block_size} and radius {radius}; both must be at least 1")
+        require_count("HammingBall", block_size=block_size, radius=radius)
         self.block_size = block_size
         self.radius = radius
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
-from ebmlab.errors import UserError
 from ebmlab.numerics.noise import uniform
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.kernel import Kernel
@@ -19,6 +18,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Draw, Path, Proposal, factorised, first_order_moves
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info
+from ebmlab.settings import require_count
 
 
 def start(
@@ -67,8 +67,7 @@ class PathAuxiliary(Sampler):
 
     def __init__(self, max_length: int = 5) -> None:
         super().__init__()
-        if max_length < 1:
-            raise UserError(f"PathAuxiliary: max_length is {max_length}, but must be at least 1")
+        require_count("PathAuxiliary", max_length=max_length)
         self.max_length = max_length
 
     def kernel_on(self, energy: Energy) -> Kernel:

@@ -16,6 +16,7 @@ from ebmlab.samplers.blocks import place, random_block, uniform_index, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Proposal
 from ebmlab.samplers.state import EnergyState
+from ebmlab.settings import require_count
 
 
 class RandomWalk(MetropolisSampler):
@@ -46,8 +47,7 @@ class RandomWalk(MetropolisSampler):
 
     def __init__(self, num_flips: int = 1, probability: float | None = None, window: int | None = None) -> None:
         super().__init__()
-        if num_flips < 1:
-            raise UserError(f"RandomWalk: num_flips is {num_flips}, but must be at least 1")
+        require_count("RandomWalk", num_flips=num_flips)
         if probability is not None and not 0 < probability <= 1:
             raise UserError(f"RandomWalk: probability is {probability}, but must be above 0 and at most 1")
         if window is not None and window < 1:

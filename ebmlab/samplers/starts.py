@@ -13,6 +13,7 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
+from ebmlab.settings import require_count
 
 
 class Start(Recorded):
@@ -128,8 +129,7 @@ class FromMode(Start):
     """
 
     def __init__(self, num_starts: int = 16) -> None:
-        if num_starts < 1:
-            raise UserError(f"FromMode: num_starts is {num_starts}, but must be at least 1")
+        require_count("FromMode", num_starts=num_starts)
         self.num_starts = num_starts
 
     @torch.no_grad()

@@ -15,6 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.settings import require_count
 
 
 @dataclass(kw_only=True)
@@ -80,10 +81,7 @@ class Tempered(Sampler):
         self, kernel: Sampler, betas: Sequence[float] | None = None, num_temperatures: int = 8, swap_every: int = 1
     ) -> None:
         super().__init__()
-        if num_temperatures < 1 or swap_every < 1:
-            raise UserError(
-                f"Tempered: num_temperatures is {num_temperatures} and swap_every {swap_every}; both must be at least 1"
-            )
+        require_count("Tempered", num_temperatures=num_temperatures, swap_every=swap_every)
         ladder = torch.logspace(0, -1, num_temperatures) if betas is None else torch.tensor([float(b) for b in betas])
         if len(ladder) == 0 or ladder[0] != 1 or not (ladder > 0).all() or not (ladder.diff() < 0).all():
             raise UserError(f"Tempered: betas are {betas}, but must start at 1 and fall, all of them positive")

@@ -15,6 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.settings import require_count
 
 
 @dataclass(kw_only=True)
@@ -75,8 +76,7 @@ class TrajectoryTempered(Sampler):
 
     def __init__(self, kernel: Sampler, stages: Sequence[Energy], swap_every: int = 1) -> None:
         super().__init__()
-        if swap_every < 1:
-            raise UserError(f"TrajectoryTempered: swap_every is {swap_every}, but must be at least 1")
+        require_count("TrajectoryTempered", swap_every=swap_every)
         self.kernel = kernel
         self.stages = nn.ModuleList(stages)
         self.swap_every = swap_every

@@ -170,6 +170,11 @@ def test_bad_inputs_are_one_line(make: Callable[..., Path], tmp_path: Path) -> N
     broken, binary = make("broken"), make("binary")
     (broken / "config.yaml").write_text("model: [")
     (binary / "metrics.csv").write_bytes(b"\xff\xfe\x00step")
+    texts = ("9" * 5000, "\u00b2")
+    odd = {text: make(f"odd{i}", f"step,val/energy\n{text},1\n") for i, text in enumerate(texts)}
+    assert read_run(odd["\u00b2"]).steps == 0
+    callback = make("callback")
+    (callback / "config.yaml").write_text("trainer: {callbacks: [1]}")
     (tmp_path / "notes").mkdir()
     for given, said in (
         ([a], "two or more runs"),
@@ -180,6 +185,8 @@ def test_bad_inputs_are_one_line(make: Callable[..., Path], tmp_path: Path) -> N
         ([a, a.parent], "it holds runs, such as"),
         ([a, broken], "broken/config.yaml is not valid YAML"),
         ([a, binary], "binary/metrics.csv cannot be read"),
+        ([a, odd["9" * 5000]], "odd0/metrics.csv cannot be read"),
+        ([a, callback], "callback/config.yaml is not the config of a run"),
         ([a, b, "--out", "t.pdf"], "must end in .csv, .md or .png"),
         ([a, b, "--out", "missing/t.csv"], "missing/t.csv cannot be written"),
         ([a, empty, "--out", "t.csv", "--out"], "expected one argument"),

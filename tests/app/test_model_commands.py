@@ -136,6 +136,26 @@ def test_pictures_are_for_models_of_pixels(tmp_path: Path) -> None:
             read_samples(str(tmp_path / "grey.png"), form, None, "x")
 
 
+def test_a_folder_is_read_as_for_training(digits: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hidden files and folders are left out, linked folders are read, and what pictures lose is said."""
+    paths = ("sp/a.png", "sp/.ipynb_checkpoints/a.png", "elsewhere/b.png")
+    for path in map(Path, paths):
+        path.parent.mkdir(parents=True)
+        Image.fromarray(digits[0, 0].mul(16).clamp(max=255).byte().numpy()).save(path)
+    Path("sp/._a.png").write_bytes(b"\0\5\x16\7")
+    Path("sp/linked").symlink_to(Path("elsewhere").resolve())
+    still = [Image.new("L", (8, 8), level) for level in (0, 200)]
+    still[0].save("sp/c.gif", save_all=True, append_images=still[1:])
+    main(["score", "sp", f"--ckpt_path={RUN}", "--output=s.csv"])
+    said = capsys.readouterr()
+    assert "sp: 3 samples" in said.out
+    assert "sp: 1 pictures have further frames or pages, which are left out" in said.err
+    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save("dark.png")
+    with pytest.raises(SystemExit):
+        main(["score", "dark.png", f"--ckpt_path={RUN}", "--output=d.csv"])
+    assert "dark.png: the pictures have 16 bits, but no level above 0 of 255" in capsys.readouterr().err
+
+
 def test_each_file_is_scaled_by_its_own_type(digits: torch.Tensor) -> None:
     np.save("fractions.npy", digits[:2].numpy() / 16)
     expected = ebmlab.load(RUN).features(digits[:2]).numpy()

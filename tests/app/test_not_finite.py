@@ -37,6 +37,7 @@ COMMANDS: dict[str, list[str]] = {
     "test": ["test"],
     "validate": ["validate"],
     "fit": ["fit"],
+    "zoo export": ["zoo", "export"],
 }
 
 
@@ -53,10 +54,10 @@ def test_no_command_uses_weights_that_are_not_finite(
     before = sorted(Path("runs").rglob("*"))
     for name, command in COMMANDS.items():
         with pytest.raises(SystemExit) as ended:
-            main([*command, f"--ckpt_path={path}"])
+            main([*command, *([str(path), "model.pt2"] if command[0] == "zoo" else [f"--ckpt_path={path}"])])
         said = capsys.readouterr().err.strip().splitlines()[-1]
         assert ended.value.code == 2 and "in energy.W is not finite, so that training has diverged" in said, name
-    assert sorted(Path("runs").rglob("*")) == before
+    assert sorted(Path("runs").rglob("*")) == before and not Path("model.pt2").exists()
     for read in (ebmlab.load, Learner.load_from_checkpoint):
         with pytest.raises(UserError, match=r"1 of \d+ numbers in energy.W is not finite"):
             read(path)

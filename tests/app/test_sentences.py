@@ -23,6 +23,7 @@ from ebmlab.learners.tryout import try_optimizer
 from ebmlab.samplers import Sampler
 
 Fails = Callable[..., str]
+SPAWN = ("ddp_spawn", "ddp_fork_find_unused_parameters_true", "ddp_notebook")
 PERIOD = "torch.optim.lr_scheduler"
 
 
@@ -42,11 +43,34 @@ PERIOD = "torch.optim.lr_scheduler"
         (["--model.optimizer=ebmlab.samplers.DMALA"], "error: optimizer: ebmlab.samplers.DMALA is no Optimizer"),
         (["--model.lr_scheduler=torch.optim.Adam"], "lr_scheduler: torch.optim.Adam is no schedule of torch.optim"),
         (["--import=./a.py"], "--import is './a.py', but must be the name of a module, such as a for a.py"),
+        (
+            ["--trainer.max_time=abc"],
+            "trainer.max_time is 'abc', but must be days, hours, minutes and seconds, such as",
+        ),
+        (["--trainer.max_time={weeks: 1, foo: 2}"], "but must be days, hours, minutes and seconds"),
+        (["--trainer.devices=0"], "trainer.devices is '0', but must be at least 1 (or auto)"),
+        (["--trainer.devices=-1"], "trainer.devices is '-1', but must be at least 1 (or auto)"),
+        (["--trainer.accelerator=tpu"], "trainer.accelerator is 'tpu', but this machine has only cpu"),
+        (["--trainer.accelerator=abc"], "trainer.accelerator is 'abc', but this machine has only cpu"),
+        (
+            ["--trainer.profiler=abc"],
+            "trainer.profiler is 'abc', but must be simple, advanced, pytorch or a class path",
+        ),
+        (["--trainer.max_epochs=-5"], "trainer.max_epochs is -5, but must be at least 0, or -1 for no limit"),
+        (["--trainer.limit_train_batches=1.5"], "limit_train_batches is 1.5, but must be a share from 0.0 to 1.0, or"),
+        (["--trainer.val_check_interval=-1"], "trainer.val_check_interval is -1, but must be a share from 0.0 to 1.0"),
+        (["--trainer.gradient_clip_algorithm=abc"], "trainer.gradient_clip_algorithm is 'abc', but must be norm or"),
+        (["--trainer.strategy=ddp", "--trainer.num_nodes=2"], "nothing says where the nodes meet: start the command"),
+        *(
+            (["--trainer.strategy=" + name], f"{name}, whose processes cannot hand the trained run back")
+            for name in SPAWN
+        ),
         (["--trainer.default_root_dir=s3://bucket/runs"], "s3://bucket/runs is an address, but must be a path"),
     ],
 )
 def test_options(options: list[str], message: str, fails: Fails) -> None:
     assert message in fails("fit", *options, "--name=a")
+    assert not Path("runs").exists() or not options[0].startswith("--trainer.")
 
 
 def test_slurms_number_of_tasks(fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
