@@ -99,9 +99,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),
     "CategoricalRBM": lambda: CategoricalRBM(53, 21, 70),
-    "Potts": lambda: Potts.of(
-        torch.randn(20, 20, 4, 4) * torch.ones(20, 20).triu(1)[..., None, None], torch.randn(20, 4)
-    ),
+    "Potts": _potts,
     "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_classes=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
     "QuarticMixture": lambda: QuarticMixture(),
