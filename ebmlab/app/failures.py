@@ -43,7 +43,8 @@ def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterato
             line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on()}", getattr(stopped, "code", 130)
             line = None if one_voice.rank() else line
         if line is not None:
-            print(shown(" ".join(line.split())), file=sys.stderr)
+            print(shown(" ".join(line.split())), file=sys.stderr, flush=True)
+            one_voice.has_spoken()
         sys.exit(code)
 
 

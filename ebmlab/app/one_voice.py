@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ _RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "JSM_NAMESPACE_SIZE")
 _PATIENCE = 3.0  # seconds in which the process that failed first has said why
 _DAY = 86400.0
+_begun: list[Path] = []  # what this process made before it said why the run ends
 _LOST_PEER = re.compile(
     r"Connection (closed|reset) by peer|Broken pipe|Timed out waiting|gloo|NCCL|DistBackendError|TCPStore",
     re.IGNORECASE,
@@ -51,18 +53,35 @@ def speaks(line: str) -> str | None:
         return line
     said = Path(tempfile.gettempdir(), f"ebmlab-{os.getuid()}-{_launch()}.said")
     if _LOST_PEER.search(line):
-        end = time.monotonic() + _PATIENCE
-        while not said.exists() and time.monotonic() < end:
-            time.sleep(0.05)
+        _wait(said.exists)
         line = "error: another process of this run has ended without a word: it was killed, or its memory was used up"
     try:
         _remove_old(said)
         os.close(os.open(said, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        return None
+    except FileExistsError:  # the process that made it may have been killed before its line was out
+        if _wait(lambda: said.exists() and said.stat().st_size > 0):
+            return None
     except OSError:
-        pass
+        return line
+    _begun.append(said)
     return line
+
+
+def has_spoken() -> None:
+    """The line that `speaks` gave is out: no other process of the run needs to say anything."""
+    for said in _begun:
+        with suppress(OSError):
+            said.write_text("said")
+
+
+def _wait(happens: Callable[[], bool]) -> bool:
+    """Whether something happens within the time in which the process that failed first has said why."""
+    end = time.monotonic() + _PATIENCE
+    while not happens():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def _launch() -> str:

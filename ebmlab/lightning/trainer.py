@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
@@ -55,8 +58,14 @@ def leave_signals(trainer: pl.Trainer) -> None:
 
 
 def end_children(trainer: Any) -> None:
-    """Kills the processes that the trainer launched. They write no files, so nothing is left incomplete."""
+    """Kills the processes that the trainer launched. They write no files, so nothing is left incomplete.
+
+    One that fails for the same reason is left a second to say so and to end by itself.
+    """
+    end = time.monotonic() + 1.0
     for process in getattr(getattr(trainer, "strategy", None) and trainer.strategy.launcher, "procs", ()):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, end - time.monotonic()))
         process.kill()
 
 

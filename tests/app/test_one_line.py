@@ -172,16 +172,18 @@ def test_no_space_left_names_the_file(words: list[str], file: str, tmp_path: Pat
 
 @pytest.mark.parametrize("world", [{"WORLD_SIZE": "2"}, {}])
 def test_the_processes_of_a_run_say_one_line(world: dict[str, str], tmp_path: Path) -> None:
-    """The first that fails says why; one that only lost its connection waits for it, and is silent then."""
-    program = "import sys; from ebmlab.app.one_voice import speaks; print(speaks(sys.argv[1]))"
+    """The first that fails says why, unless it is killed before it can; one that lost its connection waits for it."""
+    begins = "import sys; from ebmlab.app.one_voice import speaks, has_spoken; line = speaks(sys.argv[1])"
     said = []
     for rank, line in (
+        ("1", "killed"),
         ("1", "error: no such table"),
         ("0", "error: gloo: Connection closed by peer"),
         ("0", "error: a"),
     ):
         environment = ENVIRONMENT | world | {"LOCAL_RANK": rank, "EBMLAB_LAUNCH": "a", "TMPDIR": str(tmp_path)}
-        command = [sys.executable, "-c", program, line]
+        ends = "" if line == "killed" else "; print(line); has_spoken()"
+        command = [sys.executable, "-c", begins + ends, line]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         said.append(done.stdout.strip())
-    assert said == ["error: no such table", "None", "None"]
+    assert said == ["", "error: no such table", "None", "None"]
