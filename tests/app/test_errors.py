@@ -286,7 +286,7 @@ def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]
         ("--callbacks.StochasticWeightAveraging=true", "StochasticWeightAveraging does not work"),
         ("--model.num_steps=99999999999999999999", "num_steps is 99999999999999999999, which is too large"),
         ("--trainer.check_val_every_n_epoch=0", "check_val_every_n_epoch is 0"),
-        ("--trainer.devices=-1", "error: trainer: `devices`"),
+        ("--trainer.devices=-1", "error: trainer.devices is '-1', but must be at least 1 (or auto)"),
         ("--trainer.callbacks=callbacks.Progress", "would replace all callbacks: add one by --callbacks.NAME true"),
         ("--model.optimizer.lr=1e30", "optimizer: lr is 1e+30, but must be 0 or a positive number up to 1e+18"),
         ("--trainer.precision=16-true", "set --trainer.precision bf16-true, or 32-true"),

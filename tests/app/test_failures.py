@@ -80,7 +80,7 @@ def test_debug_shows_the_traceback(run: Callable[..., None], capfd: pytest.Captu
     with pytest.raises(SystemExit):
         run("fit", "--debug", "--model.init_args.num_steps=0")
     said = capfd.readouterr().err
-    assert "Traceback" in said and said.splitlines()[-1].startswith("error: num_steps is 0")
+    assert "Traceback" in said and said.splitlines()[-1].startswith("error: ContrastiveDivergence: num_steps is 0")
 
 
 def test_wandb_that_dies_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

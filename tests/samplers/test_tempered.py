@@ -348,7 +348,7 @@ def test_the_ladder_and_what_is_refused() -> None:
     for betas in ([], [0.9, 0.5], [1.0, 1.0], [1.0, 0.0], [1.0, float("nan")]):
         with pytest.raises(UserError, match="must start at 1 and fall"):
             Tempered(GWG(), betas)
-    with pytest.raises(UserError, match="swap_every 0"):
+    with pytest.raises(UserError, match="swap_every is 0"):
         Tempered(GWG(), swap_every=0)
     with pytest.raises(UserError, match=r"BlockGibbs needs a bipartite energy .* but Rugged has none"):
         Tempered(BlockGibbs()).check(Target(DOMAINS["binary"], "cubic"))
