@@ -95,6 +95,17 @@ def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None
             callback._average_model.use_buffers = False
             for name in ("_swap_models", "_copy_average_to_current"):
                 setattr(callback, name, _with_buffers_of(callback, getattr(callback, name)))
+            callback._swap_models = _once_begun(callback, callback._swap_models)  # type: ignore[method-assign]
+
+
+def _once_begun(callback: WeightAveraging, exchange: Callable[[pl.LightningModule], None]) -> Any:
+    """An exchange that waits for the average's first update; Lightning validates the initial weights until then."""
+
+    def call(pl_module: pl.LightningModule) -> None:
+        if _begun(callback):
+            exchange(pl_module)
+
+    return call
 
 
 def _with_buffers_of(callback: WeightAveraging, exchange: Callable[[pl.LightningModule], None]) -> Any:

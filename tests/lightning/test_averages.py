@@ -47,9 +47,32 @@ def fit(
 ) -> ContrastiveDivergence:
     torch.manual_seed(0)
     learner = learner or ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
-    trainer = quiet_trainer(folder, callbacks=callbacks, log_every_n_steps=1, limit_val_batches=0, **settings)
+    settings = {"limit_val_batches": 0, "log_every_n_steps": 1} | settings
+    trainer = quiet_trainer(folder, callbacks=callbacks, **settings)
     trainer.fit(learner, Digits(binarize=isinstance(learner.energy, RBM), batch_size=100), ckpt_path=resume)
     return learner
+
+
+class Validated(pl.Callback):
+    """The norms of the weights that are validated, and of those that training goes on from."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+        self.trained: list[float] = []
+
+    def on_validation_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
+        self.seen.append(float(pl_module.energy.W.detach().norm()))
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self.trained.append(float(pl_module.energy.W.detach().norm()))
+
+
+def test_until_the_average_begins_the_trained_weights_are_validated(tmp_path: Path) -> None:
+    norms, ema = Validated(), EMAWeightAveraging(decay=0.9, update_starting_at_step=6)
+    settings = {"limit_train_batches": 3, "limit_val_batches": 1, "num_sanity_val_steps": 0}
+    fit(tmp_path, [norms, ema], max_epochs=4, **settings)
+    assert norms.seen[:2] == norms.trained[:2], "6 steps"
+    assert norms.seen[3] != norms.trained[3]
 
 
 def test_until_the_average_begins_the_trained_weights_are_evaluated(tmp_path: Path) -> None:
