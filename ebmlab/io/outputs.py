@@ -46,10 +46,10 @@ def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
         >>> _ = Path("d.csv").write_text("1")
         >>> keep_apart([Path("./d.csv")], ["d.csv"])
         Traceback (most recent call last):
-        ebmlab.errors.UserError: d.csv is read, and would be overwritten: name another --output
+        ebmlab.errors.UserError: d.csv is read, and would be overwritten: name another file
     """
     read = [Path(name).expanduser() for name in inputs]
     for path in outputs:
         check_is_local(path)
         if path.exists() and any(other.exists() and path.samefile(other) for other in read):
-            raise UserError(f"{path} is read, and would be overwritten: name another --output")
+            raise UserError(f"{path} is read, and would be overwritten: name another file", option="output")
