@@ -14,8 +14,21 @@ MOVED = {  # modules
         f"ebmlab.energies.{name}": f"ebmlab.energies.paths.{name}"
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "solved", "tempering")
     },
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in ("binary_net_posterior", "lattice_gaussian", "logistic_posterior", "mode_grid", "quartic_mixture")
+    },
+    "ebmlab.studies.bayesian_net": "ebmlab.studies.targets.prediction",
+    "ebmlab.studies.histogram": "ebmlab.studies.targets.histogram",
 }
 RENAMED = {  # classes
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in (
+            *("BinaryNetPosterior", "LatticeGaussian", "LogisticPosterior", "ModeGrid", "QuarticMixture", "Rows"),
+            "TabularSource",
+        )
+    },
     "ebmlab.energies.potts.Potts": "ebmlab.energies.pairwise.scalar_potts.ScalarPotts",
     "ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS",
 }

@@ -159,7 +159,7 @@ class GuidedEnergy(Energy):
 
     Example:
         >>> import torch
-        >>> from ebmlab.energies import BinaryNetPosterior
+        >>> from ebmlab.studies.targets import BinaryNetPosterior
         >>> from ebmlab.data.tables import Rows
         >>> rows = Rows(torch.randn(8, 2), torch.ones(8), torch.randn(8, 2), torch.ones(8))
         >>> energy = BinaryNetPosterior(rows, hidden=2, batch_size=4)

@@ -17,7 +17,6 @@ from ebmlab.energies import (
     RGCN,
     Base,
     Bernoulli,
-    BinaryNetPosterior,
     Bipartite,
     Bridge,
     CategoricalRBM,
@@ -26,15 +25,10 @@ from ebmlab.energies import (
     Energy,
     Gaussian,
     Ising,
-    LatticeGaussian,
-    LogisticPosterior,
     MaskedLanguageModel,
     Mixture,
-    ModeGrid,
     Potts,
-    QuarticMixture,
     ResNet,
-    Rows,
     ScalarPotts,
     Scaled,
     Solved,
@@ -48,6 +42,14 @@ from ebmlab.energies import (
     tempered,
 )
 from ebmlab.learners import EnergyDiscrepancy, Exact
+from ebmlab.studies.targets import (
+    BinaryNetPosterior,
+    LatticeGaussian,
+    LogisticPosterior,
+    ModeGrid,
+    QuarticMixture,
+    Rows,
+)
 
 LARGE = 3000.0  # its neighbours in bfloat16 are 16 apart
 

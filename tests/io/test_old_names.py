@@ -6,12 +6,13 @@ import pytest
 import torch
 import yaml
 
-from ebmlab import energies, learners, samplers
+from ebmlab import energies, learners, samplers, studies
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.config_files import load_config
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.io.old_names import MOVED
 from ebmlab.io.rebuilding import find, rebuild
+from ebmlab.studies import targets
 
 OLD = {
     "ebmlab.energies.ising.Ising": energies.Ising,
@@ -20,6 +21,8 @@ OLD = {
     "ebmlab.energies.composed.Mixture": energies.Mixture,
     "ebmlab.energies.tempering.TemperedEnergy": energies.TemperedEnergy,
     "ebmlab.samplers.PersistentACS": learners.PersistentACS,
+    "ebmlab.energies.QuarticMixture": targets.QuarticMixture,
+    "ebmlab.energies.lattice_gaussian.LatticeGaussian": targets.LatticeGaussian,
 }
 
 
@@ -27,6 +30,12 @@ OLD = {
 def test_an_old_class_path_finds_the_class(path: str) -> None:
     assert find(path) is OLD[path]
     assert find(full_names(path)) is OLD[path]
+
+
+def test_old_class_paths_of_a_study_are_read() -> None:
+    old = "{class_path: ebmlab.studies.histogram.Histogram2D, target: ebmlab.energies.ModeGrid}"
+    new = "{class_path: ebmlab.studies.targets.histogram.Histogram2D, target: ebmlab.studies.targets.ModeGrid}"
+    assert full_names(old) == new and studies.Histogram2D.__module__ == "ebmlab.studies.targets.histogram"
 
 
 def test_an_old_recipe_is_rebuilt() -> None:
