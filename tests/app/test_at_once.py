@@ -47,7 +47,7 @@ finally:
             ["list", "all"],
             2,
             "",
-            "error: list: there is no all; choose energies, samplers, tuners, learners, studies, datamodules, "
+            "error: list: there is no all; choose energies, samplers, tuners, learners, studies, targets, datamodules, "
             "callbacks, configs, or give none for all",
         ),
         (
