@@ -48,7 +48,7 @@ def main() -> None:
     cycles = []
     for (name, place), (left, right) in zip(MODELS.items(), axes, strict=True):
         energy = ebmlab.load(place).learner.energy
-        x = DMALA(0.2).run(energy, energy.random(CHAINS), WARM_UP)
+        x = DMALA(0.2).last_states(energy, energy.random(CHAINS), WARM_UP)
         for beta in BALANCES:
             curve = acceptances(energy, x, beta)
             at = [int((STEPS - step).abs().argmin()) for step in (0.1, 1, 10, 100, 1000)]

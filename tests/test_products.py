@@ -123,7 +123,7 @@ def _learn(energy: Energy) -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        lambda energy: DMALA(0.2).run(energy, energy.random(100), 2),
+        lambda energy: DMALA(0.2).last_states(energy, energy.random(100), 2),
         lambda energy: DMALA(0.2).sample(energy, energy.random(100), 2),
         lambda energy: ais(energy, DMALA(0.2), 100, 2),
         lambda energy: ais(energy, DMALA(0.2), 100, 5, schedule="adaptive"),

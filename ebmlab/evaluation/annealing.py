@@ -60,8 +60,8 @@ def ais(
         check: called before each temperature, or each program of them; an exception from it ends the call.
         resample: the effective share of the chains below which they are resampled systematically; 0 never resamples.
         moves: steps of each chain at each temperature.
-        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.run`, for DMALA, ACS,
-            AnyScale first and GWG on bits and spins, without resampling and with one move.
+        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.last_states`, for DMALA,
+            ACS, AnyScale first and GWG on bits and spins, without resampling and with one move.
 
     Raises:
         UserError: the sampler is not exact, does not support the energy, or cannot be compiled; or the energy is in

@@ -216,4 +216,4 @@ def test_wrong_energies() -> None:
 def test_sites_of_a_single_class_stay_as_they_are(kernel: type[SwendsenWang]) -> None:
     energy = ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_classes=1)
     x = energy.random(3)
-    assert torch.equal(kernel().run(energy, x, 2), x)
+    assert torch.equal(kernel().last_states(energy, x, 2), x)
