@@ -48,7 +48,7 @@ def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> R
     learner = ContrastiveDivergence(
         ResNet((1, 28, 28), channels=16),
         SAMPLERS[name](),
-        ReplayBuffer(CHAINS, initial="mean"),
+        ReplayBuffer(CHAINS, init="mean"),
         num_steps=10,
         optimizer=optimizer,
         lr_scheduler=warm,

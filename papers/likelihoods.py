@@ -57,7 +57,7 @@ def trained(hidden: int, folder: Path) -> Model:
     pl.seed_everything(0, verbose=False)
     data, rbm, file = MNIST(batch_size=100, binarize=True), RBM(784, hidden), folder / f"rbm-{hidden}.pt"
     if not file.exists():
-        chains = ReplayBuffer(100, initial="mean")
+        chains = ReplayBuffer(100, init="mean")
         adam = partial(torch.optim.Adam, lr=1e-3)
         learner = ContrastiveDivergence(rbm, BlockGibbs(), chains, num_steps=10, optimizer=adam)
         fit(learner, data, 12_000, callbacks=[DataMean()])

@@ -93,7 +93,7 @@ def train(name: str, seed: int, how: Training, file: Path) -> None:
     """Trains an RBM; keeps its stages, the seconds of training, and what `TrajectoryLikelihood` says at the end."""
     pl.seed_everything(seed)
     data = MNIST(batch_size=100, binarize=True, seed=seed)
-    chains = ReplayBuffer(100, initial="mean")
+    chains = ReplayBuffer(100, init="mean")
     settings, callbacks = how.settings()
     energy = RBM(784, 500)
     learner = ContrastiveDivergence(energy, SAMPLERS[name](), chains, num_steps=how.steps, **settings)

@@ -41,7 +41,7 @@ OPTIONS = [
     *("trainer.log_every_n_steps", "trainer.check_val_every_n_epoch", "trainer.devices", "trainer.precision"),
     *("trainer.limit_train_batches", "trainer.val_check_interval", "trainer.num_nodes"),
 ]
-CLASSES = ["model", "data", "model.energy", "model.sampler", "model.chains", "model.optimizer", "model.lr_scheduler"]
+CLASSES = ["model", "data", "model.energy", "model.sampler", "model.start", "model.optimizer", "model.lr_scheduler"]
 NAMES = [
     *("torch.optim.Adm", "ebmlab.samplers.GibsLangevin", "GRBN", "nowhere.Class", "os.system", "subprocess.Popen"),
     *(

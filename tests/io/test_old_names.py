@@ -1,6 +1,9 @@
-"""Class paths of earlier versions go on working, in checkpoints and in configs."""
+"""Class paths and settings of earlier versions go on working, in checkpoints and in configs."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,9 +12,12 @@ import yaml
 from ebmlab import energies, learners, samplers
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.config_files import load_config
+from ebmlab.app.merging import merge
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.io.old_names import MOVED
-from ebmlab.io.rebuilding import find, rebuild
+from ebmlab.errors import UserError
+from ebmlab.io.old_names import MOVED, SETTINGS
+from ebmlab.io.rebuilding import Recorded, describe, find, rebuild
+from ebmlab.learners import Learner
 
 OLD = {
     "ebmlab.energies.ising.Ising": energies.Ising,
@@ -51,3 +57,49 @@ def test_old_modules_are_gone_and_new_ones_are_there() -> None:
     for module in MOVED.values():
         __import__(module)
     assert MOVED["ebmlab.preprocessing"] == Preprocessing.__module__
+
+
+def part(path: str, **settings: Any) -> dict[str, Any]:
+    return {"class_path": path, "init_args": settings}
+
+
+BUFFER = part("ebmlab.learners.ReplayBuffer", size=9, init="data")
+RBM = part("ebmlab.energies.RBM", num_visible=4, num_hidden=3)
+GIBBS = part("ebmlab.samplers.BlockGibbs")
+PARTS = {  # for each class with renamed settings, with today's names of all of them
+    "ContrastiveDivergence": part("ebmlab.learners.ContrastiveDivergence", energy=RBM, sampler=GIBBS, start=BUFFER),
+    "ReplayBuffer": BUFFER,
+}
+
+
+def of_earlier(now: Any) -> Any:
+    """A recipe under the settings' earlier names."""
+    if not isinstance(now, dict) or "class_path" not in now:
+        return now
+    earlier = {new: old for old, new in SETTINGS.get(now["class_path"].rpartition(".")[2], {}).items()}
+    return part(now["class_path"], **{earlier.get(k, k): of_earlier(v) for k, v in now["init_args"].items()})
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_old_settings_in_configs_and_checkpoints(name: str) -> None:
+    now = PARTS[name]
+    before, kind = of_earlier(now), find(now["class_path"])
+    assert before["init_args"].keys() == now["init_args"].keys() ^ SETTINGS[name].keys() ^ {*SETTINGS[name].values()}
+    assert load_config(yaml.safe_dump({"model": before}), "old.yaml") == {"model": now}
+    changed = merge({"class_path": now["class_path"]}, before["init_args"])  # a config that states its changes alone
+    assert changed["init_args"].keys() == now["init_args"].keys()
+    if issubclass(kind, Recorded):
+        assert describe(rebuild(before)) == describe(rebuild(now))
+
+
+def test_a_checkpoint_of_a_learner_with_old_settings() -> None:
+    before = of_earlier(PARTS["ContrastiveDivergence"])
+    content = {"hyper_parameters": {"_class_path": before["class_path"], **before["init_args"]}}
+    assert Learner.from_content(Path("old.ckpt"), content).start.init == "data"
+    content["hyper_parameters"] |= {"_missing": {"chains": "Mine"}}
+    assert Learner.from_content(Path("old.ckpt"), content, {"start": learners.FromData()}).start
+
+
+def test_a_setting_under_both_names_is_refused() -> None:
+    with pytest.raises(UserError, match="initial"):
+        rebuild(part("ebmlab.learners.ReplayBuffer", initial="data", init="mean"))

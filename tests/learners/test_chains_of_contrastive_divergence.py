@@ -53,7 +53,7 @@ def test_where_chains_start(dtype: torch.dtype) -> None:
     data = torch.full((50_000, 1), 7.0, dtype=dtype)
     for chains in (FromData(), FromNoise()):
         sampler = Fake(lambda k, x: (x.double(), None))
-        learner, _ = make_learner(Linear(), sampler, chains=chains, num_steps=2)
+        learner, _ = make_learner(Linear(), sampler, start=chains, num_steps=2)
         for _ in range(2):
             learner.training_step(data, 0)
         first, second = sampler.starts

@@ -59,7 +59,7 @@ def test_a_model_that_fits_its_data_has_zero_gradient(sampler: Sampler, density:
     torch.manual_seed(0)
     grbm = make_grbm(2)
     exact = ExactGRBM(grbm)
-    learner, _ = make_learner(grbm, sampler, chains=FromData(), num_steps=3, burn_in=1, density=density)
+    learner, _ = make_learner(grbm, sampler, start=FromData(), num_steps=3, burn_in=1, density=density)
     assert z_scores(learner, lambda: exact.sample(3000)[0], 0.0).abs().max() < Z
 
 
@@ -67,7 +67,7 @@ def test_a_biased_sampler_gives_a_fitting_model_a_gradient() -> None:
     torch.manual_seed(0)
     grbm = make_grbm(2)
     exact = ExactGRBM(grbm)
-    learner, _ = make_learner(grbm, Langevin(0.5), chains=FromData(), num_steps=3, burn_in=1)
+    learner, _ = make_learner(grbm, Langevin(0.5), start=FromData(), num_steps=3, burn_in=1)
     assert z_scores(learner, lambda: exact.sample(5000)[0], 0.0).abs().max() > 2 * Z
 
 

@@ -69,7 +69,7 @@ def test_the_step_sizes_found_have_the_acceptance_asked_for() -> None:
 def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     torch.manual_seed(0)
     sampler = PersistentACS(alpha_max=50.0, cycle_length=3, tune_every=2, tuning_steps=20, rate=0.9)
-    chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
+    chains = ReplayBuffer(300, reinitialize=0.1, init="mean")
     learner = ContrastiveDivergence(RBM(64, 6), sampler, chains, num_steps=2)
     short_fit(learner, folder, epochs, **resume)
     return learner
@@ -82,7 +82,7 @@ def test_a_resumed_run_keeps_the_step_sizes_found(tmp_path: Path) -> None:
     assert torch.equal(whole.sampler.alpha_max, resumed.sampler.alpha_max)
     assert torch.equal(whole.sampler.step_size, resumed.sampler.step_size)
     assert torch.equal(whole.energy.W, resumed.energy.W)
-    assert torch.equal(whole.chains.slots, resumed.chains.slots)
+    assert torch.equal(whole.start.slots, resumed.start.slots)
 
 
 def test_the_cycle_follows_the_steps_of_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ ATTACKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("where", ["energy", "sampler", "optimizer", "chains"])
+@pytest.mark.parametrize("where", ["energy", "sampler", "optimizer", "start"])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_nothing_that_a_checkpoint_names_is_executed(
     attack: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
