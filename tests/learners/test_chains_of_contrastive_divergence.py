@@ -63,7 +63,7 @@ def test_where_chains_start(dtype: torch.dtype) -> None:
         else:
             assert abs(first.mean()) * 50_000**0.5 < 5 and abs(first.var() - 1) * 25_000**0.5 < 5
             assert not torch.equal(first, second)
-    assert isinstance(ContrastiveDivergence(make_grbm(1), BlockGibbs()).chains, FromNoise)
+    assert isinstance(ContrastiveDivergence(make_grbm(1), BlockGibbs()).start, FromNoise)
     with pytest.raises(NotImplementedError):
         Start().draw(Linear(), 1, data)
 
