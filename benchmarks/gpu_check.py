@@ -100,7 +100,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "Ising": lambda: Ising.lattice(20, 0.3),
     "CategoricalRBM": lambda: CategoricalRBM(53, 21, 70),
     "Potts": _potts,
-    "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_classes=3),
+    "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_values=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
     "QuarticMixture": lambda: QuarticMixture(),
     "ModeGrid": lambda: ModeGrid(),

@@ -25,6 +25,11 @@ _CLASS = re.compile(r"^([a-z_]\w*\.)*")  # what comes before a class in its path
 SETTINGS = {  # by class: settings that have another name today
     "ContrastiveDivergence": {"chains": "start"},
     "ReplayBuffer": {"initial": "init"},
+    "Categorical": {"num_classes": "num_values"},
+    "ScalarPotts": {"num_classes": "num_values"},
+    "ScalarPotts.lattice": {"num_classes": "num_values"},
+    "Potts.lattice": {"num_classes": "num_values"},
+    "Potts.scalar": {"num_classes": "num_values"},
 }
 _OLD = re.compile(
     rf"(?<![\w./-])(({'|'.join(map(re.escape, RENAMED))})(?!\w)|({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z]))"

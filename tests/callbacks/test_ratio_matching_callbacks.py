@@ -109,7 +109,7 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
         def to_states(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    potts = ContrastiveDivergence(ScalarPotts(torch.zeros(3, 3), num_classes=4), Gibbs(), FromNoise(), num_steps=2)
+    potts = ContrastiveDivergence(ScalarPotts(torch.zeros(3, 3), num_values=4), Gibbs(), FromNoise(), num_steps=2)
     for model, data in ((potts, Classes()), (learner(Ising.learnable(16)), spins(tmp_path, num_samples=200))):
         callback = HammingMMDEvaluation(num_samples=20)
         model, trainer = setup([callback], learner=model, limit_val_batches=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ebmlab.app.merging import merge
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.errors import UserError
 from ebmlab.io.old_names import MOVED, SETTINGS
-from ebmlab.io.rebuilding import Recorded, describe, find, rebuild
+from ebmlab.io.rebuilding import describe, find, rebuild
 from ebmlab.learners import Learner
 
 OLD = {
@@ -66,9 +67,15 @@ def part(path: str, **settings: Any) -> dict[str, Any]:
 BUFFER = part("ebmlab.learners.ReplayBuffer", size=9, init="data")
 RBM = part("ebmlab.energies.RBM", num_visible=4, num_hidden=3)
 GIBBS = part("ebmlab.samplers.BlockGibbs")
+PAIR = [[0.0, 1.0], [1.0, 0.0]]
 PARTS = {  # for each class with renamed settings, with today's names of all of them
     "ContrastiveDivergence": part("ebmlab.learners.ContrastiveDivergence", energy=RBM, sampler=GIBBS, start=BUFFER),
     "ReplayBuffer": BUFFER,
+    "Categorical": part("ebmlab.domains.Categorical", shape=2, num_values=3),
+    "ScalarPotts": part("ebmlab.energies.ScalarPotts", coupling=PAIR, num_values=3),
+    "ScalarPotts.lattice": part("ebmlab.energies.ScalarPotts.lattice", side=3, num_values=3, coupling=0.5),
+    "Potts.lattice": part("ebmlab.energies.Potts.lattice", side=3, num_values=3, coupling=0.5),
+    "Potts.scalar": part("ebmlab.energies.Potts.scalar", coupling=PAIR, num_values=3),
 }
 
 
@@ -76,20 +83,20 @@ def of_earlier(now: Any) -> Any:
     """A recipe under the settings' earlier names."""
     if not isinstance(now, dict) or "class_path" not in now:
         return now
-    earlier = {new: old for old, new in SETTINGS.get(now["class_path"].rpartition(".")[2], {}).items()}
+    earlier = {new: old for old, new in SETTINGS.get(re.sub(r".*\.(?=[A-Z])", "", now["class_path"]), {}).items()}
     return part(now["class_path"], **{earlier.get(k, k): of_earlier(v) for k, v in now["init_args"].items()})
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_old_settings_in_configs_and_checkpoints(name: str) -> None:
     now = PARTS[name]
-    before, kind = of_earlier(now), find(now["class_path"])
+    before = of_earlier(now)
     assert before["init_args"].keys() == now["init_args"].keys() ^ SETTINGS[name].keys() ^ {*SETTINGS[name].values()}
     assert load_config(yaml.safe_dump({"model": before}), "old.yaml") == {"model": now}
     changed = merge({"class_path": now["class_path"]}, before["init_args"])  # a config that states its changes alone
     assert changed["init_args"].keys() == now["init_args"].keys()
-    if issubclass(kind, Recorded):
-        assert describe(rebuild(before)) == describe(rebuild(now))
+    if not now["class_path"].startswith("ebmlab.callbacks."):  # checkpoints describe no callback
+        assert str(describe(rebuild(before))) == str(describe(rebuild(now)))
 
 
 def test_a_checkpoint_of_a_learner_with_old_settings() -> None:
