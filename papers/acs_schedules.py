@@ -57,7 +57,7 @@ def main() -> None:
             cells = ", ".join(f"{float(curve[k]):.2f}" for k in at)
             print(f"| {name} | {beta} | {cells} | {largest} | {rise(curve)} |")
             left.semilogx(STEPS, curve, label=f"balance {beta}")
-        tuned, _ = ACSTuner().tune(ACS(cycle_length=CYCLE, beta_max=BETA_MAX), energy, x, TUNE)
+        tuned, _ = ACSTuner().tune(ACS(cycle_length=CYCLE, balance_max=BETA_MAX), energy, x, TUNE)
         assert isinstance(tuned, ACS)
         cycles.append((name, tuned))
         left.set(ylabel="acceptance", title=f"{name}: acceptance", ylim=(0, 1))

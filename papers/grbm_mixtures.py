@@ -36,8 +36,8 @@ SAMPLERS = {
     "Gibbs": BlockGibbs,
     "Langevin": partial(Langevin, 0.5, schedule=Cosine()),
     "Langevin, adjusted": partial(Langevin, 0.5, adjust_from=0, schedule=Cosine()),
-    "Gibbs-Langevin": partial(GibbsLangevin, 0.1, inner_steps=5),
-    "Gibbs-Langevin, adjusted": partial(GibbsLangevin, 0.1, inner_steps=5, adjust_from=0),
+    "Gibbs-Langevin": partial(GibbsLangevin, 0.1, num_inner_steps=5),
+    "Gibbs-Langevin, adjusted": partial(GibbsLangevin, 0.1, num_inner_steps=5, adjust_from=0),
 }
 TEMPERED = "Gibbs, tempered"
 EXTENT, CELLS = 15.0, 600

@@ -3,7 +3,7 @@
     EBMLAB_DATA=... python papers/rbm_learning.py        # trains what is missing, then prints the tables
 
 500 hidden units, 100 chains, 10 steps an iteration (a step of each sampler asks for one gradient, or one pair of
-conditionals); DMALA 0.2, ACS with beta_max 0.9 and cycles of 8, as there. The recipe "annealed" descends along the
+conditionals); DMALA 0.2, ACS with balance_max 0.9 and cycles of 8, as there. The recipe "annealed" descends along the
 centred gradient by SGD with a rate that falls from `--rate` to 0, so that the chains catch up with the model; "adam" is
 the authors', Adam with 1e-3 to the end.
 

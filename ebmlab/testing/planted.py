@@ -68,7 +68,7 @@ class Tilted(Energy):
     Example:
         >>> from ebmlab.energies import MLP
         >>> from ebmlab.testing import Tilted
-        >>> energy = Tilted(MLP(30, hidden=8), density=0.3)
+        >>> energy = Tilted(MLP(30, hidden_dim=8), density=0.3)
         >>> energy.draw(5).shape
         torch.Size([5, 30])
     """

@@ -33,7 +33,7 @@ def spins(tmp_path, **settings: Any) -> IsingSamples:
 
 def learner(energy: Energy | None = None, num_steps: int = 3) -> Learner:
     torch.manual_seed(0)
-    return RatioMatching(energy or MLP(16, hidden=8, num_layers=1), num_steps=num_steps)
+    return RatioMatching(energy or MLP(16, hidden_dim=8, num_layers=1), num_steps=num_steps)
 
 
 def one_line(make: Any, message: str) -> None:

@@ -17,7 +17,7 @@ from ebmlab.app.merging import merge
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.errors import UserError
 from ebmlab.io.old_names import MOVED, SETTINGS
-from ebmlab.io.rebuilding import describe, find, rebuild
+from ebmlab.io.rebuilding import Recorded, describe, find, rebuild
 from ebmlab.learners import Learner
 
 OLD = {
@@ -64,6 +64,11 @@ def part(path: str, **settings: Any) -> dict[str, Any]:
     return {"class_path": path, "init_args": settings}
 
 
+class Table(Recorded):
+    def load(self) -> energies.Rows:
+        return energies.Rows(torch.ones(3, 2), torch.ones(3))
+
+
 BUFFER = part("ebmlab.learners.ReplayBuffer", size=9, init="data")
 RBM = part("ebmlab.energies.RBM", num_visible=4, num_hidden=3)
 GIBBS = part("ebmlab.samplers.BlockGibbs")
@@ -75,6 +80,13 @@ PARTS = {  # for each class with renamed settings, with today's names of all of 
     "ScalarPotts": part("ebmlab.energies.ScalarPotts", coupling=PAIR, num_values=3),
     "ScalarPotts.lattice": part("ebmlab.energies.ScalarPotts.lattice", side=3, num_values=3, coupling=0.5),
     "Potts.lattice": part("ebmlab.energies.Potts.lattice", side=3, num_values=3, coupling=0.5),
+    "MLP": part("ebmlab.energies.MLP", num_inputs=4, hidden_dim=3),
+    "RGCN": part("ebmlab.energies.RGCN", num_nodes=4, hidden_dim=3, num_layers=2),
+    "BinaryNetPosterior": part("ebmlab.energies.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2),
+    "GibbsLangevin": part("ebmlab.samplers.GibbsLangevin", step_size=0.1, num_inner_steps=3),
+    "ACS": part("ebmlab.samplers.ACS", balance_max=0.9, balance_min=0.6),
+    "PersistentACS": part("ebmlab.learners.PersistentACS", balance_max=0.9, balance_min=0.6),
+    "AISEvaluation": part("ebmlab.callbacks.AISEvaluation", num_moves=2),
     "Potts.scalar": part("ebmlab.energies.Potts.scalar", coupling=PAIR, num_values=3),
 }
 

@@ -56,7 +56,7 @@ def test_each_cycle_has_one_exploring_iteration_and_its_first_two_tune() -> None
 def test_the_step_sizes_found_have_the_acceptance_asked_for() -> None:
     """The small step size is accepted at the rate under DMALA; the large one lies beyond the peak of acceptance."""
     rbm = make_rbm(100)
-    sampler = PersistentACS(alpha_max=50.0, beta_max=0.9, tuning_steps=300, rate=0.7)
+    sampler = PersistentACS(alpha_max=50.0, balance_max=0.9, tuning_steps=300, rate=0.7)
     x = rbm.domain.random(200)
     _, x, _ = sampler.at_iteration(rbm, x, 0, 10)
     _, x, _ = sampler.at_iteration(rbm, x, 1, 10)
@@ -104,7 +104,7 @@ def test_the_cycle_follows_the_steps_of_the_trainer(tmp_path: Path, monkeypatch:
         ({"cycle_length": 0}, "cycle_length is 0"),
         ({"tuning_steps": 3}, "tuning_steps 3"),
         ({"alpha_min": 6.0}, "alpha_min is 6.0"),
-        ({"beta_max": 1.5}, "beta_max 1.5"),
+        ({"balance_max": 1.5}, "balance_max 1.5"),
         ({"rate": 0.0}, "rate is 0"),
     ],
 )

@@ -25,8 +25,8 @@ SAMPLERS: list[tuple[Sampler, bool]] = [  # a sampler, and whether it is exact
     (Langevin(0.9, adjust_from=0), True),
     (Langevin(0.9, adjust_from=2, schedule=Cosine(), temperature=1.5), False),
     (GibbsLangevin(0.3), False),
-    (GibbsLangevin(0.5, inner_steps=2, adjust_from=0), True),
-    (GibbsLangevin(0.5, inner_steps=2, adjust_from=2, temperature=1.5), False),
+    (GibbsLangevin(0.5, num_inner_steps=2, adjust_from=0), True),
+    (GibbsLangevin(0.5, num_inner_steps=2, adjust_from=2, temperature=1.5), False),
 ]
 
 
