@@ -96,7 +96,7 @@ class Rebuilt(Recorded, pl.LightningModule):
         kept, lost = (current_settings(str(saved.get(CLASS_PATH)), part) for part in (saved, saved.pop(MISSING, {})))
         missing = {name: kind for name, kind in lost.items() if name not in changes}
         makers = {name: partial(_not_saved, name, missing.pop(name)) for name in MAKERS if name in missing}
-        saved = {name: value for name, value in kept.items() if name not in (MISSING, "_instantiator")} | changes
+        saved = {name: value for name, value in kept.items() if name != "_instantiator"} | changes
         if CLASS_PATH not in saved or missing:
             reason = f"its {_list(missing)}" if missing else "it has no settings"
             raise UserError(f"{path} cannot be rebuilt as a learner ({reason}, which no checkpoint describes): {mend}")

@@ -133,9 +133,9 @@ class OwnChains(ReplayBuffer):
 
 def test_a_setting_that_cannot_be_described_is_said_at_save_and_never_replaced_by_a_default(tmp_path: Path) -> None:
     learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), OwnChains(200, rule=lambda x: x), num_steps=3)
-    with pytest.warns(UserWarning, match=r"lack a setting \(chains is a function, which is no plain data\): load them"):
+    with pytest.warns(UserWarning, match=r"lack a setting \(start is a function, which is no plain data\): load them"):
         path = saved(tmp_path, learner)
-    with pytest.raises(UserError, match=r"its chains is a function, which no checkpoint describes\): build it as for"):
+    with pytest.raises(UserError, match=r"its start is a function, which no checkpoint describes\): build it as for"):
         ebmlab.load(path)
     again = Learner.load_from_checkpoint(path, start=ReplayBuffer(100))
     assert again.num_steps == 3
