@@ -123,7 +123,7 @@ def backward(model: Model, from_data: bool) -> list[AISResult]:
         x = equilibrated(energy, sampler, data[torch.randperm(len(data))[:n]], steps)
     else:
         exchange = Tempered(sampler, num_temperatures=RUNGS)
-        x = equilibrated(energy, exchange, reference(energy.domain).draw(n).to(energy.dtype), steps // RUNGS)
+        x = equilibrated(energy, exchange, reference(energy.domain).sample(n).to(energy.dtype), steps // RUNGS)
     result = reverse_ais(energy, sampler, x, steps, base)
     return [AISResult(w.unsqueeze(0), x, reverse=True) for w in result.log_weights.view(REPEATS, CHAINS)]
 

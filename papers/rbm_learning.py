@@ -119,7 +119,7 @@ def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float
 
     On average it is log Z plus the divergence of the base law from the model, KL(model, base).
     """
-    x, log_w, sampler = base.draw(CHAINS), torch.zeros(CHAINS, dtype=torch.float64), BlockGibbs()
+    x, log_w, sampler = base.sample(CHAINS), torch.zeros(CHAINS, dtype=torch.float64), BlockGibbs()
     state = sampler.init(energy, x)
     for _ in range(temperatures):
         log_w += (base(state.x) - energy(state.x)).double() / temperatures

@@ -88,7 +88,7 @@ def ais(
     ladder = _ladder(path, sampler, schedule, num_temperatures, total, num_moves)
     path.beta = 0.0
     islands = [size for size in (torch.arange(first, first + share) // num_chains).bincount().tolist() if size]
-    chains = Population(base.draw(share).to(energy.dtype), islands, first)
+    chains = Population(base.sample(share).to(energy.dtype), islands, first)
     anneal(path, sampler, chains, ladder, progress, saved, check, resample, num_moves, compile)
     shape = num_replicates, num_chains
     log_w = (_gather(chains.log_w, total) + path.log_z).view(shape)

@@ -138,7 +138,7 @@ def exchange_log_z(
     first, *others = path = [*later, *bridges]
     exchange = _Exchange([kernel] * len(later) + _kernels(kernel, ladder), others, sampler.swap_every)
     exchange.check(first)
-    drawn = base.draw(len(x)).to(x)
+    drawn = base.sample(len(x)).to(x)
     drawn = Merge(energy(drawn) < torch.inf)(drawn, x)  # chains at forbidden states could not leave them
     state = exchange.init(first, torch.cat([x, drawn]))
     rounds = 1 if later or state.replicas[0].known is None else ROUNDS  # without stages swaps need no evaluation

@@ -73,7 +73,7 @@ def _run(
     path: Bridge, sampler: Sampler, num_chains: int, budget: int, num_moves: int
 ) -> tuple[list[float], list[float], list[float] | None]:
     """The pilot's temperatures, the length of the path up to each, and the factors of the step size (or None)."""
-    chains = Population(path.base.draw(num_chains).to(path.energy.dtype))
+    chains = Population(path.base.sample(num_chains).to(path.energy.dtype))
     path.beta = 0.0  # a state that the energy forbids has weight 0 at every beta above 0
     chains.log_w.masked_fill_(path.increment(chains.x, 1.0) == -torch.inf, -torch.inf)
     sampler, tunable = copy.deepcopy(sampler), "step_size" in dict(sampler.named_buffers(recurse=False))

@@ -17,6 +17,7 @@ MOVED = {  # modules
 }
 RENAMED = {  # classes
     "ebmlab.energies.potts.Potts": "ebmlab.energies.pairwise.scalar_potts.ScalarPotts",
+    "ebmlab.studies.FromReference": "ebmlab.studies.FromNoise",
     "ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS",
 }
 DIVIDED = {("ebmlab.energies.Potts", "coupling"): "ebmlab.energies.ScalarPotts"}  # a class with this argument

@@ -20,7 +20,7 @@ from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
-from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, Leg, State, hidden_logits
+from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, Leg, State, hidden_given_state
 from ebmlab.samplers.swendsen_wang import SwendsenWang
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
@@ -60,5 +60,5 @@ __all__ = [
     "TrajectoryTempered",
     "Wolff",
     "decide",
-    "hidden_logits",
+    "hidden_given_state",
 ]

@@ -66,7 +66,7 @@ def test_gaussian_agrees_with_torch() -> None:
     energy, grad = base.value_and_grad(x)
     torch.testing.assert_close((energy, grad), Energy.value_and_grad(base, x), **TIGHT)
     torch.manual_seed(0)
-    drawn = base.draw(200_000)
+    drawn = base.sample(200_000)
     torch.testing.assert_close(drawn.mean(0), MEAN, rtol=0, atol=0.02)
     torch.testing.assert_close(drawn.T.cov(), COVARIANCE, rtol=0, atol=0.03)
 
@@ -77,7 +77,7 @@ def test_gaussian_of_data() -> None:
     torch.testing.assert_close(base.mean, x.mean(0))
     expected = 0.7 * cov + 0.3 * cov.diagonal().mean() * torch.eye(6).double()
     torch.testing.assert_close(base.root @ base.root.T, expected, **TIGHT)
-    assert base.draw(4).shape == (4, 2, 3) and base(x).shape == (50,)
+    assert base.sample(4).shape == (4, 2, 3) and base(x).shape == (50,)
     assert Gaussian.fit(torch.ones(5, 2)).log_z < 5  # data that do not vary
 
 

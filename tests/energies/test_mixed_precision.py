@@ -155,7 +155,7 @@ def asked(energy: Energy, x: Tensor, rounded: bool) -> dict[str, Tensor]:
             found["drawn"] = energy.sample_visible(h).detach()
         if isinstance(energy, Base):
             torch.manual_seed(1)
-            found["base"] = energy.draw(3)
+            found["base"] = energy.sample(3)
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from ebmlab import energies, learners, samplers
+from ebmlab import energies, learners, samplers, studies
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.config_files import load_config
 from ebmlab.app.merging import merge
@@ -26,6 +26,7 @@ OLD = {
     "ebmlab.energies.resnet.ResNet": energies.ResNet,
     "ebmlab.energies.composed.Mixture": energies.Mixture,
     "ebmlab.energies.tempering.TemperedEnergy": energies.TemperedEnergy,
+    "ebmlab.studies.FromReference": studies.FromNoise,
     "ebmlab.samplers.PersistentACS": learners.PersistentACS,
 }
 
