@@ -137,8 +137,8 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
 
 REAL_SAMPLERS: dict[str, s.Sampler] = {
     "BlockGibbs on a GRBM": s.BlockGibbs(),
-    "Langevin": s.Langevin(0.1),
-    "Langevin, adjusted": s.Langevin(0.1, adjust_from=0),
+    "Langevin": s.ULA(0.1),
+    "Langevin, adjusted": s.MALA(0.1),
     "GibbsLangevin": s.GibbsLangevin(0.1),
     "GibbsLangevin, adjusted": s.GibbsLangevin(0.1, adjust_from=0),
 }

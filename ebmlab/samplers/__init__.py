@@ -12,7 +12,7 @@ from ebmlab.samplers.gibbs_langevin import GibbsLangevin
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.hamming_ball import HammingBall
 from ebmlab.samplers.kernel import Kernel
-from ebmlab.samplers.langevin import Langevin
+from ebmlab.samplers.langevin import MALA, ULA, Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler, decide
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
@@ -31,6 +31,8 @@ __all__ = [
     "DMALA",
     "DULA",
     "GWG",
+    "MALA",
+    "ULA",
     "AnyScale",
     "BipartiteState",
     "BlockGibbs",

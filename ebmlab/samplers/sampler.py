@@ -271,7 +271,7 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
         >>> require_bipartite(BlockGibbs(), RBM(6, 3))
     """
     if not isinstance(energy, Bipartite):
-        other = "Langevin" if isinstance(energy.domain, Real) else "DMALA"
+        other = "MALA" if isinstance(energy.domain, Real) else "DMALA"
         raise UserError(
             f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
             f"but {type(energy).__name__} has none; use {other}, for example"

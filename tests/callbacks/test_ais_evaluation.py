@@ -24,7 +24,7 @@ from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
 from ebmlab.errors import UserError
 from ebmlab.evaluation import AISResult, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
-from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin, Tempered
+from ebmlab.samplers import DMALA, DULA, MALA, BlockGibbs, Tempered
 
 
 def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
@@ -250,7 +250,7 @@ def test_double_precision(setup) -> None:
 
 
 def test_large_real_states_are_not_loaded_for_a_base_that_does_not_use_them() -> None:
-    model = ContrastiveDivergence(GRBM(2001, 2), Langevin(0.1, adjust_from=0), FromData())
+    model = ContrastiveDivergence(GRBM(2001, 2), MALA(0.1), FromData())
     data: Any = None  # any look at it is an error
     assert isinstance(base_law(model, data), StandardNormal)
 

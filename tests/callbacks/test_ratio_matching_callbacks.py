@@ -15,7 +15,7 @@ from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.evaluation import hamming_mmd
 from ebmlab.learners import ContrastiveDivergence, FromNoise, Learner, RatioMatching
-from ebmlab.samplers import Gibbs, Langevin
+from ebmlab.samplers import ULA, Gibbs
 
 pytestmark = pytest.mark.filterwarnings(  # torch cannot pickle parametrized modules, such as learnt couplings
     "ignore:Attribute 'energy' removed from hparams because it cannot be pickled"
@@ -122,7 +122,7 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
 
 
 def test_mmd_refuses_what_it_cannot_compare(setup):
-    gaussian = ContrastiveDivergence(GRBM(2, 3), Langevin(0.1), FromNoise())
+    gaussian = ContrastiveDivergence(GRBM(2, 3), ULA(0.1), FromNoise())
     model, trainer = setup([HammingMMDEvaluation()], learner=gaussian)
     one_line(lambda: trainer.fit(model, datamodule=GaussianMixture()), r"GRBM lives on Real\(2\), which is not finite")
     one_line(lambda: HammingMMDEvaluation(num_samples=1), "num_samples is 1")
