@@ -32,7 +32,7 @@ from ebmlab.lightning.precision import keep_digits
 from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
-from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
+from ebmlab.samplers import BipartiteState, Sampler, State, hidden_given_state
 from ebmlab.settings import require_count, require_factor
 
 Interval = Literal["epoch", "step"]
@@ -290,4 +290,4 @@ class Learner(Rebuilt):
             )
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
-        return self.energy.mean_visible(torch.sigmoid(hidden_logits(self.energy, state)))
+        return self.energy.mean_visible(torch.sigmoid(hidden_given_state(self.energy, state)))
