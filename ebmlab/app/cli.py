@@ -259,12 +259,7 @@ class CLI(LightningCLI):
 
 
 def main(args: list[str] | None = None, answered: bool = False) -> None:
-    """Runs the command line. Bad input ends it with one line on stderr and exit code 2.
-
-    Args:
-        args: the words after `python -m ebmlab`; by default those of this process.
-        answered: whether `answer` has been asked already, before this module was imported.
-    """
+    """Runs the command line, which `answer` was asked first if `answered`. Bad input is one line and exit code 2."""
     hush()
     given = sys.argv[1:] if args is None else args
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]

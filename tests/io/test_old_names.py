@@ -75,8 +75,8 @@ def part(path: str, **settings: Any) -> dict[str, Any]:
 
 
 class Table(Recorded):
-    def load(self) -> energies.Rows:
-        return energies.Rows(torch.ones(3, 2), torch.ones(3))
+    def load(self) -> targets.Rows:
+        return targets.Rows(torch.ones(3, 2), torch.ones(3))
 
 
 BUFFER = part("ebmlab.learners.ReplayBuffer", size=9, init="data")
@@ -92,7 +92,9 @@ PARTS = {  # for each class with renamed settings, with today's names of all of 
     "Potts.lattice": part("ebmlab.energies.Potts.lattice", side=3, num_values=3, coupling=0.5),
     "MLP": part("ebmlab.energies.MLP", num_inputs=4, hidden_dim=3),
     "RGCN": part("ebmlab.energies.RGCN", num_nodes=4, hidden_dim=3, num_layers=2),
-    "BinaryNetPosterior": part("ebmlab.energies.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2),
+    "BinaryNetPosterior": part(
+        "ebmlab.studies.targets.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2
+    ),
     "GibbsLangevin": part("ebmlab.samplers.GibbsLangevin", step_size=0.1, num_inner_steps=3),
     "ACS": part("ebmlab.samplers.ACS", balance_max=0.9, balance_min=0.6),
     "PersistentACS": part("ebmlab.learners.PersistentACS", balance_max=0.9, balance_min=0.6),
