@@ -8,34 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 LETTERS = "-ACDEFGHIKLMNPQRSTVWY"
-NAMES = dict(
-    zip(
-        "ACDEFGHIKLMNPQRSTVWY",
-        [
-            "ALA",
-            "CYS",
-            "ASP",
-            "GLU",
-            "PHE",
-            "GLY",
-            "HIS",
-            "ILE",
-            "LYS",
-            "LEU",
-            "MET",
-            "ASN",
-            "PRO",
-            "GLN",
-            "ARG",
-            "SER",
-            "THR",
-            "VAL",
-            "TRP",
-            "TYR",
-        ],
-        strict=True,
-    )
-)
+_THREE = "ALACYSASPGLUPHEGLYHISILELYSLEUMETASNPROGLNARGSERTHRVALTRPTYR"
+NAMES = {letter: _THREE[3 * i : 3 * i + 3] for i, letter in enumerate("ACDEFGHIKLMNPQRSTVWY")}
 
 
 def family_texts(sequences: int = 60, sites: int = 12, seed: int = 0) -> list[str]:

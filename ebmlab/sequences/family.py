@@ -190,8 +190,9 @@ def _refuse_strange(
         return
     row, site = (int(i) for i in np.argwhere(strange)[0])
     letter = texts[row][int(columns[site])]
+    count = int(strange.any(1).sum())
     raise UserError(
         f"{file}: sequence {row + 1}, {shown(rows.names[row])[:60]}, has the letter {letter} in column "
-        f"{columns[site] + 1}, which is not in the alphabet {letters.letters}, and so have {int(strange.any(1).sum())} of {len(texts)} "
+        f"{columns[site] + 1}, which is not in the alphabet {letters.letters}, and so have {count} of {len(texts)} "
         "sequences: set alphabet, or unknown to drop or gap"
     )

@@ -18,34 +18,8 @@ from ebmlab.errors import UserError
 from ebmlab.sequences.alignment_file import find, read_lines
 
 Between = Literal["heavy", "beta"]
-_AMINO_ACIDS = dict(
-    zip(
-        [
-            "ALA",
-            "CYS",
-            "ASP",
-            "GLU",
-            "PHE",
-            "GLY",
-            "HIS",
-            "ILE",
-            "LYS",
-            "LEU",
-            "MET",
-            "ASN",
-            "PRO",
-            "GLN",
-            "ARG",
-            "SER",
-            "THR",
-            "VAL",
-            "TRP",
-            "TYR",
-        ],
-        "ACDEFGHIKLMNPQRSTVWY",
-        strict=True,
-    )
-)
+_NAMES = "ALACYSASPGLUPHEGLYHISILELYSLEUMETASNPROGLNARGSERTHRVALTRPTYR"
+_AMINO_ACIDS = {_NAMES[3 * i : 3 * i + 3]: letter for i, letter in enumerate("ACDEFGHIKLMNPQRSTVWY")}
 _MODIFIED = {  # residues that HETATM records describe, and those they stand for
     **dict.fromkeys(("MSE", "FME"), "M"),
     **dict.fromkeys(("CSO", "CME", "CSD", "OCS", "CSX"), "C"),

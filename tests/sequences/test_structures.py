@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from helpers_family import atom, family_texts, helix, write_family, write_structure
 
 from ebmlab.errors import UserError
-from ebmlab.sequences import distances, place, read_family, read_pdb
+from ebmlab.sequences import Residue, distances, place, read_family, read_pdb
 from ebmlab.sequences.pairwise import EXTEND, MATCH, MISMATCH, OPEN, align
 
 LINES = [
@@ -92,7 +93,7 @@ def by_loops(first: str, second: str) -> float:
 def score(first: str, second: str, pairs: list[tuple[int, int]]) -> float:
     """The score of an alignment, gaps at the ends free."""
     total = sum(MATCH if first[i] == second[j] else MISMATCH for i, j in pairs)
-    for (i, j), (k, m) in zip(pairs, pairs[1:], strict=False):
+    for (i, j), (k, m) in pairwise(pairs):
         for gap in (k - i - 1, m - j - 1):
             total += OPEN + EXTEND * (gap - 1) if gap else 0
     return total
@@ -103,7 +104,7 @@ def test_an_alignment_of_two_has_the_best_score_of_all() -> None:
     for _ in range(60):
         first, second = ("".join(rng.choice(list("ACD"), rng.integers(1, 7))) for _ in range(2))
         pairs = align(first, second)
-        assert all(i < k and j < m for (i, j), (k, m) in zip(pairs, pairs[1:], strict=False))
+        assert all(i < k and j < m for (i, j), (k, m) in pairwise(pairs))
         assert score(first, second, pairs) == pytest.approx(by_loops(first, second)), (first, second, pairs)
 
 
@@ -136,8 +137,6 @@ def test_a_structure_of_another_family_or_length_is_refused(tmp_path: Path) -> N
 
 def test_distances_of_closest_atoms_are_those_of_loops() -> None:
     rng = np.random.default_rng(0)
-    from ebmlab.sequences import Residue
-
     residues = [Residue("A", str(i), 9 * rng.normal(size=(rng.integers(1, 5), 3)), np.zeros(3)) for i in range(6)]
     expected = [[min(np.linalg.norm(a - b) for a in r.heavy for b in s.heavy) for s in residues] for r in residues]
     torch.testing.assert_close(distances(residues), torch.tensor(expected, dtype=torch.float64))

@@ -14,10 +14,8 @@ from ebmlab.sequences.weights import compare
 def by_loops(values: list[list[int]], numerator: int, denominator: int) -> tuple[list[int], list[int]]:
     """How many are alike to each, and the smallest number in the group of each."""
     n, sites = len(values), len(values[0])
-    alike = [
-        [m for m in range(n) if denominator * (same := sum(map(int.__eq__, values[i], values[m]))) > numerator * sites or same == sites]
-        for i in range(n)
-    ]  # fmt: skip
+    same = [[sum(a == b for a, b in zip(x, y, strict=True)) for y in values] for x in values]
+    alike = [[m for m in range(n) if denominator * k[m] > numerator * sites or k[m] == sites] for k in same]
     group = list(range(n))
     for _ in range(n):
         group = [min(group[m] for m in alike[i]) for i in range(n)]
