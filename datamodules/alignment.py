@@ -131,7 +131,7 @@ class Alignment(TensorDataModule):
     def part(self, split: str) -> Tensor:
         """The numbers of a split's sequences in `family`, in order."""
         of_group = self._split_of_group
-        return (of_group[self._compared[1]] == SPLITS.index(split)).nonzero().flatten()  # type: ignore[arg-type]
+        return (of_group[self._compared[1]] == SPLITS.index(split)).nonzero().flatten()
 
     def load(self, split: str) -> tuple[Tensor, None]:
         """Values `(N, d)`, uint8; a pure function of the file, the options and the split."""
@@ -178,7 +178,7 @@ class Alignment(TensorDataModule):
             size = int(sizes[group])
             split = next((s for s in ("test", "val") if size <= room[s]), None)
             if split is not None:
-                chosen[group] = SPLITS.index(split)  # type: ignore[arg-type]
+                chosen[group] = SPLITS.index(split)
                 room[split] -= size
         for number, split in enumerate(SPLITS):
             if not (chosen == number).any():

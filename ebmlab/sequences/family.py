@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -31,6 +31,10 @@ class Dropped:
         unknown: sequences with unknown letters.
         unknown_as_gaps: unknown letters that were read as gaps.
         gappy_sequences: sequences with too many gaps in the columns that are kept.
+
+    Example:
+        >>> print(Dropped(sequences=100, columns=50, gappy_columns=7))
+        100 sequences of 50 columns; left out: 7 columns with too many gaps
     """
 
     sequences: int
@@ -55,7 +59,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Family:
-    """The sequences of an alignment as values.
+    r"""The sequences of an alignment as values.
 
     Attributes:
         values: `(N, d)`, uint8.
@@ -65,6 +69,11 @@ class Family:
         rows: all rows of the file.
         kept: `(N,)`, int64, the rows of the sequences, from 0.
         dropped: what was left out.
+
+    Example:
+        >>> _ = Path("a.a3m").write_text(">one\nACkD\n>two\nACE\n")
+        >>> read_family("a.a3m").residues(0)
+        [('A', 0), ('C', 1), ('K', -1), ('D', 2)]
     """
 
     values: Tensor
@@ -125,7 +134,7 @@ def read_family(
     strange = values == UNKNOWN
     _refuse_strange(file, rows, texts, strange, columns, letters, unknown)
     is_strange = strange.any(1) if unknown == "drop" else np.zeros(len(values), np.bool_)
-    if unknown == "gap":
+    if unknown == "gap" and letters.gap_value is not None:
         values[strange] = letters.gap_value
     is_gappy = ~is_strange & (_is(values, letters.gap_value).mean(1) > max_sequence_gaps)
     kept = np.flatnonzero(~is_strange & ~is_gappy)
@@ -157,7 +166,7 @@ def _with_case(texts: list[str], letters: Alphabet) -> list[str]:
 
 
 def _is(values: NDArray[np.uint8], value: int | None) -> NDArray[np.bool_]:
-    found: Any = np.zeros(values.shape, np.bool_) if value is None else values == value
+    found: NDArray[np.bool_] = np.zeros(values.shape, np.bool_) if value is None else values == value
     return found
 
 

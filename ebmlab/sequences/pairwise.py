@@ -9,8 +9,8 @@ def align(first: str, second: str) -> list[tuple[int, int]]:
     """The places of letters that stand above each other, in order.
 
     Example:
-        >>> align("GACU", "GCU")
-        [(0, 0), (2, 1), (3, 2)]
+        >>> align("AGACU", "GCCU")
+        [(1, 0), (2, 1), (3, 2), (4, 3)]
     """
     n, m = len(first), len(second)
     low = -1e9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +47,10 @@ class Residue:
         label: the number in the file and the insertion code, such as 184A.
         heavy: places of its atoms but hydrogens, `(A, 3)`, in Angstrom.
         beta: the place of C-beta, of C-alpha in glycine, of C1' in a base, `(3,)`.
+
+    Example:
+        >>> Residue("G", "12", np.zeros((4, 3)), np.zeros(3)).letter
+        'G'
     """
 
     letter: str
@@ -143,9 +146,9 @@ def _atoms(file: Path, lines: list[str]) -> Iterator[tuple[str, str, _Atom]]:
 
 def _residue(label: str, atoms: list[_Atom]) -> Residue | None:
     """A residue at its likeliest location; None without an atom that tells its place."""
-    share: Counter[str] = Counter()
+    share: dict[str, float] = {}
     for atom in atoms:
-        share[atom.version] += atom.occupancy if atom.version else 0
+        share[atom.version] = share.get(atom.version, 0.0) + (atom.occupancy if atom.version else 0.0)
     likeliest = max(share, key=lambda version: share[version])
     chosen = [atom for atom in atoms if atom.version in ("", likeliest)]
     kind = chosen[0].residue if not likeliest else next(a.residue for a in chosen if a.version == likeliest)

@@ -27,6 +27,10 @@ class Placement:
             placed; -1 at sites without a residue. Residues that the structure or the sites lack count, too.
         name: of that sequence.
         identity: the share of placed residues whose letter is that of the sequence.
+
+    Example:
+        >>> Placement(torch.tensor([0, -1]), torch.tensor([4, -1]), "a", 1.0).placed
+        tensor([ True, False])
     """
 
     residue: Tensor
@@ -51,6 +55,7 @@ def place(residues: Sequence[Residue], family: Family) -> Placement:
         UserError: the structure is that of another family.
 
     Example:
+        >>> from pathlib import Path
         >>> import numpy as np
         >>> from ebmlab.sequences import read_family
         >>> _ = Path("a.fasta").write_text(">one\nMKVLA-WG\n>two\nMRILAYWG\n")
