@@ -20,7 +20,7 @@ from ebmlab.samplers import BlockGibbs
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
 def test_processes_that_keep_the_run_to_themselves(strategy: str) -> None:
     trainer = pl.Trainer(strategy=strategy, accelerator="cpu", devices=2, logger=False)
-    with pytest.raises(UserError, match="trainer.strategy starts processes that cannot hand the trained run back"):
+    with pytest.raises(UserError, match=r"trainer\.strategy starts processes that cannot hand the trained run back"):
         check_processes(trainer)
 
 
