@@ -33,7 +33,7 @@ from ebmlab.lightning.schedules import check_period, resume_accumulation, set_pe
 from ebmlab.lightning.trainer import check_processes
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
-from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
+from ebmlab.samplers import BipartiteState, Sampler, State, hidden_given_state
 from ebmlab.settings import require_count, require_factor
 
 Interval = Literal["epoch", "step"]
@@ -292,4 +292,4 @@ class Learner(Rebuilt):
             )
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
-        return self.energy.mean_visible(torch.sigmoid(hidden_logits(self.energy, state)))
+        return self.energy.mean_visible(torch.sigmoid(hidden_given_state(self.energy, state)))
