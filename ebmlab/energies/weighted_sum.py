@@ -19,7 +19,7 @@ class WeightedSum:
 
     Example:
         >>> from ebmlab.energies import MLP
-        >>> energy = MLP(num_inputs=3, hidden=4)
+        >>> energy = MLP(num_inputs=3, hidden_dim=4)
         >>> total = energy.weighted_sum()
         >>> total.add(torch.ones(5, 3), weight=1 / 5)
         >>> total.value().backward()

@@ -162,7 +162,7 @@ class GuidedEnergy(Energy):
         >>> from ebmlab.energies import BinaryNetPosterior
         >>> from ebmlab.data.tables import Rows
         >>> rows = Rows(torch.randn(8, 2), torch.ones(8), torch.randn(8, 2), torch.ones(8))
-        >>> energy = BinaryNetPosterior(rows, hidden=2, batch_size=4)
+        >>> energy = BinaryNetPosterior(rows, hidden_dim=2, batch_size=4)
         >>> x = energy.domain.random(3)
         >>> bool((GuidedEnergy(energy)(x) == energy(x)).all())
         True
