@@ -74,7 +74,7 @@ class GibbsSweep(Sampler):
         if not isinstance(energy, Potts) or type(energy).forward is not Potts.forward:
             return SweepState(x=x)
         d, q = energy.field.shape
-        places = energy.domain.to_index(x) + torch.arange(0, d * q, q, device=x.device)
+        places = cast(Finite, energy.domain).to_index(x) + torch.arange(0, d * q, q, device=x.device)
         return SweepState(x=x, places=places, tables=energy.site_tables())
 
     @torch.no_grad()

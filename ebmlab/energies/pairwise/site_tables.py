@@ -44,7 +44,7 @@ def site_tables(pairs: Tensor, coupling: Tensor, field: Tensor) -> list[SiteTabl
     blocks = torch.cat([coupling.mT, coupling, field.unsqueeze(1).expand(d, q, q)])
     order = (site * d + neighbour).argsort()
     counts = torch.bincount(site, minlength=d).tolist()
-    lists, rows = neighbour[order].split(counts), blocks[order].split(counts)
+    lists, rows = torch.split(neighbour[order], counts), torch.split(blocks[order], counts)
     return [
         SiteTable(None if len(sites) == d else sites, own.flatten(0, 1)) for sites, own in zip(lists, rows, strict=True)
     ]
