@@ -189,16 +189,7 @@ class RunState(pl.Callback):
 
 
 def renew(checkpoint: dict[str, Any], number: int) -> None:
-    """Replaces the random states that `RunState` saved by new ones, which depend on the old ones and a number alone.
-
-    Example:
-        >>> callback, checkpoint = RunState(), {}
-        >>> callback.on_save_checkpoint(pl.Trainer(logger=False), pl.LightningModule(), checkpoint)
-        >>> old = checkpoint["run_state"]["cpu"].clone()
-        >>> renew(checkpoint, 1)
-        >>> torch.equal(checkpoint["run_state"]["cpu"], old)
-        False
-    """
+    """Replaces the random states that `RunState` saved by new ones, which depend on the old ones and a number alone."""
     for name, states in checkpoint.get(KEY, {}).items():
         for state in states:
             seed = hashlib.sha256(state.cpu().numpy().tobytes() + str(number).encode()).digest()[:7]

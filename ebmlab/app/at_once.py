@@ -41,10 +41,6 @@ def answer(given: list[str]) -> str | None:
 
     Raises:
         UserError: there is no such command, or the runs cannot be compared.
-
-    Example:
-        >>> answer(["--version"]).partition(" ")[0], answer(["fit", "--name", "a"])
-        ('ebmlab', None)
     """
     first = given[0] if given else "--help"
     if first in ("-h", "--help"):

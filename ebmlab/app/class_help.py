@@ -20,11 +20,6 @@ def class_help(given: Sequence[str]) -> str | None:
 
     Raises:
         UserError: no class is named, or there is no such class.
-
-    Example:
-        >>> "num_hidden" in class_help(["fit", "--model.energy.help", "RBM"])
-        True
-        >>> class_help(["fit", "--config", "a.yaml"])
     """
     for word, after in zip(given, [*given[1:], ""], strict=False):
         option, equals, value = word.partition("=")

@@ -63,12 +63,7 @@ class ConfigFile(ActionConfigFile):
 
 
 def inline(config: dict[str, Any]) -> str:
-    """The text of a config on one line, which `--config` accepts in place of a file's name.
-
-    Example:
-        >>> inline({"trainer": {"max_epochs": 3}})
-        '{trainer: {max_epochs: 3}}'
-    """
+    """The text of a config on one line, which `--config` accepts in place of a file's name."""
     text: str = yaml.safe_dump(config, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
     return text.strip()
 
@@ -89,12 +84,6 @@ def read_config(path: Path) -> dict[str, Any]:
 
     Raises:
         UserError: a file is missing or not a config, or a config is its own base.
-
-    Example:
-        >>> _ = Path("a.yaml").write_text("data: {size: 8, seed: 1}")
-        >>> _ = Path("b.yaml").write_text("base: a.yaml\ndata: {size: 9}")
-        >>> read_config(Path("b.yaml"))
-        {'data': {'size': 9, 'seed': 1}}
     """
     config = _file(path)
     _leave_out(config)
@@ -106,10 +95,6 @@ def identity(value: str) -> str:
 
     Args:
         value: what `--config` takes: the name of a file, or the text of a config.
-
-    Example:
-        >>> identity("{data: {size: 8, seed: 1}}") == identity("{data: {seed: 1, size: 8}}")
-        True
     """
     stated = json.dumps(_file_or_text(value)[1], sort_keys=True, default=str)
     return hashlib.sha256(stated.encode()).hexdigest()[:16]
@@ -135,10 +120,6 @@ def load_config(text: str, source: str) -> dict[str, Any]:
 
     Raises:
         UserError: it is not YAML, not a mapping, or has a key twice.
-
-    Example:
-        >>> load_config("trainer: {max_epochs: 3}", "example")
-        {'trainer': {'max_epochs': 3}}
     """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -33,10 +33,6 @@ def take_flags(args: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
     Raises:
         UserError: a flag has no value, or does not name a class.
-
-    Example:
-        >>> take_flags(["fit", "--callbacks.FID", "false", "--callbacks.SampleGrid.every_n_epochs=5"])
-        (['fit'], {'FID': False, 'SampleGrid': {'every_n_epochs': 5}})
     """
     rest: list[str] = []
     changes: dict[str, Any] = {}
@@ -78,11 +74,6 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
 
     Raises:
         UserError: there is no such callback.
-
-    Example:
-        >>> grid = {"class_path": "ebmlab.callbacks.SampleGrid", "init_args": {"every_n_epochs": 5}}
-        >>> change_callbacks([grid], {"SampleGrid": None, "FID": {"num_samples": 100}})
-        [{'class_path': 'ebmlab.callbacks.FID', 'init_args': {'num_samples': 100}}]
     """
     if not isinstance(changes, dict):
         raise UserError("callbacks: must be names with options, such as `FID: {num_samples: 1000}` or `FID: false`")

@@ -21,13 +21,6 @@ def plain_yaml(text: str, source: object) -> Any:
 
     Raises:
         UserError: it is not valid, or aliases make it endless or huge.
-
-    Example:
-        >>> plain_yaml("data: {size: 8}", "a.yaml")
-        {'data': {'size': 8}}
-        >>> plain_yaml("a: &a [*a]", "b.yaml")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: b.yaml is not valid: a part of it contains itself, or it is nested too deeply
     """
     loader = LOADER(text)
     try:
@@ -43,11 +36,7 @@ def plain_yaml(text: str, source: object) -> Any:
 
 
 def check_size(root: yaml.Node | None, source: object) -> None:
-    """Raises `UserError` for more than `MOST` values, and `RecursionError` for a part that contains itself.
-
-    Example:
-        >>> check_size(yaml.compose("[1, 2]"), "a.yaml")
-    """
+    """Raises `UserError` for more than `MOST` values, and `RecursionError` for a part that contains itself."""
     if (size := _size(root, {}, set())) > MOST:
         raise UserError(f"{source} stands for {size:.2g} values, for its aliases (*NAME) repeat parts: write out fewer")
 

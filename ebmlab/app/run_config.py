@@ -16,14 +16,7 @@ from ebmlab.trained.loading import checkpoint_in
 
 
 def options_in(args: list[str]) -> dict[str, str]:
-    """The options of a command line, each with its value or the word after it.
-
-    Example:
-        >>> options_in(["predict", "--ckpt_path", "a.ckpt", "--seed=3"])
-        {'--ckpt_path': 'a.ckpt', '--seed': '3'}
-        >>> options_in([])
-        {}
-    """
+    """The options of a command line, each with its value or the word after it."""
     pairs = zip(args, [*args[1:], ""], strict=False)
     return {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
 

@@ -40,10 +40,6 @@ class WandbOptions:
         log_model: upload checkpoints when the run ends, or "all" as they are written; online only.
         watch: also log histograms of gradients, of parameters, or of all.
         save_code: upload the Python files in and under the working directory.
-
-    Example:
-        >>> WandbOptions(tags=["first"]).log_model
-        False
     """
 
     tags: list[str] | None = None
@@ -190,13 +186,7 @@ def send_config(trainer: pl.Trainer, config: dict[str, Any]) -> None:
 
 
 def score_tables(folder: Path) -> dict[str, tuple[list[str], list[list[float | str | None]]]]:
-    r"""Columns and rows of `likelihoods` and `fid`, from the files in a run's folder; without those it lacks.
-
-    Example:
-        >>> _ = Path("metrics.csv").write_text("step,ais/log_likelihood,ais/std_error,ais/trusted\n10,-90.5,0.2,1.0\n")
-        >>> score_tables(Path("."))
-        {'likelihoods': (['step', 'log_likelihood', 'std_error', 'trusted'], [[10.0, -90.5, 0.2, 1.0]])}
-    """
+    r"""Columns and rows of `likelihoods` and `fid`, from the files in a run's folder; without those it lacks."""
     tables = {}
     for key, file, prefix in (("likelihoods", "metrics.csv", "ais/"), ("fid", "fid.csv", "")):
         if not (folder / file).is_file():

@@ -13,12 +13,7 @@ from ebmlab.app.zoo_command import run_zoo
 
 
 def without_trainer(given: list[str]) -> Callable[[], None] | None:
-    """What runs a command line, if it needs no trainer; else None.
-
-    Example:
-        >>> without_trainer(["fit", "--config", "a.yaml"]) is None
-        True
-    """
+    """What runs a command line, if it needs no trainer; else None."""
     command, words = given[0], given[1:]
     if command in MODEL_COMMANDS:
         return partial(run_model_command, command, words)

@@ -22,10 +22,6 @@ class Likelihood(NamedTuple):
         lower: the same from backward chains; NaN without them.
         train: of training data.
         trusted: whether they are to be believed.
-
-    Example:
-        >>> Likelihood(10, -99.0, -98.5, -97.0, True).held_out
-        -99.0
     """
 
     step: int
@@ -39,11 +35,6 @@ def draw_likelihood(points: Sequence[Likelihood]) -> Figure:
     """Draws the likelihood of validation and training data along training; crosses are not to be trusted.
 
     The band lies between what forward and backward chains say of the validation data.
-
-    Example:
-        >>> points = [Likelihood(10, -99.0, -99.5, -98.0, True), Likelihood(20, -95.0, -90.0, -94.0, False)]
-        >>> draw_likelihood(points).axes[0].get_ylabel()
-        'mean log-likelihood (nats)'
     """
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
@@ -69,12 +60,6 @@ def draw_annealing(forward: AISResult, backward: AISResult | None = None) -> Fig
     Args:
         forward: of `ais`.
         backward: of `reverse_ais`.
-
-    Example:
-        >>> import torch
-        >>> result = AISResult(torch.randn(1, 50, dtype=torch.float64), torch.zeros(50, 3))
-        >>> [axes.get_xlabel() for axes in draw_annealing(result).axes]
-        ['log Z by one chain (nats)', 'inverse temperature']
     """
     figure = Figure(figsize=(10.0, 3.6), layout="constrained")
     weights, path = figure.subplots(1, 2)

@@ -95,10 +95,5 @@ class Bipartite(Energy):
 
 
 def one_hot(index: Tensor, like: Tensor) -> Tensor:
-    """One-hot vectors of the shape and type of `like`, `(..., q)`, from numbers of values `(...)`.
-
-    Example:
-        >>> one_hot(torch.tensor([1]), torch.zeros(1, 3)).tolist()
-        [[0.0, 1.0, 0.0]]
-    """
+    """One-hot vectors of the shape and type of `like`, `(..., q)`, from numbers of values `(...)`."""
     return (index.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)

@@ -23,15 +23,7 @@ Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start fr
 
 
 class NoDomain(UserError, AttributeError):
-    """An energy's class does not say where x lives.
-
-    Example:
-        >>> class Own(Energy):
-        ...     pass
-        >>> Own().domain
-        Traceback (most recent call last):
-        ebmlab.energies.energy.NoDomain: Own has no domain: set self.domain = Binary(num_bits), or another domain
-    """
+    """An energy's class does not say where x lives."""
 
 
 class Energy(Recorded, nn.Module):

@@ -162,13 +162,6 @@ def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
 
     Raises:
         UserError: the sampler supports no energy on the path.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.samplers import DMALA, BlockGibbs
-        >>> rbm = RBM(4, 3)
-        >>> [type(path_for(sampler, reference(rbm.domain), rbm)).__name__ for sampler in (BlockGibbs(), DMALA(0.2))]
-        ['BipartiteBridge', 'Bridge']
     """
     marginal = Bridge(base, energy)
     try:

@@ -28,13 +28,6 @@ class Bracket:
     Attributes:
         forward: of `ais`.
         backward: of `reverse_ais`, from states at least as likely as the data; None where there is none.
-
-    Example:
-        >>> one_way = AISResult(torch.zeros(1, 20, dtype=torch.float64), torch.zeros(20, 3))
-        >>> other = AISResult(torch.full((1, 20), -25.5, dtype=torch.float64), torch.zeros(20, 3), reverse=True)
-        >>> both = Bracket(one_way, other)
-        >>> both.gap, both.trusted, both.std_error
-        (25.5, False, 25.5)
     """
 
     forward: AISResult
@@ -86,13 +79,6 @@ def equilibrated(
         x: first states, such as data.
         num_steps: of each chain.
         check: called before each step; an exception from it ends the call.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import Gibbs
-        >>> energy = Ising.lattice(2, coupling=0.3)
-        >>> equilibrated(energy, Gibbs(), torch.ones(5, 4), num_steps=20).shape
-        torch.Size([5, 4])
     """
     if check is not None:
         check()

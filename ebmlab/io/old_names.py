@@ -30,20 +30,11 @@ def current_paths(text: str) -> str:
 
     Args:
         text: a class path, or a text in which some stand.
-
-    Example:
-        >>> current_paths("ebmlab.energies.ising.Ising.lattice"), current_paths("ebmlab.energies.Ising")
-        ('ebmlab.energies.pairwise.ising.Ising.lattice', 'ebmlab.energies.Ising')
     """
     return _OLD.sub(lambda found: {**MOVED, **RENAMED}[found.group()], text)
 
 
 def current_class(path: str, settings: Mapping[str, Any]) -> str:
-    """The class path that an earlier version's class path means today with these settings.
-
-    Example:
-        >>> current_class("ebmlab.energies.Potts", {"coupling": [[0.0]], "num_classes": 3})
-        'ebmlab.energies.ScalarPotts'
-    """
+    """The class path that an earlier version's class path means today with these settings."""
     path = current_paths(path)
     return next((DIVIDED[path, name] for name in settings if (path, name) in DIVIDED), path)

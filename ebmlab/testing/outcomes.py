@@ -37,12 +37,6 @@ class Outcomes(TorchFunctionMode):
     Args:
         num_chains: the length of the axis that numbers the chains, which no other axis of a random tensor may have.
         limit: the largest number of runs.
-
-    Example:
-        >>> import torch
-        >>> coin, p = Outcomes(num_chains=2, limit=10), torch.tensor([0.25, 1.0])
-        >>> [(heads.tolist(), weight.tolist()) for heads, weight in coin.of(lambda: torch.rand(2) < p)]
-        [([True, True], [0.25, 1.0]), ([False, True], [0.75, 0.0])]
     """
 
     def __init__(self, num_chains: int, limit: int) -> None:

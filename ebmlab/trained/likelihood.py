@@ -119,12 +119,6 @@ def log_z(
         chains: of each direction.
         temperatures: of each chain.
         fresh: do not read the file.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> energy = RBM(4, 3)
-        >>> log_z(energy, [], torch.ones(2, 4), None, 100, 100, False).method
-        'exact sum'
     """
     kept = None if path is None else Kept(path, chains, temperatures)
     found = None if kept is None or fresh else kept.read()
@@ -148,14 +142,6 @@ class Kept:
         checkpoint: the file.
         chains: see `log_z`.
         temperatures: see `log_z`.
-
-    Example:
-        >>> Path("a.ckpt").write_bytes(b"parameters")
-        10
-        >>> kept = Kept(Path("a.ckpt"), 100, 1000)
-        >>> kept.write(LogZ(2.0, 0.1, 0.0, (), "AIS"))
-        >>> kept.read().value, Kept(Path("a.ckpt"), 200, 1000).read()
-        (2.0, None)
     """
 
     def __init__(self, checkpoint: Path, chains: int, temperatures: int) -> None:
