@@ -19,7 +19,7 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.datamodules.ego_small": "networkx",
     "ebmlab.callbacks.graph_grid": "networkx",
     "ebmlab.evaluation.graph_novelty": "networkx",
-    "ebmlab.callbacks.graph_mmd_evaluation": "networkx",
+    "ebmlab.callbacks.mmd": "networkx",
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

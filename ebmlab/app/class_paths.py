@@ -28,4 +28,5 @@ def short_name(path: str) -> str:
 
 
 def _full(path: str) -> str:
-    return f"ebmlab.{path}" if isinstance(find(f"ebmlab.{path}"), Source) else path
+    full = current_paths(f"ebmlab.{path}")
+    return full if isinstance(find(full), Source) else path

@@ -18,6 +18,7 @@ from ebmlab.app.merging import merge
 from ebmlab.app.trust import CALLBACKS as FLAG
 from ebmlab.app.trust import denied, found, is_trusted
 from ebmlab.errors import UserError
+from ebmlab.io.old_names import current_callback
 
 HELP = """Flags refer to a callback by its class. --callbacks.SampleGrid.every_n_epochs 5 changes an option (and adds
 the callback if the config has none), --callbacks.FID false drops a callback, --callbacks.Acceleration true adds one,
@@ -81,7 +82,7 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
     for entry in entries:
         named[_next_name(entry["class_path"].rpartition(".")[2], named)] = entry
     for name, change in changes.items():
-        name = full_names(name)
+        name = current_callback(full_names(name))
         if not isinstance(change, dict | None):
             raise UserError(f"callbacks.{name} is {change!r}, but must be true, false or options by name")
         short = name.rpartition(".")[2]

@@ -40,7 +40,7 @@ class Space:
     """The settings that a sweep tries, and the score by which it judges them.
 
     Attributes:
-        objective: the name of a likelihood of `AISEvaluation`, or of a FID.
+        objective: the name of a likelihood of `AIS`, or of a FID.
         parameters: for each option of `fit` a list of choices, or `low` and `high`, with `log` and `integer`.
     """
 
@@ -54,7 +54,7 @@ class Space:
     @property
     def callback(self) -> str:
         """The class of the callback that logs the objective."""
-        return "FID" if self.objective.startswith("fid/") else "AISEvaluation"
+        return "FID" if self.objective.startswith("fid/") else "AIS"
 
     @property
     def scales(self) -> dict[str, str]:

@@ -36,7 +36,7 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
 
     The chains of the estimate do not influence the ladder, so estimates of Z that use it are unbiased. A `Solved` base
     is an exception: both start from its samples, and the ladder depends on them. A fixed schedule, or the ladder of
-    another estimate (`AISResult.ladder`), does not. The pilot draws
+    another estimate (`LogZ.ladder`), does not. The pilot draws
     from a fixed seed: it finds the same ladder each time and on each rank, and leaves the random stream unchanged.
 
     Args:

@@ -15,7 +15,12 @@ MOVED = {  # modules
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "solved", "tempering")
     },
 }
+CALLBACKS = {"AISEvaluation": "AIS", "HammingMMDEvaluation": "HammingMMD", "GraphMMDEvaluation": "GraphMMD"}
 RENAMED = {  # classes
+    **{f"ebmlab.callbacks.{old}": f"ebmlab.callbacks.{new}" for old, new in CALLBACKS.items()},
+    "ebmlab.callbacks.ais_evaluation.AISEvaluation": "ebmlab.callbacks.AIS",
+    "ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation": "ebmlab.callbacks.HammingMMD",
+    "ebmlab.callbacks.graph_mmd_evaluation.GraphMMDEvaluation": "ebmlab.callbacks.GraphMMD",
     "ebmlab.energies.potts.Potts": "ebmlab.energies.pairwise.scalar_potts.ScalarPotts",
     "ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS",
 }
@@ -32,6 +37,11 @@ def current_paths(text: str) -> str:
         text: a class path, or a text in which some stand.
     """
     return _OLD.sub(lambda found: {**MOVED, **RENAMED}[found.group()], text)
+
+
+def current_callback(name: str) -> str:
+    """The name of a callback, in a config's `callbacks:` or a checkpoint, whatever follows the class."""
+    return re.sub(r"^[A-Za-z]+", lambda found: CALLBACKS.get(found.group(), found.group()), name)
 
 
 def current_class(path: str, settings: Mapping[str, Any]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 import pytest
 import torch
 import yaml
 
-from ebmlab import energies, learners, samplers
+from ebmlab import callbacks, energies, learners, samplers
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.config_files import load_config
 from ebmlab.data.preprocessing import Preprocessing
@@ -27,6 +29,14 @@ OLD = {
 def test_an_old_class_path_finds_the_class(path: str) -> None:
     assert find(path) is OLD[path]
     assert find(full_names(path)) is OLD[path]
+
+
+def test_earlier_class_paths_of_callbacks_find_the_class() -> None:
+    assert resolve_name(full_names("callbacks.AISEvaluation")) is callbacks.AIS
+    assert resolve_name(full_names("ebmlab.callbacks.GraphMMDEvaluation")) is callbacks.GraphMMD
+    assert (
+        resolve_name(full_names("ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation")) is callbacks.HammingMMD
+    )
 
 
 def test_an_old_recipe_is_rebuilt() -> None:
