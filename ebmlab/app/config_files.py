@@ -22,7 +22,7 @@ from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks
 from ebmlab.app.own_configs import BESIDE, find_config, is_text, own_names
-from ebmlab.app.plain_yaml import check_size
+from ebmlab.app.plain_yaml import checked_yaml
 from ebmlab.errors import UserError
 from ebmlab.io.files import read_text
 from ebmlab.io.old_names import current_class
@@ -121,17 +121,8 @@ def load_config(text: str, source: str) -> dict[str, Any]:
     Raises:
         UserError: it is not YAML, not a mapping, or has a key twice.
     """
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        check_size(root, source)
-        _check_keys(root, source, set())
+    with checked_yaml(text, source):
         config = get_loader("yaml")(full_names(absolute_names(text)))
-    except RecursionError as error:
-        raise UserError(f"{source} is not valid: a part of it contains itself, or it is nested too deeply") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{source}{where} is not valid YAML: {getattr(error, 'problem', None) or error}") from error
     _rename(config)
     if not isinstance(config, dict):
         raise UserError(f"{source} is not a config: a config has settings such as `trainer: {{max_epochs: 3}}`")
@@ -222,21 +213,3 @@ def _read(path: Path, asker: str) -> str:
         raise UserError(f"{asker} {path}: no such file{hint}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{asker} {path} cannot be read as a config: {error}") from error
-
-
-def _check_keys(node: yaml.Node | None, source: str, done: set[int]) -> None:
-    """Raises `UserError` if a mapping has a key twice; YAML would silently use the last one."""
-    if id(node) in done:  # an alias repeats it
-        return
-    done.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_keys(item, source, done)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                raise UserError(f"{source}, line {key.start_mark.line + 1}: {key.value} is there twice: keep one")
-            if isinstance(key.value, str):
-                seen.add(key.value)
-            _check_keys(value, source, done)

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -66,28 +67,14 @@ class WandbRun(WandbLogger):
         super().__init__(**settings)
         self.options = options or WandbOptions()
         self._wandb_init.pop("anonymous", None)  # Lightning passes it; W&B warns that it has no effect
+        for name in ("log_hyperparams", "log_image", "log_table", "after_save_checkpoint"):
+            setattr(self, name, partial(self._try, getattr(self, name)))
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """As in the base class; likelihoods that are to be trusted are also logged as `ais/trusted_...`."""
         trusted = ("log_likelihood", "bits_per_dim") if metrics.get("ais/trusted") == 1 else ()
         metrics = {**metrics, **{f"ais/trusted_{k}": metrics[f"ais/{k}"] for k in trusted if f"ais/{k}" in metrics}}
         self._try(super().log_metrics, metrics, step)
-
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().log_hyperparams, *args, **kwargs)
-
-    def log_image(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().log_image, *args, **kwargs)
-
-    def log_table(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().log_table, *args, **kwargs)
-
-    def after_save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().after_save_checkpoint, *args, **kwargs)
 
     def finalize(self, *args: Any, **kwargs: Any) -> None:
         """As in the base class. Before, the tables of likelihoods with their errors and of FIDs are sent."""
