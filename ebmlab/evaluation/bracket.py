@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,40 +69,17 @@ def log_z(
         >>> found.trusted, abs(found.log_z - float(exact_log_z(energy))) < 4 * found.std_error
         (True, True)
     """
-    forward = ais(
-        energy,
-        sampler,
-        num_chains,
-        num_temperatures,
-        base,
-        schedule,
-        num_replicates,
-        progress=progress,
-        saved=saved,
-        check=check,
-        resample=resample,
-        moves=moves,
-        compile=compile,
-    )
+    how: dict[str, Any] = {"base": base, "progress": progress, "check": check, "moves": moves, "compile": compile}
+    only: dict[str, Any] = {"num_replicates": num_replicates, "saved": saved, "resample": resample}
+    found = ais(energy, sampler, num_chains, num_temperatures, schedule=schedule, **only, **how)
     if x is not None:
         x = x[torch.randperm(len(x))[:num_chains]].to(energy.device, energy.dtype)
         x = equilibrated(energy, equilibrate or sampler, x, max(1, num_temperatures // 10), check)
-        ladder = schedule if forward.ladder is None else forward.ladder
-        backward = reverse_ais(
-            energy,
-            sampler,
-            x,
-            num_temperatures,
-            base,
-            ladder,
-            progress=progress,
-            check=check,
-            moves=moves,
-            compile=compile,
+        found = found.against(
+            reverse_ais(energy, sampler, x, num_temperatures, schedule=found.ladder or schedule, **how)
         )
-        forward = forward.against(backward)
     method = f"AIS, {num_chains} chains of {type(sampler).__name__}, {num_temperatures} temperatures"
-    return replace(forward, method=method)
+    return replace(found, method=method)
 
 
 @torch.no_grad()

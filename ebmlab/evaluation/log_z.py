@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,13 +87,7 @@ class LogZ:
 
     @classmethod
     def of_chains(
-        cls,
-        log_weights: Tensor,
-        samples: Tensor,
-        reverse: bool = False,
-        families: Tensor | None = None,
-        ladder: Ladder | None = None,
-        path: Tensor | None = None,
+        cls, log_weights: Tensor, samples: Tensor, reverse: bool = False, families: Tensor | None = None, **more: Any
     ) -> LogZ:
         """The estimate of chains that were annealed in one direction; for arguments see the attributes."""
         shares = _shares(log_weights, families)
@@ -102,17 +97,10 @@ class LogZ:
         doubts = [f"there is no {back} estimate"]
         if not (ess := _ess(shares)) >= MIN_CHAINS:
             doubts.append(f"only {ess:.3g} of {n} {there} chains are effective ({MIN_CHAINS:g} must be)")
-        return cls(
-            float(_mean(log_weights.flatten(), 0, reverse)),
-            math.sqrt(float(spread) * n / (n - 1)) if n > 1 else math.nan,
-            doubts=tuple(doubts),
-            log_weights=log_weights,
-            samples=samples,
-            reverse=reverse,
-            families=families,
-            ladder=ladder,
-            path=path,
-        )
+        log_z = float(_mean(log_weights.flatten(), 0, reverse))
+        error = math.sqrt(float(spread) * n / (n - 1)) if n > 1 else math.nan
+        chains: dict[str, Any] = {"log_weights": log_weights, "samples": samples, "families": families, **more}
+        return cls(log_z, error, doubts=tuple(doubts), reverse=reverse, **chains)
 
     def against(self, backward: LogZ) -> LogZ:
         """This estimate, judged by one of `reverse_ais`, from states at least as likely as the data."""
