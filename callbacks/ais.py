@@ -17,7 +17,7 @@ from torch import Tensor
 from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
-from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
+from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_split, split_of
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, Images
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
@@ -176,14 +176,14 @@ class AIS(PeriodicEvaluation):
         temperatures = self.test_temperatures if testing else self.num_temperatures
         chains, steps = self.limit(trainer, self.num_chains, temperatures)
         states = data.states(held_out(trainer))
-        mean_energy = mean_energy_of(learner, states)
+        mean_energy = float(energies_at(learner, states).mean())
         found = self._log_z(trainer, learner, data, states, chains, steps)
         metrics = metrics_of(found, mean_energy)
         metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, learner.energy)
         trusted = judge(metrics, found, learner.energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         if fitting:
             train = data.states(split_of(data, "train"), len(states), self.seed)
-            metrics["ais/train_log_likelihood"] = -mean_energy_of(learner, train) - found.log_z
+            metrics["ais/train_log_likelihood"] = -float(energies_at(learner, train).mean()) - found.log_z
         self.log_metrics(trainer, pl_module, metrics)
         if fitting and not trusted:
             self._metrics |= dict.fromkeys(self._likelihoods(trainer), math.nan)  # also for a resumed run
@@ -257,10 +257,3 @@ def base_law(learner: Learner, data: Data) -> Base:
     if not has_data_law(domain):
         return reference(domain)
     return data_law(domain, learner.to_event(data.states(split_of(data, "train")))).to(learner.device)
-
-
-def mean_energy_of(learner: Learner, x: Tensor, batch_size: int = 1000) -> float:
-    """The mean energy of states `(n, *event)`."""
-    dtype = next(learner.energy.parameters(), x).dtype
-    total = sum(learner(part.to(learner.device, dtype)).double().sum() for part in torch.split(x, batch_size))
-    return float(total) / len(x)

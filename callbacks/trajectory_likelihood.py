@@ -12,9 +12,9 @@ import torch
 from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.callbacks.ais import base_law, mean_energy_of
+from ebmlab.callbacks.ais import base_law
 from ebmlab.callbacks.isolated import isolated
-from ebmlab.callbacks.requirements import learner_of
+from ebmlab.callbacks.requirements import energies_at, learner_of
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
@@ -133,7 +133,8 @@ class TrajectoryLikelihood(pl.Callback):
                 "trajectory/families": float(trajectory.families),
             }
             for split, x in self._data.items():
-                metrics[f"trajectory/{split}_log_likelihood"] = -mean_energy_of(learner, x) - trajectory.log_z
+                mean = float(energies_at(learner, x).mean())
+                metrics[f"trajectory/{split}_log_likelihood"] = -mean - trajectory.log_z
             quiet = bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
             metrics["trajectory/trusted"] = float(self._judge(metrics, learner, quiet))
         trainer.callback_metrics.update({key: torch.tensor(value) for key, value in metrics.items()})
