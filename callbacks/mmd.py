@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytorch_lightning as pl
 import torchmetrics
 from pytorch_lightning.trainer.states import TrainerFn
@@ -113,7 +115,7 @@ class HammingMMD(MMD):
     def metric(self, trainer: pl.Trainer, learner: Learner) -> torchmetrics.MetricCollection:
         domain = learner.energy.domain
         assert isinstance(domain, Finite)
-        kernels = {name: metrics.HammingMMD(kernel, self.unbiased, domain) for name, kernel in KERNELS.items()}
+        kernels: dict[str, Any] = {k: metrics.HammingMMD(how, self.unbiased, domain) for k, how in KERNELS.items()}
         return torchmetrics.MetricCollection(kernels, compute_groups=False)
 
     def real(self, trainer: pl.Trainer, learner: Learner, num_samples: int) -> Tensor:
