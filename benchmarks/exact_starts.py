@@ -71,12 +71,12 @@ def main() -> None:
     row("RBM 784-500", "ACS, a cycle of 4", "pivot", 200, z, bias)
     for model, network, n in (("RGCN, 18 nodes", RGCN(18), 500), ("ResNet 28x28, 64 channels", ResNet((28, 28)), 250)):
         energy = Tilted(network, 0.2)
-        x = energy.draw(n)
+        x = energy.sample(n)
         before = energy(x).detach()
         for name, kernel in (("DMALA(0.25)", DMALA(0.25)), ("GWG(5)", GWG(5))):
             rise = energy(kernel.sample(energy, x, 4)[0]).detach() - before
             row(model, f"{name}, 4 steps", "signed rank", n, signed_rank_z(rise), smallest_bias(rise))
-        ends, fresh = energy(cycle().sample(energy, x, 4)[0]).detach(), energy(energy.draw(n)).detach()
+        ends, fresh = energy(cycle().sample(energy, x, 4)[0]).detach(), energy(energy.sample(n)).detach()
         row(model, "ACS, a cycle of 4", "two samples", n, two_sample_z(ends, fresh), smallest_difference(fresh))
 
 

@@ -10,8 +10,8 @@
    spaces, of a Kolmogorov-Smirnov test of the sum of the coordinates against the same sampler on the CPU.
 3. Settings: steps per second of the deep EBM's chains in float32, channels last, with TF32, bf16 and a compiled energy,
    plain and replayed as a CUDA graph, each with its largest deviation of energies and gradients from eager float32.
-4. Whole steps as one program: steps per second of `Sampler.run` on an RBM, plain, compiled and replayed, and the
-   p-value of a chi-square test of compiled steps from exact draws of a small RBM.
+4. Whole steps as one program: steps per second of `Sampler.last_states` on an RBM, plain, compiled and replayed, and
+   the p-value of a chi-square test of compiled steps from exact draws of a small RBM.
 5. Training: `ebm_dynamic_mnist` and `grbm_mnist`, as they are, in TF32 and with their chains replayed, for a few
    minutes each, without their configs' callbacks: iterations per second, peak memory, and how long the whole schedule
    would take.
@@ -100,7 +100,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "Ising": lambda: Ising.lattice(20, 0.3),
     "CategoricalRBM": lambda: CategoricalRBM(53, 21, 70),
     "Potts": _potts,
-    "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_classes=3),
+    "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_values=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
     "QuarticMixture": lambda: QuarticMixture(),
     "ModeGrid": lambda: ModeGrid(),
@@ -137,8 +137,8 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
 
 REAL_SAMPLERS: dict[str, s.Sampler] = {
     "BlockGibbs on a GRBM": s.BlockGibbs(),
-    "Langevin": s.Langevin(0.1),
-    "Langevin, adjusted": s.Langevin(0.1, adjust_from=0),
+    "Langevin": s.ULA(0.1),
+    "Langevin, adjusted": s.MALA(0.1),
     "GibbsLangevin": s.GibbsLangevin(0.1),
     "GibbsLangevin, adjusted": s.GibbsLangevin(0.1, adjust_from=0),
 }
@@ -294,17 +294,17 @@ def check_compiled_steps(device: torch.device, steps: int = 200) -> bool:
     exact = exact_samples(small, 20_000).to(device)
     small, fine = small.to(device), True
     for sampler in (s.DMALA(0.4), s.ACS(2.0, 0.3, 3), s.GWG(), s.BlockGibbs()):
-        after = sampler.to(device).run(small, exact, 19, compile=True)
+        after = sampler.to(device).last_states(small, exact, 19, compile=True)
         table = torch.stack([_occurrences(exact), _occurrences(after)])
         p = chi2_contingency(table[:, table.sum(0) > 0].numpy()).pvalue
         fine &= (ok := p > 1e-4)
         for chains in (1, 100):
             x, rates = large.domain.random(chains, device=device), []
             for compile in (False, True):
-                sampler.run(large, x, 16, compile)
+                sampler.last_states(large, x, 16, compile)
                 _wait(device)
                 begin = time.perf_counter()
-                sampler.run(large, x, steps, compile)
+                sampler.last_states(large, x, steps, compile)
                 _wait(device)
                 rates.append(f"{steps / (time.perf_counter() - begin):.0f}")
             rates.append(_rate_of_replay(sampler, large, x, steps) if device.type == "cuda" else "-")

@@ -28,7 +28,7 @@ from ebmlab.samplers import GibbsLangevin
 STEP_SIZE = 0.039
 
 
-def straightforward(energy: GRBM, data: Tensor, cd_steps: int, inner_steps: int) -> None:
+def straightforward(energy: GRBM, data: Tensor, cd_steps: int, num_inner_steps: int) -> None:
     """Liao et al. 2022, Alg. 2 inside Alg. 3, line by line."""
     with torch.no_grad():
         h_data = torch.bernoulli(torch.sigmoid(energy.hidden_given_visible(data)))
@@ -37,8 +37,8 @@ def straightforward(energy: GRBM, data: Tensor, cd_steps: int, inner_steps: int)
         states = []
         alpha = STEP_SIZE * float(energy.variance.mean())
         for _ in range(cd_steps):
-            for k in range(inner_steps):
-                alpha_k = alpha * (1 + math.cos(math.pi * k / inner_steps)) / 2
+            for k in range(num_inner_steps):
+                alpha_k = alpha * (1 + math.cos(math.pi * k / num_inner_steps)) / 2
                 grad = (v - energy.mu - h @ energy.W.T) / energy.variance
                 v = v - alpha_k * grad + math.sqrt(2 * alpha_k) * torch.randn_like(v)
             h = torch.bernoulli(torch.sigmoid(energy.hidden_given_visible(v)))
@@ -47,15 +47,15 @@ def straightforward(energy: GRBM, data: Tensor, cd_steps: int, inner_steps: int)
     (energy.joint_energy(data, h_data).mean() - energy.joint_energy(v, h).mean()).backward()
 
 
-def ours(energy: GRBM, data: Tensor, cd_steps: int, inner_steps: int) -> None:
+def ours(energy: GRBM, data: Tensor, cd_steps: int, num_inner_steps: int) -> None:
     """The learner's training step without the trainer."""
-    sampler = GibbsLangevin(STEP_SIZE, inner_steps)
+    sampler = GibbsLangevin(STEP_SIZE, num_inner_steps)
     learner = ContrastiveDivergence(energy, sampler, num_steps=cd_steps, burn_in=0, density="joint")
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign,assignment]
     learner.training_step(data, 0).backward()
 
 
-def products(energy: GRBM, data: Tensor, cd_steps: int, inner_steps: int) -> None:
+def products(energy: GRBM, data: Tensor, cd_steps: int, num_inner_steps: int) -> None:
     """The matrix products that the closed form needs: v W, h W' and v' h in each step."""
     with torch.no_grad():
         h, total = data @ energy.W, torch.zeros_like(energy.W)
@@ -79,12 +79,12 @@ def compare(options: argparse.Namespace) -> None:
     for round_ in range(options.rounds + 1):
         for name, function in contenders.items():
             energy.zero_grad()
-            seconds = timed(function, energy, data, options.cd_steps, options.inner_steps)
+            seconds = timed(function, energy, data, options.cd_steps, options.num_inner_steps)
             if round_:  # the first round is a warm-up
                 times[name].append(seconds)
     print(
         f"GRBM({options.visible}, {options.hidden}), batch {options.batch}, "
-        f"CD-{options.cd_steps} x {options.inner_steps} inner steps"
+        f"CD-{options.cd_steps} x {options.num_inner_steps} inner steps"
     )
     print(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, {options.rounds} rounds"
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--cd_steps", type=int, default=10)
-    parser.add_argument("--inner_steps", type=int, default=10)
+    parser.add_argument("--num_inner_steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--one", choices=["straightforward", "ours"])

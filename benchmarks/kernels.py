@@ -63,7 +63,7 @@ def kernels() -> dict[str, tuple[str, Callable[[], Any]]]:
         "RandomWalk": ("RBM", lambda: s.RandomWalk(5)),
         "RelaxedMALA": ("RBM", lambda: s.RelaxedMALA(0.01)),
         "block Gibbs": ("RBM", lambda: s.BlockGibbs()),
-        "Langevin": ("GRBM", lambda: s.Langevin(0.01, adjust_from=0)),
+        "Langevin": ("GRBM", lambda: s.MALA(0.01)),
         "GibbsLangevin": ("GRBM", lambda: s.GibbsLangevin(0.1, adjust_from=0)),
     }
 

@@ -125,10 +125,10 @@ def annealing_step(
     return increment, step(lambda y: (1 - new) * base(y) + new * f(y), x)
 
 
-def gibbs_langevin(energy: GRBM, v: Tensor, h: Tensor, step_size: float, inner_steps: int) -> tuple[Tensor, Tensor]:
+def gibbs_langevin(energy: GRBM, v: Tensor, h: Tensor, step_size: float, num_inner_steps: int) -> tuple[Tensor, Tensor]:
     """Gibbs-Langevin with a Metropolis decision (Liao et al. 2022, Alg. 2 with Eq. 12), step by step."""
     unit = step_size * float(energy.variance.mean())
-    sizes = [unit * (1 + math.cos(math.pi * k / inner_steps)) / 2 for k in range(inner_steps)]
+    sizes = [unit * (1 + math.cos(math.pi * k / num_inner_steps)) / 2 for k in range(num_inner_steps)]
     old, old_h = v, h
     for alpha in sizes:
         grad = (v - energy.mu - h @ energy.W.T) / energy.variance

@@ -28,7 +28,7 @@ Step = Callable[[Tensor], object]
 
 def ebmlab_steps() -> tuple[Step, Callable[[], RBM]]:
     energy = RBM(784, HIDDEN)
-    learner = ContrastiveDivergence(energy, BlockGibbs(), chains=ReplayBuffer(BATCH), num_steps=1)
+    learner = ContrastiveDivergence(energy, BlockGibbs(), start=ReplayBuffer(BATCH), num_steps=1)
     optimizer = torch.optim.SGD(energy.parameters(), lr=RATE)
 
     def step(x: Tensor) -> None:

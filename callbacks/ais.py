@@ -78,7 +78,7 @@ class AIS(PeriodicEvaluation):
         at_start: also evaluate before the first step.
         seed: of the chains.
         resample: the share of effective chains under which they are resampled; 0 for never.
-        moves: steps of each chain at each temperature.
+        num_moves: steps of each chain at each temperature.
         equilibrate: the sampler that moves data at the full model before they go backward, such as `Tempered` for
             modes that `sampler` does not leave; None takes `sampler`.
         compile: see `ebmlab.evaluation.ais`; the first evaluation takes 10 to 20 seconds longer.
@@ -111,7 +111,7 @@ class AIS(PeriodicEvaluation):
         at_start: bool = False,
         seed: int = 0,
         resample: float = 0.0,
-        moves: int = 1,
+        num_moves: int = 1,
         equilibrate: Sampler | None = None,
         compile: bool = False,
     ) -> None:
@@ -129,13 +129,13 @@ class AIS(PeriodicEvaluation):
         self.schedule: Schedule = schedule
         self.num_replicates = num_replicates
         self.reverse = reverse
-        if not 0 <= resample <= 1 or moves < 1:
+        if not 0 <= resample <= 1 or num_moves < 1:
             raise UserError(
-                f"AIS: resample is {resample} and moves {moves}; need a share of the chains, from 0 to 1, "
+                f"AIS: resample is {resample} and num_moves {num_moves}; need a share of the chains, from 0 to 1, "
                 "and at least 1 step at each temperature"
             )
         self.resample = resample
-        self.moves = moves
+        self.num_moves = num_moves
         if equilibrate is not None and not equilibrate.converges:
             raise UserError(
                 f"AIS: equilibrate is {type(equilibrate).__name__}, whose chains do not follow the model's "
@@ -158,7 +158,7 @@ class AIS(PeriodicEvaluation):
             sampler.check(learner.energy)
             path = path_for(sampler, reference(learner.energy.domain), learner.energy)
             if self.compile:
-                annealing_kernel(path, sampler, self.resample, self.moves)
+                annealing_kernel(path, sampler, self.resample, self.num_moves)
             if self.equilibrate is not None:
                 self.equilibrate.check(learner.energy)
         except UserError as error:
@@ -188,7 +188,7 @@ class AIS(PeriodicEvaluation):
         if fitting and not trusted:
             self._metrics |= dict.fromkeys(self._likelihoods(trainer), math.nan)  # also for a resumed run
             self._publish(trainer, self._metrics)
-        caption = made_by(self._sampler(learner), steps * self.moves)
+        caption = made_by(self._sampler(learner), steps * self.num_moves)
         if fitting:
             history = self._extended(trainer.global_step, metrics)
             self.log_image(trainer, "ais/likelihood", draw_likelihood(history), caption)
@@ -218,7 +218,7 @@ class AIS(PeriodicEvaluation):
             saved=Path(trainer.default_root_dir, f"{self.key(trainer, name)}.pt"),
             check=partial(_stop_if_told, trainer),
             resample=self.resample,
-            moves=self.moves,
+            num_moves=self.num_moves,
             equilibrate=None if self.equilibrate is None else self.equilibrate.to(learner.device),
             compile=self.compile,
         )

@@ -20,7 +20,7 @@ class DataMean(pl.Callback):
 
     In a new run it calls the energy's `set_base`. With zero weights, an RBM and a ResNet are then Bernoulli(data mean)
     in place of the uniform law, from which contrastive divergence may not find the data; a GRBM is N(data mean, I); an
-    RGCN starts new chains from graphs as dense as the data's. A `ReplayBuffer` with `initial: mean` fills its slots
+    RGCN starts new chains from graphs as dense as the data's. A `ReplayBuffer` with `init: mean` fills its slots
     from the mean.
 
     Raises:
@@ -44,7 +44,7 @@ class DataMean(pl.Callback):
             return
         energy: Any = energy_of(pl_module)
         buffer = buffer_of(pl_module)
-        fills = buffer is not None and buffer.initial == "mean"
+        fills = buffer is not None and buffer.init == "mean"
         if not fills and not hasattr(energy, "set_base"):
             raise UserError(f"DataMean: {type(energy).__name__} takes no data mean; RBM, GRBM, ResNet and RGCN do")
         check_first_batch(data_of(trainer), "train", energy.domain, type(energy).__name__)

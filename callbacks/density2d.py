@@ -38,9 +38,9 @@ class Density2D(SampleEvaluation):
         >>> from ebmlab.datamodules import GaussianMixture
         >>> from ebmlab.energies import GRBM
         >>> from ebmlab.learners import ContrastiveDivergence
-        >>> from ebmlab.samplers import Langevin
+        >>> from ebmlab.samplers import ULA
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[Density2D(num_samples=100)])
-        >>> learner, data = ContrastiveDivergence(GRBM(2, 4), Langevin(0.1)), GaussianMixture(num_samples=100)
+        >>> learner, data = ContrastiveDivergence(GRBM(2, 4), ULA(0.1)), GaussianMixture(num_samples=100)
         >>> _ = trainer.test(learner, data, verbose=False)  # writes images/samples-density_step0000000.png
     """
 

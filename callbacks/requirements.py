@@ -46,8 +46,8 @@ def energies_at(pl_module: pl.LightningModule, x: torch.Tensor, batch_size: int 
 
 def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
     """The learner's replay buffer, if it has one."""
-    chains = getattr(pl_module, "chains", None)  # only some learners have it
-    return chains if isinstance(chains, ReplayBuffer) else None
+    start = getattr(pl_module, "start", None)  # only some learners have it
+    return start if isinstance(start, ReplayBuffer) else None
 
 
 def training_steps(trainer: pl.Trainer, callback: pl.Callback) -> int:

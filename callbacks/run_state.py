@@ -211,7 +211,7 @@ def _check_buffer(slots: Tensor, domain: Domain) -> None:
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
     if not size <= slots < size + ranks:  # every rank rounds its share up
         rank_zero_warn(
-            f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; chains.size, now "
+            f"RunState: the checkpoint's replay buffer has {slots} slots and goes on with them; start.size, now "
             f"{size}, counts in new runs only"
         )
 

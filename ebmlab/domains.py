@@ -243,16 +243,16 @@ class Ordinal(Finite):
 
 
 class Categorical(Finite):
-    """One-hot vectors of length `num_classes`, one per entry of `shape`; event shape `(*shape, num_classes)`.
+    """One-hot vectors of length `num_values`, one per entry of `shape`; event shape `(*shape, num_values)`.
 
     Example:
-        >>> Categorical(2, num_classes=3).from_index(torch.tensor([[0, 2]])).tolist()
+        >>> Categorical(2, num_values=3).from_index(torch.tensor([[0, 2]])).tolist()
         [[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]
     """
 
-    def __init__(self, shape: int | Sequence[int], num_classes: int) -> None:
+    def __init__(self, shape: int | Sequence[int], num_values: int) -> None:
         super().__init__(shape)
-        (self.num_values,) = _sizes("Categorical", "num_classes", num_classes)
+        (self.num_values,) = _sizes("Categorical", "num_values", num_values)
         self.event_shape = (*self.shape, self.num_values)
 
     def with_shape(self, shape: int | Sequence[int]) -> Self:

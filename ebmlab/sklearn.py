@@ -169,7 +169,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         learner = ContrastiveDivergence(
             energy,
             self._sampler(),
-            ReplayBuffer(min(self.batch_size, len(x)), initial="data"),
+            ReplayBuffer(min(self.batch_size, len(x)), init="data"),
             self.num_steps,
             optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
             lr_scheduler=partial(CosineAnnealingLR, T_max=max(1, self.num_epochs)),

@@ -48,7 +48,7 @@ def main() -> None:
     cycles = []
     for (name, place), (left, right) in zip(MODELS.items(), axes, strict=True):
         energy = ebmlab.load(place).learner.energy
-        x = DMALA(0.2).run(energy, energy.random(CHAINS), WARM_UP)
+        x = DMALA(0.2).last_states(energy, energy.random(CHAINS), WARM_UP)
         for beta in BALANCES:
             curve = acceptances(energy, x, beta)
             at = [int((STEPS - step).abs().argmin()) for step in (0.1, 1, 10, 100, 1000)]
@@ -57,7 +57,7 @@ def main() -> None:
             cells = ", ".join(f"{float(curve[k]):.2f}" for k in at)
             print(f"| {name} | {beta} | {cells} | {largest} | {rise(curve)} |")
             left.semilogx(STEPS, curve, label=f"balance {beta}")
-        tuned, _ = ACSTuner().tune(ACS(cycle_length=CYCLE, beta_max=BETA_MAX), energy, x, TUNE)
+        tuned, _ = ACSTuner().tune(ACS(cycle_length=CYCLE, balance_max=BETA_MAX), energy, x, TUNE)
         assert isinstance(tuned, ACS)
         cycles.append((name, tuned))
         left.set(ylabel="acceptance", title=f"{name}: acceptance", ylim=(0, 1))

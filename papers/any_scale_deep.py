@@ -57,7 +57,7 @@ def sampler_of(job: str, model: Model, x: Tensor) -> Sampler:
         return AnyScale("first", *settings)
     if name == "GWG":
         return GWG()
-    tuned, _ = ACSTuner().tune(ACS(cycle_length=20, beta_max=0.8), model.energy, x, TUNING)
+    tuned, _ = ACSTuner().tune(ACS(cycle_length=20, balance_max=0.8), model.energy, x, TUNING)
     return tuned
 
 

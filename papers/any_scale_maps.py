@@ -66,7 +66,7 @@ def tuned(m: Map) -> tuple[AnyScale, Tensor]:
         x = torch.full_like(x, 10.0)
     sampler, x = AnyScaleTuner().tune(AnyScale(m.variant, 0.2), m.energy, x, m.tuning)  # type: ignore[arg-type]
     assert isinstance(sampler, AnyScale)
-    return sampler, sampler.run(m.energy, x, BURN_IN)
+    return sampler, sampler.last_states(m.energy, x, BURN_IN)
 
 
 def measure(m: Map, sampler: AnyScale, x: Tensor) -> Result:

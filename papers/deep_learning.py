@@ -34,7 +34,7 @@ from ebmlab.samplers import DMALA, TrajectoryTempered
 
 SAMPLERS = {
     "DMALA": partial(DMALA, 0.15),
-    "ACS": partial(PersistentACS, beta_max=0.8, cycle_length=20, tune_every=100, tuning_steps=100),
+    "ACS": partial(PersistentACS, balance_max=0.8, cycle_length=20, tune_every=100, tuning_steps=100),
 }
 CHAINS = 50  # of training, each of which moves in every iteration
 REPLICAS, RUNGS = 20, 12  # of the estimate: chains from each end, and temperatures below 1
@@ -48,7 +48,7 @@ def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> R
     learner = ContrastiveDivergence(
         ResNet((1, 28, 28), channels=16),
         SAMPLERS[name](),
-        ReplayBuffer(CHAINS, initial="mean"),
+        ReplayBuffer(CHAINS, init="mean"),
         num_steps=10,
         optimizer=optimizer,
         lr_scheduler=warm,

@@ -27,13 +27,13 @@ def run(sampler: Sampler, proposes: Sampler | None, seed: int) -> tuple[float, f
     """Acceptance; coordinates that a proposal changes; coordinates that a step changes."""
     torch.manual_seed(seed)
     energy = Ising.lattice(5, coupling=0.2, field=0.2)
-    x = sampler.run(energy, energy.random(CHAINS), BURN_IN)
+    x = sampler.last_states(energy, energy.random(CHAINS), BURN_IN)
     acceptance, proposed, made = 0.0, 0.0, 0.0
     for state, info in sampler.chain(energy, x, COUNTED):
         acceptance += float(info.acceptance.mean()) / COUNTED
         made += float(info.hops.mean()) / COUNTED
         if proposes is not None:
-            proposed += float((proposes.run(energy, state.x, 1) != state.x).sum(1).double().mean()) / COUNTED
+            proposed += float((proposes.last_states(energy, state.x, 1) != state.x).sum(1).double().mean()) / COUNTED
     return acceptance, proposed, made
 
 

@@ -36,8 +36,8 @@ SAMPLERS = {
     "Gibbs": BlockGibbs,
     "Langevin": partial(Langevin, 0.5, schedule=Cosine()),
     "Langevin, adjusted": partial(Langevin, 0.5, adjust_from=0, schedule=Cosine()),
-    "Gibbs-Langevin": partial(GibbsLangevin, 0.1, inner_steps=5),
-    "Gibbs-Langevin, adjusted": partial(GibbsLangevin, 0.1, inner_steps=5, adjust_from=0),
+    "Gibbs-Langevin": partial(GibbsLangevin, 0.1, num_inner_steps=5),
+    "Gibbs-Langevin, adjusted": partial(GibbsLangevin, 0.1, num_inner_steps=5, adjust_from=0),
 }
 TEMPERED = "Gibbs, tempered"
 EXTENT, CELLS = 15.0, 600
@@ -91,7 +91,7 @@ def run(kind: str, name: str, seed: int, file: Path) -> Result:
     mass = torch.zeros(3).double().index_add_(0, modes(mixture, grid()), log_p.exp() * area)
     with torch.no_grad():
         depth = model.energy(mixture.means)
-        drawn = modes(mixture, model.sampler.run(model.energy, torch.randn(3000, 2), 100))
+        drawn = modes(mixture, model.sampler.last_states(model.energy, torch.randn(3000, 2), 100))
     share = drawn.bincount(minlength=3) / 3000
     result = {"divergence": float((log_data.exp() * (log_data - log_p)).sum() * area)}
     result |= {"apart": float(depth.max() - depth.min())}

@@ -57,7 +57,7 @@ def trained(hidden: int, folder: Path) -> Model:
     pl.seed_everything(0, verbose=False)
     data, rbm, file = MNIST(batch_size=100, binarize=True), RBM(784, hidden), folder / f"rbm-{hidden}.pt"
     if not file.exists():
-        chains = ReplayBuffer(100, initial="mean")
+        chains = ReplayBuffer(100, init="mean")
         adam = partial(torch.optim.Adam, lr=1e-3)
         learner = ContrastiveDivergence(rbm, BlockGibbs(), chains, num_steps=10, optimizer=adam)
         fit(learner, data, 12_000, callbacks=[DataMean()])
@@ -123,7 +123,7 @@ def backward(model: Model, from_data: bool) -> list[LogZ]:
         x = equilibrated(energy, sampler, data[torch.randperm(len(data))[:n]], steps)
     else:
         exchange = Tempered(sampler, num_temperatures=RUNGS)
-        x = equilibrated(energy, exchange, reference(energy.domain).draw(n).to(energy.dtype), steps // RUNGS)
+        x = equilibrated(energy, exchange, reference(energy.domain).sample(n).to(energy.dtype), steps // RUNGS)
     result = reverse_ais(energy, sampler, x, steps, base)
     return [LogZ.of_chains(w.unsqueeze(0), x, reverse=True) for w in result.log_weights.view(REPEATS, CHAINS)]
 

@@ -3,7 +3,7 @@
     EBMLAB_DATA=... python papers/rbm_learning.py        # trains what is missing, then prints the tables
 
 500 hidden units, 100 chains, 10 steps an iteration (a step of each sampler asks for one gradient, or one pair of
-conditionals); DMALA 0.2, ACS with beta_max 0.9 and cycles of 8, as there. The recipe "annealed" descends along the
+conditionals); DMALA 0.2, ACS with balance_max 0.9 and cycles of 8, as there. The recipe "annealed" descends along the
 centred gradient by SGD with a rate that falls from `--rate` to 0, so that the chains catch up with the model; "adam" is
 the authors', Adam with 1e-3 to the end.
 
@@ -93,7 +93,7 @@ def train(name: str, seed: int, how: Training, file: Path) -> None:
     """Trains an RBM; keeps its stages, the seconds of training, and what `TrajectoryLikelihood` says at the end."""
     pl.seed_everything(seed)
     data = MNIST(batch_size=100, binarize=True, seed=seed)
-    chains = ReplayBuffer(100, initial="mean")
+    chains = ReplayBuffer(100, init="mean")
     settings, callbacks = how.settings()
     energy = RBM(784, 500)
     learner = ContrastiveDivergence(energy, SAMPLERS[name](), chains, num_steps=how.steps, **settings)
@@ -119,7 +119,7 @@ def published_log_z(energy: Energy, base: Bernoulli, temperatures: int) -> float
 
     On average it is log Z plus the divergence of the base law from the model, KL(model, base).
     """
-    x, log_w, sampler = base.draw(CHAINS), torch.zeros(CHAINS, dtype=torch.float64), BlockGibbs()
+    x, log_w, sampler = base.sample(CHAINS), torch.zeros(CHAINS, dtype=torch.float64), BlockGibbs()
     state = sampler.init(energy, x)
     for _ in range(temperatures):
         log_w += (base(state.x) - energy(state.x)).double() / temperatures

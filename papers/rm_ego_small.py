@@ -64,7 +64,7 @@ def make_learner(method: str, iterations: int) -> Learner:
     energy = RGCN(NODES)
     if method in ESTIMATORS:
         return RatioMatching(energy, ESTIMATORS[method], **rates)
-    chains = ReplayBuffer(200, reinitialize=0.1, initial="mean")
+    chains = ReplayBuffer(200, reinitialize=0.1, init="mean")
     return ContrastiveDivergence(energy, GWG(), chains, num_steps=20, **rates)
 
 

@@ -63,10 +63,10 @@ def given(energy: Energy) -> Clamped:
 
 
 ENERGIES: dict[str, Callable[[], Energy]] = {
-    "MLP": lambda: MLP(7, hidden=5),
-    "MLP, one layer": lambda: MLP(7, hidden=5, num_layers=1),
+    "MLP": lambda: MLP(7, hidden_dim=5),
+    "MLP, one layer": lambda: MLP(7, hidden_dim=5, num_layers=1),
     "ResNet": lopsided_resnet,
-    "RGCN": lambda: RGCN(5, hidden=4, layers=3),
+    "RGCN": lambda: RGCN(5, hidden_dim=4, num_layers=3),
     "LatticeGaussian, rotated": lambda: LatticeGaussian.rotated(5, num_values=6),
     "LatticeGaussian, sparse": lambda: LatticeGaussian.sparse(5, num_values=6),
     "LatticeGaussian, off the lattice": lambda: LatticeGaussian([[2.0, 0.5], [0.5, 0.3]], [0.7, 2.2], num_values=4),
@@ -85,7 +85,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "Clamped, Potts": lambda: given(family(None)),
     "Clamped, ScalarPotts": lambda: given(potts()),
     "Clamped, LatticeGaussian": lambda: given(LatticeGaussian.rotated(5, num_values=6)),
-    "Sum of an RBM and an MLP": lambda: Sum([rbm(), MLP(7, hidden=5)], [-0.7, 1.3]),
+    "Sum of an RBM and an MLP": lambda: Sum([rbm(), MLP(7, hidden_dim=5)], [-0.7, 1.3]),
     "Sum, Potts": lambda: Sum([potts(), potts(), given(ScalarPotts(torch.zeros(7, 7), torch.randn(7, 3)))]),
     "Scaled RBM": lambda: Scaled(rbm(), 2.5),
     "Scaled, Potts": lambda: Scaled(potts(), 0.4),

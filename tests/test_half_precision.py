@@ -162,13 +162,13 @@ def test_chains_start_anew_at_their_rate() -> None:
     n, p = 2**17, 0.003
     buffer, energy, data = ReplayBuffer(n, reinitialize=p), RBM(1, 1), torch.ones(n, 1)
     buffer.draw(energy, n, data)
-    buffer.end(torch.ones(n, 1))  # every slot holds a one; half of the new states are zeros
+    buffer.put_back(torch.ones(n, 1))  # every slot holds a one; half of the new states are zeros
     assert has_rate(buffer.draw(energy, n, data) == 0, p / 2)
 
 
 def test_chains_start_at_the_mean_of_data() -> None:
     n, p = 2**17, 0.0030059814453125  # a number of bfloat16
-    buffer = ReplayBuffer(n, initial="mean")
+    buffer = ReplayBuffer(n, init="mean")
     buffer.mean = torch.tensor([p])
     assert has_rate(buffer.draw(RBM(1, 1), n, torch.ones(n, 1)), p)
 

@@ -293,7 +293,7 @@ NAN[3, 2] = torch.nan
         (RBM(6, 2), torch.zeros(8), "gives events of shape () (1 numbers), but RBM models Binary(6)"),
         (RBM(6, 2), NAN, "1 of the 8 samples of the first batch hold NaN or infinity, the first is number 3"),
         (ScalarPotts(torch.zeros(6, 6), 3), torch.full((8, 6), 3), "whole numbers from 0 to 2"),
-        (MLP(6, hidden=4), torch.zeros(0, 6), "the train loader is empty: it must give at least one batch"),
+        (MLP(6, hidden_dim=4), torch.zeros(0, 6), "the train loader is empty: it must give at least one batch"),
     ],
 )
 @pytest.mark.parametrize("training", [True, False])
@@ -392,7 +392,7 @@ def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
 
 def test_ratio_matching_takes_them_as_well(tmp_path: Path) -> None:
     runner = trainer(tmp_path)
-    runner.fit(RatioMatching(MLP(6, hidden=4)), DataLoader(TensorDataset(bits().long(), bits()), 8))
+    runner.fit(RatioMatching(MLP(6, hidden_dim=4)), DataLoader(TensorDataset(bits().long(), bits()), 8))
     assert torch.isfinite(runner.callback_metrics["train/loss"])
 
 

@@ -123,7 +123,7 @@ def _learn(energy: Energy) -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        lambda energy: DMALA(0.2).run(energy, energy.random(100), 2),
+        lambda energy: DMALA(0.2).last_states(energy, energy.random(100), 2),
         lambda energy: DMALA(0.2).sample(energy, energy.random(100), 2),
         lambda energy: ais(energy, DMALA(0.2), 100, 2),
         lambda energy: ais(energy, DMALA(0.2), 100, 5, schedule="adaptive"),
@@ -136,7 +136,7 @@ def _learn(energy: Energy) -> None:
     ids=["run", "sample", "ais", "pilot", "learn", "exact", "guided", "discrepancy"],
 )
 def test_long_work_has_fast_products(willing: None, work: Callable[[Energy], object]) -> None:
-    seen, energy = set(), MLP(16, hidden=256)
+    seen, energy = set(), MLP(16, hidden_dim=256)
     energy.rest[0].register_forward_pre_hook(lambda *_: seen.add(torch.get_float32_matmul_precision()))
     work(energy)
     assert "medium" in seen

@@ -87,7 +87,7 @@ COUNTS: dict[str, Callable[[Any], object]] = {
     "FromMode": FromMode,
     "GWG": GWG,
     "Gibbs": Gibbs,
-    "GibbsLangevin": lambda v: GibbsLangevin(0.1, inner_steps=v),
+    "GibbsLangevin": lambda v: GibbsLangevin(0.1, num_inner_steps=v),
     "HammingBall": HammingBall,
     "HammingBall radius": lambda v: HammingBall(4, v),
     "PathAuxiliary": PathAuxiliary,

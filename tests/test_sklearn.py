@@ -122,7 +122,7 @@ def test_an_energy_and_a_sampler_of_ones_own(monkeypatch: pytest.MonkeyPatch) ->
     before = energy.W.clone()
     model = EBM(energy, sampler=DMALA(0.2), num_epochs=2, random_state=0).fit(bits())
     assert torch.equal(energy.W, before) and model.transform(bits()).shape == (400, 3)
-    mlp = EBM(MLP(6, hidden=4), sampler=DMALA(0.2), num_epochs=1, random_state=0).fit(bits())
+    mlp = EBM(MLP(6, hidden_dim=4), sampler=DMALA(0.2), num_epochs=1, random_state=0).fit(bits())
     assert np.isfinite(mlp.score_samples(bits()[:5])).all()
     with pytest.raises(UserError, match="MLP has no hidden units to transform into"):
         mlp.transform(bits())

@@ -72,8 +72,8 @@ def langevin(gradient: str) -> Race:
         f"Langevin, 2-D, 10,000 chains x 1,000 steps, gradient by {'hand' if closed else 'autograd'}",
         1,
         {
-            "ebmlab": lambda: Contestant(lambda: sampler.run(energy, x, STEPS)),
-            "ebmlab, compiled": lambda: Contestant(lambda: sampler.run(energy, x, STEPS, compile=True)),
+            "ebmlab": lambda: Contestant(lambda: sampler.last_states(energy, x, STEPS)),
+            "ebmlab, compiled": lambda: Contestant(lambda: sampler.last_states(energy, x, STEPS, compile=True)),
             "torchebm": lambda: Contestant(torchebm_langevin(closed, x, STEPS, STEP_SIZE)),
             "plain torch": lambda: repeating(step, x, STEPS),
             "JAX": lambda: in_jax(x, closed),

@@ -30,7 +30,7 @@ def pcd() -> Race:
     x = bits(BATCH, BITS)
 
     def ours(compile_chains: bool) -> Contestant:
-        settings = {"chains": ReplayBuffer(BATCH), "num_steps": STEPS, "optimizer": ADAM}
+        settings = {"start": ReplayBuffer(BATCH), "num_steps": STEPS, "optimizer": ADAM}
         return training(energy(), GWG(), [x], **settings, compile_chains=compile_chains)
 
     def plain() -> Contestant:

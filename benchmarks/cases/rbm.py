@@ -78,7 +78,7 @@ def training_floor(batch: int, steps: int, times: int) -> Contestant:
 
 
 def pcd(batch: int, steps: int) -> dict[str, Any]:
-    return {"chains": ReplayBuffer(batch), "num_steps": steps, "optimizer": SGD}
+    return {"start": ReplayBuffer(batch), "num_steps": steps, "optimizer": SGD}
 
 
 @race("rbm-pcd", 1, 10)

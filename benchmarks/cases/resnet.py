@@ -114,7 +114,7 @@ def pcd() -> Race:
     def ours() -> Contestant:
         net, sampler = energy(), DMALA(STEP_SIZE)
         adam = partial(torch.optim.Adam, lr=1e-4)
-        return training(net, sampler, [x], chains=ReplayBuffer(CHAINS), num_steps=TRAINING_STEPS, optimizer=adam)
+        return training(net, sampler, [x], start=ReplayBuffer(CHAINS), num_steps=TRAINING_STEPS, optimizer=adam)
 
     return Race(
         "PCD with 40 steps of DMALA, ResNet-64, batch 100",

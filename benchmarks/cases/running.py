@@ -52,7 +52,7 @@ def overhead() -> Race:
 
     def less_bare(fitting: Contestant) -> Contestant:
         batches = data.data.float().split(BATCH)
-        bare = training(RBM(UNITS, UNITS), BlockGibbs(), batches, chains=FromData(), optimizer=SGD)
+        bare = training(RBM(UNITS, UNITS), BlockGibbs(), batches, start=FromData(), optimizer=SGD)
 
         def run() -> float:
             start = time.perf_counter()

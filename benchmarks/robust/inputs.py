@@ -36,12 +36,12 @@ NUMBERS = [
 ]
 OPTIONS = [
     *("model.num_steps", "model.burn_in", "model.l1", "model.energy.num_hidden", "model.sampler.step_size"),
-    *("model.sampler.inner_steps", "model.optimizer.lr", "data.batch_size", "data.seed", "seed_everything"),
+    *("model.sampler.num_inner_steps", "model.optimizer.lr", "data.batch_size", "data.seed", "seed_everything"),
     *("trainer.max_epochs", "trainer.max_steps", "trainer.accumulate_grad_batches", "trainer.gradient_clip_val"),
     *("trainer.log_every_n_steps", "trainer.check_val_every_n_epoch", "trainer.devices", "trainer.precision"),
     *("trainer.limit_train_batches", "trainer.val_check_interval", "trainer.num_nodes"),
 ]
-CLASSES = ["model", "data", "model.energy", "model.sampler", "model.chains", "model.optimizer", "model.lr_scheduler"]
+CLASSES = ["model", "data", "model.energy", "model.sampler", "model.start", "model.optimizer", "model.lr_scheduler"]
 NAMES = [
     *("torch.optim.Adm", "ebmlab.samplers.GibsLangevin", "GRBN", "nowhere.Class", "os.system", "subprocess.Popen"),
     *(

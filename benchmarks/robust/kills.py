@@ -29,8 +29,8 @@ METHODS = {  # config and options that make an epoch a fraction of a second
     "PCD": (
         "grbm_digits",
         [
-            *("--model.num_steps=2", "--model.energy.num_hidden=16", "--model.chains=ebmlab.learners.ReplayBuffer"),
-            *("--model.chains.size=800", "--callbacks.FID.num_samples=20", "--callbacks.FID.every_n_epochs=1"),
+            *("--model.num_steps=2", "--model.energy.num_hidden=16", "--model.start=ebmlab.learners.ReplayBuffer"),
+            *("--model.start.size=800", "--callbacks.FID.num_samples=20", "--callbacks.FID.every_n_epochs=1"),
             *("--callbacks.SampleGrid.every_n_epochs=2", "--callbacks.SampleGrid.num_samples=4"),
         ],
     ),
@@ -48,7 +48,7 @@ METHODS = {  # config and options that make an epoch a fraction of a second
 LONG = [  # many epochs of few steps
     *(
         "--model.num_steps=1",
-        "--model.chains.size=800",
+        "--model.start.size=800",
         "--trainer.max_epochs=30",
         "--trainer.check_val_every_n_epoch=1",
     ),

@@ -28,6 +28,7 @@ from ebmlab.errors import UserError
 from ebmlab.io import own_files
 from ebmlab.io import rebuilding as recipes
 from ebmlab.io.files import check_regular, read_text
+from ebmlab.io.old_names import bring_up_to_date
 
 TABLES = ("ebmlab", "torch", "pytorch_lightning.cli.ReduceLROnPlateau")  # whose parts a model may name
 NOT_DATA = ("root", "path", "train", "val", "test", "download")  # options of datamodules that are paths or reach out
@@ -63,6 +64,7 @@ def beside(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read as a config: {error}") from error
     if not isinstance(config, dict) or not isinstance(config.get("model"), dict | str):
         raise UserError(f"{path} has no model: name the config that the checkpoint was trained with by --config")
+    bring_up_to_date(config)
     _check_named(config)
     taken = {"model": _plain(config["model"], f"{path}: model")}
     if config.get("data") is not None:

@@ -25,7 +25,7 @@ from ebmlab.app.own_configs import BESIDE, find_config, is_text, own_names
 from ebmlab.app.plain_yaml import checked_yaml
 from ebmlab.errors import UserError
 from ebmlab.io.files import read_text
-from ebmlab.io.old_names import current_class
+from ebmlab.io.old_names import bring_up_to_date
 
 BASE = "base"
 CALLBACKS = "callbacks"
@@ -123,24 +123,13 @@ def load_config(text: str, source: str) -> dict[str, Any]:
     """
     with checked_yaml(text, source):
         config = get_loader("yaml")(full_names(absolute_names(text)))
-    _rename(config)
+    bring_up_to_date(config)
     if not isinstance(config, dict):
         raise UserError(f"{source} is not a config: a config has settings such as `trainer: {{max_epochs: 3}}`")
     _check_sections(config, source)
     if isinstance(changes := config.get(CALLBACKS), dict):
         config[CALLBACKS] = {name: _meant(change) for name, change in changes.items()}
     return config
-
-
-def _rename(config: Any) -> None:
-    """Puts today's classes in place of those of earlier versions that had the same name."""
-    if isinstance(config, dict):
-        if isinstance(path := config.get("class_path"), str) and isinstance(config.get("init_args"), dict):
-            config["class_path"] = current_class(path, config["init_args"])
-        for value in config.values():
-            _rename(value)
-    for value in config if isinstance(config, list) else ():
-        _rename(value)
 
 
 def _check_sections(config: dict[str, Any], source: str) -> None:

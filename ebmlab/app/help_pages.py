@@ -30,7 +30,7 @@ model and data
   --model CLASS             {learners}
   --model.energy CLASS      {energies}
   --model.sampler CLASS     {samplers}
-  --model.chains CLASS      {chains}
+  --model.start CLASS       {starts}
   --model.estimator CLASS   {estimators}
   --model.optimizer CLASS   torch.optim: Adam, AdamW, SGD and the others; --model.optimizer.lr 0.001
   --model.lr_scheduler CLASS  torch.optim.lr_scheduler: CosineAnnealingLR, StepLR and the others
@@ -105,7 +105,7 @@ def page(command: str) -> str | None:
         learners=_names("ebmlab.learners", "Learner"),
         energies=_names("ebmlab.energies"),
         samplers=_names("ebmlab.samplers", "Sampler"),
-        chains=_names("ebmlab.learners", "Start"),
+        starts=_names("ebmlab.learners", "Start"),
         estimators=_names("ebmlab.learners", "Estimator"),
         data=_names("ebmlab.datamodules"),
         callbacks=_names("ebmlab.callbacks"),

@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 from ebmlab.app.trust import found
+from ebmlab.io.old_names import current_settings
 
 SPEC = {"class_path", "init_args", "dict_kwargs"}
 
@@ -26,7 +27,10 @@ def merge(base: Any, change: Any) -> Any:
         return change
     if "class_path" in base:
         change = {"init_args": change} if change and not change.keys() & SPEC else change
-        base = _fitting(base, change.get("class_path", base["class_path"]))
+        kind = change.get("class_path", base["class_path"])
+        base = _fitting(base, kind)
+        if isinstance(options := change.get("init_args"), dict):
+            change = {**change, "init_args": current_settings(kind, options)}
     merged = dict(base)
     for key, value in change.items():
         if isinstance(value, list):

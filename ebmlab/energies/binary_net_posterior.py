@@ -30,12 +30,12 @@ class BinaryNetPosterior(Energy):
 
     Args:
         data: the rows; `Rows(features, targets)` for tensors.
-        hidden: H.
+        hidden_dim: H.
         sharpness: factor of the mean squared error.
         batch_size: number of rows of a `minibatch`.
 
     Example:
-        >>> energy = BinaryNetPosterior(Rows(torch.rand(10, 3), torch.rand(10)), hidden=2)
+        >>> energy = BinaryNetPosterior(Rows(torch.rand(10, 3), torch.rand(10)), hidden_dim=2)
         >>> w = energy.random(4)
         >>> w.shape, energy(w).shape, energy.predict(w, torch.rand(5, 3)).shape
         (torch.Size([4, 11]), torch.Size([4]), torch.Size([4, 5]))
@@ -51,7 +51,9 @@ class BinaryNetPosterior(Energy):
     test_x: Tensor | None
     test_y: Tensor | None
 
-    def __init__(self, data: TabularSource, hidden: int = 500, sharpness: float = 100.0, batch_size: int = 100) -> None:
+    def __init__(
+        self, data: TabularSource, hidden_dim: int = 500, sharpness: float = 100.0, batch_size: int = 100
+    ) -> None:
         super().__init__()
         table = data.load()
         x, y = table.train_x, table.train_y
@@ -60,13 +62,13 @@ class BinaryNetPosterior(Energy):
                 f"BinaryNetPosterior: the features have shape {tuple(x.shape)} and the targets {tuple(y.shape)}; "
                 "they must be (N, F) and (N,) with N and F at least 1"
             )
-        if hidden < 1 or batch_size < 1:
+        if hidden_dim < 1 or batch_size < 1:
             raise UserError(
-                f"BinaryNetPosterior: hidden is {hidden} and batch_size {batch_size}; both must be at least 1"
+                f"BinaryNetPosterior: hidden_dim is {hidden_dim} and batch_size {batch_size}; both must be at least 1"
             )
         require_positive("BinaryNetPosterior", sharpness=sharpness)
-        self.domain = Spin((x.shape[1] + 2) * hidden + 1)
-        self.hidden = hidden
+        self.domain = Spin((x.shape[1] + 2) * hidden_dim + 1)
+        self.hidden_dim = hidden_dim
         self.sharpness = sharpness
         self.batch_size = batch_size
         features, row, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
@@ -121,7 +123,7 @@ class BinaryNetPosterior(Energy):
         size = self.batch_size if size is None else size
         rows = torch.randperm(len(self.targets), device=self.targets.device)[:size]
         part = Rows(self.inputs[self.row[rows], :-1], self.targets[rows])
-        return BinaryNetPosterior(part, self.hidden, self.sharpness, self.batch_size)
+        return BinaryNetPosterior(part, self.hidden_dim, self.sharpness, self.batch_size)
 
     @unrounded
     @torch.no_grad()
@@ -147,8 +149,8 @@ class BinaryNetPosterior(Energy):
 
     def _unpack(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Views of x: W with b as its last row `(B, F + 1, H)`, v `(B, H)`, c `(B, 1)`."""
-        w, v, c = x.tensor_split((-self.hidden - 1, -1), dim=1)
-        return w.view(len(x), -1, self.hidden), v, c
+        w, v, c = x.tensor_split((-self.hidden_dim - 1, -1), dim=1)
+        return w.view(len(x), -1, self.hidden_dim), v, c
 
     def _passes(self, x: Tensor, inputs: Tensor) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
         """Passes of n rows: their slice, their inputs `(n, F + 1)`, gates `(B, n, H)` and outputs `(B, n)`.
@@ -157,7 +159,7 @@ class BinaryNetPosterior(Energy):
         """
         w, v, c = self._unpack(x)
         rest = c - v.sum(1, keepdim=True)
-        n = max(1, CHUNK // (len(x) * self.hidden))
+        n = max(1, CHUNK // (len(x) * self.hidden_dim))
         for start in range(0, len(inputs), n):
             rows = slice(start, start + n)
             chunk = inputs[rows].to(x)

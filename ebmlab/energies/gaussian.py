@@ -76,7 +76,7 @@ class Gaussian(Base):
     def log_z(self) -> float:
         return self._log_z
 
-    def draw(self, n: int) -> Tensor:
+    def sample(self, n: int) -> Tensor:
         noise = torch.randn(n, len(self.root), dtype=self.root.dtype, device=self.root.device)
         return self.mean + self._coloured(noise).view(n, *self.mean.shape)
 

@@ -23,53 +23,54 @@ class MLP(Energy):
 
     Args:
         num_inputs: d, the length of x.
-        hidden: units in each hidden layer.
+        hidden_dim: units in each hidden layer.
         num_layers: how many hidden layers.
         gain: factor of the first layer's initial weights. With 1, torch's own, the perceptron is nearly linear in x at
             first, and slow to learn what depends on many bits together, such as the squares of a checkerboard in Gray
             code; with 5 it learns them in a few thousand iterations.
 
     Attributes:
-        W: weights of the first layer, `(num_inputs, hidden)`: one row per bit.
-        b: biases of the first layer, `(hidden,)`.
+        W: weights of the first layer, `(num_inputs, hidden_dim)`: one row per bit.
+        b: biases of the first layer, `(hidden_dim,)`.
         rest: the layers after the first.
 
     Example:
-        >>> energy = MLP(num_inputs=3, hidden=4)
+        >>> energy = MLP(num_inputs=3, hidden_dim=4)
         >>> energy(torch.ones(5, 3)).shape, energy.flip_differences(torch.ones(5, 3)).shape
         (torch.Size([5]), torch.Size([5, 3]))
     """
 
     domains = (Binary,)
 
-    def __init__(self, num_inputs: int, hidden: int = 256, num_layers: int = 3, gain: float = 1.0) -> None:
+    def __init__(self, num_inputs: int, hidden_dim: int = 256, num_layers: int = 3, gain: float = 1.0) -> None:
         super().__init__()
-        if min(num_inputs, hidden, num_layers) < 1:
+        if min(num_inputs, hidden_dim, num_layers) < 1:
             raise UserError(
-                f"MLP: num_inputs is {num_inputs}, hidden {hidden} and num_layers {num_layers}; all must be at least 1"
+                f"MLP: num_inputs is {num_inputs}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
+                "all must be at least 1"
             )
         require_positive("MLP", gain=gain)
         self.domain = Binary(num_inputs)
-        first = nn.Linear(num_inputs, hidden)
+        first = nn.Linear(num_inputs, hidden_dim)
         self.W, self.b = nn.Parameter(gain * first.weight.detach().T.contiguous()), nn.Parameter(first.bias.detach())
         layers: list[nn.Module] = [nn.SiLU()]
         for _ in range(num_layers - 1):
-            layers += [nn.Linear(hidden, hidden), nn.SiLU()]
-        self.rest = nn.Sequential(*layers, nn.Linear(hidden, 1))
+            layers += [nn.Linear(hidden_dim, hidden_dim), nn.SiLU()]
+        self.rest = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         return MLP.around(self, x)[0]  # that of a subclass with a forward of its own calls this method
 
     def around(self, x: Tensor) -> Around:
-        """E(x) `(B,)` and the first layer's pre-activations `(B, hidden)`."""
+        """E(x) `(B,)` and the first layer's pre-activations `(B, hidden_dim)`."""
         here = torch.addmm(self.b, x, self.W)
         return read_out(self.rest, here), here
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one row of W to the pre-activations of x, or subtracts it.
 
-        The first layer of k neighbours costs O(k hidden) instead of O(k d hidden). Neighbours of few bits are written
-        out all the same: a row of W and its gradient take more passes over memory than a product with d small.
+        The first layer of k neighbours costs O(k hidden_dim) instead of O(k d hidden_dim). Neighbours of few bits are
+        written out all the same: a row of W and its gradient take more passes over memory than a product with d small.
         """
         if index is None:
             index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)

@@ -37,8 +37,8 @@ class RGCN(Energy):
 
     Args:
         num_nodes: n, the number of slots; x has n (n - 1) / 2 bits.
-        hidden: number of features of a node.
-        layers: number of convolutions.
+        hidden_dim: number of features of a node.
+        num_layers: number of convolutions.
 
     Attributes:
         density: probability of an edge in `random`, from which chains start; 1/2 until `set_base` sets that of the data
@@ -46,7 +46,7 @@ class RGCN(Energy):
             at uniform bits, which are dense, may never reach the sparse ones.
 
     Example:
-        >>> energy = RGCN(num_nodes=4, hidden=8, layers=2)
+        >>> energy = RGCN(num_nodes=4, hidden_dim=8, num_layers=2)
         >>> one_edge = torch.eye(6)  # six graphs, which differ in the order of the nodes only
         >>> energy(one_edge).std().item() < 1e-6
         True
@@ -55,19 +55,20 @@ class RGCN(Energy):
     domains = (Binary,)
     density: Tensor
 
-    def __init__(self, num_nodes: int, hidden: int = 32, layers: int = 5) -> None:
+    def __init__(self, num_nodes: int, hidden_dim: int = 32, num_layers: int = 5) -> None:
         super().__init__()
-        if num_nodes < 2 or min(hidden, layers) < 1:
+        if num_nodes < 2 or min(hidden_dim, num_layers) < 1:
             raise UserError(
-                f"RGCN: num_nodes is {num_nodes}, hidden {hidden} and layers {layers}; num_nodes must be at least 2 "
-                "and the others at least 1"
+                f"RGCN: num_nodes is {num_nodes}, hidden_dim {hidden_dim} and num_layers {num_layers}; num_nodes must "
+                "be at least 2 and the others at least 1"
             )
         self.num_nodes = num_nodes
         self.domain = Binary(num_nodes * (num_nodes - 1) // 2)
-        self.start = nn.Parameter(torch.randn(hidden))
-        self.convolutions = nn.ModuleList(nn.Linear(hidden, 3 * hidden) for _ in range(layers))  # W_0, W_1, W_2
+        self.start = nn.Parameter(torch.randn(hidden_dim))
+        # each holds W_0, W_1 and W_2
+        self.convolutions = nn.ModuleList(nn.Linear(hidden_dim, 3 * hidden_dim) for _ in range(num_layers))
         self.register_buffer("density", torch.tensor(0.5))
-        self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.SiLU(), nn.Linear(hidden, 1))
+        self.head = nn.Sequential(nn.Linear(hidden_dim, hidden_dim), nn.SiLU(), nn.Linear(hidden_dim, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         present, sums = self._weights(x)

@@ -1,4 +1,4 @@
-"""Runs a kernel as a program: `torch.compile` makes one of eight steps (`Sampler.run(compile=True)`).
+"""Runs a kernel as a program: `torch.compile` makes one of eight steps (`Sampler.last_states(compile=True)`).
 
 A step on few chains is a few dozen operations of microseconds each, most of which Python and torch spend on starting
 them. Compiled, it is one program. Many chains gain less: there the products of matrices take the time.

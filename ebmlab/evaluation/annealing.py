@@ -32,7 +32,7 @@ def ais(
     saved: Path | None = None,
     check: Callable[[], None] | None = None,
     resample: float = 0.0,
-    moves: int = 1,
+    num_moves: int = 1,
     compile: bool = False,
 ) -> LogZ:
     """Estimates log Z from chains that move from a base law to the energy's law through a sequence of temperatures.
@@ -59,9 +59,9 @@ def ais(
             continues. A fingerprint of the arguments is appended to its name. It is deleted at the end.
         check: called before each temperature, or each program of them; an exception from it ends the call.
         resample: the effective share of the chains below which they are resampled systematically; 0 never resamples.
-        moves: steps of each chain at each temperature.
-        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.run`, for DMALA, ACS,
-            AnyScale first and GWG on bits and spins, without resampling and with one move.
+        num_moves: steps of each chain at each temperature.
+        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.last_states`, for DMALA,
+            ACS, AnyScale first and GWG on bits and spins, without resampling and with one move.
 
     Raises:
         UserError: the sampler is not exact, does not support the energy, or cannot be compiled; or the energy is in
@@ -76,7 +76,7 @@ def ais(
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
-    _check(energy, sampler, num_chains, num_temperatures, num_replicates, moves)
+    _check(energy, sampler, num_chains, num_temperatures, num_replicates, num_moves)
     if not 0 <= resample <= 1:
         raise UserError(f"AIS: resample is {resample}, but is a share of the chains, from 0 to 1")
     base = (reference(energy.domain) if base is None else base).to(energy.device)
@@ -84,12 +84,12 @@ def ais(
     first, share = _mine(total)
     path = path_for(sampler, base, energy)
     if compile:
-        annealing_kernel(path, sampler, resample, moves)
-    ladder = _ladder(path, sampler, schedule, num_temperatures, total, moves)
+        annealing_kernel(path, sampler, resample, num_moves)
+    ladder = _ladder(path, sampler, schedule, num_temperatures, total, num_moves)
     path.beta = 0.0
     islands = [size for size in (torch.arange(first, first + share) // num_chains).bincount().tolist() if size]
-    chains = Population(base.draw(share).to(energy.dtype), islands, first)
-    anneal(path, sampler, chains, ladder, progress, saved, check, resample, moves, compile)
+    chains = Population(base.sample(share).to(energy.dtype), islands, first)
+    anneal(path, sampler, chains, ladder, progress, saved, check, resample, num_moves, compile)
     shape = num_replicates, num_chains
     log_w = (_gather(chains.log_w, total) + path.log_z).view(shape)
     families = _gather(chains.family, total).view(shape) if resample else None
@@ -105,7 +105,7 @@ def reverse_ais(
     schedule: Schedule | Ladder = "linear",
     progress: bool = False,
     check: Callable[[], None] | None = None,
-    moves: int = 1,
+    num_moves: int = 1,
     compile: bool = False,
 ) -> LogZ:
     """Estimates log Z from chains that move from exact samples of the energy's law to a base law.
@@ -123,7 +123,7 @@ def reverse_ais(
         schedule: of the inverse temperatures, as in `ais`, but from 1 down to 0.
         progress: show a progress bar.
         check: as in `ais`.
-        moves: steps of each chain at each temperature.
+        num_moves: steps of each chain at each temperature.
         compile: as in `ais`.
 
     Raises:
@@ -140,16 +140,18 @@ def reverse_ais(
     """
     x = energy.as_states(x)
     energy.domain.validate(x)
-    _check(energy, sampler, len(x), num_temperatures, 1, moves)
+    _check(energy, sampler, len(x), num_temperatures, 1, num_moves)
     rank, world = rank_and_world()
     base = (reference(energy.domain) if base is None else base).to(x.device)
     path = path_for(sampler, base, energy)
     if compile:
-        annealing_kernel(path, sampler, moves=moves)
-    ladder = _ladder(path, sampler, schedule, num_temperatures, len(x), moves)
+        annealing_kernel(path, sampler, num_moves=num_moves)
+    ladder = _ladder(path, sampler, schedule, num_temperatures, len(x), num_moves)
     path.beta = 1.0
     chains = Population(x[rank::world])
-    anneal(path, sampler, chains, turned := ladder.turned(), progress, check=check, moves=moves, compile=compile)
+    anneal(
+        path, sampler, chains, turned := ladder.turned(), progress, check=check, num_moves=num_moves, compile=compile
+    )
     log_w = (_gather(chains.log_w, len(x)) - path.log_z).view(1, -1)
     return LogZ.of_chains(log_w, chains.x, reverse=True, ladder=ladder, path=_path(chains, turned))
 
@@ -182,13 +184,13 @@ def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
 
 
 def _ladder(
-    path: Bridge, sampler: Sampler, schedule: Schedule | Ladder, num_temperatures: int, total: int, moves: int
+    path: Bridge, sampler: Sampler, schedule: Schedule | Ladder, num_temperatures: int, total: int, num_moves: int
 ) -> Ladder:
     if isinstance(schedule, Ladder):
         return schedule
     if schedule != "adaptive":
         return fixed_ladder(schedule, num_temperatures)
-    return pilot_ladder(path, sampler, -(-total // rank_and_world()[1]), num_temperatures, moves)
+    return pilot_ladder(path, sampler, -(-total // rank_and_world()[1]), num_temperatures, num_moves)
 
 
 def _path(chains: Population, ladder: Ladder) -> Tensor:
@@ -210,7 +212,7 @@ def _gather_ranks(mine: Tensor) -> Tensor:
 
 
 def _check(
-    energy: Energy, sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int, moves: int
+    energy: Energy, sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int, num_moves: int
 ) -> None:
     require_one_law(energy)
     if not sampler.exact:
@@ -218,10 +220,10 @@ def _check(
             f"AIS needs a sampler that leaves each temperature's law invariant, but {type(sampler).__name__} is not "
             "exact: take one that is, such as DMALA, GWG, Gibbs, or BlockGibbs for RBMs"
         )
-    if min(num_chains, num_temperatures, num_replicates, moves) < 1:
+    if min(num_chains, num_temperatures, num_replicates, num_moves) < 1:
         raise UserError(
             f"AIS: num_chains is {num_chains}, num_temperatures {num_temperatures}, num_replicates {num_replicates} "
-            f"and moves {moves}; all must be at least 1"
+            f"and num_moves {num_moves}; all must be at least 1"
         )
 
 

@@ -31,7 +31,7 @@ def log_z(
     saved: Path | None = None,
     check: Callable[[], None] | None = None,
     resample: float = 0.0,
-    moves: int = 1,
+    num_moves: int = 1,
     equilibrate: Sampler | None = None,
     compile: bool = False,
 ) -> LogZ:
@@ -53,7 +53,7 @@ def log_z(
         saved: see `ais`.
         check: called before each step.
         resample: of the forward chains.
-        moves: steps at each temperature.
+        num_moves: steps at each temperature.
         equilibrate: the sampler that moves the data; `sampler` when None.
         compile: see `ais`.
 
@@ -69,7 +69,13 @@ def log_z(
         >>> found.trusted, abs(found.log_z - float(exact_log_z(energy))) < 4 * found.std_error
         (True, True)
     """
-    how: dict[str, Any] = {"base": base, "progress": progress, "check": check, "moves": moves, "compile": compile}
+    how: dict[str, Any] = {
+        "base": base,
+        "progress": progress,
+        "check": check,
+        "num_moves": num_moves,
+        "compile": compile,
+    }
     only: dict[str, Any] = {"num_replicates": num_replicates, "saved": saved, "resample": resample}
     found = ais(energy, sampler, num_chains, num_temperatures, schedule=schedule, **only, **how)
     if x is not None:

@@ -35,7 +35,7 @@ def exchange_log_z(
     base: Base,
     x: Tensor,
     num_steps: int = 1000,
-    rungs: int = 4,
+    num_rungs: int = 4,
     schedule: Literal["linear", "adaptive"] = "linear",
     progress: bool = False,
 ) -> LogZ:
@@ -55,7 +55,7 @@ def exchange_log_z(
         base: law with known log Z.
         x: states at least as likely as data, `(n, *event)`; n of at least 2.
         num_steps: of each chain.
-        rungs: temperatures between the earliest stage and the base law, the latter included.
+        num_rungs: temperatures between the earliest stage and the base law, the latter included.
         schedule: of the rungs: `linear`, or `adaptive`, which takes temperatures at which neighbours swap about equally
             often, and step sizes, from a pilot run (`pilot_ladder`).
         progress: show a progress bar.
@@ -75,10 +75,10 @@ def exchange_log_z(
     """
     if schedule not in ("linear", "adaptive"):
         raise UserError(f'exchange_log_z: schedule is "{schedule}", but must be "linear" or "adaptive"')
-    if num_steps < 2 or rungs < 1 or len(x) < 2:
+    if num_steps < 2 or num_rungs < 1 or len(x) < 2:
         raise UserError(
-            f"exchange_log_z: num_steps is {num_steps}, rungs {rungs}, and x has {len(x)} states; there must be at "
-            "least 2 steps, 1 rung and 2 states"
+            f"exchange_log_z: num_steps is {num_steps}, num_rungs {num_rungs}, and x has {len(x)} states; there must "
+            "be at least 2 steps, 1 rung and 2 states"
         )
     if not sampler.converges:
         raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")
@@ -86,14 +86,14 @@ def exchange_log_z(
     kernel, base = sampler.kernel, base.to(energy.device)
     *later, earliest = sampler.path(energy)
     # The bridges' end at beta = 1 stands for the earliest stage: what it knows at x then serves all rungs.
-    ladder = _ladder(path_for(kernel, base, earliest), kernel, len(x), rungs, schedule)
+    ladder = _ladder(path_for(kernel, base, earliest), kernel, len(x), num_rungs, schedule)
     bridges = [path_for(kernel, base, earliest) for _ in ladder.betas]
     for rung, beta in zip(bridges, ladder.betas, strict=True):
         rung.beta = beta
     first, *others = path = [*later, *bridges]
     exchange = _Exchange([kernel] * len(later) + _kernels(kernel, ladder), others, sampler.swap_every)
     exchange.check(first)
-    drawn = base.draw(len(x)).to(x)
+    drawn = base.sample(len(x)).to(x)
     drawn = Merge(energy(drawn) < torch.inf)(drawn, x)  # chains at forbidden states could not leave them
     state = exchange.init(first, torch.cat([x, drawn]))
     rounds = 1 if later or state.replicas[0].known is None else ROUNDS  # without stages swaps need no evaluation
@@ -147,11 +147,11 @@ class _Exchange(TrajectoryTempered):
         return self.kernels[k]
 
 
-def _ladder(path: Bridge, kernel: Sampler, num_chains: int, rungs: int, schedule: str) -> Ladder:
+def _ladder(path: Bridge, kernel: Sampler, num_chains: int, num_rungs: int, schedule: str) -> Ladder:
     """The rungs, from the energy to the base law."""
     if schedule != "adaptive":
-        return fixed_ladder("linear", rungs).turned()
-    fine = pilot_ladder(path, kernel, num_chains, PILOT * rungs)
+        return fixed_ladder("linear", num_rungs).turned()
+    fine = pilot_ladder(path, kernel, num_chains, PILOT * num_rungs)
     scales = None if fine.scales is None else fine.scales[::PILOT]
     return Ladder(fine.betas[::PILOT], scales).turned()
 

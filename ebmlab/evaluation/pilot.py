@@ -24,7 +24,7 @@ WIDEST = math.log(10)  # largest change of the step size in either direction, as
 
 
 @torch.no_grad()
-def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatures: int, moves: int = 1) -> Ladder:
+def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatures: int, num_moves: int = 1) -> Ladder:
     """A ladder on which every increment has the same conditional effective sample size.
 
     The pilot moves separate chains along the path. It finds each next temperature by bisection, so that the conditional
@@ -44,13 +44,13 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
         sampler: moves the chains; the pilot works on a copy of it.
         num_chains: number of the pilot's chains.
         num_temperatures: K, the number of steps of the ladder.
-        moves: steps of each chain at each temperature.
+        num_moves: steps of each chain at each temperature.
     """
     device = path.energy.device
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices), fast_products(path, num_chains):
         torch.manual_seed(SEED)
-        betas, lengths, scales = _run(path, sampler, num_chains, num_temperatures, moves)
+        betas, lengths, scales = _run(path, sampler, num_chains, num_temperatures, num_moves)
     even = np.linspace(0, lengths[-1], num_temperatures + 1)
     if not 0 < lengths[-1] < math.inf:  # the two laws are equal, or a weight is NaN, which the chains will report
         even, lengths, betas = np.linspace(0, 1, num_temperatures + 1), [0.0, 1.0], [0.0, 1.0]
@@ -62,10 +62,10 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
 
 
 def _run(
-    path: Bridge, sampler: Sampler, num_chains: int, budget: int, moves: int
+    path: Bridge, sampler: Sampler, num_chains: int, budget: int, num_moves: int
 ) -> tuple[list[float], list[float], list[float] | None]:
     """The pilot's temperatures, the length of the path up to each, and the factors of the step size (or None)."""
-    chains = Population(path.base.draw(num_chains).to(path.energy.dtype))
+    chains = Population(path.base.sample(num_chains).to(path.energy.dtype))
     path.beta = 0.0  # a state that the energy forbids has weight 0 at every beta above 0
     chains.log_w.masked_fill_(path.increment(chains.x, 1.0) == -torch.inf, -torch.inf)
     sampler, tunable = copy.deepcopy(sampler), "step_size" in dict(sampler.named_buffers(recurse=False))
@@ -86,7 +86,7 @@ def _run(
         known = rows(known, chains.resample(0.5))
         path.beta = new
         state = sampler.init(path, chains.x, budget, known)
-        for _ in range(moves):
+        for _ in range(num_moves):
             state, info = sampler.step(path, state)
             if tunable:
                 excess = float(info.acceptance.nan_to_num(0.0).mean()) - ACCEPTANCE

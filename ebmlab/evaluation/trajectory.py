@@ -15,7 +15,7 @@ from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
 from ebmlab.evaluation.walk import anneal
-from ebmlab.samplers import Sampler, State, hidden_logits
+from ebmlab.samplers import Sampler, State, hidden_given_state
 from ebmlab.samplers.state import EnergyState
 
 TEMPERATURES = 1000  # of the way from the base law to the first energy
@@ -68,7 +68,7 @@ class Trajectory:
         assert base is not None
         path = path_for(sampler, base.to(energy.device), energy)
         self._num_chains = num_chains
-        self._chains = Population(path.base.draw(num_chains + SCOUTS).to(energy.dtype), [num_chains, SCOUTS])
+        self._chains = Population(path.base.sample(num_chains + SCOUTS).to(energy.dtype), [num_chains, SCOUTS])
         anneal(path, sampler, self._chains, fixed_ladder("linear", TEMPERATURES), resample=resample)
         self._chains.log_w += path.log_z
         self._at_x = self._energies(self._at)
@@ -139,7 +139,7 @@ class Trajectory:
         if isinstance(state, EnergyState):
             energies = state.energy
         elif isinstance(energy, Bipartite):
-            energies = energy.marginal_energy(state.x, hidden_logits(energy, state))
+            energies = energy.marginal_energy(state.x, hidden_given_state(energy, state))
         else:
             energies = energy(state.x)
         return energies.to(self._chains.log_w)

@@ -35,20 +35,20 @@ def anneal(
     saved: Path | None = None,
     check: Callable[[], None] | None = None,
     resample: float = 0.0,
-    moves: int = 1,
+    num_moves: int = 1,
     compile: bool = False,
 ) -> None:
     """Moves the chains along the ladder; log-weights are relative to the law of the chains' first states."""
     if ladder.scales is not None and "step_size" not in dict(sampler.named_buffers(recurse=False)):
         raise UserError(f"the ladder has step sizes, but {type(sampler).__name__} has none: take another ladder")
-    store = SavedChains(saved, path, sampler, (type(path).__name__, ladder, resample, moves), chains)
+    store = SavedChains(saved, path, sampler, (type(path).__name__, ladder, resample, num_moves), chains)
     begin, last = store.load(), len(ladder.betas) - 1
     noted = set(noted_after(last))
     if compile:
-        kernel = annealing_kernel(path, sampler, resample, moves)
+        kernel = annealing_kernel(path, sampler, resample, num_moves)
         walk = _compiled_walk(path, sampler, kernel, chains, ladder, begin, noted)
     else:
-        walk = _walk(path, sampler, chains, ladder, begin, noted, resample, moves)
+        walk = _walk(path, sampler, chains, ladder, begin, noted, resample, num_moves)
     bar = tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False)
     with bar, contextlib.closing(walk), fast_products(path, len(chains.x)):
         while begin < last:
@@ -69,7 +69,7 @@ def _walk(
     begin: int,
     noted: Collection[int],
     resample: float,
-    moves: int,
+    num_moves: int,
 ) -> Generator[int]:
     """Moves the chains along the ladder; yields how many temperatures they have passed."""
     own, last = None, len(ladder.betas) - 1
@@ -86,7 +86,7 @@ def _walk(
         path.beta = new
         if ladder.scales is not None:
             sampler.step_size.copy_(own * ladder.scales[k + 1])  # type: ignore
-        for state, _ in sampler.chain(path, chains.x, moves, Leg(k * moves, last * moves, known)):
+        for state, _ in sampler.chain(path, chains.x, num_moves, Leg(k * num_moves, last * num_moves, known)):
             chains.x, known = state.x, state.known
         yield k + 1
 
@@ -128,17 +128,17 @@ def _settings(path: Bridge, sampler: Sampler, kernel: Kernel, ladder: Ladder) ->
     return torch.stack(rows).cpu()
 
 
-def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, moves: int = 1) -> Kernel:
+def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, num_moves: int = 1) -> Kernel:
     """The sampler's kernel on a path.
 
     Raises:
         UserError: it has none, the settings of `ais` ask for more than one step at each temperature, or there is no
             compiler.
     """
-    if resample or moves > 1:
+    if resample or num_moves > 1:
         raise UserError(
-            f"AIS: resample is {resample} and moves {moves}, but compiled temperatures neither resample nor make more "
-            "than one move: leave compile out, or these"
+            f"AIS: resample is {resample} and num_moves {num_moves}, but compiled temperatures neither resample nor "
+            "make more than one move: leave compile out, or these"
         )
     if type(path) is not Bridge:
         raise UserError(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.old_names import current_class, current_paths
+from ebmlab.io.old_names import current_class, current_paths, current_settings
 
 IMPORTED = ("ebmlab.", "torch.nn.", "torch.optim.")  # rebuilding may import these; others must have been imported
 PLAIN = (type(None), bool, int, float, str)  # the types of settings that need no description
@@ -120,7 +120,8 @@ def rebuild(recipe: Any) -> Any:
     if "class_path" not in recipe or not recipe.keys() <= {"class_path", "init_args", "dict_kwargs"}:
         return {key: rebuild(entry) for key, entry in recipe.items()}
     settings = rebuild({**(recipe.get("init_args") or {}), **(recipe.get("dict_kwargs") or {})})
-    made_by = find(current_class(str(recipe["class_path"]), settings))
+    path = current_class(str(recipe["class_path"]), settings)
+    made_by, settings = find(path), current_settings(path, settings)
     if _is_maker(made_by):
         return functools.partial(made_by, **settings)
     try:

@@ -36,7 +36,7 @@ class ContrastiveDivergence(Learner):
     Args:
         energy: the model.
         sampler: moves the negative chains.
-        chains: where the negative chains start: `FromNoise()` (modified CD, the default), `FromData()` (plain CD) or
+        start: where the negative chains start: `FromNoise()` (modified CD, the default), `FromData()` (plain CD) or
             `ReplayBuffer(size)` (persistent CD).
         num_steps: K, steps of each chain per training step.
         burn_in: number of first steps whose states are not used. Default: only the last state is used (CD-K).
@@ -52,7 +52,7 @@ class ContrastiveDivergence(Learner):
         data_noise: standard deviation of Gaussian noise that each training step adds to its data, for real states only.
             Where pixels are always black it keeps their variance in the model from vanishing, and so large steps of
             Langevin dynamics stable.
-        compile_chains: let `torch.compile` make one program of eight steps of the chains, as `Sampler.run` does, in all
+        compile_chains: let `torch.compile` make one program of eight steps of the chains, in all
             training steps but those that log the acceptance (every `trainer.log_every_n_steps`-th, on which the
             random numbers of the run therefore depend). It pays for many steps of small models. It needs CD-K (no
             `burn_in`) of at least eight steps, and the marginal density. A GPU records the chains as a CUDA graph
@@ -90,7 +90,7 @@ class ContrastiveDivergence(Learner):
         self,
         energy: Energy,
         sampler: Sampler,
-        chains: Start | None = None,
+        start: Start | None = None,
         num_steps: int = 1,
         burn_in: int | None = None,
         density: Literal["joint", "marginal"] = "marginal",
@@ -110,7 +110,7 @@ class ContrastiveDivergence(Learner):
         self.energy_l2 = energy_l2
         self.gradient_penalty = gradient_penalty
         self.data_noise = data_noise
-        self.chains = chains or FromNoise()
+        self.start = start or FromNoise()
         self.burn_in = num_steps - 1 if burn_in is None else burn_in
         self.density = density
         self.compile_chains = compile_chains
@@ -134,7 +134,7 @@ class ContrastiveDivergence(Learner):
     def check_data(self, data: Data, training: bool = True) -> None:
         super().check_data(data, training)
         if training:
-            self.chains.check(self.energy.domain, data.batch_size)
+            self.start.check(self.energy.domain, data.batch_size)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -176,12 +176,12 @@ class ContrastiveDivergence(Learner):
             contrast.add(x, self._hidden_of_data(x), weight=1 / len(x))
         data_energy = contrast.value().detach()
         with fast_products(self.energy, len(x)):
-            start = self.chains.draw(self.energy, len(x), x)
+            starts = self.start.draw(self.energy, len(x), x)
             if self.compile_chains and x.is_cuda:
-                info, y, negative = self._replayed_negatives(start)
+                info, y, negative = self._replayed_negatives(starts)
                 difference = contrast.value() + negative
             else:
-                info, y = self._subtract_negatives(contrast, start)
+                info, y = self._subtract_negatives(contrast, starts)
                 difference = contrast.value()
             regularizer = self._regularizer(x, y)
         self.energies = data_energy, data_energy - difference.detach()
@@ -213,7 +213,7 @@ class ContrastiveDivergence(Learner):
             contrast.add(state.x, weight=-1 / len(x))
         else:
             state, total = self._walk(contrast, sampler, x, num_steps, logs)
-        self.chains.end(state.kept)
+        self.start.put_back(state.kept)
         return total, state.x
 
     def _walk(
@@ -250,7 +250,7 @@ class ContrastiveDivergence(Learner):
             negatives, x, self.energy, self.sampler, settings=(num_steps, self.num_steps, self.burn_in, self.density)
         )
         assert not (last is None or kept is None or acceptance is None or hops is None or value is None)
-        self.chains.end(kept)
+        self.start.put_back(kept)
         return Info(acceptance, hops) if self.log_is_due else None, last, known(value, grads, parameters)
 
     def _log_chains(self, info: Info, x: Tensor, y: Tensor) -> None:

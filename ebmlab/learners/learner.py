@@ -30,9 +30,10 @@ from ebmlab.learners.tryout import try_optimizer
 from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.lightning.precision import keep_digits
 from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
+from ebmlab.lightning.trainer import check_processes
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
-from ebmlab.samplers import BipartiteState, Sampler, State, hidden_logits
+from ebmlab.samplers import BipartiteState, Sampler, State, hidden_given_state
 from ebmlab.settings import require_count, require_factor
 
 Interval = Literal["epoch", "step"]
@@ -151,6 +152,7 @@ class Learner(Rebuilt):
         return self.l1 * torch.stack([p.abs().sum() for p in self.energy.parameters() if p.dim() > 1]).sum()
 
     def setup(self, stage: str) -> None:
+        check_processes(self.trainer)
         keep_digits(self, self.trainer)
         average_parameters(self, self.trainer)
         data, energy = data_of(self.trainer), type(self.energy).__name__
@@ -290,4 +292,4 @@ class Learner(Rebuilt):
             )
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
-        return self.energy.mean_visible(torch.sigmoid(hidden_logits(self.energy, state)))
+        return self.energy.mean_visible(torch.sigmoid(hidden_given_state(self.energy, state)))

@@ -28,8 +28,8 @@ class PersistentACS(DMALA):
     Args:
         alpha_max: initial value of the large step size, from which its search starts.
         alpha_min: initial value of the small step size, from which its search starts.
-        beta_max: balance of the large steps; 0.9 on RBMs.
-        beta_min: balance of the small steps.
+        balance_max: balance of the large steps; 0.9 on RBMs.
+        balance_min: balance of the small steps.
         cycle_length: training iterations of a cycle; 8 (MNIST) or 20 on RBMs, 50 on deep energies.
         tune_every: cycles from one search to the next; 25, or 10 on Caltech silhouettes. On RBMs the paper spreads the
             steps of a search over training, which is not done here. A search for the small step starts one standard
@@ -57,16 +57,16 @@ class PersistentACS(DMALA):
         self,
         alpha_max: float = 5.0,
         alpha_min: float = 0.05,
-        beta_max: float = 0.9,
-        beta_min: float = 0.5,
+        balance_max: float = 0.9,
+        balance_min: float = 0.5,
         cycle_length: int = 50,
         tune_every: int = 25,
         tuning_steps: int = 200,
         rate: float = 0.5,
         learning_rate: float = 0.5,
     ) -> None:
-        probe = ACS(alpha_max, alpha_min, 2, beta_max, beta_min)  # raises if the settings are invalid
-        super().__init__(alpha_min, beta_min)
+        probe = ACS(alpha_max, alpha_min, 2, balance_max, balance_min)  # raises if the settings are invalid
+        super().__init__(alpha_min, balance_min)
         tuner = ACSTuner(rate, learning_rate, alpha_max, alpha_min)
         if min(cycle_length, tune_every) < 1 or tuning_steps < tuner.proposals:
             raise UserError(
@@ -76,7 +76,7 @@ class PersistentACS(DMALA):
         self.register_buffer("step_size", torch.tensor(float(alpha_min)))  # saved in checkpoints, unlike that of DMALA
         self.register_buffer("alpha_max", torch.tensor(float(alpha_max)))
         self.register_buffer("found", torch.zeros(3))
-        self.beta_max, self.beta_min = beta_max, beta_min
+        self.balance_max, self.balance_min = balance_max, balance_min
         self.cycle_length = cycle_length
         self.tune_every = tune_every
         self.tuning_steps = tuning_steps
@@ -89,14 +89,14 @@ class PersistentACS(DMALA):
         turn = iteration % (self.cycle_length * self.tune_every)
         again, self._latest = iteration == self._latest, iteration  # gradients may accumulate
         if turn == 0 and not again:
-            x = self._tune(energy, x, self._tuner, self.alpha_max, self.beta_max, largest=True)
+            x = self._tune(energy, x, self._tuner, self.alpha_max, self.balance_max, largest=True)
         if not again and turn == min(1, self.cycle_length * self.tune_every - 1):
             tuner = replace(self._tuner, alpha_floor=self._floor())
-            x = self._tune(energy, x, tuner, self.step_size, self.beta_min, largest=False)
+            x = self._tune(energy, x, tuner, self.step_size, self.balance_min, largest=False)
             self._remember()
         if iteration % self.cycle_length:
             return self, x, num_steps
-        return DULA(float(self.alpha_max), self.beta_max).to(x.device), x, max(1, num_steps // 2)
+        return DULA(float(self.alpha_max), self.balance_max).to(x.device), x, max(1, num_steps // 2)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         state_dict.setdefault(f"{prefix}found", torch.zeros_like(self.found))  # earlier versions did not keep it

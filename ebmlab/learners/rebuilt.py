@@ -11,6 +11,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import load_checkpoint
+from ebmlab.io.old_names import current_settings
 from ebmlab.io.plain import make_plain, require_finite
 from ebmlab.io.rebuilding import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
 
@@ -80,9 +81,10 @@ class Rebuilt(Recorded, pl.LightningModule):
         given, changes = checkpoint.get("hyper_parameters"), changes or {}
         saved = dict(given) if isinstance(given, dict) else {}
         mend = "build it as for its training, and call ebmlab.load(path, learner)"
-        missing = {name: kind for name, kind in saved.pop(MISSING, {}).items() if name not in changes}
+        kept, lost = (current_settings(str(saved.get(CLASS_PATH)), part) for part in (saved, saved.pop(MISSING, {})))
+        missing = {name: kind for name, kind in lost.items() if name not in changes}
         makers = {name: partial(_not_saved, name, missing.pop(name)) for name in MAKERS if name in missing}
-        saved = {name: value for name, value in saved.items() if name != "_instantiator"} | changes
+        saved = {name: value for name, value in kept.items() if name != "_instantiator"} | changes
         if CLASS_PATH not in saved or missing:
             reason = f"its {_list(missing)}" if missing else "it has no settings"
             raise UserError(f"{path} cannot be rebuilt as a learner ({reason}, which no checkpoint describes): {mend}")

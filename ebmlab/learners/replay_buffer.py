@@ -29,7 +29,7 @@ class ReplayBuffer(Start):
     Args:
         size: number of slots on all ranks together; at least one for each chain of a step.
         reinitialize: probability with which a chain starts at a new initial state instead of the state in its slot.
-        initial: law of the initial states: `noise`, the domain's reference law; `data`, states of the current batch;
+        init: law of the initial states: `noise`, the domain's reference law; `data`, states of the current batch;
             or `mean`, independent bits with the data's means, which `callbacks.DataMean` computes.
 
     Attributes:
@@ -41,30 +41,28 @@ class ReplayBuffer(Start):
         >>> from ebmlab.learners import ReplayBuffer
         >>> buffer, data = ReplayBuffer(size=100), torch.ones(8, 4)
         >>> x = buffer.draw(RBM(4, 3), 8, data)
-        >>> buffer.end(x)  # after the sampler has moved them
+        >>> buffer.put_back(x)  # after the sampler has moved them
         >>> buffer.slots.shape
         torch.Size([100, 4])
     """
 
-    def __init__(
-        self, size: int = 10_000, reinitialize: float = 0.0, initial: Literal["noise", "data", "mean"] = "noise"
-    ):
+    def __init__(self, size: int = 10_000, reinitialize: float = 0.0, init: Literal["noise", "data", "mean"] = "noise"):
         require_count("ReplayBuffer", size=size)
         if not 0 <= reinitialize <= 1:
             raise UserError(f"ReplayBuffer: reinitialize is {reinitialize}, but must be a probability, from 0 to 1")
-        if initial not in ("noise", "data", "mean"):
-            raise UserError(f'ReplayBuffer: initial is "{initial}", but must be "noise", "data" or "mean"')
+        if init not in ("noise", "data", "mean"):
+            raise UserError(f'ReplayBuffer: init is "{init}", but must be "noise", "data" or "mean"')
         self.size = size
         self.reinitialize = reinitialize
-        self.initial = initial
+        self.init = init
         self.mean: Tensor | None = None
         self._slots: Tensor | None = None
         self._index: Tensor | slice | None = None
 
     def check(self, domain: Domain, num_chains: int) -> None:
         self._check_size(self._share(), num_chains)
-        if self.initial == "mean" and not isinstance(domain, Binary):
-            raise UserError(f'ReplayBuffer: initial "mean" draws bits, but the chains live on {domain}: use "noise"')
+        if self.init == "mean" and not isinstance(domain, Binary):
+            raise UserError(f'ReplayBuffer: init "mean" draws bits, but the chains live on {domain}: use "noise"')
 
     @torch.no_grad()
     def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
@@ -87,7 +85,7 @@ class ReplayBuffer(Start):
         return torch.where(anew.view(-1, *[1] * (old.dim() - 1)), new, old)
 
     @torch.no_grad()
-    def end(self, x: Tensor) -> None:
+    def put_back(self, x: Tensor) -> None:
         assert self._slots is not None and self._index is not None
         if x.dim() > self._slots.dim():
             self._slots = self._slots.unsqueeze(1).expand(-1, *x.shape[1:]).clone()
@@ -117,15 +115,15 @@ class ReplayBuffer(Start):
         return self._slots
 
     def _fresh(self, x: Tensor, domain: Domain, n: int) -> Tensor:
-        if self.initial == "data":
+        if self.init == "data":
             return x[torch.randint(len(x), (n,), device=x.device)]
-        if self.initial == "mean":
+        if self.init == "mean":
             return self._from_mean(x, n)
         return domain.random(n, device=x.device).to(x.dtype)
 
     def _from_mean(self, x: Tensor, n: int) -> Tensor:
         if self.mean is None:
-            raise UserError('ReplayBuffer: initial "mean" needs the data\'s mean: add callbacks.DataMean')
+            raise UserError('ReplayBuffer: init "mean" needs the data\'s mean: add callbacks.DataMean')
         return bits(self.mean.to(x).view(x.shape[1:]).expand(n, *x.shape[1:]))
 
     def _share(self) -> int:

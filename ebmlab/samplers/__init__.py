@@ -12,7 +12,7 @@ from ebmlab.samplers.gibbs_langevin import GibbsLangevin
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.hamming_ball import HammingBall
 from ebmlab.samplers.kernel import Kernel
-from ebmlab.samplers.langevin import Langevin
+from ebmlab.samplers.langevin import MALA, ULA, Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler, decide
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
@@ -20,7 +20,7 @@ from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
-from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, Leg, State, hidden_logits
+from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, Info, Leg, State, hidden_given_state
 from ebmlab.samplers.swendsen_wang import SwendsenWang
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
@@ -31,6 +31,8 @@ __all__ = [
     "DMALA",
     "DULA",
     "GWG",
+    "MALA",
+    "ULA",
     "AnyScale",
     "BipartiteState",
     "BlockGibbs",
@@ -60,5 +62,5 @@ __all__ = [
     "TrajectoryTempered",
     "Wolff",
     "decide",
-    "hidden_logits",
+    "hidden_given_state",
 ]

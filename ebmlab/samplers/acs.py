@@ -71,8 +71,8 @@ class ACS(Sampler):
         alpha_max: step size of the first step of a cycle.
         alpha_min: lower bound of the step sizes.
         cycle_length: s; 8 or 20 in the paper.
-        beta_max: balance of the first step; 0.95 on RBMs, 0.8 to 0.9 elsewhere.
-        beta_min: lower bound of the balances. Before tuning, the balances follow Eq. 8 like the step sizes (Alg. 3).
+        balance_max: balance of the first step; 0.95 on RBMs, 0.8 to 0.9 elsewhere.
+        balance_min: lower bound of the balances. Before tuning, the balances follow Eq. 8 like the step sizes (Alg. 3).
         step_sizes: all alpha of a cycle, instead of Eq. 8.
         balances: all beta of a cycle, instead of Eq. 8.
         precondition: as in `DMALA`.
@@ -98,8 +98,8 @@ class ACS(Sampler):
         alpha_max: float = 60.0,
         alpha_min: float = 0.05,
         cycle_length: int = 20,
-        beta_max: float = 0.95,
-        beta_min: float = 0.5,
+        balance_max: float = 0.95,
+        balance_min: float = 0.5,
         step_sizes: Sequence[float] | Tensor | None = None,
         balances: Sequence[float] | Tensor | None = None,
         precondition: Sequence[float] | Tensor | None = None,
@@ -110,11 +110,14 @@ class ACS(Sampler):
         require_positive("ACS", alpha_min=alpha_min, alpha_max=alpha_max)
         if alpha_min > alpha_max:
             raise UserError(f"ACS: alpha_min is {alpha_min} and alpha_max {alpha_max}; need 0 < alpha_min <= alpha_max")
-        if not 0 <= beta_min <= beta_max <= 1:
-            raise UserError(f"ACS: beta_min is {beta_min} and beta_max {beta_max}; need 0 <= beta_min <= beta_max <= 1")
+        if not 0 <= balance_min <= balance_max <= 1:
+            raise UserError(
+                f"ACS: balance_min is {balance_min} and balance_max {balance_max}; "
+                "need 0 <= balance_min <= balance_max <= 1"
+            )
         super().__init__()
         alphas = cyclical(alpha_max, alpha_min, cycle_length) if step_sizes is None else step_sizes
-        betas = cyclical(beta_max, beta_min, cycle_length) if balances is None else balances
+        betas = cyclical(balance_max, balance_min, cycle_length) if balances is None else balances
         dtype = torch.get_default_dtype()
         alphas, betas = (
             as_numbers(given, f"ACS: {name}").to(dtype) for name, given in (("step_sizes", alphas), ("balances", betas))

@@ -71,7 +71,7 @@ class GibbsLangevin(Sampler):
     Args:
         step_size: alpha_0, the first inner step's size, in units of the current mean variance. The inner steps are
             stable while alpha_0 stays below twice the smallest variance.
-        inner_steps: K; their sizes follow a cosine (Eq. 22).
+        num_inner_steps: K; their sizes follow a cosine (Eq. 22).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
         temperature: T; the target is the tempered joint law exp(-E(v, h) / T). `Langevin` tempers the marginal law.
         noise_temperature: that of the noise in v alone, T by default. The authors' program divides gradients by the
@@ -94,14 +94,14 @@ class GibbsLangevin(Sampler):
     def __init__(
         self,
         step_size: float,
-        inner_steps: int = 10,
+        num_inner_steps: int = 10,
         adjust_from: int | None = None,
         temperature: float = 1.0,
         noise_temperature: float | None = None,
     ) -> None:
         super().__init__()
         check_settings("GibbsLangevin", step_size, adjust_from, temperature)
-        require_count("GibbsLangevin", inner_steps=inner_steps)
+        require_count("GibbsLangevin", num_inner_steps=num_inner_steps)
         if noise_temperature is not None:
             require_positive("GibbsLangevin", noise_temperature=noise_temperature)
             if adjust_from is not None and noise_temperature != temperature:
@@ -111,8 +111,8 @@ class GibbsLangevin(Sampler):
                 )
         # Not saved: on resume the config's value is used.
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
-        self.register_buffer("factors", cosine_factors(inner_steps), persistent=False)
-        self.inner_steps = inner_steps
+        self.register_buffer("factors", cosine_factors(num_inner_steps), persistent=False)
+        self.num_inner_steps = num_inner_steps
         self.adjust_from = adjust_from
         self.temperature = temperature
         self.noise_temperature = temperature if noise_temperature is None else noise_temperature

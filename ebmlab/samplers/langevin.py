@@ -86,6 +86,8 @@ def step(
 class Langevin(Sampler):
     """x - alpha dE/dx + sqrt(2 alpha T) noise (Liao et al. 2022, Alg. 1, Eq. 6), on any Real-domain energy.
 
+    `ULA` never accepts or rejects and `MALA` always does. This class of both also begins to in the middle of a chain.
+
     Args:
         step_size: alpha of the first step, in units of `energy.step_unit()` (GRBM: the current mean variance).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 7); None never adjusts.
@@ -96,7 +98,7 @@ class Langevin(Sampler):
         >>> from ebmlab.energies import GRBM
         >>> from ebmlab.samplers import Langevin
         >>> grbm = GRBM(6, 3)
-        >>> x, info = Langevin(step_size=0.1, adjust_from=0).sample(grbm, grbm.domain.random(4), num_steps=10)
+        >>> x, info = Langevin(step_size=0.1, adjust_from=5).sample(grbm, grbm.domain.random(4), num_steps=10)
         >>> x.shape
         torch.Size([4, 6])
     """
@@ -112,7 +114,7 @@ class Langevin(Sampler):
         temperature: float = 1.0,
     ) -> None:
         super().__init__()
-        check_settings("Langevin", step_size, adjust_from, temperature)
+        check_settings(type(self).__name__, step_size, adjust_from, temperature)
         # Not saved: on resume the config's value is used.
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
         self.adjust_from = adjust_from
@@ -164,3 +166,44 @@ class Langevin(Sampler):
 
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
+
+
+class ULA(Langevin):
+    """The unadjusted Langevin algorithm, whose law is the target's up to a bias that grows with the step size.
+
+    Args:
+        step_size: as in `Langevin`.
+        schedule: as in `Langevin`.
+        temperature: as in `Langevin`.
+
+    Example:
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.samplers import ULA
+        >>> grbm = GRBM(6, 3)
+        >>> ULA(step_size=0.1).last_states(grbm, grbm.random(4), num_steps=10).shape
+        torch.Size([4, 6])
+    """
+
+    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
+        super().__init__(step_size, None, schedule, temperature)
+
+
+class MALA(Langevin):
+    """The Metropolis-adjusted Langevin algorithm (Roberts and Tweedie, 1996), which is exact.
+
+    Args:
+        step_size: as in `Langevin`.
+        schedule: as in `Langevin`.
+        temperature: as in `Langevin`.
+
+    Example:
+        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.samplers import MALA
+        >>> grbm = GRBM(6, 3)
+        >>> x, info = MALA(step_size=0.1).sample(grbm, grbm.random(4), num_steps=10)
+        >>> info.acceptance.shape
+        torch.Size([4])
+    """
+
+    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
+        super().__init__(step_size, 0, schedule, temperature)

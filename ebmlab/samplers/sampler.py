@@ -147,14 +147,14 @@ class Sampler(Recorded, nn.Module):
             energy: the energy to sample.
             x: where the chains start.
             num_steps: how many steps each of them takes.
-            compile: as in `run`.
+            compile: as in `last_states`.
 
         Returns:
             The last x, and the mean of `Info` over the steps (on the device; no host synchronisation).
 
         Raises:
             UserError: the sampler does not support the energy, x is not a batch of states of its domain, or num_steps
-                is no number of steps; with `compile` also as `run`.
+                is no number of steps; with `compile` also as `last_states`.
         """
         x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
@@ -165,7 +165,7 @@ class Sampler(Recorded, nn.Module):
             blocks = [self._reported(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))]
         return torch.cat([block for block, _ in blocks]), Info.cat([info for _, info in blocks])
 
-    def run(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> Tensor:
+    def last_states(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> Tensor:
         """The last x of `sample` alone, which saves time where steps are short.
 
         Args:
@@ -183,13 +183,13 @@ class Sampler(Recorded, nn.Module):
             >>> from ebmlab.energies import RBM
             >>> from ebmlab.samplers import BlockGibbs
             >>> rbm = RBM(6, 3)
-            >>> BlockGibbs().run(rbm, rbm.domain.random(4), num_steps=10).shape
+            >>> BlockGibbs().last_states(rbm, rbm.domain.random(4), num_steps=10).shape
             torch.Size([4, 6])
         """
         x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):
             if compile:
-                return self._compiled(energy, x, num_steps, "run(compile=True)")[0]
+                return self._compiled(energy, x, num_steps, "last_states(compile=True)")[0]
             return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))])
 
     def compilable(self, energy: Energy) -> Kernel | None:
@@ -265,7 +265,7 @@ def _takes_starts(method: Callable[..., Any]) -> Callable[..., Any]:
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:
     """Raises `UserError` unless the energy has hidden units."""
     if not isinstance(energy, Bipartite):
-        other = "Langevin" if isinstance(energy.domain, Real) else "DMALA"
+        other = "MALA" if isinstance(energy.domain, Real) else "DMALA"
         raise UserError(
             f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
             f"but {type(energy).__name__} has none; use {other}, for example"

@@ -45,7 +45,7 @@ class Start(Recorded):
         """
         raise NotImplementedError
 
-    def end(self, x: Tensor) -> None:
+    def put_back(self, x: Tensor) -> None:
         """Receives the last states of the chains that `draw` started, in the same order.
 
         Args:

@@ -122,13 +122,13 @@ class BipartiteState(State):
     hidden: Tensor | None = None
 
 
-def hidden_logits(energy: Bipartite, state: State) -> Tensor:
+def hidden_given_state(energy: Bipartite, state: State) -> Tensor:
     """Logits `(B, H)` of p(h | x) at a state; taken from the state if the kernel has computed them.
 
     Example:
         >>> from ebmlab.energies import RBM
         >>> rbm = RBM(4, 3)
-        >>> hidden_logits(rbm, State(x=rbm.random(5))).shape
+        >>> hidden_given_state(rbm, State(x=rbm.random(5))).shape
         torch.Size([5, 3])
     """
     kept = state.logits if isinstance(state, BipartiteState) else None

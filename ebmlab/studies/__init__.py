@@ -12,14 +12,11 @@ from ebmlab.studies.study import Contender, Study
 from ebmlab.studies.text import Sentences
 from ebmlab.studies.trained import trained_energy
 
-FromReference = FromNoise  # the name that configs of studies use
-
 __all__ = [
     "Contender",
     "FromMode",
     "FromNoise",
     "FromPoint",
-    "FromReference",
     "Histogram2D",
     "Images",
     "LawDistance",

@@ -13,7 +13,7 @@ class Prediction(Measure):
     Example:
         >>> from ebmlab.energies import Rows
         >>> rows = Rows(torch.rand(9, 3), torch.rand(9), test_x=torch.rand(5, 3), test_y=torch.rand(5))
-        >>> energy = BinaryNetPosterior(rows, hidden=2)
+        >>> energy = BinaryNetPosterior(rows, hidden_dim=2)
         >>> measure = Prediction()
         >>> measure.prepare(energy)
         >>> measure.update(energy.random(4))

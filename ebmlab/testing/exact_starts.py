@@ -60,7 +60,7 @@ def assert_exact_starts(
     Args:
         sampler: a sampler, or a function `kernel(energy, x)` that moves states.
         source: gives an energy with independent exact states `(B, *event)` of its law, anew at each call:
-            `lambda: planted_rbm()[:2]`, or `lambda: (energy, energy.draw(100))` with a `Tilted` energy.
+            `lambda: planted_rbm()[:2]`, or `lambda: (energy, energy.sample(100))` with a `Tilted` energy.
         num_chains: chains that are run.
         num_steps: steps of each chain.
         reversible: whether the kernel satisfies detailed balance and takes every step with the same settings. A scan or

@@ -68,8 +68,8 @@ class Tilted(Energy):
     Example:
         >>> from ebmlab.energies import MLP
         >>> from ebmlab.testing import Tilted
-        >>> energy = Tilted(MLP(30, hidden=8), density=0.3)
-        >>> energy.draw(5).shape
+        >>> energy = Tilted(MLP(30, hidden_dim=8), density=0.3)
+        >>> energy.sample(5).shape
         torch.Size([5, 30])
     """
 
@@ -95,7 +95,7 @@ class Tilted(Energy):
         bits = -x.flatten(1).sum(1) * math.log(self.density / (1 - self.density))
         return bits - logsigmoid((self.centre - self.network(x)) / self.width)
 
-    def draw(self, n: int) -> Tensor:
+    def sample(self, n: int) -> Tensor:
         """Exact, independent states `(n, *event)`."""
         kept = [torch.empty(0, *self.domain.event_shape)]
         while sum(map(len, kept)) < n:

@@ -16,7 +16,7 @@ from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
-from ebmlab.samplers import DMALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Langevin, Sampler
+from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
@@ -159,7 +159,7 @@ class TrainedModel:
         """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
 
         The chains start from noise, and move by the learner's sampler. If it cannot serve a conditional law, the first
-        of block Gibbs, chromatic Gibbs, Gibbs and adjusted Langevin that can takes its place.
+        of block Gibbs, chromatic Gibbs, Gibbs and MALA that can takes its place.
 
         Args:
             raw: events; what they hold at free coordinates is ignored and may be NaN.
@@ -249,7 +249,7 @@ class TrainedModel:
 
     def _samplers(self) -> list[Sampler]:
         """The learner's sampler, and what can take its place."""
-        return [self.learner.sampler, BlockGibbs(), DMALA(0.2), Langevin(0.05, adjust_from=0)]
+        return [self.learner.sampler, BlockGibbs(), DMALA(0.2), MALA(0.05)]
 
     @staticmethod
     def _first(samplers: list[Sampler], energy: Energy) -> Sampler:

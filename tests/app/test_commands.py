@@ -49,7 +49,7 @@ def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) 
     saved = torch.load(checkpoint, weights_only=True)["state_dict"]
     assert torch.equal(learner.energy.W, saved["energy.W"])
     assert learner.num_steps == 2
-    assert learner.sampler.inner_steps == 10
+    assert learner.sampler.num_inner_steps == 10
 
     before = (folder / "metrics.csv").read_text()
     for command in ("validate", "test"):

@@ -67,7 +67,7 @@ def test_runs_is_a_file(fails: Fails) -> None:
 def test_errors_in_the_users_own_class_name_its_line(wrong: str, line: int, what: str, fails: Fails) -> None:
     Path("own_energy.py").write_text(MINE)
     Path("own_energy.yaml").write_text(
-        "model: {class_path: ebmlab.learners.ContrastiveDivergence, init_args: {chains: ebmlab.learners.FromNoise, "
+        "model: {class_path: ebmlab.learners.ContrastiveDivergence, init_args: {start: ebmlab.learners.FromNoise, "
         f"energy: {{class_path: own_energy.Mine, init_args: {{wrong: {wrong}}}}}, num_steps: 1, "
         "sampler: {class_path: ebmlab.samplers.Langevin, init_args: {step_size: 0.1}}}}\n"
         "data: {class_path: datamodules.Digits}\ntrainer: {max_epochs: 1}"

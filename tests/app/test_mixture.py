@@ -11,7 +11,7 @@ from ebmlab.datamodules import GaussianMixture
 from ebmlab.learners import ContrastiveDivergence
 
 LANGEVIN = [
-    "--model.sampler=ebmlab.samplers.Langevin",
+    "--model.sampler=ebmlab.samplers.MALA",
     "--model.sampler.step_size=0.5",
     "--model.sampler.schedule=ebmlab.samplers.Cosine",
 ]

@@ -70,7 +70,7 @@ def test_codes_of_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     points = pictures.draw_points
     monkeypatch.setattr(pictures, "draw_points", lambda x, extent: (decoded.append(x), points(x, extent))[1])
     data = GrayCode2D(num_bits=12)
-    samples, png = predict(RatioMatching(MLP(12, hidden=4), num_steps=5), data, tmp_path, 300)
+    samples, png = predict(RatioMatching(MLP(12, hidden_dim=4), num_steps=5), data, tmp_path, 300)
     assert ((samples == 0) | (samples == 1)).all()
     assert torch.equal(decoded[0], data.decode(samples))
     pixels = read(png).astype(int)
@@ -84,7 +84,7 @@ def test_means_of_bits_are_rounded_to_codes(tmp_path: Path) -> None:
 
 
 def graphs(folder: Path) -> tuple[RatioMatching, EgoSmall]:
-    return RatioMatching(RGCN(6, hidden=4, layers=2), num_steps=3), EgoSmall(root=str(folder), max_nodes=6)
+    return RatioMatching(RGCN(6, hidden_dim=4, num_layers=2), num_steps=3), EgoSmall(root=str(folder), max_nodes=6)
 
 
 def test_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_no_picture_without_networkx_or_a_way_to_draw(tmp_path: Path, monkeypatc
 
 
 def test_a_diverged_model_and_an_output_that_is_a_file_are_refused(tmp_path: Path) -> None:
-    learner = RatioMatching(MLP(12, hidden=4), num_steps=5)
+    learner = RatioMatching(MLP(12, hidden_dim=4), num_steps=5)
     (tmp_path / "taken").touch()
     with pytest.raises(UserError, match="taken, which is a file"):
         save_samples(learner, GrayCode2D(num_bits=12), tmp_path, 3, output=str(tmp_path / "taken"))

@@ -23,14 +23,14 @@ import pytorch_lightning as pl
 
 class FirstNegatives(pl.Callback):
     def on_train_batch_start(self, trainer, learner, batch, batch_idx):
-        draw = learner.chains.draw
+        draw = learner.start.draw
         def spied(*args, **options):
             x = draw(*args, **options)
             with open(f"negatives-{trainer.global_rank}.txt", "a") as file:
                 file.write(f"{x.sum().item()}\\n")
             return x
         if trainer.global_step == 0:
-            learner.chains.draw = spied
+            learner.start.draw = spied
 """
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -85,7 +85,7 @@ def kill_after_epoch(process: subprocess.Popen[str], run: Path, epoch: int) -> N
     process.communicate()
 
 
-BUFFER = ["--model.init_args.chains=ebmlab.learners.ReplayBuffer", "--model.init_args.chains.init_args.size=600"]
+BUFFER = ["--model.init_args.start=ebmlab.learners.ReplayBuffer", "--model.init_args.start.init_args.size=600"]
 
 
 def check_killed_equals_whole(start: Start, folder: Path, *options: str) -> None:

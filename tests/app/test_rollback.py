@@ -68,8 +68,8 @@ BASE = [
     "--callbacks.unstable.Unstable=true",
     "--callbacks.DivergenceGuard.on_divergence=rollback",
     "--callbacks.DivergenceGuard.max_gap=50",
-    "--model.chains=ebmlab.learners.ReplayBuffer",
-    "--model.chains.size=600",
+    "--model.start=ebmlab.learners.ReplayBuffer",
+    "--model.start.size=600",
     "--name=it",
     "--seed_everything=3",  # one in which the run has bad luck once
 ]

@@ -32,7 +32,7 @@ def short_tuning(config: str, tmp_path: Path) -> Path:
     study = read_config(CONFIGS / "sampling" / f"{config}.yaml")
     study["targets"] = dict(list(study["targets"].items())[:2])
     text = yaml.safe_dump(study, sort_keys=False, width=math.inf)
-    for key, value in (("tune_steps", 90), ("side", 4), ("num_nodes", 30), ("hidden", 4)):
+    for key, value in (("tune_steps", 90), ("side", 4), ("num_nodes", 30), ("hidden_dim", 4)):
         text = re.sub(rf"\b{key}: \d+", f"{key}: {value}", text)
     path = tmp_path / f"{config}.yaml"
     path.write_text(text)
@@ -284,7 +284,7 @@ def test_a_damaged_result_is_named(
 def test_random_targets_depend_on_the_seed_alone(study: Callable[..., Path], tmp_path: Path) -> None:
     path = tiny(tmp_path, GIBBS)
     path.write_text(
-        "targets: {r: {class_path: ebmlab.energies.MLP, init_args: {num_inputs: 6, hidden: 4}}}\n"
+        "targets: {r: {class_path: ebmlab.energies.MLP, init_args: {num_inputs: 6, hidden_dim: 4}}}\n"
         + f"samplers: {GIBBS}\n"
     )
     (first,), (second,) = rows(study(path, name="a")), rows(study(path, name="b"))

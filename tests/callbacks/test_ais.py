@@ -24,7 +24,7 @@ from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
-from ebmlab.samplers import DMALA, DULA, BlockGibbs, Langevin, Tempered
+from ebmlab.samplers import DMALA, DULA, MALA, BlockGibbs, Tempered
 
 
 def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
@@ -206,7 +206,7 @@ def test_callbacks_that_differ_in_one_setting_have_different_state_keys() -> Non
 
 
 def test_no_alarm_without_cause(setup) -> None:
-    callback = quick(num_temperatures=100, schedule="adaptive", moves=4, resample=0.5, reverse=True)
+    callback = quick(num_temperatures=100, schedule="adaptive", num_moves=4, resample=0.5, reverse=True)
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*AIS")
@@ -252,7 +252,7 @@ def test_double_precision(setup) -> None:
 
 
 def test_large_real_states_are_not_loaded_for_a_base_that_does_not_use_them() -> None:
-    model = ContrastiveDivergence(GRBM(2001, 2), Langevin(0.1, adjust_from=0), FromData())
+    model = ContrastiveDivergence(GRBM(2001, 2), MALA(0.1), FromData())
     data: Any = None  # any look at it is an error
     assert isinstance(base_law(model, data), StandardNormal)
 
@@ -311,7 +311,9 @@ def test_temperatures_that_cannot_be_compiled_are_refused_before_training(setup)
         trainer.fit(model, datamodule=Digits(binarize=True))
     callback = AIS(compile=True, sampler=DMALA(0.2), resample=0.5)
     model, trainer = setup([callback], learner=learner(), folder="second")
-    with pytest.raises(UserError, match=r"resample is 0\.5 and moves 1, but compiled temperatures neither resample"):
+    with pytest.raises(
+        UserError, match=r"resample is 0\.5 and num_moves 1, but compiled temperatures neither resample"
+    ):
         trainer.fit(model, datamodule=Digits(binarize=True))
 
 

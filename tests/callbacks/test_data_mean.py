@@ -18,7 +18,7 @@ from ebmlab.samplers import BlockGibbs, Gibbs, Sampler
 
 
 def fit(energy: Energy, sampler: Sampler, folder: Path, ckpt_path: str | None = None, max_steps: int = 1) -> pl.Trainer:
-    learner = ContrastiveDivergence(energy, sampler, chains=FromData(), num_steps=1)
+    learner = ContrastiveDivergence(energy, sampler, start=FromData(), num_steps=1)
     trainer = quiet_trainer(folder, max_steps=max_steps, callbacks=[DataMean()], limit_val_batches=0)
     trainer.fit(learner, datamodule=Digits(batch_size=200, binarize=True), ckpt_path=ckpt_path, weights_only=True)
     return trainer

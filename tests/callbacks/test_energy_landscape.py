@@ -22,7 +22,7 @@ def points() -> GrayCode2D:
 
 def learner(energy: Energy | None = None) -> Learner:
     torch.manual_seed(0)
-    return RatioMatching(energy or MLP(16, hidden=8, num_layers=1), num_steps=3)
+    return RatioMatching(energy or MLP(16, hidden_dim=8, num_layers=1), num_steps=3)
 
 
 def one_line(make: Any, message: str) -> None:

@@ -48,7 +48,7 @@ def stars() -> Stars:
 
 def learner() -> ContrastiveDivergence:
     torch.manual_seed(0)
-    return ContrastiveDivergence(RGCN(5, hidden=4, layers=2), Gibbs(), FromNoise(), num_steps=3)
+    return ContrastiveDivergence(RGCN(5, hidden_dim=4, num_layers=2), Gibbs(), FromNoise(), num_steps=3)
 
 
 def expected(model: ContrastiveDivergence, sizes: tuple[int, ...], num_steps: int, seed: int, real: torch.Tensor):

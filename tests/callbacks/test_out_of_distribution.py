@@ -19,7 +19,7 @@ from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
-from ebmlab.samplers import Langevin
+from ebmlab.samplers import ULA
 
 
 class Dots(TensorDataModule):
@@ -53,7 +53,7 @@ class Upper(Energy):
 
 
 def fixed(energy: Energy) -> ContrastiveDivergence:
-    return ContrastiveDivergence(energy, Langevin(0.1), optimizer=partial(torch.optim.SGD, lr=0.0))
+    return ContrastiveDivergence(energy, ULA(0.1), optimizer=partial(torch.optim.SGD, lr=0.0))
 
 
 def test_what_is_compared_and_logged(setup: Any, squares: Any, tmp_path: Any, monkeypatch: Any) -> None:

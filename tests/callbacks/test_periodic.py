@@ -87,7 +87,8 @@ def test_the_state_under_an_earlier_name_of_a_callback_is_found() -> None:
     callback = callbacks.AIS(num_chains=3)
     key, state = callback.state_key, {"last_step": 7, "metrics": {"ais/log_z": 1.5}}
     assert key.startswith("AIS{")
-    checkpoint = {"callbacks": {f"AISEvaluation{key.removeprefix('AIS')}": state}}
+    earlier = f"AISEvaluation{key.removeprefix('AIS')}".replace("'num_moves': ", "'moves': ")
+    checkpoint = {"callbacks": {earlier: state}}
     callback.on_load_checkpoint(pl.Trainer(logger=False), pl.LightningModule(), checkpoint)
     callback.load_state_dict(checkpoint["callbacks"][key])
     assert callback.state_dict()["last_step"] == 7

@@ -20,7 +20,7 @@ from ebmlab.drawing.tiles import tile
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise
-from ebmlab.samplers import Langevin
+from ebmlab.samplers import ULA
 
 
 def read(path: Path) -> np.ndarray:
@@ -124,13 +124,13 @@ def test_sample_grid_shows_samples_beside_the_data(setup, squares, tmp_path):
 
 
 def test_sample_grid_tells_what_to_use_for_points(setup):
-    learner, trainer = setup([SampleGrid()], learner=ContrastiveDivergence(GRBM(2, 4), Langevin(0.1), FromNoise()))
+    learner, trainer = setup([SampleGrid()], learner=ContrastiveDivergence(GRBM(2, 4), ULA(0.1), FromNoise()))
     with pytest.raises(UserError, match=r"use callbacks\.Density2D"):
         trainer.fit(learner, datamodule=GaussianMixture())
 
 
 def test_sample_grid_says_before_training_what_it_cannot_show(setup, squares):
-    cubic = ContrastiveDivergence(Quadratic(), Langevin(0.1), FromNoise())
+    cubic = ContrastiveDivergence(Quadratic(), ULA(0.1), FromNoise())
     learner, trainer = setup([SampleGrid(denoise=True, at_start=False)], learner=cubic)
     with pytest.raises(UserError, match="Quadratic has no hidden units"):
         trainer.fit(learner, datamodule=squares)
@@ -189,9 +189,7 @@ class Quadratic(Energy):
 
 
 def test_parameter_images_refuse_other_energies(setup, squares):
-    learner, trainer = setup(
-        [ParameterImages()], learner=ContrastiveDivergence(Quadratic(), Langevin(0.1), FromNoise())
-    )
+    learner, trainer = setup([ParameterImages()], learner=ContrastiveDivergence(Quadratic(), ULA(0.1), FromNoise()))
     with pytest.raises(UserError, match="which Quadratic lacks"):
         trainer.fit(learner, datamodule=squares)
 
@@ -200,14 +198,14 @@ def test_density2d(setup, tmp_path):
     learner, trainer = setup(
         [Density2D(num_samples=100)],
         max_epochs=1,
-        learner=ContrastiveDivergence(GRBM(2, 4), Langevin(0.1), FromNoise()),
+        learner=ContrastiveDivergence(GRBM(2, 4), ULA(0.1), FromNoise()),
     )
     trainer.fit(learner, datamodule=GaussianMixture())
     assert read(tmp_path / "run" / "images" / "samples-density_step0000010.png").shape[1] >= 1000
 
 
 def test_density2d_shows_the_energy_where_it_is():
-    learner = ContrastiveDivergence(GRBM(2, 4), Langevin(0.1), FromNoise())
+    learner = ContrastiveDivergence(GRBM(2, 4), ULA(0.1), FromNoise())
     with torch.no_grad():
         learner.energy.W.zero_()
         learner.energy.mu.copy_(torch.tensor([3.05, -2.05]))

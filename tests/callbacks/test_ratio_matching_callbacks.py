@@ -15,7 +15,7 @@ from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.evaluation import hamming_mmd
 from ebmlab.learners import ContrastiveDivergence, FromNoise, Learner, RatioMatching
-from ebmlab.samplers import Gibbs, Langevin
+from ebmlab.samplers import ULA, Gibbs
 
 pytestmark = pytest.mark.filterwarnings(  # torch cannot pickle parametrized modules, such as learnt couplings
     "ignore:Attribute 'energy' removed from hparams because it cannot be pickled"
@@ -33,7 +33,7 @@ def spins(tmp_path, **settings: Any) -> IsingSamples:
 
 def learner(energy: Energy | None = None, num_steps: int = 3) -> Learner:
     torch.manual_seed(0)
-    return RatioMatching(energy or MLP(16, hidden=8, num_layers=1), num_steps=num_steps)
+    return RatioMatching(energy or MLP(16, hidden_dim=8, num_layers=1), num_steps=num_steps)
 
 
 def one_line(make: Any, message: str) -> None:
@@ -109,7 +109,7 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
         def to_states(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    potts = ContrastiveDivergence(ScalarPotts(torch.zeros(3, 3), num_classes=4), Gibbs(), FromNoise(), num_steps=2)
+    potts = ContrastiveDivergence(ScalarPotts(torch.zeros(3, 3), num_values=4), Gibbs(), FromNoise(), num_steps=2)
     for model, data in ((potts, Classes()), (learner(Ising.learnable(16)), spins(tmp_path, num_samples=200))):
         callback = HammingMMD(num_samples=20)
         model, trainer = setup([callback], learner=model, limit_val_batches=1)
@@ -122,7 +122,7 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
 
 
 def test_mmd_refuses_what_it_cannot_compare(setup):
-    gaussian = ContrastiveDivergence(GRBM(2, 3), Langevin(0.1), FromNoise())
+    gaussian = ContrastiveDivergence(GRBM(2, 3), ULA(0.1), FromNoise())
     model, trainer = setup([HammingMMD()], learner=gaussian)
     one_line(lambda: trainer.fit(model, datamodule=GaussianMixture()), r"GRBM lives on Real\(2\), which is not finite")
     one_line(lambda: HammingMMD(num_samples=1), "num_samples is 1")

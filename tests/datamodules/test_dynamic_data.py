@@ -185,7 +185,7 @@ def test_resuming_in_mid_epoch_repeats_the_very_draws(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_the_data_mean_is_the_grey_mean(tmp_path: Path) -> None:
     rbm, data = RBM(64, 8), Digits(479, binarize="dynamic")  # three full batches
-    learner = ContrastiveDivergence(rbm, BlockGibbs(), chains=FromData(), num_steps=1)
+    learner = ContrastiveDivergence(rbm, BlockGibbs(), start=FromData(), num_steps=1)
     pl.Trainer(max_steps=0, accelerator="cpu", callbacks=[DataMean()], logger=False, default_root_dir=tmp_path).fit(
         learner, datamodule=data
     )

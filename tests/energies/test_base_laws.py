@@ -26,7 +26,7 @@ from ebmlab.energies import (
 )
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, ais, data_law, exact_log_z, exact_samples, mean_field, reverse_ais
-from ebmlab.samplers import DMALA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, Langevin, Sampler
+from ebmlab.samplers import DMALA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 MEAN, COVARIANCE = torch.tensor([0.5, -1.0]).double(), torch.tensor([[2.0, 0.9], [0.9, 1.0]]).double()
@@ -66,7 +66,7 @@ def test_gaussian_agrees_with_torch() -> None:
     energy, grad = base.value_and_grad(x)
     torch.testing.assert_close((energy, grad), Energy.value_and_grad(base, x), **TIGHT)
     torch.manual_seed(0)
-    drawn = base.draw(200_000)
+    drawn = base.sample(200_000)
     torch.testing.assert_close(drawn.mean(0), MEAN, rtol=0, atol=0.02)
     torch.testing.assert_close(drawn.T.cov(), COVARIANCE, rtol=0, atol=0.03)
 
@@ -77,7 +77,7 @@ def test_gaussian_of_data() -> None:
     torch.testing.assert_close(base.mean, x.mean(0))
     expected = 0.7 * cov + 0.3 * cov.diagonal().mean() * torch.eye(6).double()
     torch.testing.assert_close(base.root @ base.root.T, expected, **TIGHT)
-    assert base.draw(4).shape == (4, 2, 3) and base(x).shape == (50,)
+    assert base.sample(4).shape == (4, 2, 3) and base(x).shape == (50,)
     assert Gaussian.fit(torch.ones(5, 2)).log_z < 5  # data that do not vary
 
 
@@ -139,11 +139,11 @@ def test_the_path_between_two_models_is_that_of_their_joint_energies(real: bool,
 
 
 CASES: dict[str, tuple[Energy, Base, list[Sampler]]] = {
-    "Gaussian": (grbm(0), Gaussian(MEAN, COVARIANCE), [BlockGibbs(), Langevin(0.3, adjust_from=0)]),
+    "Gaussian": (grbm(0), Gaussian(MEAN, COVARIANCE), [BlockGibbs(), MALA(0.3)]),
     "RBM": (wild(RBM(6, 4), 1), solved(wild(RBM(6, 4), 0)), [BlockGibbs(), DMALA(0.4), GWG()]),
     "RBM of another size": (wild(RBM(6, 4), 1), solved(wild(RBM(6, 2), 0)), [DMALA(0.4), GWG()]),
     "RBM after another energy": (wild(RBM(6, 4), 1), solved(wild(MLP(6, 3), 0)), [DMALA(0.4), Gibbs()]),
-    "GRBM": (grbm(1), solved(grbm(0)), [BlockGibbs(), Langevin(0.3, adjust_from=0)]),
+    "GRBM": (grbm(1), solved(grbm(0)), [BlockGibbs(), MALA(0.3)]),
     "Ising": (Ising.lattice(3, 0.4, 0.1), solved(Ising.lattice(3, 0.3)), [Gibbs(), DMALA(0.4)]),
     "mean field": (wild(RBM(6, 4), 1), mean_field(wild(RBM(6, 4), 1)), [BlockGibbs(), GWG()]),
 }

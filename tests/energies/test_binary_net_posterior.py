@@ -32,7 +32,7 @@ def table(n: int = 6, features: int = 1, seed: int = 0) -> Rows:
 
 def tiny(**options: Any) -> BinaryNetPosterior:
     """A network of seven weights whose law is neither uniform nor concentrated on one state."""
-    return BinaryNetPosterior(table(), **{"hidden": 2, "sharpness": 20.0, "batch_size": 2, **options})
+    return BinaryNetPosterior(table(), **{"hidden_dim": 2, "sharpness": 20.0, "batch_size": 2, **options})
 
 
 def by_hand(w: list[float], x: list[float], hidden: int) -> float:
@@ -47,7 +47,7 @@ def by_hand(w: list[float], x: list[float], hidden: int) -> float:
 
 def test_energy_prediction_and_scores_by_hand() -> None:
     data = table(5, 3)
-    energy = BinaryNetPosterior(data, hidden=4, sharpness=30.0)
+    energy = BinaryNetPosterior(data, hidden_dim=4, sharpness=30.0)
     assert energy.domain.event_shape == ((3 + 2) * 4 + 1,)
     w = energy.domain.random(3).double()
     assert data.test_x is not None and data.test_y is not None
@@ -74,7 +74,7 @@ def test_gradient_is_that_of_autograd_for_all_chunk_sizes(
 ) -> None:
     data = table(7, 3)
     order = torch.tensor([0, 1, 2, 3, 4, 5, 6, 6, 2, 6])  # some rows are there more than once
-    energy = BinaryNetPosterior(Rows(data.train_x[order], data.train_y[order]), hidden=4)
+    energy = BinaryNetPosterior(Rows(data.train_x[order], data.train_y[order]), hidden_dim=4)
     w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # not on the domain
     expected = Energy.value_and_grad(energy, w)  # the base class differentiates `forward`
     monkeypatch.setattr(binary_net_posterior, "CHUNK", chunk)
@@ -94,7 +94,7 @@ def test_hidden_units_are_never_all_in_memory(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(binary_net_posterior, "CHUNK", chunk)
     own = torch.Tensor.sigmoid_
     monkeypatch.setattr(torch.Tensor, "sigmoid_", lambda x: (sizes.append(x.numel()), own(x))[1])
-    energy = BinaryNetPosterior(table(50, 2), hidden=10)
+    energy = BinaryNetPosterior(table(50, 2), hidden_dim=10)
     energy.value_and_grad(energy.domain.random(6))
     assert sum(sizes) == 6 * 50 * 10 and max(sizes) <= chunk
 
@@ -103,7 +103,7 @@ def test_rows_with_the_same_features_are_computed_once() -> None:
     data = table(5, 3)
     order = torch.tensor([3, 0, 0, 4, 2, 1, 0, 3])
     x, y = data.train_x[order], torch.linspace(0, 1, 8, dtype=torch.float64)
-    energy = BinaryNetPosterior(Rows(x, y), hidden=4, sharpness=30.0)
+    energy = BinaryNetPosterior(Rows(x, y), hidden_dim=4, sharpness=30.0)
     w = torch.randn(3, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
     expected = 30 * (energy.predict(w, x) - y).square().mean(1)
     assert len(energy.inputs) == 5
@@ -119,7 +119,7 @@ def test_rows_of_any_type_are_counted_exactly(dtype: torch.dtype) -> None:
     x = torch.arange(3.0).repeat(300).unsqueeze(1)
     y = (torch.rand(900, generator=torch.Generator().manual_seed(0)) < 0.6).to(dtype)
     features = x.double() if dtype == torch.float64 else x
-    energy = BinaryNetPosterior(Rows(features, y), hidden=4, sharpness=30.0)
+    energy = BinaryNetPosterior(Rows(features, y), hidden_dim=4, sharpness=30.0)
     w = torch.randn(3, 13, generator=torch.Generator().manual_seed(1)).to(features.dtype)
     expected = 30 * (energy.predict(w, features) - y.to(w)).square().mean(1)
     precise = {"rtol": 1e-13, "atol": 0.0} if dtype == torch.float64 else {}
@@ -129,7 +129,7 @@ def test_rows_of_any_type_are_counted_exactly(dtype: torch.dtype) -> None:
 
 def test_saturated_networks_have_finite_energies_and_gradients() -> None:
     data = table(5, 3)
-    energy = BinaryNetPosterior(Rows(1e4 * data.train_x, data.train_y), hidden=300, sharpness=1e4)
+    energy = BinaryNetPosterior(Rows(1e4 * data.train_x, data.train_y), hidden_dim=300, sharpness=1e4)
     value, grad = energy.value_and_grad(torch.ones(2, energy.domain.size))
     assert value.isfinite().all() and grad.isfinite().all()
     assert (grad.abs() < 1e-100).all()
@@ -157,7 +157,7 @@ def test_the_mean_over_all_minibatches_is_the_energy_and_its_gradient(
 
 def test_minibatches_are_fresh_and_of_the_size_asked_for() -> None:
     torch.manual_seed(0)
-    energy = BinaryNetPosterior(table(50, 2), hidden=10, sharpness=7.0)
+    energy = BinaryNetPosterior(table(50, 2), hidden_dim=10, sharpness=7.0)
     w = energy.domain.random(2).double()
     assert len(energy.minibatch().targets) == 50  # the default size exceeds the number of rows
     torch.testing.assert_close(energy.minibatch()(w), energy(w))
@@ -201,7 +201,7 @@ def test_dula_by_minibatches_runs_and_learns() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(400, 3, generator=generator)
     y = (x[:, 0] > 0).float()
-    energy = BinaryNetPosterior(Rows(x[:300], y[:300], x[300:], y[300:]), hidden=20, batch_size=50)
+    energy = BinaryNetPosterior(Rows(x[:300], y[:300], x[300:], y[300:]), hidden_dim=20, batch_size=50)
     w = energy.domain.random(8)
     before = energy.log_likelihood(w).mean()
     after, info = DULA(0.4, stochastic=True).sample(energy, w, 200)
@@ -228,7 +228,7 @@ def test_built_from_a_config() -> None:
     set_parsing_settings(import_path_allowlist=[here])  # the command line, in a test before, denies other code
     spec = {
         "class_path": "ebmlab.energies.binary_net_posterior.BinaryNetPosterior",
-        "init_args": {"data": {"class_path": here, "init_args": {"rows": 9}}, "hidden": 3},
+        "init_args": {"data": {"class_path": here, "init_args": {"rows": 9}}, "hidden_dim": 3},
     }
     energy = parser.instantiate(parser.parse_object({"energy": spec})).energy
     assert isinstance(energy, BinaryNetPosterior) and len(energy.targets) == 9 and energy.domain.event_shape == (10,)
@@ -241,7 +241,7 @@ def test_built_from_a_config() -> None:
         (lambda: BinaryNetPosterior(Rows(torch.ones(3), torch.ones(3))), r"features have shape \(3,\)"),
         (lambda: BinaryNetPosterior(Rows(torch.ones(3, 2), torch.ones(3, 1))), r"targets \(3, 1\)"),
         (lambda: BinaryNetPosterior(Rows(torch.ones(0, 2), torch.ones(0))), "N and F at least 1"),
-        (lambda: tiny(hidden=0), "hidden is 0"),
+        (lambda: tiny(hidden_dim=0), "hidden_dim is 0"),
         (lambda: tiny(batch_size=0), "batch_size 0"),
         (lambda: tiny(sharpness=0.0), "sharpness is 0.0"),
     ],
@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_refused(build: Any, message: str) -> None:
 
 
 def test_scores_without_test_rows_are_refused() -> None:
-    energy = BinaryNetPosterior(Rows(torch.ones(3, 2), torch.ones(3)), hidden=2)
+    energy = BinaryNetPosterior(Rows(torch.ones(3, 2), torch.ones(3)), hidden_dim=2)
     assert isinstance(energy.domain, Spin)
     with pytest.raises(UserError, match="no test rows"):
         energy.test_rmse(energy.domain.random(2))

@@ -34,7 +34,7 @@ from ebmlab.energies import (
 )
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, exact_mean
-from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, Gibbs, Langevin, Sampler
+from ebmlab.samplers import DMALA, DULA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
 
@@ -183,7 +183,7 @@ def conditional_grbm(grbm: GRBM, v: float) -> ExactGRBM:
     return exact
 
 
-@pytest.mark.parametrize("sampler", [BlockGibbs(), Langevin(0.9, adjust_from=0)], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("sampler", [BlockGibbs(), MALA(0.9)], ids=lambda s: type(s).__name__)
 def test_a_clamped_grbm(sampler: Sampler) -> None:
     grbm = make_grbm(2).requires_grad_(False)
     clamped, exact = Clamped(grbm, [math.nan, 1.3], [False, True]), conditional_grbm(grbm, 1.3)

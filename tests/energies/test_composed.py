@@ -16,7 +16,7 @@ from ebmlab.domains import Binary, Finite, Ordinal, Real, Spin
 from ebmlab.energies import RBM, Clamped, Energy, Ising, Mixture, ScalarPotts, Scaled, StandardNormal, Sum, Uniform
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z
-from ebmlab.samplers import DMALA, GWG, ChromaticGibbs, Gibbs, Langevin
+from ebmlab.samplers import DMALA, GWG, MALA, ChromaticGibbs, Gibbs
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
 every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
@@ -98,11 +98,11 @@ def test_langevin_on_a_sum_and_a_mixture() -> None:
     mixture = Mixture([grbm, StandardNormal(Real(1))], [0.6, 0.4], [float(exact.log_z), math.log(2 * math.pi) / 2])
     torch.manual_seed(0)
     start = torch.where(torch.rand(50_000, 1) < 0.4, torch.randn(50_000, 1).double(), ExactGRBM(grbm).sample(50_000)[0])
-    x = last_state(Langevin(0.9, adjust_from=0), mixture, start, 20).x
+    x = last_state(MALA(0.9), mixture, start, 20).x
     torch.testing.assert_close(x.mean(), 0.6 * ExactGRBM(grbm).mean().squeeze(), rtol=0, atol=0.03)
     banana = Banana(1)
     twice = Sum([banana, banana], [0.25, 0.75])
-    x = last_state(Langevin(0.5, adjust_from=0), twice, banana.sample(50_000), 3).x
+    x = last_state(MALA(0.5), twice, banana.sample(50_000), 3).x
     assert banana.p_value(x) > PASS
 
 

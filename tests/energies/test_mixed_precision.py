@@ -68,7 +68,7 @@ def given(energy: Energy) -> Clamped:
 
 
 def net_posterior() -> BinaryNetPosterior:
-    return BinaryNetPosterior(Rows(torch.rand(20, 3), torch.rand(20)), hidden=4)
+    return BinaryNetPosterior(Rows(torch.rand(20, 3), torch.rand(20)), hidden_dim=4)
 
 
 def gaussian() -> Gaussian:
@@ -113,9 +113,9 @@ CLOSED: dict[str, Callable[[], Energy]] = {
 }
 # Networks round all layers but the last one. The second function adds a constant to E.
 NETWORKS: dict[str, tuple[Callable[[], Energy], Callable[[Energy], Tensor]]] = {
-    "MLP": (lambda: MLP(7, hidden=8), lambda e: e.rest[-1].bias),
-    "MLP, many bits": (lambda: MLP(70, hidden=8), lambda e: e.rest[-1].bias),
-    "RGCN": (lambda: RGCN(5, hidden=4, layers=3), lambda e: e.head[-1].bias),
+    "MLP": (lambda: MLP(7, hidden_dim=8), lambda e: e.rest[-1].bias),
+    "MLP, many bits": (lambda: MLP(70, hidden_dim=8), lambda e: e.rest[-1].bias),
+    "RGCN": (lambda: RGCN(5, hidden_dim=4, num_layers=3), lambda e: e.head[-1].bias),
     "ResNet": (lambda: ResNet((4, 4), channels=3, base=torch.linspace(0, 1, 16)), lambda e: e.linear.bias),
 }
 ELSEWHERE = {MaskedLanguageModel}  # needs another package; below
@@ -155,7 +155,7 @@ def asked(energy: Energy, x: Tensor, rounded: bool) -> dict[str, Tensor]:
             found["drawn"] = energy.sample_visible(h).detach()
         if isinstance(energy, Base):
             torch.manual_seed(1)
-            found["base"] = energy.draw(3)
+            found["base"] = energy.sample(3)
     return found
 
 
@@ -193,7 +193,7 @@ def test_a_constant_does_not_change_a_networks_law(name: str) -> None:
 
 def test_a_constant_does_not_change_the_gradient_of_ratio_matching() -> None:
     torch.manual_seed(0)
-    energy, x = MLP(16, hidden=32, gain=3.0), torch.randint(2, (64, 16)).float()
+    energy, x = MLP(16, hidden_dim=32, gain=3.0), torch.randint(2, (64, 16)).float()
     energy.rest[-1].weight.data.mul_(20)  # so that neighbours have different energies
     grads = []
     for constant in (0.0, 300.0):

@@ -19,7 +19,7 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
 
 def make() -> MLP:
     torch.manual_seed(0)
-    return MLP(6, hidden=5).double()
+    return MLP(6, hidden_dim=5).double()
 
 
 def test_three_swish_layers_and_a_linear_one() -> None:
@@ -74,7 +74,7 @@ def test_the_first_layer_is_evaluated_once_per_state(monkeypatch: pytest.MonkeyP
 def test_a_gain_teaches_the_parity_of_four_bits(gain: float, learnt: bool) -> None:
     """Each of the 12 bits adds 1/4 to the bounded objective while it is unexplained, each bit of the parity then 0."""
     torch.manual_seed(0)
-    energy = MLP(12, hidden=64, num_layers=2, gain=gain)
+    energy = MLP(12, hidden_dim=64, num_layers=2, gain=gain)
     adam, losses = torch.optim.Adam(energy.parameters(), lr=3e-3), []
     for _ in range(250):
         x = torch.randint(2, (64, 12)).float()
@@ -89,7 +89,7 @@ def test_a_gain_teaches_the_parity_of_four_bits(gain: float, learnt: bool) -> No
 
 def test_bad_settings() -> None:
     with pytest.raises(UserError, match="must be at least 1"):
-        MLP(6, hidden=0)
+        MLP(6, hidden_dim=0)
     for gain in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UserError, match=f"gain is {gain}, but must be positive"):
             MLP(6, gain=gain)

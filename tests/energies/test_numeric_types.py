@@ -60,7 +60,7 @@ MORE: dict[str, Callable[[], Energy]] = {
     "Ising, learnable": lambda: Ising(ising().coupling, 0.3, learn=True),
     "ScalarPotts": potts,
     "BinaryNetPosterior": lambda: BinaryNetPosterior(
-        Rows(torch.randn(8, 2), torch.rand(8), torch.randn(8, 2), torch.rand(8)), hidden=2
+        Rows(torch.randn(8, 2), torch.rand(8), torch.randn(8, 2), torch.rand(8)), hidden_dim=2
     ),
     "Uniform": lambda: Uniform(Spin(3)),
     "Bernoulli": lambda: Bernoulli(torch.tensor([0.2, 0.7])),

@@ -68,7 +68,7 @@ def test_gradients_and_neighbours_follow_the_own_forward(k: int) -> None:
         (energy.value_differences(x), Energy.value_differences(energy, x)),
     ):
         torch.testing.assert_close(mine, general)
-    y = Gibbs().run(energy, energy.random(5000), 40)
+    y = Gibbs().last_states(energy, energy.random(5000), 40)
     torch.testing.assert_close(y.mean(0).double(), exact_mean(energy), atol=0.05, rtol=0)
 
 

@@ -147,7 +147,7 @@ def test_it_is_described_and_built_again() -> None:
 
 def test_constructors_of_one_coupling_a_pair_stay() -> None:
     assert isinstance(Potts.lattice(2, 3, 0.4), ScalarPotts)
-    assert Potts.scalar([[0.0, 1.0], [1.0, 0.0]], num_classes=3).domain.num_values == 3
+    assert Potts.scalar([[0.0, 1.0], [1.0, 0.0]], num_values=3).domain.num_values == 3
 
 
 @pytest.mark.parametrize(

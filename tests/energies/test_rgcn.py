@@ -15,9 +15,9 @@ N = 18
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
 
-def make(num_nodes: int = N, hidden: int = 6, layers: int = 5) -> RGCN:
+def make(num_nodes: int = N, hidden_dim: int = 6, num_layers: int = 5) -> RGCN:
     torch.manual_seed(0)
-    return RGCN(num_nodes, hidden, layers).double()
+    return RGCN(num_nodes, hidden_dim, num_layers).double()
 
 
 def graphs(sizes: list[int], num_nodes: int = N, density: float = 0.4) -> Tensor:
@@ -119,7 +119,7 @@ def test_gradient_is_finite_and_that_of_finite_differences(x: Tensor) -> None:
 
 def test_the_gradient_of_a_nodes_first_edge_is_the_energy_of_the_node() -> None:
     """With one convolution without messages h is the same at all nodes, and E is linear in their number."""
-    energy = make(7, layers=1)
+    energy = make(7, num_layers=1)
     with torch.no_grad():
         energy.convolutions[0].weight.zero_()
         energy.convolutions[0].bias[len(energy.start) :] = 0
@@ -152,7 +152,9 @@ def test_size_and_defaults() -> None:
     assert sum(p.numel() for p in energy.parameters()) == 32 + 5 * 3 * 32 * 33 + 32 * 33 + 33
 
 
-@pytest.mark.parametrize("sizes", [{"num_nodes": 1}, {"num_nodes": 4, "hidden": 0}, {"num_nodes": 4, "layers": 0}])
+@pytest.mark.parametrize(
+    "sizes", [{"num_nodes": 1}, {"num_nodes": 4, "hidden_dim": 0}, {"num_nodes": 4, "num_layers": 0}]
+)
 def test_bad_sizes(sizes: dict[str, int]) -> None:
     with pytest.raises(UserError, match=r"RGCN: num_nodes is .* at least 2") as error:
         RGCN(**sizes)

@@ -23,7 +23,7 @@ def lopsided(sparse: bool) -> ScalarPotts:
     """3 classes, unequal couplings and fields; 5 sites, all joined, or a sparse ring of 300 with an isolated one."""
     if not sparse:
         a = normal(5, 5)
-        return ScalarPotts((a + a.T).fill_diagonal_(0), normal(5, 3), num_classes=3)
+        return ScalarPotts((a + a.T).fill_diagonal_(0), normal(5, 3), num_values=3)
     ring, sites = torch.zeros(300, 300, dtype=torch.float64), torch.arange(299)
     ring[sites, (sites + 1) % 299] = normal(299) + 3
     return ScalarPotts(ring + ring.T, normal(300, 3))
@@ -123,7 +123,7 @@ def test_lattice_edges_and_field() -> None:
         ScalarPotts.lattice(2, 3, 1.0, [1.0, 2.0, 3.0]).field, torch.tensor([1.0, 2.0, 3.0]).expand(4, 3)
     )
     assert int((ScalarPotts.lattice(4, 5, 0.3, periodic=False).coupling != 0).sum()) == 2 * 24
-    one = ScalarPotts([[0.0]], num_classes=1)
+    one = ScalarPotts([[0.0]], num_values=1)
     assert one.value_and_grad(torch.ones(2, 1, 1))[0].tolist() == [0, 0]
 
 
@@ -132,7 +132,7 @@ def test_lattice_edges_and_field() -> None:
     [
         (lambda: ScalarPotts([[0.0, 1.0], [0.5, 0.0]]), "ScalarPotts: coupling is not symmetric"),
         (lambda: ScalarPotts([[0.0, 1.0], [1.0, 0.0]], field=[1.0, 2.0]), r"ScalarPotts: field must be .* \(2, 3\)"),
-        (lambda: ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_classes=0), "num_classes is 0"),
+        (lambda: ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_values=0), "num_values is 0"),
     ],
 )
 def test_errors(make: object, message: str) -> None:

@@ -185,8 +185,13 @@ def test_a_missing_compiler_is_told_before_the_pilot_runs(monkeypatch: pytest.Mo
         (BlockGibbs(), RBM(6, 3), {}, r"ais\(compile=True\): BlockGibbs on RBM cannot be compiled"),
         (Gibbs(), Target(DOMAINS["binary"], "cubic"), {}, r"ais\(compile=True\): Gibbs on Rugged cannot be compiled"),
         (DMALA(0.4), ResNet((1, 8, 8), channels=4), {}, r"ais\(compile=True\): DMALA on ResNet cannot be compiled"),
-        (DMALA(0.4), RBM(6, 3), {"resample": 0.5}, r"resample is 0\.5 and moves 1, but compiled temperatures neither"),
-        (DMALA(0.4), RBM(6, 3), {"moves": 2}, r"resample is 0\.0 and moves 2, but compiled temperatures neither"),
+        (DMALA(0.4), RBM(6, 3), {"resample": 0.5}, r"resample is 0\.5 and num_moves 1, but compiled temperatures"),
+        (
+            DMALA(0.4),
+            RBM(6, 3),
+            {"num_moves": 2},
+            r"resample is 0\.0 and num_moves 2, but compiled temperatures",
+        ),
     ],
 )
 def test_what_cannot_be_compiled_is_one_line(sampler: Sampler, energy: Energy, settings: Any, message: str) -> None:

@@ -165,7 +165,7 @@ def test_compiled_chains_follow_the_law(sampler: Sampler, few: int, monkeypatch:
     law = (-rbm(states)).softmax(0)
     torch.manual_seed(0)
     x = states[law.multinomial(20_000, replacement=True)]
-    y = sampler.run(rbm, x, 19, compile=True)
+    y = sampler.last_states(rbm, x, 19, compile=True)
     assert (x != y).any(1).float().mean() > 0.2
     counts = torch.bincount((y.long() * 2 ** torch.arange(5, -1, -1)).sum(1), minlength=64)
     expected = 20_000 * law
@@ -207,7 +207,7 @@ def test_a_compiled_chain_is_the_plain_one(
     torch.manual_seed(1)
     expected = plain_steps(sampler, energy, x, 20)[-1]
     torch.manual_seed(1)
-    found = sampler.run(energy, x, 20, compile=True)
+    found = sampler.last_states(energy, x, 20, compile=True)
     assert not torch.equal(found, x) and found.is_contiguous()
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
     assert all(parameter.requires_grad for parameter in energy.parameters())
@@ -223,7 +223,7 @@ def test_an_energy_that_cannot_be_compiled_is_one_line() -> None:
     with pytest.raises(
         UserError, match=r"run\(compile=True\): Branching cannot be compiled \(.+\): leave compilation out$"
     ):
-        Langevin(0.1).run(Branching(), torch.randn(5, 4), 8, compile=True)
+        Langevin(0.1).last_states(Branching(), torch.randn(5, 4), 8, compile=True)
 
 
 @needs_compiler
@@ -274,7 +274,7 @@ def test_gradients_are_detached_in_programs_of_the_user() -> None:
 )
 def test_samplers_without_a_kernel_are_refused(sampler: Sampler, energy: Energy) -> None:
     with pytest.raises(UserError, match=r"run\(compile=True\): .* cannot be compiled with these settings"):
-        sampler.run(energy, energy.domain.random(2), 3, compile=True)
+        sampler.last_states(energy, energy.domain.random(2), 3, compile=True)
 
 
 def test_a_missing_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,4 +282,4 @@ def test_a_missing_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(shutil, "which", lambda _: None)
     rbm = make_rbm()
     with pytest.raises(UserError, match="needs a C\\+\\+ compiler, and none of g"):
-        DMALA(0.2).run(rbm, rbm.random(2), 8, compile=True)
+        DMALA(0.2).last_states(rbm, rbm.random(2), 8, compile=True)

@@ -101,7 +101,7 @@ def test_chains_that_do_not_meet_are_not_trusted() -> None:
     energy = Ising.lattice(4, coupling=3.0, field=0.05)
     torch.manual_seed(0)
     path = TrajectoryTempered(Gibbs(), [])
-    result = exchange_log_z(energy, path, reference(energy.domain), -torch.ones(20, 16), num_steps=40, rungs=1)
+    result = exchange_log_z(energy, path, reference(energy.domain), -torch.ones(20, 16), num_steps=40, num_rungs=1)
     assert not result.trusted
     assert "disagree by" in result.doubts[0]
 
@@ -120,7 +120,7 @@ def test_nan_stays_visible() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "steps": ({"num_steps": 1}, "num_steps is 1"),
-    "rungs": ({"rungs": 0}, "rungs 0"),
+    "num_rungs": ({"num_rungs": 0}, "num_rungs 0"),
     "states": ({"x": torch.zeros(1, 4)}, "x has 1 states"),
     "values": ({"x": torch.full((4, 4), 0.5)}, "0 or 1"),
     "schedule": ({"schedule": "sigmoid"}, 'schedule is "sigmoid"'),

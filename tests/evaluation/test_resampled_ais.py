@@ -57,7 +57,7 @@ def bias(name: str, repeats: int = 1000, **settings: object) -> float:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("settings", [{}, {"schedule": "linear", "moves": 2}], ids=["adaptive", "linear, 2 moves"])
+@pytest.mark.parametrize("settings", [{}, {"schedule": "linear", "num_moves": 2}], ids=["adaptive", "linear, 2 moves"])
 def test_the_mean_of_z_is_z(name: str, settings: dict[str, object]) -> None:
     """Also with only 8 chains that are resampled at nearly every temperature."""
     assert abs(bias(name, **settings)) < 4
@@ -220,7 +220,7 @@ def test_reverse_ais_takes_the_same_temperatures() -> None:
 
 def test_an_interrupted_call_keeps_its_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     energy, sampler = CASES["Ising"]
-    settings = {"schedule": "adaptive", "resample": 0.9, "moves": 2, "num_replicates": 3}
+    settings = {"schedule": "adaptive", "resample": 0.9, "num_moves": 2, "num_replicates": 3}
     torch.manual_seed(0)
     whole = ais(energy, sampler, 20, 12, **settings)
     monkeypatch.setattr(saved_chains, "EVERY", -1.0)
@@ -268,8 +268,8 @@ def test_wrong_settings_are_refused() -> None:
     energy, sampler = CASES["Ising"]
     with pytest.raises(UserError, match="resample is 2"):
         ais(energy, sampler, resample=2)
-    with pytest.raises(UserError, match="moves 0"):
-        ais(energy, sampler, moves=0)
+    with pytest.raises(UserError, match="num_moves 0"):
+        ais(energy, sampler, num_moves=0)
     assert ais(energy, sampler, 5, 3, schedule=Ladder([0.0, 0.5, 1.0])).families is None
 
 

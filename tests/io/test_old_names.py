@@ -1,19 +1,25 @@
-"""Class paths of earlier versions go on working, in checkpoints and in configs."""
+"""Class paths and settings of earlier versions go on working, in checkpoints and in configs."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 import torch
 import yaml
 
-from ebmlab import callbacks, energies, learners, samplers
+from ebmlab import callbacks, energies, learners, samplers, studies
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.config_files import load_config
+from ebmlab.app.merging import merge
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.io.old_names import MOVED
-from ebmlab.io.rebuilding import find, rebuild
+from ebmlab.errors import UserError
+from ebmlab.io.old_names import MOVED, SETTINGS
+from ebmlab.io.rebuilding import Recorded, describe, find, rebuild
+from ebmlab.learners import Learner
 
 OLD = {
     "ebmlab.energies.ising.Ising": energies.Ising,
@@ -21,6 +27,7 @@ OLD = {
     "ebmlab.energies.resnet.ResNet": energies.ResNet,
     "ebmlab.energies.composed.Mixture": energies.Mixture,
     "ebmlab.energies.tempering.TemperedEnergy": energies.TemperedEnergy,
+    "ebmlab.studies.FromReference": studies.FromNoise,
     "ebmlab.samplers.PersistentACS": learners.PersistentACS,
 }
 
@@ -34,9 +41,8 @@ def test_an_old_class_path_finds_the_class(path: str) -> None:
 def test_earlier_class_paths_of_callbacks_find_the_class() -> None:
     assert resolve_name(full_names("callbacks.AISEvaluation")) is callbacks.AIS
     assert resolve_name(full_names("ebmlab.callbacks.GraphMMDEvaluation")) is callbacks.GraphMMD
-    assert (
-        resolve_name(full_names("ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation")) is callbacks.HammingMMD
-    )
+    hamming = full_names("ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation")
+    assert resolve_name(hamming) is callbacks.HammingMMD
 
 
 def test_an_old_recipe_is_rebuilt() -> None:
@@ -61,3 +67,67 @@ def test_old_modules_are_gone_and_new_ones_are_there() -> None:
     for module in MOVED.values():
         __import__(module)
     assert MOVED["ebmlab.preprocessing"] == Preprocessing.__module__
+
+
+def part(path: str, **settings: Any) -> dict[str, Any]:
+    return {"class_path": path, "init_args": settings}
+
+
+class Table(Recorded):
+    def load(self) -> energies.Rows:
+        return energies.Rows(torch.ones(3, 2), torch.ones(3))
+
+
+BUFFER = part("ebmlab.learners.ReplayBuffer", size=9, init="data")
+RBM = part("ebmlab.energies.RBM", num_visible=4, num_hidden=3)
+GIBBS = part("ebmlab.samplers.BlockGibbs")
+PAIR = [[0.0, 1.0], [1.0, 0.0]]
+PARTS = {  # for each class with renamed settings, with today's names of all of them
+    "ContrastiveDivergence": part("ebmlab.learners.ContrastiveDivergence", energy=RBM, sampler=GIBBS, start=BUFFER),
+    "ReplayBuffer": BUFFER,
+    "Categorical": part("ebmlab.domains.Categorical", shape=2, num_values=3),
+    "ScalarPotts": part("ebmlab.energies.ScalarPotts", coupling=PAIR, num_values=3),
+    "ScalarPotts.lattice": part("ebmlab.energies.ScalarPotts.lattice", side=3, num_values=3, coupling=0.5),
+    "Potts.lattice": part("ebmlab.energies.Potts.lattice", side=3, num_values=3, coupling=0.5),
+    "MLP": part("ebmlab.energies.MLP", num_inputs=4, hidden_dim=3),
+    "RGCN": part("ebmlab.energies.RGCN", num_nodes=4, hidden_dim=3, num_layers=2),
+    "BinaryNetPosterior": part("ebmlab.energies.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2),
+    "GibbsLangevin": part("ebmlab.samplers.GibbsLangevin", step_size=0.1, num_inner_steps=3),
+    "ACS": part("ebmlab.samplers.ACS", balance_max=0.9, balance_min=0.6),
+    "PersistentACS": part("ebmlab.learners.PersistentACS", balance_max=0.9, balance_min=0.6),
+    "AIS": part("ebmlab.callbacks.AIS", num_moves=2),
+    "Potts.scalar": part("ebmlab.energies.Potts.scalar", coupling=PAIR, num_values=3),
+}
+
+
+def of_earlier(now: Any) -> Any:
+    """A recipe under the settings' earlier names."""
+    if not isinstance(now, dict) or "class_path" not in now:
+        return now
+    earlier = {new: old for old, new in SETTINGS.get(re.sub(r".*\.(?=[A-Z])", "", now["class_path"]), {}).items()}
+    return part(now["class_path"], **{earlier.get(k, k): of_earlier(v) for k, v in now["init_args"].items()})
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_old_settings_in_configs_and_checkpoints(name: str) -> None:
+    now = PARTS[name]
+    before = of_earlier(now)
+    assert before["init_args"].keys() == now["init_args"].keys() ^ SETTINGS[name].keys() ^ {*SETTINGS[name].values()}
+    assert load_config(yaml.safe_dump({"model": before}), "old.yaml") == {"model": now}
+    changed = merge({"class_path": now["class_path"]}, before["init_args"])  # a config that states its changes alone
+    assert changed["init_args"].keys() == now["init_args"].keys()
+    if not now["class_path"].startswith("ebmlab.callbacks."):  # checkpoints describe no callback
+        assert str(describe(rebuild(before))) == str(describe(rebuild(now)))
+
+
+def test_a_checkpoint_of_a_learner_with_old_settings() -> None:
+    before = of_earlier(PARTS["ContrastiveDivergence"])
+    content = {"hyper_parameters": {"_class_path": before["class_path"], **before["init_args"]}}
+    assert Learner.from_content(Path("old.ckpt"), content).start.init == "data"
+    content["hyper_parameters"] |= {"_missing": {"chains": "Mine"}}
+    assert Learner.from_content(Path("old.ckpt"), content, {"start": learners.FromData()}).start
+
+
+def test_a_setting_under_both_names_is_refused() -> None:
+    with pytest.raises(UserError, match="initial"):
+        rebuild(part("ebmlab.learners.ReplayBuffer", initial="data", init="mean"))

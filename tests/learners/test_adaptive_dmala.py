@@ -112,7 +112,7 @@ def test_a_proposal_of_nan_energy_counts_as_rejected_and_the_others_as_they_are(
 
 def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     torch.manual_seed(0)
-    chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
+    chains = ReplayBuffer(300, reinitialize=0.1, init="mean")
     learner = ContrastiveDivergence(RBM(64, 6), AdaptiveDMALA(0.2), chains, num_steps=2)
     short_fit(learner, folder, epochs, **resume)
     return learner
@@ -124,6 +124,6 @@ def test_a_resumed_run_goes_on_with_its_step_and_a_checkpoint_has_the_last(tmp_p
     assert float(whole.sampler.step_size) != pytest.approx(0.2, rel=1e-3)
     assert torch.equal(whole.sampler.step_size, resumed.sampler.step_size)
     assert torch.equal(whole.energy.W, resumed.energy.W)
-    assert torch.equal(whole.chains.slots, resumed.chains.slots)
+    assert torch.equal(whole.start.slots, resumed.start.slots)
     loaded = ContrastiveDivergence.load_from_checkpoint(tmp_path / "epoch=2.ckpt")
     assert torch.equal(loaded.sampler.step_size, whole.sampler.step_size)

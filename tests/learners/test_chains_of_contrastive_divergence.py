@@ -13,7 +13,7 @@ from helpers_learner import Fake, Linear, make_learner
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, FromNoise, Start
-from ebmlab.samplers import DMALA, BlockGibbs, GibbsLangevin, Info, Langevin, Sampler, State
+from ebmlab.samplers import DMALA, ULA, BlockGibbs, GibbsLangevin, Info, Langevin, Sampler, State
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -53,7 +53,7 @@ def test_where_chains_start(dtype: torch.dtype) -> None:
     data = torch.full((50_000, 1), 7.0, dtype=dtype)
     for chains in (FromData(), FromNoise()):
         sampler = Fake(lambda k, x: (x.double(), None))
-        learner, _ = make_learner(Linear(), sampler, chains=chains, num_steps=2)
+        learner, _ = make_learner(Linear(), sampler, start=chains, num_steps=2)
         for _ in range(2):
             learner.training_step(data, 0)
         first, second = sampler.starts
@@ -63,7 +63,7 @@ def test_where_chains_start(dtype: torch.dtype) -> None:
         else:
             assert abs(first.mean()) * 50_000**0.5 < 5 and abs(first.var() - 1) * 25_000**0.5 < 5
             assert not torch.equal(first, second)
-    assert isinstance(ContrastiveDivergence(make_grbm(1), BlockGibbs()).chains, FromNoise)
+    assert isinstance(ContrastiveDivergence(make_grbm(1), BlockGibbs()).start, FromNoise)
     with pytest.raises(NotImplementedError):
         Start().draw(Linear(), 1, data)
 
@@ -115,7 +115,7 @@ def test_trajectory_and_draw() -> None:
             torch.testing.assert_close(shown, expected.detach())
     assert len(list(learner.trajectory(x, 7))) == 7
     with pytest.raises(UserError, match="Linear has no hidden units: set it to false"):
-        ContrastiveDivergence(Linear(), Langevin(0.1)).draw(x[:, :1], denoise=True)
+        ContrastiveDivergence(Linear(), ULA(0.1)).draw(x[:, :1], denoise=True)
 
 
 def test_denoising_without_hidden_units_in_the_state_takes_their_mean() -> None:

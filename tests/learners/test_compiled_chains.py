@@ -58,8 +58,8 @@ def step(energy: Energy, sampler: Sampler, compile_chains: bool, num_steps: int 
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
     loss = learner.training_step(energy.domain.random(40), 0)
     parameters = [p for p in energy.parameters() if p.requires_grad]
-    assert isinstance(learner.chains, ReplayBuffer) and learner.chains.slots is not None
-    return loss, *torch.autograd.grad(loss, parameters, allow_unused=True), learner.chains.slots
+    assert isinstance(learner.start, ReplayBuffer) and learner.start.slots is not None
+    return loss, *torch.autograd.grad(loss, parameters, allow_unused=True), learner.start.slots
 
 
 @pytest.mark.parametrize(

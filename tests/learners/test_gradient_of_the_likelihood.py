@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.energies import GRBM
 from ebmlab.learners import FromData
-from ebmlab.samplers import BlockGibbs, GibbsLangevin, Langevin, Sampler
+from ebmlab.samplers import MALA, ULA, BlockGibbs, GibbsLangevin, Sampler
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -19,7 +19,7 @@ pytestmark = [  # Lightning advises against saving modules as hyper-parameters; 
 ]
 
 
-EXACT = [BlockGibbs(), Langevin(0.5, adjust_from=0), GibbsLangevin(0.5, 3, adjust_from=0)]
+EXACT = [BlockGibbs(), MALA(0.5), GibbsLangevin(0.5, 3, adjust_from=0)]
 
 
 def test_gradient_with_exact_expectations_is_the_likelihoods() -> None:
@@ -59,7 +59,7 @@ def test_a_model_that_fits_its_data_has_zero_gradient(sampler: Sampler, density:
     torch.manual_seed(0)
     grbm = make_grbm(2)
     exact = ExactGRBM(grbm)
-    learner, _ = make_learner(grbm, sampler, chains=FromData(), num_steps=3, burn_in=1, density=density)
+    learner, _ = make_learner(grbm, sampler, start=FromData(), num_steps=3, burn_in=1, density=density)
     assert z_scores(learner, lambda: exact.sample(3000)[0], 0.0).abs().max() < Z
 
 
@@ -67,7 +67,7 @@ def test_a_biased_sampler_gives_a_fitting_model_a_gradient() -> None:
     torch.manual_seed(0)
     grbm = make_grbm(2)
     exact = ExactGRBM(grbm)
-    learner, _ = make_learner(grbm, Langevin(0.5), chains=FromData(), num_steps=3, burn_in=1)
+    learner, _ = make_learner(grbm, ULA(0.5), start=FromData(), num_steps=3, burn_in=1)
     assert z_scores(learner, lambda: exact.sample(5000)[0], 0.0).abs().max() > 2 * Z
 
 

@@ -83,8 +83,8 @@ def test_a_checkpoint_is_the_same_with_numpys_numbers_as_with_pythons(schedule: 
     for key in python:
         assert same(python[key], numpy[key]), key
     again = Learner.load_from_checkpoint(tmp_path / "numpy" / "a.ckpt")
-    assert isinstance(again, ContrastiveDivergence) and isinstance(again.chains, ReplayBuffer)
-    assert (again.num_steps, again.burn_in, again.chains.size, again.l1) == (5, 2, 200, 0.5)
+    assert isinstance(again, ContrastiveDivergence) and isinstance(again.start, ReplayBuffer)
+    assert (again.num_steps, again.burn_in, again.start.size, again.l1) == (5, 2, 200, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ class OwnChains(ReplayBuffer):
 
 def test_a_setting_that_cannot_be_described_is_said_at_save_and_never_replaced_by_a_default(tmp_path: Path) -> None:
     learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), OwnChains(200, rule=lambda x: x), num_steps=3)
-    with pytest.warns(UserWarning, match=r"lack a setting \(chains is a function, which is no plain data\): load them"):
+    with pytest.warns(UserWarning, match=r"lack a setting \(start is a function, which is no plain data\): load them"):
         path = saved(tmp_path, learner)
-    with pytest.raises(UserError, match=r"its chains is a function, which no checkpoint describes\): build it as for"):
+    with pytest.raises(UserError, match=r"its start is a function, which no checkpoint describes\): build it as for"):
         ebmlab.load(path)
-    again = Learner.load_from_checkpoint(path, chains=ReplayBuffer(100))
+    again = Learner.load_from_checkpoint(path, start=ReplayBuffer(100))
     assert again.num_steps == 3
 
 

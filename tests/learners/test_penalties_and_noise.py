@@ -24,7 +24,7 @@ pytestmark = [  # Lightning advises against saving modules as hyper-parameters; 
 def test_penalties_are_the_published_ones() -> None:
     """energy_l2 (mean E(x)^2 + mean E(y)^2) and gradient_penalty times the mean of |dE/dx|^2 / 2 over data."""
     torch.manual_seed(0)
-    energy, x = MLP(6, hidden=5, num_layers=1), Binary(6).random(7)
+    energy, x = MLP(6, hidden_dim=5, num_layers=1), Binary(6).random(7)
     y = x.flip(1)
 
     class Still(Gibbs):

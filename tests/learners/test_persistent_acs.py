@@ -56,7 +56,7 @@ def test_each_cycle_has_one_exploring_iteration_and_its_first_two_tune() -> None
 def test_the_step_sizes_found_have_the_acceptance_asked_for() -> None:
     """The small step size is accepted at the rate under DMALA; the large one lies beyond the peak of acceptance."""
     rbm = make_rbm(100)
-    sampler = PersistentACS(alpha_max=50.0, beta_max=0.9, tuning_steps=300, rate=0.7)
+    sampler = PersistentACS(alpha_max=50.0, balance_max=0.9, tuning_steps=300, rate=0.7)
     x = rbm.domain.random(200)
     _, x, _ = sampler.at_iteration(rbm, x, 0, 10)
     _, x, _ = sampler.at_iteration(rbm, x, 1, 10)
@@ -69,7 +69,7 @@ def test_the_step_sizes_found_have_the_acceptance_asked_for() -> None:
 def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     torch.manual_seed(0)
     sampler = PersistentACS(alpha_max=50.0, cycle_length=3, tune_every=2, tuning_steps=20, rate=0.9)
-    chains = ReplayBuffer(300, reinitialize=0.1, initial="mean")
+    chains = ReplayBuffer(300, reinitialize=0.1, init="mean")
     learner = ContrastiveDivergence(RBM(64, 6), sampler, chains, num_steps=2)
     short_fit(learner, folder, epochs, **resume)
     return learner
@@ -82,7 +82,7 @@ def test_a_resumed_run_keeps_the_step_sizes_found(tmp_path: Path) -> None:
     assert torch.equal(whole.sampler.alpha_max, resumed.sampler.alpha_max)
     assert torch.equal(whole.sampler.step_size, resumed.sampler.step_size)
     assert torch.equal(whole.energy.W, resumed.energy.W)
-    assert torch.equal(whole.chains.slots, resumed.chains.slots)
+    assert torch.equal(whole.start.slots, resumed.start.slots)
 
 
 def test_the_cycle_follows_the_steps_of_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_the_cycle_follows_the_steps_of_the_trainer(tmp_path: Path, monkeypatch:
         ({"cycle_length": 0}, "cycle_length is 0"),
         ({"tuning_steps": 3}, "tuning_steps 3"),
         ({"alpha_min": 6.0}, "alpha_min is 6.0"),
-        ({"beta_max": 1.5}, "beta_max 1.5"),
+        ({"balance_max": 1.5}, "balance_max 1.5"),
         ({"rate": 0.0}, "rate is 0"),
     ],
 )

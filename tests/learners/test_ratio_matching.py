@@ -42,7 +42,7 @@ F: dict[str, Callable[[Tensor], Tensor]] = {  # of E(x) - E(x_-i)
 
 def make_mlp(bits: int = 6, seed: int = 0) -> MLP:
     torch.manual_seed(seed)
-    mlp = MLP(bits, hidden=8, num_layers=2).double()
+    mlp = MLP(bits, hidden_dim=8, num_layers=2).double()
     with torch.no_grad():
         for p in mlp.parameters():
             p.mul_(2.0)  # so that neighbours have different energies
@@ -353,5 +353,5 @@ def test_draws_follow_the_proposal_and_never_hit_a_zero() -> None:
 def test_every_neighbour_is_drawn_in_half_precision() -> None:
     torch.manual_seed(0)
     x = torch.zeros(64, 625, dtype=torch.bfloat16)
-    proposal = GradientGuided().proposal(MLP(625, hidden=2).bfloat16(), x, torch.zeros_like(x))
+    proposal = GradientGuided().proposal(MLP(625, hidden_dim=2).bfloat16(), x, torch.zeros_like(x))
     assert len(estimators._draw(proposal, 1000).unique()) == 625

@@ -12,7 +12,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
-from ebmlab.samplers import DMALA, BlockGibbs, Langevin
+from ebmlab.samplers import DMALA, ULA, BlockGibbs
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -29,7 +29,7 @@ def test_burn_in_out_of_range(burn_in: int) -> None:
 
 def test_combinations_that_cannot_work() -> None:
     with pytest.raises(UserError, match=r'density "joint" needs a bipartite energy, Linear has no hidden units'):
-        ContrastiveDivergence(Linear(), Langevin(0.1), density="joint")
+        ContrastiveDivergence(Linear(), ULA(0.1), density="joint")
     with pytest.raises(UserError, match=r"BlockGibbs needs a bipartite energy"):
         ContrastiveDivergence(Linear(), BlockGibbs())
     learner = ContrastiveDivergence(make_grbm(2), BlockGibbs())

@@ -42,13 +42,13 @@ def test_zero_steps_leave_it_unchanged(domain: Domain, dtype: torch.dtype) -> No
     """States that have not moved return to their slots, bit for bit."""
     torch.manual_seed(0)
     buffer, x = ReplayBuffer(16), domain.random(6)
-    buffer.end(buffer.draw(On(domain), len(x), x))
+    buffer.put_back(buffer.draw(On(domain), len(x), x))
     assert buffer.slots is not None and buffer.slots.dtype == dtype
     before = buffer.slots.clone()
     for _ in range(50):
         start = buffer.draw(On(domain), len(x), x)
         assert start.dtype == x.dtype
-        buffer.end(start)
+        buffer.put_back(start)
     assert torch.equal(buffer.slots, before)
 
 
@@ -62,7 +62,7 @@ def test_every_slot_is_visited_and_ends_go_where_the_chains_came_from() -> None:
         numbers = (x % 100).flatten().int().tolist()
         assert len(set(numbers)) == 4, "distinct slots"
         seen |= set(numbers)
-        buffer.end(x + 100)
+        buffer.put_back(x + 100)
     assert seen == set(range(12))
     assert torch.equal(buffer.slots.flatten() % 100, torch.arange(12.0))
     assert buffer.slots.sum() == torch.arange(12.0).sum() + 100 * 40 * 4
@@ -72,7 +72,7 @@ def test_reinitialised_chains_are_as_many_as_asked_for() -> None:
     torch.manual_seed(0)
     domain, data = Binary(3), torch.ones(4000, 3)
     for rate in (0.0, 0.05, 1.0):
-        buffer = ReplayBuffer(4000, reinitialize=rate, initial="data")
+        buffer = ReplayBuffer(4000, reinitialize=rate, init="data")
         buffer.slots = torch.zeros(4000, 3, dtype=torch.int8)
         share = buffer.draw(On(domain), len(data), data).mean()
         assert abs(float(share) - rate) <= 4 * (rate * (1 - rate) / 4000) ** 0.5
@@ -103,7 +103,7 @@ class Deal(pl.Callback):
     """Records the buffer's slots when training continues."""
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
-        chains = pl_module.chains
+        chains = pl_module.start
         assert isinstance(chains, ReplayBuffer)
         if not hasattr(self, "slots"):
             self.slots = None if chains.slots is None else chains.slots.clone()
@@ -125,8 +125,8 @@ def test_a_resumed_run_keeps_its_buffer(tmp_path: Path) -> None:
     trainer.save_checkpoint(tmp_path / "half.ckpt")
     assert torch.load(tmp_path / "half.ckpt", weights_only=True)["replay_buffer"].shape == (20, 6)
     _, resumed, deal = fit(tmp_path / "resumed", 4, ckpt_path=str(tmp_path / "half.ckpt"))
-    assert torch.equal(deal.slots, half.chains.slots)  # type: ignore[attr-defined, arg-type]
-    assert torch.equal(resumed.chains.slots, whole.chains.slots)  # type: ignore[attr-defined]
+    assert torch.equal(deal.slots, half.start.slots)  # type: ignore[attr-defined, arg-type]
+    assert torch.equal(resumed.start.slots, whole.start.slots)  # type: ignore[attr-defined]
     for a, b in zip(resumed.parameters(), whole.parameters(), strict=True):
         assert torch.equal(a, b)
 
@@ -137,7 +137,7 @@ def test_wrong_use() -> None:
     for options, message in (
         ({"size": 0}, "size is 0"),
         ({"reinitialize": 1.5}, "reinitialize is 1.5"),
-        ({"initial": "ones"}, 'initial is "ones"'),
+        ({"init": "ones"}, 'init is "ones"'),
     ):
         with pytest.raises(UserError, match=message):
             ReplayBuffer(**options)  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def test_wrong_use() -> None:
 
 def test_initial_mean_draws_bits_with_the_datas_means() -> None:
     torch.manual_seed(0)
-    buffer, mean = ReplayBuffer(20_000, initial="mean"), torch.tensor([0.0, 0.2, 0.5, 1.0])
+    buffer, mean = ReplayBuffer(20_000, init="mean"), torch.tensor([0.0, 0.2, 0.5, 1.0])
     with pytest.raises(UserError, match="DataMean"):
         buffer.draw(On(Binary(4)), 3, torch.ones(3, 4))
     buffer.mean = mean
@@ -153,7 +153,7 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
     error = (buffer.slots.float().mean(0) - mean).abs()
     assert (error <= 4 * (mean * (1 - mean) / 20_000).sqrt()).all()
     with pytest.raises(UserError, match="draws bits"):
-        ReplayBuffer(5, initial="mean").check(Spin(4), 3)
+        ReplayBuffer(5, init="mean").check(Spin(4), 3)
     with pytest.raises(UserError, match="size is 5, 5 slots on each rank, but a step runs 6 chains"):
         ReplayBuffer(5).check(Spin(4), 6)
 
@@ -168,7 +168,7 @@ def _trainer(rank: int, world: int) -> pl.Trainer:
 
 
 def test_another_size_on_resuming_is_warned_of() -> None:
-    learner = SimpleNamespace(chains=ReplayBuffer(30), device=torch.device("cpu"))
+    learner = SimpleNamespace(start=ReplayBuffer(30), device=torch.device("cpu"))
     trainer, callback = _trainer(0, 1), RunState()
     with pytest.warns(UserWarning, match="written without it"):
         callback.on_load_checkpoint(trainer, learner, {"replay_buffer": torch.zeros(12, 1)})  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def test_a_buffer_survives_two_ranks_one_rank_two_ranks() -> None:
         parts = []
         for rank in range(world):
             buffer, callback = ReplayBuffer(12), RunState()
-            learner = SimpleNamespace(chains=buffer, device=torch.device("cpu"))
+            learner = SimpleNamespace(start=buffer, device=torch.device("cpu"))
             trainer = _trainer(rank, world)
             with pytest.warns(UserWarning, match="written without it"):
                 callback.on_load_checkpoint(trainer, learner, checkpoint)  # type: ignore[arg-type]

@@ -37,15 +37,15 @@ def make_rbm() -> RBM:
 class ColdBuffer(ReplayBuffer):
     """Forgets the hot replicas, which then start at the cold ones in each training step."""
 
-    def end(self, x: Tensor) -> None:
-        super().end(x[:, 0])
+    def put_back(self, x: Tensor) -> None:
+        super().put_back(x[:, 0])
 
 
 class TurnedBuffer(ReplayBuffer):
     """Puts the replicas back in the wrong order."""
 
-    def end(self, x: Tensor) -> None:
-        super().end(x.flip(1))
+    def put_back(self, x: Tensor) -> None:
+        super().put_back(x.flip(1))
 
 
 def make_learner(energy: Energy, sampler: Sampler, buffer: ReplayBuffer) -> ContrastiveDivergence:
@@ -98,15 +98,15 @@ def share_of_ones(sampler: Sampler, buffer: ReplayBuffer) -> float:
 
 
 def test_kept_replicas_cross_a_barrier() -> None:
-    assert share_of_ones(BlockGibbs(), ReplayBuffer(200, initial="data")) > 0.95
+    assert share_of_ones(BlockGibbs(), ReplayBuffer(200, init="data")) > 0.95
     sampler = Tempered(BlockGibbs(), num_temperatures=5)
-    assert share_of_ones(sampler, ColdBuffer(200, initial="data")) > 0.95
-    assert 0.35 < share_of_ones(sampler, ReplayBuffer(200, initial="data")) < 0.65
+    assert share_of_ones(sampler, ColdBuffer(200, init="data")) > 0.95
+    assert 0.35 < share_of_ones(sampler, ReplayBuffer(200, init="data")) < 0.65
 
 
 def test_negatives_are_the_cold_replicas() -> None:
     """The gradient in b_v is the difference of the means of data and cold replicas."""
-    rbm, buffer = make_rbm(), ReplayBuffer(50, initial="data")
+    rbm, buffer = make_rbm(), ReplayBuffer(50, init="data")
     learner = make_learner(rbm, Tempered(BlockGibbs(), LADDER), buffer)
     data = Binary(4).random(50).double()
     learner.training_step(data, 0).backward()
@@ -140,8 +140,8 @@ def test_replicas_are_resumed(tmp_path: Path) -> None:
     half = tmp_path / "half" / "last.ckpt"
     resumed = fit(tmp_path / "resumed", Tempered(BlockGibbs(), LADDER), 4, half)
     assert torch.equal(whole.energy.W, resumed.energy.W)
-    assert torch.equal(whole.chains.slots, resumed.chains.slots)
+    assert torch.equal(whole.start.slots, resumed.start.slots)
     plain = fit(tmp_path / "plain", BlockGibbs(), 4, half)
-    assert plain.chains.slots.shape == (20, 6)
+    assert plain.start.slots.shape == (20, 6)
     with pytest.raises(UserError, match="the chains have 3 replicas, but there are 2 betas"):
         fit(tmp_path / "shorter", Tempered(BlockGibbs(), LADDER[:2]), 4, half)

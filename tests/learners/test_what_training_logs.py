@@ -44,7 +44,7 @@ def test_energies_are_marginal_whether_or_not_the_sampler_knows_hidden_units(sam
     torch.manual_seed(0)
     rbm = RBM(9, 30)
     nn.init.normal_(rbm.W)
-    learner, logged = make_learner(rbm, sampler, chains=(chains := ReplayBuffer(50)), num_steps=3)
+    learner, logged = make_learner(rbm, sampler, start=(chains := ReplayBuffer(50)), num_steps=3)
     learner.training_step(torch.rand(50, 9).round(), 0)
     assert chains.slots is not None
     assert logged["train/energy_negative"] == pytest.approx(rbm(chains.slots.float()).mean().item(), rel=1e-5)

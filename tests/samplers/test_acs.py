@@ -55,13 +55,13 @@ class Walk(Energy):
 
 
 def make(**settings: Any) -> ACS:
-    return ACS(**{"alpha_max": 5.0, "alpha_min": 0.4, "cycle_length": 5, "beta_max": 0.9, **settings})
+    return ACS(**{"alpha_max": 5.0, "alpha_min": 0.4, "cycle_length": 5, "balance_max": 0.9, **settings})
 
 
 def test_schedule_by_hand() -> None:
     root = math.sqrt(0.5)
     torch.testing.assert_close(cyclical(4, 1, 4), torch.tensor([4, 2 + 2 * root, 2, 1.0]))
-    sampler = ACS(4, 0.1, cycle_length=4, beta_max=0.9, beta_min=0.5)
+    sampler = ACS(4, 0.1, cycle_length=4, balance_max=0.9, balance_min=0.5)
     torch.testing.assert_close(sampler.step_sizes, torch.tensor([4, 2 + 2 * root, 2, 2 - 2 * root]))
     torch.testing.assert_close(sampler.balances, torch.tensor([0.9, 0.45 + 0.45 * root, 0.5, 0.5]))
     for length in (1, 2, 8, 20):
@@ -160,7 +160,7 @@ def test_flat_and_steep_energies(scale: float, dtype: torch.dtype) -> None:
     [
         ({"alpha_max": 0.1, "alpha_min": 0.2}, "alpha_min is 0.2 and alpha_max 0.1"),
         ({"alpha_min": 0.0}, "alpha_min is 0.0"),
-        ({"beta_max": 1.5}, "beta_max 1.5"),
+        ({"balance_max": 1.5}, "balance_max 1.5"),
         ({"cycle_length": 0}, "cycle_length is 0"),
         ({"step_sizes": [1.0, 2.0]}, r"step_sizes \(2,\) and balances \(20,\)"),
         ({"step_sizes": [1.0, 0.0], "cycle_length": 2}, "step_sizes holds other numbers, but each entry must be pos"),
@@ -183,7 +183,7 @@ def test_tuned_ends_have_the_wanted_acceptance() -> None:
     """0.5 within 0.06 for both step sizes on 50 coupled spins; the search starts above 0.99 and below 0.15."""
     torch.manual_seed(0)
     energy = Couplings(0.6)
-    sampler = ACS(beta_max=0.7)
+    sampler = ACS(balance_max=0.7)
     start = energy.domain.random(100)
     tuned, x = ACSTuner().tune(sampler, energy, start, 500)
     high, low = (float(a) for a in (tuned.step_sizes[0], tuned.step_sizes[-1]))

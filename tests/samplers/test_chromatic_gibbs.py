@@ -164,7 +164,7 @@ def test_run_goes_step_by_step_after_a_nan() -> None:
     ChromaticGibbs().sample(energy, x, 3)  # the sweeps in vain
     expected, _ = ChromaticGibbs().sample(energy, x, 3)
     torch.manual_seed(0)
-    assert torch.equal(ChromaticGibbs().run(energy, x, 3), expected)
+    assert torch.equal(ChromaticGibbs().last_states(energy, x, 3), expected)
 
 
 BEGIN = "graph, total = cast(Coloured, energy), x.new_zeros(len(x))"
@@ -199,11 +199,11 @@ def test_couplings_may_change_without_a_word(side: int, inference: bool) -> None
     with torch.inference_mode(inference):
         energy = Ising.lattice(side, 0.1, periodic=False)
         sampler, x = ChromaticGibbs(), torch.ones(500, side * side)
-        sampler.run(energy, x, 1)
+        sampler.last_states(energy, x, 1)
         weights = energy.neighbours.weights if energy.sparse else energy.coupling
         assert energy.sparse == (side == 20)
         weights.data.mul_(50)
-        assert (sampler.run(energy, x, 1) == 1).all(), "spins of a strong magnet have turned over"
+        assert (sampler.last_states(energy, x, 1) == 1).all(), "spins of a strong magnet have turned over"
         if not energy.sparse:
             weights.data[0, 4] = weights.data[4, 0] = 5.0
             assert all(not {0, 4} <= set(sites.tolist()) for sites in energy.colours)

@@ -17,16 +17,17 @@ import ebmlab.samplers
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import BlockGibbs, Cosine, GibbsLangevin, Langevin, Sampler
+from ebmlab.samplers import MALA, ULA, BlockGibbs, Cosine, GibbsLangevin, Langevin, Sampler
 
 SAMPLERS: list[tuple[Sampler, bool]] = [  # a sampler, and whether it is exact
     (BlockGibbs(), True),
-    (Langevin(0.3), False),
+    (ULA(0.3), False),
+    (MALA(0.9), True),
     (Langevin(0.9, adjust_from=0), True),
     (Langevin(0.9, adjust_from=2, schedule=Cosine(), temperature=1.5), False),
     (GibbsLangevin(0.3), False),
-    (GibbsLangevin(0.5, inner_steps=2, adjust_from=0), True),
-    (GibbsLangevin(0.5, inner_steps=2, adjust_from=2, temperature=1.5), False),
+    (GibbsLangevin(0.5, num_inner_steps=2, adjust_from=0), True),
+    (GibbsLangevin(0.5, num_inner_steps=2, adjust_from=2, temperature=1.5), False),
 ]
 
 
@@ -56,7 +57,7 @@ def test_every_sampler_has_an_entry() -> None:
     public = {getattr(ebmlab.samplers, name) for name in ebmlab.samplers.__all__}
     samplers = {c for c in public if isinstance(c, type) and issubclass(c, Sampler) and Real in c.domains}
     assert samplers == {type(s) for s, _ in SAMPLERS}
-    assert all(any(exact for s, exact in SAMPLERS if type(s) is c) for c in samplers)
+    assert all(any(exact for s, exact in SAMPLERS if type(s) is c) for c in samplers - {ULA})
 
 
 @pytest.mark.parametrize(("sampler", "exact"), SAMPLERS, ids=name)

@@ -68,7 +68,7 @@ def test_a_ball_around_a_forbidden_centre() -> None:
 def test_gibbs_leaves_a_forbidden_start() -> None:
     torch.manual_seed(0)
     energy = Four(torch.inf, 0, 0, 0)
-    y = Gibbs().run(energy, torch.zeros(4000, 2), 50)
+    y = Gibbs().last_states(energy, torch.zeros(4000, 2), 50)
     assert torch.allclose((y[:, 0] * 2 + y[:, 1]).long().bincount() / 4000, torch.tensor([0, 1, 1, 1]) / 3, atol=0.03)
 
 

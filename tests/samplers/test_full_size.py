@@ -71,7 +71,7 @@ def test_kernels_on_networks_of_full_size(name: str) -> None:
     """Smallest bias that is rejected with probability 0.95: see docs/reliability.md."""
     make, n = NETWORKS[name]
     energy = Tilted(make(), density=0.2)
-    x, fresh = energy.draw(n), energy(energy.draw(n))
+    x, fresh = energy.sample(n), energy(energy.sample(n))
     for kernel in (DMALA(0.25), GWG(5)):
         assert abs(signed_rank_z(rise(kernel, energy, x))) < REJECT
     for mutant_name in MUTANTS:

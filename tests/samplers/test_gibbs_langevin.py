@@ -17,7 +17,12 @@ from ebmlab.samplers import GibbsLangevin
 from ebmlab.samplers.gibbs_langevin import inner_law
 from ebmlab.samplers.state import Leg
 
-SETTINGS = [(0.6, 1), (0.3, 4), (0.08, 10), (0.5, 10)]  # (step_size, inner_steps): short, medium and long inner moves
+SETTINGS = [
+    (0.6, 1),
+    (0.3, 4),
+    (0.08, 10),
+    (0.5, 10),
+]  # (step_size, num_inner_steps)
 MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, and the temperature at which it shows
     "no reverse proposal": ("+ back - forth", "", 1.0),
     "proposal ratio upside down": ("+ back - forth", "- back + forth", 1.0),
@@ -80,16 +85,16 @@ def equation_11(alpha: list[float], variance: float, temperature: float) -> tupl
     return beta[0], drift, sum(2 * temperature * alpha[k - 1] * beta[k] ** 2 for k in steps)
 
 
-def cosine(alpha_0: float, inner_steps: int) -> list[float]:
-    return [alpha_0 * (1 + math.cos(math.pi * k / inner_steps)) / 2 for k in range(inner_steps)]
+def cosine(alpha_0: float, num_inner_steps: int) -> list[float]:
+    return [alpha_0 * (1 + math.cos(math.pi * k / num_inner_steps)) / 2 for k in range(num_inner_steps)]
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
-@pytest.mark.parametrize("inner_steps", [1, 2, 5, 10, 50])
+@pytest.mark.parametrize("num_inner_steps", [1, 2, 5, 10, 50])
 @pytest.mark.parametrize("alpha_0", [0.02, 0.4, 1.1])  # the last overshoots: factors 1 - alpha / sigma^2 < 0
-def test_inner_law_is_equation_11(alpha_0: float, inner_steps: int, temperature: float) -> None:
+def test_inner_law_is_equation_11(alpha_0: float, num_inner_steps: int, temperature: float) -> None:
     variance = torch.tensor([0.6, 1.5, 1.0], dtype=torch.float64)
-    alpha = cosine(alpha_0, inner_steps)
+    alpha = cosine(alpha_0, num_inner_steps)
     law = inner_law(torch.tensor(alpha, dtype=torch.float64), variance, temperature)
     for i, s2 in enumerate(variance.tolist()):
         beta_0, drift, noise = equation_11(alpha, s2, temperature)
@@ -100,7 +105,7 @@ def test_inner_law_is_equation_11(alpha_0: float, inner_steps: int, temperature:
 
 def test_init_takes_the_cosine_in_units_of_the_mean_variance() -> None:
     grbm, x = make_grbm(2), torch.zeros(3, 2, dtype=torch.float64)
-    law = GibbsLangevin(0.25, inner_steps=4, temperature=2.0).init(grbm, x).law
+    law = GibbsLangevin(0.25, num_inner_steps=4, temperature=2.0).init(grbm, x).law
     variance = grbm.log_var.detach().exp()
     for i, s2 in enumerate(variance.tolist()):
         beta_0, _, noise = equation_11(cosine(0.25 * variance.mean().item(), 4), s2, 2.0)
@@ -108,20 +113,22 @@ def test_init_takes_the_cosine_in_units_of_the_mean_variance() -> None:
         assert law.std[i].item() == pytest.approx(noise**0.5, rel=1e-6)
 
 
-@pytest.mark.parametrize(("step_size", "inner_steps", "temperature"), [(0.3, 1, 1.0), (0.3, 5, 1.0), (0.1, 10, 3.0)])
+@pytest.mark.parametrize(
+    ("step_size", "num_inner_steps", "temperature"), [(0.3, 1, 1.0), (0.3, 5, 1.0), (0.1, 10, 3.0)]
+)
 def test_one_draw_is_distributed_as_the_simulated_inner_steps(
-    step_size: float, inner_steps: int, temperature: float
+    step_size: float, num_inner_steps: int, temperature: float
 ) -> None:
     """Two-sample Kolmogorov-Smirnov tests against K Langevin steps at fixed h, coordinate by coordinate."""
     torch.manual_seed(0)
     grbm, n = make_grbm(2), 50_000
-    sampler = GibbsLangevin(step_size, inner_steps, temperature=temperature)
+    sampler = GibbsLangevin(step_size, num_inner_steps, temperature=temperature)
     state = sampler.init(grbm, torch.tensor([[1.5, -2.0]], dtype=torch.float64).expand(n, 2))
     drawn, _ = sampler.step(grbm, state)
     variance, v = grbm.log_var.detach().exp(), state.x
     assert state.hidden is not None
     centre = (state.hidden @ grbm.W.T + grbm.mu).detach()
-    for alpha in cosine(step_size * variance.mean().item(), inner_steps):
+    for alpha in cosine(step_size * variance.mean().item(), num_inner_steps):
         v = v - alpha * (v - centre) / variance + (2 * alpha * temperature) ** 0.5 * torch.randn_like(v)
     for i in range(2):
         assert stats.ks_2samp(drawn.x[:, i].numpy(), v[:, i].numpy()).pvalue > PASS
@@ -130,10 +137,10 @@ def test_one_draw_is_distributed_as_the_simulated_inner_steps(
     assert abs(correlation) < 5 / n**0.5
 
 
-@pytest.mark.parametrize(("step_size", "inner_steps"), SETTINGS)
+@pytest.mark.parametrize(("step_size", "num_inner_steps"), SETTINGS)
 @pytest.mark.parametrize("num_visible", [1, 2])
-def test_adjusted_leaves_the_joint_law_invariant(num_visible: int, step_size: float, inner_steps: int) -> None:
-    sampler = GibbsLangevin(step_size, inner_steps, adjust_from=0)
+def test_adjusted_leaves_the_joint_law_invariant(num_visible: int, step_size: float, num_inner_steps: int) -> None:
+    sampler = GibbsLangevin(step_size, num_inner_steps, adjust_from=0)
     assert sampler.exact
     for num_steps in (1, 3):
         assert invariance_p(sampler, make_grbm(num_visible), num_steps) > PASS

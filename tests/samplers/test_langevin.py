@@ -146,11 +146,11 @@ def test_steps_are_the_equation_with_the_cosine_step_size() -> None:
 
 
 def written_out(sampler: Langevin) -> tuple[torch.Tensor, torch.Tensor]:
-    """Four unadjusted steps by `run`, and by the equation from the same numbers."""
+    """Four unadjusted steps by `last_states`, and by the equation from the same numbers."""
     target = Banana(2)
     x = torch.randn(7, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.manual_seed(1)
-    last = sampler.run(target, x, 4)
+    last = sampler.last_states(target, x, 4)
     torch.manual_seed(1)
     for factor in (1.0, 0.5 + 0.5**0.5 / 2, 0.5, 0.5 - 0.5**0.5 / 2):
         alpha = 0.05 * factor
@@ -188,7 +188,7 @@ def test_a_subclass_with_steps_of_its_own_is_run_by_them() -> None:
             return replace(state, step=state.step + 1), None
 
     target, x = Banana(2), torch.randn(5, 2, dtype=torch.float64)
-    assert torch.equal(Still(0.1).run(target, x, 3), x)
+    assert torch.equal(Still(0.1).last_states(target, x, 3), x)
 
 
 def test_first_steps_are_not_adjusted() -> None:

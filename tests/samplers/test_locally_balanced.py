@@ -153,7 +153,7 @@ def test_chains_leave_a_forbidden_start(weight: Weight) -> None:
     assert (y[:, 0] < 0).all() and (info.acceptance == 1).all() and (info.hops == 1).all()
     near = energy.domain.enumerate().double()[:8]  # -1 comes first
     law = (-energy(near)).softmax(0)
-    found = LocallyBalanced(weight).run(energy, y, 60)
+    found = LocallyBalanced(weight).last_states(energy, y, 60)
     shares = torch.bincount(energy.domain.to_index(found) @ torch.tensor([8, 4, 2, 1]), minlength=8) / len(found)
     torch.testing.assert_close(shares.double(), law, atol=0.02, rtol=0)
 

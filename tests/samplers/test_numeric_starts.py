@@ -55,7 +55,7 @@ def test_chains_from_any_numeric_type_are_those_from_the_energys_own(name: str, 
         last, _ = sampler.sample(energy, x, 3)
         state, _ = sampler.step(energy, sampler.init(energy, x, 1))
         *_, (final, _) = sampler.chain(energy, x, 3)
-        return [last, sampler.run(energy, x, 3), state.x, final.x]
+        return [last, sampler.last_states(energy, x, 3), state.x, final.x]
 
     for found, right in zip(ends(x.to(dtype)), ends(x), strict=True):
         assert found.dtype == energy.dtype == torch.float32 and torch.equal(found, right)
@@ -64,7 +64,7 @@ def test_chains_from_any_numeric_type_are_those_from_the_energys_own(name: str, 
 def test_compiled_chains_take_whole_numbers() -> None:
     rbm = RBM(6, 3)
     torch.manual_seed(0)
-    found = BlockGibbs().run(rbm, torch.ones(3, 6, dtype=torch.uint8), 8, compile=True)
+    found = BlockGibbs().last_states(rbm, torch.ones(3, 6, dtype=torch.uint8), 8, compile=True)
     assert found.dtype == torch.float32 and ((found == 0) | (found == 1)).all()
 
 
@@ -72,7 +72,7 @@ def test_compiled_chains_take_whole_numbers() -> None:
     "use",
     [
         lambda energy, x: Gibbs().sample(energy, x, 1),
-        lambda energy, x: ChromaticGibbs().run(energy, x, 1),
+        lambda energy, x: ChromaticGibbs().last_states(energy, x, 1),
         lambda energy, x: DMALA(0.2).init(energy, x),
         lambda energy, x: list(DMALA(0.2).chain(energy, x, 1)),
         lambda energy, x: TargetAcceptance().tune(DMALA(0.2), energy, x, 20),

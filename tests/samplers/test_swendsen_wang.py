@@ -214,6 +214,6 @@ def test_wrong_energies() -> None:
 
 @every_kernel
 def test_sites_of_a_single_class_stay_as_they_are(kernel: type[SwendsenWang]) -> None:
-    energy = ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_classes=1)
+    energy = ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_values=1)
     x = energy.random(3)
-    assert torch.equal(kernel().run(energy, x, 2), x)
+    assert torch.equal(kernel().last_states(energy, x, 2), x)

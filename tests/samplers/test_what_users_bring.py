@@ -49,7 +49,7 @@ class Shaped(Energy):
 WRONG = [lambda e: e.unsqueeze(1), lambda e: e.sum(), lambda e: e[:1]]
 USES = [
     lambda energy: Gibbs().sample(energy, torch.zeros(5, 2), 1),
-    lambda energy: DMALA(0.2).run(energy, torch.zeros(5, 2), 1),
+    lambda energy: DMALA(0.2).last_states(energy, torch.zeros(5, 2), 1),
     lambda energy: ais(energy, Gibbs(), 10, 2),
     exact_log_z,
 ]
@@ -79,7 +79,7 @@ def test_whole_numbers_are_energies_at_any_temperature(kind: torch.dtype) -> Non
     whole, same = Shaped(lambda e: (-e).to(kind)), Shaped(lambda e: (-e).to(kind).float())
     x = whole.domain.enumerate()
     assert torch.equal(Scaled(whole, 2.0)(x), Scaled(same, 2.0)(x))
-    y = Gibbs(2).run(Scaled(whole, 2.0), torch.zeros(4000, 2), 5)
+    y = Gibbs(2).last_states(Scaled(whole, 2.0), torch.zeros(4000, 2), 5)
     torch.testing.assert_close(y.mean(0), exact_mean(Scaled(same, 2.0)).float(), atol=0.03, rtol=0)
 
 
@@ -97,7 +97,7 @@ def test_an_energy_without_a_gradient(wrong: Callable[[Tensor], Tensor]) -> None
 def test_steps_are_counted_by_whole_numbers(num_steps: Any) -> None:
     """A negative number returned the start as if chains had run."""
     energy, x = Shaped(lambda e: e), torch.zeros(5, 2)
-    for use in (Gibbs().sample, Gibbs().run, JumpDistance(parameters=["step_size"]).tune):
+    for use in (Gibbs().sample, Gibbs().last_states, JumpDistance(parameters=["step_size"]).tune):
         chains = (DMALA(0.2), energy, x) if use.__name__ == "tune" else (energy, x)
         with pytest.raises(UserError, match=r"num_steps is .*, but must be a whole number from 0 on"):
             use(*chains, num_steps)
@@ -149,7 +149,7 @@ def test_batch_normalisation_without_running_statistics_never_gives_the_energy_o
 def test_starts_have_the_dtype_of_the_energy() -> None:
     rbm = RBM(3, 2).double()
     for start in (FromNoise(), FromPoint(1), FromMode(2)):
-        assert BlockGibbs().run(rbm, start.draw(rbm, 4), 1).dtype == torch.float64
+        assert BlockGibbs().last_states(rbm, start.draw(rbm, 4), 1).dtype == torch.float64
 
 
 def test_block_gibbs_refuses_a_base_whose_law_given_h_it_does_not_know() -> None:

@@ -39,8 +39,8 @@ def test_a_planted_state_follows_the_law_of_its_rbm() -> None:
 
 
 def test_tilted_bits_follow_their_law() -> None:
-    energy = Tilted(RGCN(4, hidden=8, layers=2), density=0.3, strength=4.0)
-    assert ExactLaw(energy).p_value(energy.draw(20_000)) > 1e-4
+    energy = Tilted(RGCN(4, hidden_dim=8, num_layers=2), density=0.3, strength=4.0)
+    assert ExactLaw(energy).p_value(energy.sample(20_000)) > 1e-4
 
 
 def test_tests_of_symmetry_and_of_two_samples_know_a_shift() -> None:
@@ -75,10 +75,10 @@ def test_a_cycle_is_held_against_fresh_draws() -> None:
     class Accepting(mutant(ACS, "state.energy - new.energy", "0")):  # type: ignore[misc]
         """Its decisions do not ask for the energy."""
 
-    energy = Tilted(RGCN(10, hidden=8, layers=2), 0.3)
+    energy = Tilted(RGCN(10, hidden_dim=8, num_layers=2), 0.3)
 
     def source() -> tuple[Energy, Tensor]:
-        return energy, energy.draw(250)
+        return energy, energy.sample(250)
 
     assert abs(assert_exact_starts(cycle(ACS), source, num_chains=500, reversible=False).z) < REJECT
     with pytest.raises(AssertionError, match=r"Accepting: .* ranks among fresh exact states give z ="):

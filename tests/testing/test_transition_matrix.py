@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Ordinal, Real, Spin
 from ebmlab.energies import Energy, Ising
 from ebmlab.errors import UserError
-from ebmlab.samplers import DiscreteSVGD, Gibbs, Langevin, RelaxedMALA, SwendsenWang
+from ebmlab.samplers import ULA, DiscreteSVGD, Gibbs, RelaxedMALA, SwendsenWang
 from ebmlab.testing import ExactLaw, Rugged, transition_matrix
 from ebmlab.testing.outcomes import Outcomes
 
@@ -159,7 +159,7 @@ def test_neither_the_energy_nor_the_stream_of_random_numbers_changes() -> None:
             lambda: transition_matrix(Gibbs(), Rugged(Binary(13))),
             r"transition_matrix: Binary\(13\) of Rugged has 2\^13",
         ),
-        (lambda: transition_matrix(Langevin(0.1), Real_()), r"Real\(2\) of Real_ is not finite"),
+        (lambda: transition_matrix(ULA(0.1), Real_()), r"Real\(2\) of Real_ is not finite"),
         (
             lambda: transition_matrix(RelaxedMALA(0.1), Rugged(Binary(3))),
             r"RelaxedMALA draws numbers by torch's randn_l",

@@ -20,8 +20,8 @@ from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching
 from ebmlab.samplers import (
     DMALA,
+    ULA,
     BlockGibbs,
-    Langevin,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::lightning_fabric.utilities.warnings.PossibleUserWarning")
@@ -53,7 +53,7 @@ class Own(Energy):
 
 def test_a_network_that_no_checkpoint_describes_is_given_back_by_the_user(tmp_path: Path) -> None:
     def build() -> Learner:
-        return ContrastiveDivergence(Own(nn.Linear(3, 1)), Langevin(0.1), FromData())
+        return ContrastiveDivergence(Own(nn.Linear(3, 1)), ULA(0.1), FromData())
 
     learner = build()
     with pytest.warns(UserWarning, match=r"lack a setting \(energy is a Linear, which is no plain data\): load"):
@@ -132,7 +132,7 @@ ATTACKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("where", ["energy", "sampler", "optimizer", "chains"])
+@pytest.mark.parametrize("where", ["energy", "sampler", "optimizer", "start"])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_nothing_that_a_checkpoint_names_is_executed(
     attack: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

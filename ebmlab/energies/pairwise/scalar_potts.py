@@ -25,36 +25,36 @@ class ScalarPotts(Pairwise):
     Args:
         coupling: J, `(d, d)`, symmetric with a zero diagonal: an edge counts once; or its entries, `graphs.Edges`.
         field: h, `(K,)` for all sites or `(d, K)`; none by default.
-        num_classes: K.
+        num_values: K.
 
     Example:
-        >>> energy = ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_classes=3)
+        >>> energy = ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_values=3)
         >>> energy(energy.domain.from_index(torch.tensor([[2, 2], [0, 1]]))).tolist()
         [-1.0, -0.0]
     """
 
     domains = (Categorical,)
 
-    def __init__(self, coupling: Matrix, field: Field = None, num_classes: int = 3) -> None:
-        if num_classes < 1:
-            raise UserError(f"ScalarPotts: num_classes is {num_classes}, but must be at least 1")
-        super().__init__(coupling, 0.0 if field is None else field, (num_classes,))
-        self.domain = Categorical(len(self.field), num_classes)
+    def __init__(self, coupling: Matrix, field: Field = None, num_values: int = 3) -> None:
+        if num_values < 1:
+            raise UserError(f"ScalarPotts: num_values is {num_values}, but must be at least 1")
+        super().__init__(coupling, 0.0 if field is None else field, (num_values,))
+        self.domain = Categorical(len(self.field), num_values)
 
     @classmethod
     def lattice(
-        cls, side: int, num_classes: int, coupling: float, field: Field = None, periodic: bool = True
+        cls, side: int, num_values: int, coupling: float, field: Field = None, periodic: bool = True
     ) -> ScalarPotts:
         """A square grid of side * side sites, each joined to its nearest neighbours (`graphs.lattice`).
 
         Args:
             side: sites in a row; they are numbered row by row.
-            num_classes: K.
+            num_values: K.
             coupling: J of every edge; an edge counts once, on a periodic lattice of side 2 too.
             field: h, `(K,)` for all sites or `(side * side, K)`; none by default.
             periodic: joins opposite borders.
         """
-        return cls(graphs.lattice_edges(side, coupling, periodic), field, num_classes)
+        return cls(graphs.lattice_edges(side, coupling, periodic), field, num_values)
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """(J x + h)_i . (x_i - s) for every class s, `(B, k, K)`: exact, since E is linear in each x_i."""

@@ -20,7 +20,7 @@ class Base(Energy):
 
     Example:
         >>> base = reference(Real(2))
-        >>> base.draw(5).shape, round(base.log_z, 4)  # log(2 pi)
+        >>> base.sample(5).shape, round(base.log_z, 4)  # log(2 pi)
         (torch.Size([5, 2]), 1.8379)
     """
 
@@ -33,7 +33,7 @@ class Base(Energy):
         """Floats stay as they are: a base law answers in the precision of the states that an annealed path brings."""
         return x if isinstance(x, Tensor) and x.is_floating_point() else super().as_states(x)
 
-    def draw(self, n: int) -> Tensor:
+    def sample(self, n: int) -> Tensor:
         """Independent states `(n, *event)` of this law."""
         return self.random(n)
 
@@ -107,7 +107,7 @@ class Bernoulli(Base):
     def log_z(self) -> float:
         return float(softplus(self.logits.double()).sum())
 
-    def draw(self, n: int) -> Tensor:
+    def sample(self, n: int) -> Tensor:
         return bernoulli(self.logits.expand(n, *self.logits.shape))
 
     @unrounded
@@ -159,7 +159,7 @@ def reference(domain: Domain) -> Base:
     """The domain's reference law: uniform on a finite domain, N(0, I) on Real.
 
     Example:
-        >>> reference(Binary(3)).draw(5).shape
+        >>> reference(Binary(3)).sample(5).shape
         torch.Size([5, 3])
     """
     if isinstance(domain, Binary):

@@ -47,7 +47,7 @@ class Solved(Base):
     def log_z(self) -> float:
         return self._log_z
 
-    def draw(self, n: int) -> Tensor:
+    def sample(self, n: int) -> Tensor:
         """Different ones of the samples, at random."""
         if n > len(self.samples):
             raise UserError(f"Solved: {n} chains need as many samples to start from, but there are {len(self.samples)}")

@@ -20,8 +20,8 @@ from ebmlab.settings import require_positive
 class ACSTuner(Tuner):
     """Finds alpha_max and alpha_min by their acceptance, then the balance of each step in between (Alg. 2).
 
-    beta_max and beta_min are the sampler's first and last balance. Tuning does not change them, so a second tuning
-    does not depend on the first. An acceptance is the mean over the chains in one step: run tens of chains or more.
+    balance_max and balance_min are the sampler's first and last balance. Tuning does not change them, so a second
+    tuning does not depend on the first. An acceptance is the mean over the chains in one step: run tens of chains.
 
     The paper is open or inconsistent on these points, and this class decides them:
 
@@ -31,10 +31,11 @@ class ACSTuner(Tuner):
     - The second stage of Alg. 3 runs for 50 steps, even if these are not whole cycles.
     - The chains continue from the step under the chosen proposal, accepted or rejected by Metropolis.
     - The mean acceptance is matched to the rate. Eq. 10 prints the mean of the distance to the rate, which cannot be 0.
-    - Alg. 5 draws proposals from [beta_min, beta_max] and returns one entry too many. Here they come from the interval
-      [beta_min, beta_(i-1)] of Eq. 9, and there are s entries: beta_max, s - 2 that are searched, and beta_min.
+    - Alg. 5 draws proposals from [balance_min, balance_max] and returns one entry too many. Here they come from the
+      interval [balance_min, beta_(i-1)] of Eq. 9, and there are s entries: balance_max, s - 2 that are searched, and
+      balance_min.
     - If the alpha_max found is below alpha_min, Eq. 8 makes all step sizes alpha_min. The paper then advises a
-      smaller beta_max.
+      smaller balance_max.
 
     Args:
         rate: rho*, the target acceptance for both alpha_max and alpha_min.

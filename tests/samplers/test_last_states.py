@@ -1,4 +1,4 @@
-"""`Sampler.run`: the states of `sample`, and in blocks the same law in the same order."""
+"""`Sampler.last_states`: the states of `sample`, and in blocks the same law in the same order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_gives_the_last_states_of_sample(kernel: Sampler, energy: Energy) -> Non
     torch.manual_seed(1)
     expected, _ = kernel.sample(energy, x, 7)
     torch.manual_seed(1)
-    assert torch.equal(kernel.run(energy, x, 7), expected) and not torch.equal(expected, x)
+    assert torch.equal(kernel.last_states(energy, x, 7), expected) and not torch.equal(expected, x)
 
 
 def test_blocks_of_chains_follow_the_law_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,8 +42,8 @@ def test_blocks_of_chains_follow_the_law_in_their_order(monkeypatch: pytest.Monk
     exact = Exact(target)
     x = exact.sample(100_000)
     kernel = DMALA(0.8)
-    assert torch.equal(kernel.run(target, x, 0), x)
-    y = kernel.run(target, x, 2)
+    assert torch.equal(kernel.last_states(target, x, 0), x)
+    y = kernel.last_states(target, x, 2)
     assert exact.p_value(y) > PASS
     assert all((new != old).any() for new, old in zip(y.chunk(4), x.chunk(4), strict=True))
 
@@ -60,7 +60,7 @@ def test_compiled_blocks_have_one_shape_and_keep_their_order(monkeypatch: pytest
     monkeypatch.setattr(sampler.engine, "run_compiled", program)
     rbm = RBM(6, 4)
     x = rbm.random(250)
-    assert torch.equal(DMALA(0.4).run(rbm, x, 8, compile=True), 1 - x)
+    assert torch.equal(DMALA(0.4).last_states(rbm, x, 8, compile=True), 1 - x)
     assert shapes == [(36, 6)] * 7
 
 
@@ -72,7 +72,7 @@ def test_particles_that_repel_each_other_stay_together(monkeypatch: pytest.Monke
     torch.manual_seed(1)
     expected, _ = kernel.sample(energy, x, 3)
     torch.manual_seed(1)
-    assert torch.equal(kernel.run(energy, x, 3), expected)
+    assert torch.equal(kernel.last_states(energy, x, 3), expected)
 
 
 def test_a_report_is_made_when_it_is_read() -> None:
@@ -90,6 +90,6 @@ def test_a_report_is_made_when_it_is_read() -> None:
 
 def test_no_chains_are_refused() -> None:
     rbm = RBM(4, 3)
-    for call in (GWG().sample, GWG().run):
+    for call in (GWG().sample, GWG().last_states):
         with pytest.raises(UserError, match=r"GWG: there are no chains, as x has shape \(0, 4\)"):
             call(rbm, rbm.random(3)[:0], 5)
