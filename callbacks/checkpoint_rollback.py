@@ -33,7 +33,7 @@ class RolledBack(Exception):
     Example:
         >>> raise RolledBack(Path("last.ckpt"))
         Traceback (most recent call last):
-        ebmlab.callbacks.rollback.RolledBack: the run has diverged: go on by fit(..., ckpt_path="last.ckpt")
+        ebmlab.callbacks.checkpoint_rollback.RolledBack: the run has diverged: go on by fit(..., ckpt_path="last.ckpt")
     """
 
     def __init__(self, checkpoint: Path) -> None:
