@@ -5,6 +5,7 @@ J = -w, so that the spins of low energy are the sides of a large cut, whose weig
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -35,10 +36,17 @@ def read(path: Path, vartype: str | None) -> Foreign:
         raise UserError(f"its lines must be: nodes edges, then: i j weight ({error})") from error
     if len(rows) != count:
         raise UserError(f"its first line says {count} edges, and {len(rows)} follow: it is cut short or damaged")
-    if any(not 0 <= i < size for i in (*rows, *columns)):
-        raise UserError(f"it names a node that is not from 1 to {size}")
-    if len({(min(pair), max(pair)) for pair in zip(rows, columns, strict=True)}) < count:
-        raise UserError("it gives an edge twice")
+    seen: dict[tuple[int, int], int] = {}
+    for number, (i, j, weight) in enumerate(zip(rows, columns, weights, strict=True), 1):
+        what = f"edge {number} is '{' '.join(lines[number])}'"
+        if not (0 <= i < size and 0 <= j < size):
+            raise UserError(f"{what}: nodes must be from 1 to {size}")
+        if i == j:
+            raise UserError(f"{what}: it joins a node to itself")
+        if not math.isfinite(weight):
+            raise UserError(f"{what}: its weight must be finite")
+        if (first := seen.setdefault((min(i, j), max(i, j)), number)) != number:
+            raise UserError(f"{what}: edge {first} joins the same nodes")
     energy = spins(rows, columns, -np.asarray(weights, float), np.zeros(size))
     names = tuple(range(1, size + 1))
     return Foreign(energy, "gset", sum(weights) / 2, -0.5, names=names, facts={"edges": count})

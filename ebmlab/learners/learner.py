@@ -30,6 +30,7 @@ from ebmlab.learners.resumed_optimizer import Groups, check_settings, settings_o
 from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.lightning.precision import keep_digits
 from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
+from ebmlab.lightning.trainer import check_processes
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BipartiteState, Sampler, State, hidden_given_state
@@ -151,6 +152,7 @@ class Learner(Rebuilt):
         return self.l1 * torch.stack([p.abs().sum() for p in self.energy.parameters() if p.dim() > 1]).sum()
 
     def setup(self, stage: str) -> None:
+        check_processes(self.trainer)
         keep_digits(self, self.trainer)
         average_parameters(self, self.trainer)
         data, energy = data_of(self.trainer), type(self.energy).__name__

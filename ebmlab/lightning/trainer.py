@@ -11,6 +11,8 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 
+from ebmlab.errors import UserError
+
 
 def data_sources(trainer: pl.Trainer) -> dict[str, Any]:
     """Where the loaders of the run's stage come from, by split. They have no public name before training starts."""
@@ -50,6 +52,12 @@ def save_no_step_again(trainer: pl.Trainer) -> None:
 def is_accumulating(trainer: pl.Trainer) -> bool:
     """Whether gradients of earlier batches wait for those of later ones, before a step is taken."""
     return trainer.accumulate_grad_batches > 1 and trainer.fit_loop.epoch_loop._should_accumulate()
+
+
+def check_processes(trainer: pl.Trainer) -> None:
+    """Raises `UserError` if the processes of a run cannot hand the trained run back to the one that started them."""
+    if getattr(trainer.strategy, "_start_method", "popen") != "popen":
+        raise UserError("trainer.strategy starts processes that cannot hand the trained run back: set it to ddp")
 
 
 def leave_signals(trainer: pl.Trainer) -> None:
