@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ebmlab.callbacks.image_log import log_image
-from ebmlab.callbacks.isolated import isolated
+from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.errors import UserError
 from ebmlab.io.old_names import current_callback
 from ebmlab.learners import Learner

@@ -15,11 +15,11 @@ from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.lightning.after_checkpoint import Unfinished
 from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end
 from ebmlab.lightning.loader_position import LoaderPosition
 from ebmlab.lightning.scores import Scores
 from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
-from ebmlab.lightning.unfinished import Unfinished
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"

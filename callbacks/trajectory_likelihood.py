@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.callbacks.ais import base_law
-from ebmlab.callbacks.isolated import isolated
+from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.requirements import energies_at, learner_of
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from ebmlab.callbacks import AIS, FID, HammingMMD, RunState, SampleGrid
-from ebmlab.data.first_batch import check_first_batch
+from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.data.foreign_loaders import PlainData, data_of
 from ebmlab.data.interface import Data, Images, samples_of
 from ebmlab.data.preprocessing import Preprocessing

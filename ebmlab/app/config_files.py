@@ -16,7 +16,7 @@ import yaml
 from jsonargparse import ActionConfigFile, Namespace, get_loader
 from pytorch_lightning.cli import LightningArgumentParser
 
-from ebmlab.app.beside import beside
+from ebmlab.app.checkpoint_config import beside
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ebmlab import samplers
-from ebmlab.app.beside import check_links
+from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.run_folder import run_of

@@ -8,7 +8,7 @@ from functools import partial
 from ebmlab.app.convert import run_convert
 from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
-from ebmlab.app.predict_alone import predict_alone, stands_alone
+from ebmlab.app.predict_without_config import predict_alone, stands_alone
 from ebmlab.app.zoo_command import run_zoo
 
 

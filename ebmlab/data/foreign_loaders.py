@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
-from ebmlab.data.first_batch import first_batch
+from ebmlab.data.batch_checks import first_batch
 from ebmlab.data.interface import Data, one_loader, samples_of
 from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.domains import Categorical, Domain, Ordinal, Real

@@ -40,6 +40,8 @@ class Preprocessing:
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
         columns: the names of the columns of the training data's table; () if there are none.
+        letters: what the classes stand for in an alignment of sequences, a letter each; "" elsewhere.
+        width: the columns of the alignment from which `columns` were chosen, which are numbered from 1.
     """
 
     shape: tuple[int, ...]
@@ -52,6 +54,8 @@ class Preprocessing:
     unit: bool = False
     limits: tuple[float, float] | None = None
     columns: tuple[str, ...] = ()
+    letters: str = ""
+    width: int = 0
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -129,7 +133,7 @@ class Preprocessing:
         How numbers are scaled to [0, 1] does not count, because pixels in [0, 1] mean the same in all units. The limits
         of pictures do not count either.
         """
-        names = ["shape", "binarize", "num_classes"]
+        names = ["shape", "binarize", "num_classes", "letters"]
         names += [] if self.unit and other.unit else ["scale", "float_scale"]
         for name in names:
             if (mine := getattr(self, name)) != (its := getattr(other, name)):

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.entering import converted
 from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies.state_types import converted
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
-from ebmlab.energies.entering import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.state_types import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded

@@ -12,8 +12,11 @@ MOVED = {  # modules
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},
     **{
         f"ebmlab.energies.{name}": f"ebmlab.energies.paths.{name}"
-        for name in ("bipartite_bridge", "bridge", "composed", "reference", "solved", "tempering")
+        for name in ("bipartite_bridge", "bridge", "composed", "reference", "tempering")
     },
+    "ebmlab.energies.solved": "ebmlab.energies.paths.known_log_z",
+    "ebmlab.energies.paths.solved": "ebmlab.energies.paths.known_log_z",
+    "ebmlab.samplers.starts": "ebmlab.samplers.initial_states",
 }
 CALLBACKS = {"AISEvaluation": "AIS", "HammingMMDEvaluation": "HammingMMD", "GraphMMDEvaluation": "GraphMMD"}
 RENAMED = {  # classes

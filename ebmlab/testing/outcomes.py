@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ebmlab.testing.undecided import NotEnumerableError, Source, Undecided
+from ebmlab.testing.lazy_uniform import NotEnumerableError, Source, Undecided
 
 TINY = 1e-30  # what is smaller is 0
 LARGEST = 720  # number of values of one random integer, or of orders

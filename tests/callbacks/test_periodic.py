@@ -19,7 +19,7 @@ from ebmlab.callbacks import (
     SampleGrid,
     SamplerMonitor,
 )
-from ebmlab.callbacks.isolated import isolated
+from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.periodic import NO_STATE
 from ebmlab.errors import UserError
 

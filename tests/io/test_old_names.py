@@ -28,6 +28,9 @@ OLD = {
     "ebmlab.energies.composed.Mixture": energies.Mixture,
     "ebmlab.energies.tempering.TemperedEnergy": energies.TemperedEnergy,
     "ebmlab.studies.FromReference": studies.FromNoise,
+    "ebmlab.energies.solved.Solved": energies.Solved,
+    "ebmlab.energies.paths.solved.Solved": energies.Solved,
+    "ebmlab.samplers.starts.FromNoise": learners.FromNoise,
     "ebmlab.samplers.PersistentACS": learners.PersistentACS,
 }
 

@@ -12,11 +12,11 @@ import pytest
 from pytorch_lightning.cli import LightningCLI
 
 from ebmlab import __version__
-from ebmlab.app.at_once import COMMANDS, HELP
 from ebmlab.app.cli import main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
+from ebmlab.app.quick_answers import COMMANDS, HELP
 
 PROGRAM = """
 import runpy, sys

@@ -6,7 +6,7 @@ import importlib
 import re
 from pathlib import Path
 
-from ebmlab.app.beside import check_links
+from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.model_parsers import Line
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_folder import CONFIG, run_of
