@@ -95,6 +95,6 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 
 def test_help_names_every_command() -> None:
-    together = ("compare", "dashboard", "sweep", "convert", "zoo")
+    together = ("compare", "dashboard", "sweep", "convert", "zoo", "mutate")
     assert [*LightningCLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)
