@@ -52,7 +52,7 @@ finally:
             2,
             "",
             "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
-            "list, compare, dashboard, sweep, convert or zoo",
+            "list, compare, dashboard, sweep, convert, zoo or mutate",
         ),
     ],
 )
