@@ -12,6 +12,7 @@ from ebmlab.callbacks.acceleration import Acceleration
 from ebmlab.callbacks.ais_evaluation import AISEvaluation
 from ebmlab.callbacks.annealed_steps import AnnealedSteps
 from ebmlab.callbacks.centred_gradient import CentredGradient
+from ebmlab.callbacks.contacts import Contacts
 from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
 from ebmlab.callbacks.density2d import Density2D
@@ -40,6 +41,7 @@ __all__ = [
     "Acceleration",
     "AnnealedSteps",
     "CentredGradient",
+    "Contacts",
     "CouplingRMSE",
     "DataMean",
     "Density2D",

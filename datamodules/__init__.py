@@ -3,6 +3,7 @@
 if __name__ != "ebmlab.datamodules":  # in a checkout, this folder also lies on the path by itself
     raise ImportError("these modules are imported as ebmlab.datamodules")
 
+from ebmlab.datamodules.alignment import Alignment
 from ebmlab.datamodules.arrays import Arrays
 from ebmlab.datamodules.caltech_silhouettes import CaltechSilhouettes
 from ebmlab.datamodules.celeba import CelebA
@@ -26,6 +27,7 @@ __all__ = [
     "KMNIST",
     "MNIST",
     "Adult",
+    "Alignment",
     "Arrays",
     "Blog",
     "CaltechSilhouettes",

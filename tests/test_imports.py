@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
-    "ground": {f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "lightning", "settings")},
+    "ground": {
+        f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "lightning", "sequences", "settings")
+    },
     "energies": {"ebmlab.energies"},
     "engine": {"ebmlab.engine"},
     "exchange": {"ebmlab.exchange"},

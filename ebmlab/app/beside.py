@@ -33,7 +33,7 @@ from ebmlab.io.old_names import bring_up_to_date
 TABLES = ("ebmlab", "torch", "pytorch_lightning.cli.ReduceLROnPlateau")  # whose parts a model may name
 NOT_DATA = ("root", "path", "train", "val", "test", "download")  # options of datamodules that are paths or reach out
 WRITTEN = ("test", "validate", "samples", "images", "checkpoints", "wandb")  # folders of a run
-_SETTING = re.compile(r"\$\{setting:[A-Za-z_][\w.]*\}|\$\{event_size:\}")
+_SETTING = re.compile(r"\$\{setting:[A-Za-z_][\w.]*\}|\$\{event_size:\d?\}")
 _WORDS = re.compile(r"\w[\w /+-]{0,99}")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 

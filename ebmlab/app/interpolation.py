@@ -51,8 +51,8 @@ def _names(node: Any, prefix: str = "") -> list[str]:
     return [name for key, value in items for name in (f"{prefix}{key}", *_names(value, f"{prefix}{key}."))]
 
 
-def _event_size(*, _parent_: Any) -> int:
-    """`${event_size:}`: the number of entries of one event of the config's data."""
+def _event_size(axis: int | None = None, *, _parent_: Any) -> int:
+    """`${event_size:}`: the number of entries of one event of the config's data; `${event_size:0}`: along an axis."""
     node = _parent_
     while node is not None and "data" not in node:
         node = node._get_parent()
@@ -67,7 +67,12 @@ def _event_size(*, _parent_: Any) -> int:
             "ebmlab.data.Data with an event_shape: give the energy's size as a number, such as "
             "--model.energy.num_visible 784"
         )
-    return math.prod(datamodule.event_shape)
+    shape = datamodule.event_shape
+    if axis is None:
+        return math.prod(shape)
+    if not (isinstance(axis, int) and 0 <= axis < len(shape)):
+        raise UserError(f"${{event_size:{axis}}}: events have the shape {tuple(shape)}, and no axis {axis}")
+    return shape[axis]
 
 
 def built(data: dict[str, Any]) -> LightningDataModule:

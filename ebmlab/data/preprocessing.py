@@ -40,6 +40,8 @@ class Preprocessing:
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
         columns: the names of the columns of the training data's table; () if there are none.
+        letters: what the classes stand for in an alignment of sequences, a letter each; "" elsewhere.
+        width: the columns of the alignment from which `columns` were chosen, which are numbered from 1.
 
     Example:
         >>> digits = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.5,), unit=True)
@@ -58,6 +60,8 @@ class Preprocessing:
     unit: bool = False
     limits: tuple[float, float] | None = None
     columns: tuple[str, ...] = ()
+    letters: str = ""
+    width: int = 0
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -144,7 +148,7 @@ class Preprocessing:
             >>> Preprocessing((4,), binarize=True).difference(Preprocessing((4,)))
             'binarize is True, not False'
         """
-        names = ["shape", "binarize", "num_classes"]
+        names = ["shape", "binarize", "num_classes", "letters"]
         names += [] if self.unit and other.unit else ["scale", "float_scale"]
         for name in names:
             if (mine := getattr(self, name)) != (its := getattr(other, name)):

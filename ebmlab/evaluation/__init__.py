@@ -7,6 +7,7 @@ from ebmlab.evaluation.ais_result import AISResult
 from ebmlab.evaluation.annealing import ais, reverse_ais
 from ebmlab.evaluation.base_laws import data_law, mean_field
 from ebmlab.evaluation.classifier import LabelClassifier, load_or_train
+from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, contact_scores, pair_couplings
 from ebmlab.evaluation.coupling import coupling_rmse
 from ebmlab.evaluation.effective_sample_size import effective_sample_size
 from ebmlab.evaluation.exact import exact_log_z, exact_mean, exact_samples
@@ -24,6 +25,7 @@ from ebmlab.evaluation.r_hat import split_r_hat
 __all__ = [
     "AISResult",
     "AdversarialAccuracy",
+    "ContactPrediction",
     "ExchangeResult",
     "GraphNovelty",
     "LabelClassifier",
@@ -31,6 +33,8 @@ __all__ = [
     "LawCheck",
     "adversarial_accuracy",
     "ais",
+    "contact_prediction",
+    "contact_scores",
     "coupling_rmse",
     "data_law",
     "effective_sample_size",
@@ -48,6 +52,7 @@ __all__ = [
     "log_mmd",
     "mean_field",
     "orbit_counts",
+    "pair_couplings",
     "reverse_ais",
     "split_r_hat",
 ]

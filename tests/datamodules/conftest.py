@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers_family import write_family
 from helpers_published import (
     SMALL,
     allow_small,
@@ -74,6 +75,7 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(root)
     write_celeba(root)
     write_own(root / "own")
+    write_family(root / "own" / "family.fasta")
     return root
 
 

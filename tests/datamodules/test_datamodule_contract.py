@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from ebmlab.graphs import triangle
 
 Make = Callable[..., TensorDataModule]
 OPTIONS: dict[str, dict[str, object]] = {
+    "Alignment": {"path": "own/family.fasta"},
     "Arrays": {"path": "own/table.npy"},
     "FromDataset": {"domain": "spin"},
     "ImageFolder": {"root": "own/pictures", "size": 6, "channels": 3},
@@ -74,6 +75,11 @@ def make(request: pytest.FixtureRequest, data_folder: Path, small: object, monke
     return build
 
 
+def states_of(module: TensorDataModule, batches: Iterable[object]) -> list[Tensor]:
+    """The states in each batch."""
+    return [module.convert(batch) for batch in batches]
+
+
 def rows(x: Tensor) -> set[tuple[float, ...]]:
     return {tuple(row) for row in x.flatten(1).tolist()}
 
@@ -112,9 +118,9 @@ def test_training_batches_are_full_standardised_and_reordered_each_epoch(make: M
     module = make()
     module.setup("fit")
     loader = module.train_dataloader()
-    first = list(loader)
+    first = states_of(module, loader)
     loader.sampler.set_epoch(1)
-    second = list(loader)
+    second = states_of(module, loader)
     assert len(first) == len(loader) == len(module.raw("train")) // 4
     assert all(x.shape == (4, *module.event_shape) and x.dtype == torch.float32 for x in first)
     assert not torch.equal(torch.cat(first), torch.cat(second))
@@ -130,7 +136,7 @@ def test_evaluation_batches_are_the_whole_split_in_order(make: Make) -> None:
         module.setup(stage)
         expected = module.to_states(module.raw(split))
         for _ in range(2):
-            torch.testing.assert_close(torch.cat(list(loader())), expected, rtol=0, atol=0)
+            torch.testing.assert_close(torch.cat(states_of(module, loader())), expected, rtol=0, atol=0)
 
 
 def test_to_raw_inverts_to_states_also_on_flat_batches(make: Make) -> None:
@@ -138,8 +144,8 @@ def test_to_raw_inverts_to_states_also_on_flat_batches(make: Make) -> None:
     raw = module.raw("val")
     shown = raw.float() / module.preprocessing.scale if not raw.is_floating_point() else raw
     x = module.to_states(raw)
-    torch.testing.assert_close(module.to_raw(x), shown, rtol=0, atol=1e-6)
-    torch.testing.assert_close(module.to_raw(x.flatten(1)), shown, rtol=0, atol=1e-6)
+    torch.testing.assert_close(module.to_raw(x).to(shown), shown, rtol=0, atol=1e-6)
+    torch.testing.assert_close(module.to_raw(x.flatten(1)).to(shown), shown, rtol=0, atol=1e-6)
     torch.testing.assert_close(module.to_states(shown), x, rtol=0, atol=1e-5)
     if len(module.event_shape) == 3:
         far = module.to_raw(torch.full((2, *module.event_shape), 50.0))
@@ -170,7 +176,7 @@ def test_pictures_show_states_as_they_are(make: Make) -> None:
     n, shape = len(module.raw("val")), module.event_shape
     if len(shape) == 3:
         assert isinstance(shown, Images) and torch.equal(shown.values, module.to_raw(module.states("val")))
-    elif isinstance(module, datamodules.Arrays | datamodules.FromDataset):
+    elif isinstance(module, datamodules.Alignment | datamodules.Arrays | datamodules.FromDataset):
         assert shown is None
     elif isinstance(module, datamodules.IsingSamples):
         assert isinstance(shown, Images) and torch.equal(shown.values.flatten(1), (module.states("val") + 1) / 2)
@@ -186,12 +192,12 @@ def test_nothing_depends_on_or_moves_the_global_generator(make: Make) -> None:
     before = torch.get_rng_state()
     one = make()
     one.setup()
-    x = list(one.train_dataloader())
+    x = states_of(one, one.train_dataloader())
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(2)
     two = make()
     two.setup()
-    assert all(torch.equal(a, b) for a, b in zip(x, two.train_dataloader(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(x, states_of(two, two.train_dataloader()), strict=True))
 
 
 def test_too_large_a_batch_is_refused(make: Make) -> None:
@@ -214,11 +220,13 @@ def test_zero_batch_size_and_unknown_split_are_refused(make: Make) -> None:
 
 
 def test_two_processes_see_what_one_sees(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = list(make(batch_size=6).train_dataloader())
+    one = make(batch_size=6)
+    whole = states_of(one, one.train_dataloader())
     halves = []
     for rank in range(2):
         monkeypatch.setattr("ebmlab.datamodules.tensor_loader.rank_and_world", lambda rank=rank: (rank, 2))
-        halves.append(list(make(batch_size=3).train_dataloader()))
+        module = make(batch_size=3)
+        halves.append(states_of(module, module.train_dataloader()))
     assert len(whole) == len(halves[0]) == len(halves[1])
     for both, left, right in zip(whole, *halves, strict=True):
         assert rows(both) == rows(left) | rows(right) and not rows(left) & rows(right)

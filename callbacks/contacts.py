@@ -1,0 +1,107 @@
+"""Contacts that an energy of sequences predicts, against a structure."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import pytorch_lightning as pl
+
+from ebmlab.callbacks.periodic import PeriodicEvaluation
+from ebmlab.callbacks.requirements import energy_of, known_data
+from ebmlab.drawing.contact_map import draw_contacts
+from ebmlab.energies import Potts
+from ebmlab.errors import UserError
+from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, contact_scores
+from ebmlab.sequences import Family, Placement, Residue, place, read_pdb
+from ebmlab.sequences.pdb import Between
+
+
+@runtime_checkable
+class Aligned(Protocol):
+    """Data that come from an alignment, such as `datamodules.Alignment`."""
+
+    family: Family
+
+
+class Contacts(PeriodicEvaluation):
+    """Logs how many of the strongest pairs of sites are contacts in a structure, and shows them.
+
+    Scores are those of `evaluation.contact_scores`. Residues are placed at the alignment's sites by their sequence
+    (`sequences.place`). Logs `contacts/precision_l`, `_l2` and `_l5`, the shares of contacts among the best L, L/2 and
+    L/5 pairs, L being the number of sites; the same as `contacts/long_range_precision_*` for pairs at least 24 residues
+    apart; and `contacts/precision_at_random`. `contacts/map` shows map and curve.
+
+    Args:
+        path: the structure, a PDB file; or `package:NAME/FOLDER/FILE`, a file of an installed package.
+        chain: its letter; by default the first in the file.
+        between: distances of the closest `heavy` atoms, or of `beta` carbons.
+        threshold: in Angstrom; a pair at a smaller distance is a contact.
+        min_separation: pairs with fewer residues from one end to the other do not count.
+        num_around: sequences of the training data at which couplings are measured, of energies that are no `Potts`.
+        every_n_epochs: see `PeriodicEvaluation`.
+        at_start: also evaluate before the first step.
+
+    Example:
+        >>> Contacts("structure.pdb", chain="A").threshold
+        8.0
+    """
+
+    logs = ("contacts/*",)
+
+    def __init__(
+        self,
+        path: str,
+        chain: str | None = None,
+        between: Between = "heavy",
+        threshold: float = 8.0,
+        min_separation: int = 5,
+        num_around: int = 8,
+        every_n_epochs: int = 10,
+        at_start: bool = False,
+    ) -> None:
+        super().__init__(every_n_epochs, at_start)
+        if threshold <= 0 or min_separation < 1 or num_around < 1:
+            raise UserError(
+                f"Contacts: threshold is {threshold}, min_separation {min_separation} and num_around {num_around}; all "
+                "must be above 0"
+            )
+        self.path = path
+        self.chain = chain
+        self.between = between
+        self.threshold = threshold
+        self.min_separation = min_separation
+        self.num_around = num_around
+        self._placed: tuple[list[Residue], Placement] | None = None
+
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._structure(trainer)
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        found = self.prediction(trainer, pl_module)
+        self.log_metrics(trainer, pl_module, {f"contacts/{name}": value for name, value in found.summary().items()})
+        if trainer.is_global_zero:
+            title = f"{type(energy_of(pl_module)).__name__} against {self.path.rpartition('/')[2]}"
+            self.log_image(trainer, "contacts/map", draw_contacts(found, title))
+
+    def prediction(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> ContactPrediction:
+        """The energy's scores beside the structure's distances."""
+        energy, data = energy_of(pl_module), self._data(trainer)
+        around = None
+        if not isinstance(energy, Potts):
+            around = data.states("train", self.num_around, self.seed).to(energy.device)  # type: ignore[attr-defined]
+        scores = contact_scores(energy, data.family.alphabet.gap_value, around)
+        residues, placement = self._structure(trainer)
+        return contact_prediction(scores, residues, placement, self.between, self.threshold, self.min_separation)
+
+    def _structure(self, trainer: pl.Trainer) -> tuple[list[Residue], Placement]:
+        if self._placed is None:
+            residues = read_pdb(self.path, self.chain)
+            try:
+                self._placed = residues, place(residues, self._data(trainer).family)
+            except UserError as error:
+                raise UserError(f"Contacts: {self.path}: {error}") from error
+        return self._placed
+
+    def _data(self, trainer: pl.Trainer) -> Aligned:
+        what = "data that come from an alignment"
+        return known_data(trainer, Aligned, self, what, "datamodules.Alignment")  # type: ignore[type-abstract]

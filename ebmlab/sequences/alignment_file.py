@@ -1,0 +1,178 @@
+"""Alignments in files: FASTA, A2M, A3M and Stockholm, as they are or packed by gzip."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import string
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import check_regular
+
+Inserts = Literal["auto", "drop", "keep"]
+PACKAGE = "package:"
+LONGEST = 2**31  # bytes of an alignment
+_NO_SEQUENCES = {"ss_pred", "ss_conf", "ss_dssp", "sa_dssp"}  # of HH-suite
+_DELETE_INSERTS = str.maketrans("", "", string.ascii_lowercase + ".")
+_SHOW_INSERTS = str.maketrans(".", "-")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of an alignment as a file has them.
+
+    Attributes:
+        names: the first word of each header.
+        texts: the letters, white space left out.
+        inserts: whether lower case letters and dots are inserts, which belong to no column.
+    """
+
+    names: list[str]
+    texts: list[str]
+    inserts: bool
+
+    def columns(self, text: str) -> str:
+        """The letters of a row that belong to columns, in upper case."""
+        return text.translate(_DELETE_INSERTS) if self.inserts else text.upper().translate(_SHOW_INSERTS)
+
+    def residues(self, text: str) -> list[tuple[str, int]]:
+        """Each letter of a row that is no gap, in upper case, and its column from 0; -1 for an insert."""
+        found, column = [], 0
+        for letter in text:
+            is_insert = self.inserts and (letter.islower() or letter == ".")
+            if letter not in "-.":
+                found.append((letter.upper(), -1 if is_insert else column))
+            column += not is_insert
+        return found
+
+
+def find(path: str | Path) -> Path:
+    """The file itself, or that of an installed package which `package:NAME/FOLDER/FILE` names.
+
+    The package is found, not imported, so that nothing in it runs.
+
+    Raises:
+        UserError: there is no such file or package.
+
+    Example:
+        >>> find("package:ebmlab/errors.py").name
+        'errors.py'
+    """
+    if not str(path).startswith(PACKAGE):
+        found = Path(path).expanduser()
+        if not found.is_file():
+            check_regular(found)
+            raise UserError(f"{found}: no such file")
+        return found
+    package, _, rest = str(path).removeprefix(PACKAGE).partition("/")
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(f"{path}: the package {package} is not installed: pip install ebmlab[proteins], or give a file")
+    folder = Path(spec.submodule_search_locations[0]).resolve()
+    if not (found := folder / rest).is_file() or folder not in found.resolve().parents:
+        raise UserError(f"{path}: the package {package} has no such file")
+    return found
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text in ASCII, which gzip may have packed.
+
+    Raises:
+        UserError: it is no text, damaged, or larger than `LONGEST`.
+    """
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            content = file.read(LONGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
+    if len(content) > LONGEST:
+        raise UserError(f"{path} has more than {LONGEST >> 30} GiB, which no alignment has")
+    content = content.rstrip(b"\0")  # ColabFold ends its files with it
+    if b"\0" in content:
+        raise UserError(f"{path} is no text")
+    return content.decode("utf-8-sig", "replace").splitlines()
+
+
+def read_rows(path: Path, inserts: Inserts = "auto") -> Rows:
+    r"""Reads an alignment.
+
+    Args:
+        path: a file in FASTA, A2M, A3M or Stockholm, whatever its name is.
+        inserts: what lower case letters and dots are. `drop`: inserts, which are left out, as in A2M and A3M. `keep`:
+            residues and gaps in columns of their own, as in FASTA. `auto`: inserts, if the name ends in .a2m or .a3m,
+            or if all rows have equally many other letters and there are lower case letters or dots in some.
+
+    Raises:
+        UserError: the file holds no alignment.
+
+    Example:
+        >>> _ = Path("a.a3m").write_text(">one\nAC-D\n>two\nACkkED\n")
+        >>> rows = read_rows(Path("a.a3m"))
+        >>> rows.names, [rows.columns(text) for text in rows.texts]
+        (['one', 'two'], ['AC-D', 'ACED'])
+    """
+    if inserts not in get_args(Inserts):
+        raise UserError(f"inserts is '{inserts}', but must be {', '.join(get_args(Inserts))}")
+    lines = read_lines(path)
+    first = next((line for line in lines if line.strip()), "")
+    if not first:
+        raise UserError(f"{path} is empty: give an alignment in FASTA, A2M, A3M or Stockholm")
+    records = (_stockholm if first.startswith("# STOCKHOLM") else _fasta)(path, lines)
+    names, texts = [name for name, _ in records], [text for _, text in records]
+    if not texts:
+        raise UserError(f"{path} holds no sequences")
+    if empty := [name for name, text in records if not text]:
+        raise UserError(f"{path}: the sequence {empty[0][:60]} has no letters")
+    if inserts == "auto":
+        inserts = "drop" if _has_inserts(path, texts) else "keep"
+    return Rows(names, texts, inserts == "drop")
+
+
+def _has_inserts(path: Path, texts: list[str]) -> bool:
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".a2m", ".a3m")):
+        return True
+    others = [text.translate(_DELETE_INSERTS) for text in texts]
+    equal = len(set(map(len, others))) == 1 and bool(others[0])
+    return equal and any(len(a) != len(b) for a, b in zip(others, texts, strict=True))
+
+
+def _fasta(path: Path, lines: list[str]) -> list[tuple[str, str]]:
+    records: list[tuple[str, list[str]]] = []
+    for number, line in enumerate(lines, 1):
+        if line.startswith(">"):
+            words = line[1:].split()
+            records.append((words[0] if words else "", []))
+        elif line.startswith(("#", ";")) or not line.strip():
+            continue
+        elif not records:
+            raise UserError(
+                f"{path}, line {number}: '{line.strip()[:40]}' stands before the first header: give an alignment in "
+                "FASTA, A2M, A3M or Stockholm"
+            )
+        else:
+            records[-1][1].append("".join(line.split()))
+    return [(name, "".join(parts)) for name, parts in records if name not in _NO_SEQUENCES]
+
+
+def _stockholm(path: Path, lines: list[str]) -> list[tuple[str, str]]:
+    parts: dict[str, list[str]] = {}
+    ended = False
+    for number, line in enumerate(lines, 1):
+        if ended and line.strip():
+            raise UserError(f"{path}, line {number}: a second alignment begins here: give a file of one")
+        if line.strip() == "//":
+            ended = True
+        elif line.strip() and not line.startswith("#"):
+            words = line.split()
+            if len(words) != 2:
+                raise UserError(f"{path}, line {number}: '{line.strip()[:40]}' must be a name and letters")
+            parts.setdefault(words[0], []).append(words[1])
+    return [(name, "".join(text)) for name, text in parts.items()]

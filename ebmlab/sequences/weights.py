@@ -1,0 +1,126 @@
+"""Weights of sequences by identity (Morcos et al. 2011, Eq. 8), and their sum, the effective number of sequences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+from tqdm import tqdm
+
+from ebmlab.errors import UserError
+
+ROWS, COLUMNS = 16, 4096  # pairs that are compared at once, whose counts stay in the cache
+
+
+def sequence_weights(values: Tensor, identity: float | None = 0.8, progress: bool = False) -> Tensor:
+    """One over the number of sequences that are alike to each sequence, itself included.
+
+    Two sequences are alike if they agree in more than the share `identity` of all sites, or in all of them. Two gaps
+    agree. The comparison is exact: a share at the threshold is not above it.
+
+    Args:
+        values: `(N, d)`, whole numbers from 0 to 255.
+        identity: the threshold, from 0 to 1; None gives all weights 1.
+        progress: show a progress bar on stderr if it takes long.
+
+    Returns:
+        `(N,)`, float64.
+
+    Example:
+        >>> sequence_weights(torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 6], [0, 1, 2, 9, 9, 9]]))
+        tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
+    """
+    if identity is None:
+        return torch.ones(len(values), dtype=torch.float64)
+    return compare(values, identity, progress).weights
+
+
+def effective_number(weights: Tensor) -> float:
+    """The sum of the weights, often called Meff.
+
+    Example:
+        >>> effective_number(torch.tensor([0.5, 0.5, 1.0]))
+        2.0
+    """
+    return float(weights.double().sum())
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Which sequences are alike; see `sequence_weights`.
+
+    Attributes:
+        counts: how many are alike to each, itself included, `(N,)`, int64.
+        groups: the number of each sequence's group, `(N,)`, int64: sequences of two groups are never alike.
+    """
+
+    counts: Tensor
+    groups: Tensor
+
+    @property
+    def weights(self) -> Tensor:
+        """`(N,)`, float64."""
+        return 1 / self.counts.double()
+
+
+def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
+    """Compares each pair of sequences once, in blocks. The memory is that of the sequences and of a few blocks.
+
+    Arguments as in `sequence_weights`.
+
+    Example:
+        >>> compare(torch.tensor([[0, 1], [2, 2], [0, 1]]), 0.8).groups
+        tensor([0, 1, 0])
+    """
+    if not 0 <= identity <= 1:
+        raise UserError(f"identity is {identity}, but must be from 0 to 1, or none")
+    size, sites = values.shape
+    least = min(sites, math.floor(Fraction(str(identity)) * sites) + 1)  # sites at which sequences that are alike agree
+    counts, groups = np.zeros(size, np.int64), np.arange(size)
+    by_site = np.ascontiguousarray(values.to(torch.uint8).numpy().T)
+    starts: Iterable[int] = range(0, size, ROWS)
+    for first in tqdm(starts, "comparing sequences", delay=2, leave=False, disable=None if progress else True):
+        rows = by_site[:, first : first + ROWS]
+        pairs = []
+        for begin in range(first, size, COLUMNS):
+            alike = _matches(rows, by_site[:, begin : begin + COLUMNS]) >= least
+            counts[first : first + ROWS] += alike.sum(1)
+            others = alike[:, ROWS:] if begin == first else alike  # the pairs among the rows themselves count once
+            counts[begin + alike.shape[1] - others.shape[1] : begin + alike.shape[1]] += others.sum(0)
+            pairs.append(np.argwhere(alike) + np.array([first, begin]))
+        groups = _joined(groups, np.concatenate(pairs))
+    return Alike(torch.from_numpy(counts), torch.from_numpy(np.unique(groups, return_inverse=True)[1]))
+
+
+def _joined(groups: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The groups after those of each pair have become one, under the smallest of their numbers."""
+    pairs = groups[pairs[pairs[:, 0] != pairs[:, 1]]]
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    if not len(pairs):
+        return groups
+    size = len(groups)
+    _, label = connected_components(csr_matrix((np.ones(len(pairs)), pairs.T), (size, size)), directed=False)
+    smallest = np.full(label.max() + 1, size)
+    np.minimum.at(smallest, label, np.arange(size))
+    joined: NDArray[np.int64] = smallest[label][groups]
+    return joined
+
+
+def _matches(rows: NDArray[np.uint8], columns: NDArray[np.uint8]) -> NDArray[Any]:
+    """The number of sites at which sequences agree, `(R, C)`, from `(d, R)` and `(d, C)`."""
+    shape = rows.shape[1], columns.shape[1]
+    total: NDArray[Any] = np.zeros(shape, np.uint8 if len(rows) < 256 else np.uint16)
+    equal = np.empty(shape, np.bool_)
+    for mine, its in zip(rows, columns, strict=True):
+        np.equal(mine[:, None], its, out=equal)
+        total += equal.view(np.uint8)
+    return total
