@@ -20,6 +20,7 @@ from ebmlab.evaluation.law_check import LawCheck, law_check
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
 from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial_accuracy
 from ebmlab.evaluation.orbits import orbit_counts
+from ebmlab.evaluation.quadrature import PlaneIntegral, plane_integral
 from ebmlab.evaluation.r_hat import split_r_hat
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "LabelClassifier",
     "Ladder",
     "LawCheck",
+    "PlaneIntegral",
     "adversarial_accuracy",
     "ais",
     "contact_prediction",
@@ -53,6 +55,7 @@ __all__ = [
     "mean_field",
     "orbit_counts",
     "pair_couplings",
+    "plane_integral",
     "reverse_ais",
     "split_r_hat",
 ]
