@@ -20,8 +20,8 @@ from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.paths.bipartite_bridge import BipartiteBridge, bridge
 from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.composed import Mixture, Sum
+from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform, reference
-from ebmlab.energies.paths.solved import Solved
 from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 from ebmlab.energies.quartic_mixture import QuarticMixture
 from ebmlab.energies.rbm import RBM

@@ -37,10 +37,6 @@ def cell_centres(extent: float, resolution: int) -> Tensor:
     """Centres of the cells of a square grid over the window from -extent to extent, `(resolution^2, 2)`, float64.
 
     The cells are ordered row by row, and the row index is y.
-
-    Example:
-        >>> cell_centres(1.0, 2).tolist()
-        [[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]]
     """
     axis = 2 * extent / resolution * (torch.arange(resolution, dtype=torch.float64) + 0.5) - extent
     y, x = torch.meshgrid(axis, axis, indexing="ij")

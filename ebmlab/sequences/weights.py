@@ -76,10 +76,6 @@ def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
     """Compares each pair of sequences once, in blocks. The memory is that of the sequences and of a few blocks.
 
     Arguments as in `sequence_weights`.
-
-    Example:
-        >>> compare(torch.tensor([[0, 1], [2, 2], [0, 1]]), 0.8).groups
-        tensor([0, 1, 0])
     """
     if not 0 <= identity <= 1:
         raise UserError(f"identity is {identity}, but must be from 0 to 1, or none")

@@ -1,6 +1,6 @@
 """Studies that compare samplers on targets, as `python -m ebmlab sample` runs them."""
 
-from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint, Start
+from ebmlab.samplers.initial_states import FromMode, FromNoise, FromPoint, Start
 from ebmlab.studies.bayesian_net import Prediction
 from ebmlab.studies.histogram import Histogram2D
 from ebmlab.studies.last_states import Images

@@ -19,7 +19,7 @@ from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Clamped, Ising, LatticeGaussian, LogisticPosterior, ResNet, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.samplers import ACS, DMALA, AnyScale
-from ebmlab.samplers.starts import FromPoint
+from ebmlab.samplers.initial_states import FromPoint
 
 
 def read_only(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

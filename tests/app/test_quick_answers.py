@@ -12,11 +12,11 @@ import pytest
 from pytorch_lightning.cli import LightningCLI
 
 from ebmlab import __version__
-from ebmlab.app.at_once import COMMANDS, HELP
 from ebmlab.app.cli import main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
+from ebmlab.app.quick_answers import COMMANDS, HELP
 
 PROGRAM = """
 import runpy, sys
@@ -52,7 +52,7 @@ finally:
             2,
             "",
             "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
-            "list, compare, dashboard, sweep, convert or zoo",
+            "list, compare, dashboard, sweep, convert, zoo or mutate",
         ),
     ],
 )
@@ -95,6 +95,6 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 
 def test_help_names_every_command() -> None:
-    together = ("compare", "dashboard", "sweep", "convert", "zoo")
+    together = ("compare", "dashboard", "sweep", "convert", "zoo", "mutate")
     assert [*LightningCLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)
