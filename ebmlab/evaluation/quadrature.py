@@ -21,6 +21,10 @@ class PlaneIntegral(NamedTuple):
         log_z: log of the integral of exp(-E(x)) over the window, nats.
         edge: share of it that lies in the outer tenth of the window; a large share says that mass is missing.
         energies: E(x) at the cells' centres, `(resolution, resolution)`, float64; the row index is y.
+
+    Example:
+        >>> round(PlaneIntegral(math.log(4.0), 0.0, torch.zeros(2, 2)).density[0, 0].item(), 2)
+        0.25
     """
 
     log_z: float
