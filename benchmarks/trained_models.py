@@ -33,7 +33,7 @@ TRAINING = {  # config, iterations, settings that differ from it
     "rbm": (
         "rbm_mnist",
         2200,
-        ["--model.num_steps", "5", "--trainer.max_epochs", "4", "--callbacks.AISEvaluation", "false"],
+        ["--model.num_steps", "5", "--trainer.max_epochs", "4", "--callbacks.AIS", "false"],
     ),
     "grbm": (
         "grbm_mnist_small",
@@ -50,7 +50,7 @@ TRAINING = {  # config, iterations, settings that differ from it
         2000,
         [
             *("--model.energy", "ebmlab.energies.MLP", "--model.energy.num_inputs", "${event_size:}"),
-            *("--data.binarize", "true", "--trainer.max_epochs", "8", "--callbacks.AISEvaluation", "false"),
+            *("--data.binarize", "true", "--trainer.max_epochs", "8", "--callbacks.AIS", "false"),
         ],
     ),
 }

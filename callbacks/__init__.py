@@ -9,7 +9,7 @@ if __name__ != "ebmlab.callbacks":  # in a checkout, this folder also lies on th
     raise ImportError("these modules are imported as ebmlab.callbacks")
 
 from ebmlab.callbacks.acceleration import Acceleration
-from ebmlab.callbacks.ais_evaluation import AISEvaluation
+from ebmlab.callbacks.ais import AIS
 from ebmlab.callbacks.annealed_steps import AnnealedSteps
 from ebmlab.callbacks.centred_gradient import CentredGradient
 from ebmlab.callbacks.contacts import Contacts
@@ -20,11 +20,11 @@ from ebmlab.callbacks.divergence_guard import DivergenceGuard
 from ebmlab.callbacks.energy_histograms import EnergyHistograms
 from ebmlab.callbacks.energy_landscape import EnergyLandscape
 from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
+from ebmlab.callbacks.family_report import FamilyReport
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
-from ebmlab.callbacks.graph_mmd_evaluation import GraphMMDEvaluation
-from ebmlab.callbacks.hamming_mmd_evaluation import HammingMMDEvaluation
 from ebmlab.callbacks.image_log import log_image
+from ebmlab.callbacks.mmd import GraphMMD, HammingMMD
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
 from ebmlab.callbacks.parameter_images import ParameterImages
 from ebmlab.callbacks.periodic import PeriodicEvaluation
@@ -36,8 +36,8 @@ from ebmlab.callbacks.short_chains import ShortChains
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 
 __all__ = [
+    "AIS",
     "FID",
-    "AISEvaluation",
     "Acceleration",
     "AnnealedSteps",
     "CentredGradient",
@@ -49,9 +49,10 @@ __all__ = [
     "EnergyHistograms",
     "EnergyLandscape",
     "EquilibriumCheck",
+    "FamilyReport",
     "GraphGrid",
-    "GraphMMDEvaluation",
-    "HammingMMDEvaluation",
+    "GraphMMD",
+    "HammingMMD",
     "OutOfDistribution",
     "ParameterImages",
     "PeriodicEvaluation",

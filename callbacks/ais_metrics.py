@@ -1,4 +1,4 @@
-"""What `AISEvaluation` logs, and whether it is to be trusted."""
+"""What `AIS` logs, and whether it is to be trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from ebmlab.data.interface import Data
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
-from ebmlab.evaluation.bracket import Bracket
+from ebmlab.evaluation import LogZ
 
 LOGGED = (
     *("log_likelihood", "log_likelihood_lower", "train_log_likelihood", "bits_per_dim", "log_z", "std_error", "gap"),
@@ -18,22 +18,21 @@ LOGGED = (
 )
 
 
-def metrics_of(both: Bracket, mean_energy: float) -> dict[str, float]:
+def metrics_of(found: LogZ, mean_energy: float) -> dict[str, float]:
     """The estimates of log Z, and the likelihood of data with this mean energy."""
-    result = both.forward
     metrics = {
-        "ais/log_likelihood": -mean_energy - result.log_z,
-        "ais/log_z": result.log_z,
-        "ais/std_error": both.std_error,
-        "ais/ess": result.ess,
-        "ais/max_weight": result.max_weight,
-        "ais/families": float(result.num_families),
+        "ais/log_likelihood": -mean_energy - found.log_z,
+        "ais/log_z": found.log_z,
+        "ais/std_error": found.std_error,
+        "ais/ess": found.ess,
+        "ais/max_weight": found.max_weight,
+        "ais/families": float(found.num_families),
     }
-    if both.backward is not None:
-        metrics["ais/log_likelihood_lower"] = -mean_energy - both.backward.log_z
-        metrics["ais/gap"] = both.gap
-    if len(result.replicates) > 1:
-        metrics["ais/spread"] = float(torch.tensor(result.replicates).std())
+    if found.backward is not None:
+        metrics["ais/log_likelihood_lower"] = -mean_energy - found.backward.log_z
+        metrics["ais/gap"] = found.gap
+    if len(found.replicates) > 1:
+        metrics["ais/spread"] = float(torch.tensor(found.replicates).std())
     return metrics
 
 
@@ -44,9 +43,9 @@ def bits_per_dim(log_likelihood: float, data: Data, energy: Energy) -> float:
     return -nats / (energy.domain.size * math.log(2))
 
 
-def judge(metrics: dict[str, float], both: Bracket, energy: Energy, quiet: bool) -> bool:
+def judge(metrics: dict[str, float], found: LogZ, energy: Energy, quiet: bool) -> bool:
     """Whether the likelihood is to be trusted. If not, warns and takes the standard error out of the metrics."""
-    likelihood, doubts = metrics["ais/log_likelihood"], both.doubts
+    likelihood, doubts = metrics["ais/log_likelihood"], list(found.doubts)
     if math.isnan(likelihood):
         doubts = ["it is NaN: an energy of the data or of a chain is not finite"]
     elif likelihood > 0 and isinstance(energy.domain, Finite):
@@ -58,7 +57,7 @@ def judge(metrics: dict[str, float], both: Bracket, energy: Energy, quiet: bool)
     if quiet:
         return False
     rank_zero_warn(
-        f"AISEvaluation: do not trust the mean log-likelihood of {likelihood:.4g} nats: {'; '.join(doubts)}. Use "
+        f"AIS: do not trust the mean log-likelihood of {likelihood:.4g} nats: {'; '.join(doubts)}. Use "
         'schedule "adaptive" with resample 0.5, reverse, more temperatures or moves, or another sampler'
     )
     return False

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of, energy_of
-from ebmlab.data.first_batch import check_first_batch
+from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import undisturbed

@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from ebmlab.callbacks.checkpoint_rollback import Rollback
 from ebmlab.callbacks.divergence_causes import (
     advice,
     bad_average,
@@ -21,7 +22,6 @@ from ebmlab.callbacks.divergence_causes import (
     show_chains,
     where,
 )
-from ebmlab.callbacks.rollback import Rollback
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, Learner

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
 
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
-from ebmlab.callbacks.requirements import buffer_of, held_out, learner_of, split_of
+from ebmlab.callbacks.requirements import buffer_of, energies_at, held_out, learner_of, split_of
 from ebmlab.callbacks.rich_log import log_histogram, log_table
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.drawing.histograms import draw_histograms
-from ebmlab.learners import Learner
 
 
 class EnergyHistograms(SampleEvaluation):
@@ -70,17 +68,10 @@ class EnergyHistograms(SampleEvaluation):
         else:
             states["negatives"] = kept[torch.randperm(len(kept), device=kept.device)[:n]]
             caption = f"{type(learner.sampler).__name__}, replay buffer"
-        energies = {name: energies_of(learner, x) for name, x in states.items()}
+        energies = {name: energies_at(learner, x) for name, x in states.items()}
         rows: list[list[object]] = []
         for name, values in energies.items():
             log_histogram(trainer, f"energies/{name}", values)
             rows += [[name, i, value] for i, value in enumerate(values[: self.num_rows].tolist())]
         log_table(trainer, "energies/samples", ["states", "number", "energy"], rows)
         self.log_image(trainer, "energies/histogram", draw_histograms(energies, "energy"), caption)
-
-
-def energies_of(learner: Learner, x: Tensor, batch_size: int = 500) -> Tensor:
-    """Energies of states `(n, *event)`: `(n,)`, float64, on the CPU."""
-    dtype = next(learner.energy.parameters(), x).dtype
-    parts = torch.split(learner.to_event(x), batch_size)
-    return torch.cat([learner(part.to(learner.device, dtype)) for part in parts]).cpu().double()

@@ -55,11 +55,5 @@ def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor, caption: st
 
 
 def made_by(sampler: Sampler, num_steps: int) -> str:
-    """The caption of samples: the sampler and its steps.
-
-    Example:
-        >>> from ebmlab.samplers import Gibbs
-        >>> made_by(Gibbs(), 30)
-        'Gibbs, 30 steps'
-    """
+    """The caption of samples: the sampler and its steps."""
     return f"{type(sampler).__name__}, {num_steps} step{'s' * (num_steps != 1)}"

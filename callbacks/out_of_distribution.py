@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
-from ebmlab.callbacks.requirements import energy_of, held_out
+from ebmlab.callbacks.requirements import energies_at, energy_of, held_out
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, Images
 from ebmlab.domains import Domain
@@ -124,11 +124,11 @@ class OutOfDistribution(PeriodicEvaluation):
         for name in self._transforms(own):
             transform = IMAGE_TRANSFORMS.get(name, partial(_independent, domain=energy.domain))
             sets[name] = transform(positives)
-        inside = self._energies(pl_module, positives)
+        inside = energies_at(pl_module, positives, self.batch_size)
         metrics: dict[str, float] = {}
         shown = {f"held-out {own.name}": inside}
         for name, x in sets.items():
-            outside = self._energies(pl_module, x)
+            outside = energies_at(pl_module, x, self.batch_size)
             found = detection(inside, outside)
             metrics |= {f"ood/{name}/{key}": value for key, value in found.as_dict().items()}
             shown[f"{name} (AUROC {found.auroc:.3f})"] = outside
@@ -154,13 +154,6 @@ class OutOfDistribution(PeriodicEvaluation):
         assert isinstance(other, Data)
         theirs, ours = (1.0 if p is None else p.float_scale for p in (other.preprocessing, own.preprocessing))
         return own.to_states(other.to_raw(other.states(split, n, self.seed)) / theirs * ours)
-
-    def _energies(self, pl_module: pl.LightningModule, x: Tensor) -> Tensor:
-        """Energies `(N,)`, float64, on the CPU."""
-        energy = energy_of(pl_module)
-        x = x.reshape(len(x), *energy.domain.event_shape)
-        parts = [energy(part.to(pl_module.device, energy.dtype)) for part in torch.split(x, self.batch_size)]
-        return torch.cat(parts).cpu().double()
 
 
 def _independent(x: Tensor, domain: Domain) -> Tensor:

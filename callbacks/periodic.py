@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ebmlab.callbacks.image_log import log_image
-from ebmlab.callbacks.isolated import isolated
+from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.errors import UserError
+from ebmlab.io.old_names import current_callback
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import averaged
 from ebmlab.lightning.checkpoints import watch
@@ -181,6 +182,10 @@ class PeriodicEvaluation(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         return {"last_step": self._last_step, "metrics": self._metrics}
+
+    def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Finds the state that an older checkpoint holds under an earlier name of the class."""
+        checkpoint["callbacks"] = {current_callback(key): state for key, state in checkpoint["callbacks"].items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._last_step = state_dict["last_step"]

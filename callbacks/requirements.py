@@ -1,4 +1,4 @@
-"""What callbacks require of a run; errors are one line."""
+"""What callbacks require of a run, and ask of it; errors are one line."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ def energy_of(pl_module: pl.LightningModule) -> Energy:
     energy: Any = pl_module.energy
     assert isinstance(energy, Energy)
     return energy
+
+
+def energies_at(pl_module: pl.LightningModule, x: torch.Tensor, batch_size: int = 1000) -> torch.Tensor:
+    """Energies of states, in any shape `(n, ...)`: `(n,)`, float64, on the CPU."""
+    energy = energy_of(pl_module)
+    parts = torch.split(x.reshape(len(x), *energy.domain.event_shape), batch_size)
+    return torch.cat([energy(part.to(pl_module.device, energy.dtype)) for part in parts]).cpu().double()
 
 
 def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:

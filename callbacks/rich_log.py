@@ -20,9 +20,6 @@ def log_histogram(trainer: pl.Trainer, key: str, values: Tensor) -> None:
         trainer: of the run.
         key: such as "energies/data".
         values: of any shape.
-
-    Example:
-        >>> log_histogram(pl.Trainer(logger=False), "energies/data", torch.randn(100))
     """
     values = values.detach().cpu().double().flatten()
     values = values[values.isfinite()]
@@ -56,9 +53,6 @@ def log_table(trainer: pl.Trainer, key: str, columns: Sequence[str], rows: Seque
         key: such as "energies/samples".
         columns: their names.
         rows: a value for each column.
-
-    Example:
-        >>> log_table(pl.Trainer(logger=False), "energies/samples", ["set", "energy"], [["data", -3.0]])
     """
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger) and trainer.is_global_zero:

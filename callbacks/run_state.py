@@ -15,11 +15,11 @@ from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.lightning.after_checkpoint import Unfinished
 from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end
 from ebmlab.lightning.loader_position import LoaderPosition
 from ebmlab.lightning.scores import Scores
 from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
-from ebmlab.lightning.unfinished import Unfinished
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"
@@ -189,16 +189,7 @@ class RunState(pl.Callback):
 
 
 def renew(checkpoint: dict[str, Any], number: int) -> None:
-    """Replaces the random states that `RunState` saved by new ones, which depend on the old ones and a number alone.
-
-    Example:
-        >>> callback, checkpoint = RunState(), {}
-        >>> callback.on_save_checkpoint(pl.Trainer(logger=False), pl.LightningModule(), checkpoint)
-        >>> old = checkpoint["run_state"]["cpu"].clone()
-        >>> renew(checkpoint, 1)
-        >>> torch.equal(checkpoint["run_state"]["cpu"], old)
-        False
-    """
+    """Replaces the random states that `RunState` saved by new ones, which depend on the old ones and a number alone."""
     for name, states in checkpoint.get(KEY, {}).items():
         for state in states:
             seed = hashlib.sha256(state.cpu().numpy().tobytes() + str(number).encode()).digest()[:7]

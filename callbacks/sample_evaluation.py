@@ -24,13 +24,6 @@ class SampleEvaluation(PeriodicEvaluation):
 
     Attributes:
         least: the smallest number of samples that can be evaluated.
-
-    Example:
-        >>> class MeanEnergy(SampleEvaluation):
-        ...     def evaluate(self, trainer, pl_module):
-        ...         n, num_steps = self.size(trainer, pl_module)
-        ...         x = torch.cat(list(self.samples(trainer, pl_module, n, num_steps)))
-        ...         self.log_metrics(trainer, pl_module, {"samples/energy": float(pl_module(x).mean())})
     """
 
     least = 1
@@ -67,12 +60,5 @@ class SampleEvaluation(PeriodicEvaluation):
 
 
 def metric_device(learner: Learner) -> torch.device:
-    """The learner's device, or the CPU in place of MPS, which has no float64.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.learners import RatioMatching
-        >>> metric_device(RatioMatching(RBM(4, 2)))
-        device(type='cpu')
-    """
+    """The learner's device, or the CPU in place of MPS, which has no float64."""
     return torch.device("cpu") if learner.device.type == "mps" else learner.device

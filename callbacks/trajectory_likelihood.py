@@ -11,13 +11,13 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.callbacks.ais_evaluation import base_law, mean_energy_of
-from ebmlab.callbacks.isolated import isolated
-from ebmlab.callbacks.requirements import learner_of
+from ebmlab.callbacks.ais import base_law
+from ebmlab.callbacks.isolated_evaluation import isolated
+from ebmlab.callbacks.requirements import energies_at, learner_of
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
-from ebmlab.evaluation.bracket import MIN_CHAINS
+from ebmlab.evaluation.log_z import MIN_CHAINS
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import before_averages
@@ -34,7 +34,7 @@ class TrajectoryLikelihood(pl.Callback):
     training is faster than the chains, they miss the mass of new modes, few families survive, and the likelihood is too
     high: `trajectory/trusted` is 0 with fewer than 10 families, or above 0 nats for discrete data, and a warning says
     so once. More chains help most: where chains cannot go from mode to mode, families die out however many steps they
-    take. More steps or slower training help, too; `AISEvaluation` estimates from both sides.
+    take. More steps or slower training help, too; `AIS` estimates from both sides.
 
     The chains have random numbers of their own, so that training goes on as without them, and are saved in the
     checkpoint. In a distributed run every rank runs the same chains.
@@ -130,7 +130,8 @@ class TrajectoryLikelihood(pl.Callback):
                 "trajectory/families": float(trajectory.families),
             }
             for split, x in self._data.items():
-                metrics[f"trajectory/{split}_log_likelihood"] = -mean_energy_of(learner, x) - trajectory.log_z
+                mean = float(energies_at(learner, x).mean())
+                metrics[f"trajectory/{split}_log_likelihood"] = -mean - trajectory.log_z
             quiet = bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
             metrics["trajectory/trusted"] = float(self._judge(metrics, learner, quiet))
         trainer.callback_metrics.update({key: torch.tensor(value) for key, value in metrics.items()})
@@ -149,7 +150,7 @@ class TrajectoryLikelihood(pl.Callback):
             self._warned = True
             rank_zero_warn(
                 f"TrajectoryLikelihood: do not trust the likelihood from here on: {doubt}. The chains do not keep up "
-                "with training: raise num_chains or num_steps, lower the learning rate, or use AISEvaluation"
+                "with training: raise num_chains or num_steps, lower the learning rate, or use AIS"
             )
         return not doubt
 

@@ -72,10 +72,6 @@ def number(cell: str, delimiter: str | None) -> float | None:
     """The number in a cell, None if there is none. True and False are 1 and 0.
 
     Where commas do not stand between cells, one may stand before the decimals.
-
-    Example:
-        >>> number("1,5", ";"), number("1,5", ","), number("True", ",")
-        (1.5, None, 1.0)
     """
     text = cell.lower()
     if text in ("true", "false"):

@@ -41,13 +41,6 @@ def read_numbers(
 
     Raises:
         UserError: the file cannot be read, or holds something else.
-
-    Example:
-        >>> path = Path("table.csv")
-        >>> _ = path.write_text("height,width,kind\n1,2,a\n3,4,b\n")
-        >>> x, names = read_numbers(path, "kind", "x")
-        >>> x.tolist(), names.tolist()
-        ([[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
     """
     kind = path.suffix.lower()
     found: Any
@@ -81,13 +74,7 @@ def _foreign(path: Path, labels: Labels, field: str, columns: Sequence[str]) -> 
 
 
 def read_numpy(path: Path) -> npt.NDArray[Any] | dict[str, npt.NDArray[Any]]:
-    """The array of an .npy file, or the arrays of an .npz file by their names, whatever the file is called.
-
-    Example:
-        >>> np.savez("x.npz", x=np.ones(2))
-        >>> Path("x.npz").rename("x.npy") and read_numpy(Path("x.npy"))
-        {'x': array([1., 1.])}
-    """
+    """The array of an .npy file, or the arrays of an .npz file by their names, whatever the file is called."""
     content = np.load(path)
     if isinstance(content, np.ndarray):
         return content

@@ -40,13 +40,7 @@ class Picture:
 
 
 def losses(picture: Picture) -> Counter[str]:
-    """What is left out of a picture or changed in it, in words that follow a number of pictures.
-
-    Example:
-        >>> Image.new("RGBA", (4, 2)).save("clear.png")
-        >>> dict(losses(read_picture(Path("clear.png"), (1, 2, 4))))
-        {'pictures have transparent parts, which become white': 1, 'pictures show nothing on white': 1}
-    """
+    """What is left out of a picture or changed in it, in words that follow a number of pictures."""
     found = {
         "pictures have further frames or pages, which are left out": picture.frames,
         "pictures have transparent parts, which become white": picture.clear,
@@ -67,14 +61,6 @@ def files_in(folder: Path) -> Iterator[Path]:
     """All files below a folder, linked folders included, in order. Hidden files and folders are left out.
 
     Notebooks leave `.ipynb_checkpoints` behind, and macOS `._x.png`, which is no picture.
-
-    Example:
-        >>> for name in ("a/x.png", "a/._x.png", ".ipynb_checkpoints/x.png"):
-        ...     path = Path("shown", name)
-        ...     path.parent.mkdir(parents=True, exist_ok=True)
-        ...     path.touch()
-        >>> [path.name for path in files_in(Path("shown"))]
-        ['x.png']
     """
     yield from _below(folder, ())
 
@@ -105,10 +91,6 @@ def pixels_of(image: Image.Image, channels: int | None = None) -> Tensor:
     Args:
         image: the picture.
         channels: 1, grey, or 3, colours; by default 1 for a grey picture and 3 for others.
-
-    Example:
-        >>> pixels_of(Image.new("RGB", (4, 2), (9, 8, 7)))[:, 0, 0].tolist()
-        [9, 8, 7]
     """
     from torchvision.transforms import functional
 
@@ -124,11 +106,6 @@ def read_picture(path: Path, shape: tuple[int, ...]) -> Picture:
 
     Raises:
         UserError: the file is no picture.
-
-    Example:
-        >>> Image.new("RGB", (40, 20)).save("wide.png")
-        >>> read_picture(Path("wide.png"), (3, 10, 10)).pixels.shape
-        torch.Size([3, 10, 10])
     """
     from torchvision.transforms import functional
 

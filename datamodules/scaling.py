@@ -33,10 +33,6 @@ class Form:
         binarize: make bits of numbers in [0, 1]; see `TensorDataModule`.
         max_value: what all numbers are divided by, in place of the rule of `scaling`.
         num_values: of an ordinal or categorical coordinate; by default as many as the training samples show.
-
-    Example:
-        >>> Form("binary", binarize=True).max_value is None
-        True
     """
 
     domain: DomainName = "real"
@@ -50,10 +46,6 @@ def as_images(x: Tensor, domain: DomainName) -> Tensor:
     """Real or binary samples `(N, H, W)` or `(N, H, W, C)` as images `(N, C, H, W)`; other samples stay what they are.
 
     C is 1 or 3. An axis of this length is that of the channels if it is the last of three and the first is another.
-
-    Example:
-        >>> as_images(torch.zeros(9, 8, 6, 3), "real").shape, as_images(torch.zeros(9, 8, 6), "spin").shape
-        (torch.Size([9, 3, 8, 6]), torch.Size([9, 8, 6]))
     """
     shape = x.shape[1:]
     if domain not in ("real", "binary"):
@@ -78,11 +70,6 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
 
     Raises:
         UserError: the numbers are not what the form says.
-
-    Example:
-        >>> pixels = torch.randint(256, (9, 1, 4, 4), dtype=torch.uint8)
-        >>> scaling(pixels, Form("real"), "mine").scale
-        255.0
     """
     shape, low, high = tuple(x.shape[1:]), float(x.min()), float(x.max())
     found = f"{title}: the values lie between {low:.6g} and {high:.6g}"

@@ -25,11 +25,6 @@ class StreamLoader(TensorLoader):
         seed: of the orders, and of what the data set draws at random.
         drop_last: leave out the last, smaller batch.
         transform: as for `TensorLoader`.
-
-    Example:
-        >>> loader = StreamLoader([torch.ones(2)] * 5, batch_size=2, collate=torch.stack)
-        >>> [len(batch) for batch in loader]
-        [2, 2, 1]
     """
 
     def __init__(

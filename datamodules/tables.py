@@ -29,10 +29,6 @@ class Head:
         label: the number of the column that holds the labels, or None.
         delimiter: between cells; None stands for white space.
         lines: how many lines the names take.
-
-    Example:
-        >>> Head(["height", "kind"], True, 1, ",", 1).names
-        ['height']
     """
 
     cells: list[str]
@@ -66,12 +62,6 @@ def read_table(path: Path, labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArra
 
     Raises:
         UserError: the table is empty, or a cell is no number.
-
-    Example:
-        >>> path = Path("iris.csv")
-        >>> _ = path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
-        >>> read_table(path, 2)[0].tolist()
-        [[5.1, 3.5], [4.9, 3.0]]
     """
     head = read_head(path, labels)
     try:
@@ -119,11 +109,6 @@ def check_columns(names: Sequence[str], wanted: Sequence[str], where: str) -> No
         names: of the table's columns; empty if they are not known.
         wanted: the names in the training data; empty if they are not known.
         where: the beginning of the message.
-
-    Example:
-        >>> check_columns(["b", "a"], ["a", "b"], "t.csv")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: t.csv: column 0 of the samples is b, but a in the training data: give the same ...
     """
     for i, (mine, its) in enumerate(zip(names, wanted, strict=False)):
         if mine != its:

@@ -36,10 +36,6 @@ class TensorLoader:
         seed: of the orders, and of the generators for `transform`.
         drop_last: leave out the last, smaller batch.
         transform: applied to each batch, with the batch's own generator.
-
-    Example:
-        >>> [batch.tolist() for batch in TensorLoader(torch.arange(5), batch_size=2)]
-        [[0, 1], [2, 3], [4]]
     """
 
     batch_sampler = None  # Lightning reads this attribute if there is a `sampler`

@@ -19,11 +19,6 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
         path: a checkpoint, the folder of a run, or `zoo/NAME`, a model that comes with ebmlab.
         learner: one that is built as for the training, if the checkpoint does not say how to build it.
         device: where the model computes.
-
-    Example:
-        >>> load("no.ckpt")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: no.ckpt: no such file; give a .ckpt file, or the folder of a run
     """
     from ebmlab import trained  # importing ebmlab itself loads nothing
 

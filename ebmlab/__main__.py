@@ -26,10 +26,10 @@ def main() -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _leave)
     try:
-        from ebmlab.app.at_once import answer
+        from ebmlab.app.distributed_errors import rank
         from ebmlab.app.failures import in_one_line
-        from ebmlab.app.one_voice import rank
         from ebmlab.app.output import outlast_readers
+        from ebmlab.app.quick_answers import answer
         from ebmlab.errors import shown
 
         outlast_readers()

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -27,8 +28,7 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, RBM, Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
-from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.numerics.noise import bits
 from ebmlab.samplers import BlockGibbs, Sampler
@@ -145,7 +145,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     @property
     def log_z_(self) -> float:
         """Log Z of `energy_`."""
-        return self._log_z()[0]
+        return self._log_z().log_z
 
     @property
     def log_z_error_(self) -> float:
@@ -153,7 +153,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
         Of AIS it includes the gap between its two directions, forward from noise and backward from the data.
         """
-        return self._log_z()[1]
+        return self._log_z().std_error
 
     @property
     def _n_features_out(self) -> int:
@@ -187,7 +187,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self._base = data_law(energy.domain, x.double())
         some = x[torch.randperm(len(x))[torch.arange(AIS_CHAINS) % len(x)]].double()
         self._starts = bits(some) if binary else some
-        self._log_z_found: tuple[float, float] | None = None
+        self._log_z_found: LogZ | None = None
 
     def _new_energy(self, rows: Tensor) -> Energy:
         """An untrained energy for the data."""
@@ -223,26 +223,23 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             raise UserError(f"EBM: {type(energy).__name__} takes features in [0, 1], but X has others: scale them")
         return x
 
-    def _log_z(self) -> tuple[float, float]:
+    def _log_z(self) -> LogZ:
         check_is_fitted(self, "energy_")
         if self._log_z_found is None:
-            energy = self.energy_
-            if isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE:
-                self._log_z_found = float(exact_log_z(energy)), 0.0
-            else:
-                both = self._bracket()
-                if both.doubts:
-                    warnings.warn(f"do not trust these log-likelihoods: {'; '.join(both.doubts)}", stacklevel=3)
-                self._log_z_found = both.forward.log_z, math.nan if both.doubts else both.std_error
+            self._log_z_found = self._computed_log_z()
         return self._log_z_found
 
-    def _bracket(self) -> Bracket:
-        """Log Z by AIS forward from the base law, and backward from chains that begin in the data."""
-        sampler = self._sampler()
+    def _computed_log_z(self) -> LogZ:
+        energy = self.energy_
+        if isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE:
+            return LogZ(float(exact_log_z(energy)), 0.0, gap=0.0, method="exact sum")
+        chains: dict[str, Any] = {"num_chains": AIS_CHAINS, "num_temperatures": AIS_TEMPERATURES}
         with _seeded(0):
-            forward = ais(self.energy_, sampler, AIS_CHAINS, AIS_TEMPERATURES, self._base)
-            starts = equilibrated(self.energy_, sampler, self._starts, max(1, AIS_TEMPERATURES // 10))
-            return Bracket(forward, reverse_ais(self.energy_, sampler, starts, AIS_TEMPERATURES, self._base))
+            found = log_z(energy, self._sampler(), x=self._starts, base=self._base, schedule="linear", **chains)
+        if found.trusted:
+            return found
+        warnings.warn(f"do not trust these log-likelihoods: {'; '.join(found.doubts)}", stacklevel=4)
+        return replace(found, std_error=math.nan)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ Every method has 1,000 evaluations of each of 100 chains in all (the adaptive on
 the backward ones on reaching equilibrium), and is repeated 20 times. "covered" counts the repeats whose error is within
 1.96 stated standard errors. Backward chains start from data, which for a model that was not trained are exact samples
 of it, moved by the sampler; or, where nobody has data, from the uniform law, moved by replica exchange. Forward chains
-start from the law of the data's means where states are bits (as in `AISEvaluation`), else from the uniform law. The
-second table is what `AISEvaluation` trusts: forward (adaptive, resampled) and backward from data.
+start from the law of the data's means where states are bits (as in `AIS`), else from the uniform law. The
+second table is what `AIS` trusts: forward (adaptive, resampled) and backward from data.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from torch import Tensor
 from ebmlab.callbacks import DataMean
 from ebmlab.datamodules import MNIST
 from ebmlab.energies import MLP, RBM, Base, Energy, Ising, bridge, reference
-from ebmlab.evaluation import AISResult, ais, data_law, exact_log_z, exact_samples, reverse_ais
-from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.evaluation import LogZ, ais, data_law, exact_log_z, exact_samples, reverse_ais
+from ebmlab.evaluation.bracket import equilibrated
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import DMALA, GWG, BlockGibbs, Sampler, Tempered
@@ -99,7 +99,7 @@ MODELS: dict[str, Callable[[Path], Model]] = {
 }
 
 
-def forward(model: Model, schedule: str, resample: float = 0.0, uniform: bool = False) -> list[AISResult]:
+def forward(model: Model, schedule: str, resample: float = 0.0, uniform: bool = False) -> list[LogZ]:
     """Repeats of `ais`, after a pilot run of half of the evaluations if the schedule is adaptive."""
     energy, base, sampler, _, _ = model
     base = reference(energy.domain) if uniform else base
@@ -110,12 +110,12 @@ def forward(model: Model, schedule: str, resample: float = 0.0, uniform: bool = 
     result = ais(energy, sampler, CHAINS, steps, base, ladder, REPEATS, resample=resample)  # type: ignore[arg-type]
     families = [None] * REPEATS if result.families is None else result.families.unsqueeze(1)
     return [
-        AISResult(w, result.samples, families=f, ladder=result.ladder)
+        LogZ.of_chains(w, result.samples, families=f, ladder=result.ladder)
         for w, f in zip(result.log_weights.unsqueeze(1), families, strict=True)
     ]
 
 
-def backward(model: Model, from_data: bool) -> list[AISResult]:
+def backward(model: Model, from_data: bool) -> list[LogZ]:
     """Repeats of `reverse_ais`, half of the evaluations after chains have moved towards the model's law."""
     energy, base, sampler, data, _ = model
     n, steps = CHAINS * REPEATS, EVALUATIONS // 2
@@ -125,10 +125,10 @@ def backward(model: Model, from_data: bool) -> list[AISResult]:
         exchange = Tempered(sampler, num_temperatures=RUNGS)
         x = equilibrated(energy, exchange, reference(energy.domain).sample(n).to(energy.dtype), steps // RUNGS)
     result = reverse_ais(energy, sampler, x, steps, base)
-    return [AISResult(w.unsqueeze(0), x, reverse=True) for w in result.log_weights.view(REPEATS, CHAINS)]
+    return [LogZ.of_chains(w.unsqueeze(0), x, reverse=True) for w in result.log_weights.view(REPEATS, CHAINS)]
 
 
-METHODS: dict[str, Callable[[Model], list[AISResult]]] = {
+METHODS: dict[str, Callable[[Model], list[LogZ]]] = {
     "linear, from the uniform law": lambda m: forward(m, "linear", uniform=True),
     "adaptive, resampled, from the uniform law": lambda m: forward(m, "adaptive", 0.5, uniform=True),
     "linear": lambda m: forward(m, "linear"),
@@ -157,9 +157,9 @@ def one_way(model: Model, method: str) -> Result:
 def both_ways(model: Model) -> Result:
     """How many repeats are trusted, and how good these are."""
     pairs = zip(forward(model, "adaptive", 0.5), backward(model, from_data=True), strict=True)
-    brackets = [Bracket(there, back) for there, back in pairs]
+    brackets = [there.against(back) for there, back in pairs]
     trusted = [b for b in brackets if b.trusted]
-    errors = [b.forward.log_z - model[4] for b in trusted]
+    errors = [b.log_z - model[4] for b in trusted]
     return {
         "trusted": float(len(trusted)),
         "gap": sum(b.gap for b in brackets) / len(brackets),

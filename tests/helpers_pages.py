@@ -16,10 +16,9 @@ TINY = {
 QUIET = {
     "grbm_digits": "--callbacks.FID=false",
     "block_gibbs": "--callbacks.FID=false",
-    "my_energy": "--callbacks.SampleGrid=false --callbacks.AISEvaluation.num_temperatures=20 "
-    "--callbacks.AISEvaluation.num_chains=10",
-    "ebm_digits": "--callbacks.AISEvaluation=false --callbacks.SampleGrid=false",
-    "rm_ego_small": "--callbacks.GraphGrid=false --callbacks.GraphMMDEvaluation=false",
+    "my_energy": "--callbacks.SampleGrid=false --callbacks.AIS.num_temperatures=20 --callbacks.AIS.num_chains=10",
+    "ebm_digits": "--callbacks.AIS=false --callbacks.SampleGrid=false",
+    "rm_ego_small": "--callbacks.GraphGrid=false --callbacks.GraphMMD=false",
 }
 
 
@@ -31,5 +30,5 @@ def tiny(command: str) -> list[str]:
         epochs = 2 if "max_epochs" in command else 1
         flags += [f"--trainer.max_epochs={epochs}", *shlex.split(QUIET.get(found[1], ""))]
     if args[0] == "test" and "grbm" not in command:
-        flags += ["--callbacks.AISEvaluation.test_temperatures=20", "--callbacks.AISEvaluation.num_chains=10"]
+        flags += ["--callbacks.AIS.test_temperatures=20", "--callbacks.AIS.num_chains=10"]
     return [*args, *flags]

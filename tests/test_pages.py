@@ -44,7 +44,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
-    pytest.mark.filterwarnings("ignore:AISEvaluation. do not trust"),
+    pytest.mark.filterwarnings("ignore:AIS. do not trust"),
     pytest.mark.filterwarnings("ignore:You're using the WeightAveraging callback, but loading a checkpoint outside"),
 ]
 

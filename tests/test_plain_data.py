@@ -16,8 +16,8 @@ from helpers_trainer import quiet_trainer
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
 
-from ebmlab.callbacks import FID, AISEvaluation, HammingMMDEvaluation, RunState, SampleGrid
-from ebmlab.data.first_batch import check_first_batch
+from ebmlab.callbacks import AIS, FID, HammingMMD, RunState, SampleGrid
+from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.data.foreign_loaders import PlainData, data_of
 from ebmlab.data.interface import Data, Images, samples_of
 from ebmlab.data.preprocessing import Preprocessing
@@ -69,7 +69,7 @@ def test_every_form_of_a_batch_trains_and_is_evaluated_alike(form: str, tmp_path
     x = bits()
     expected = learner()
     trainer(tmp_path).fit(expected, DataLoader(x, 10))
-    model, runner = learner(), trainer(tmp_path, HammingMMDEvaluation(20, num_steps=2))
+    model, runner = learner(), trainer(tmp_path, HammingMMD(20, num_steps=2))
     runner.fit(model, FORMS[form](x), FORMS[form](x))
     assert "mmd/hamming" in runner.callback_metrics
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), expected.parameters(), strict=True))
@@ -378,12 +378,12 @@ def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
     assert "SampleGrid needs images, but DataLoader has events of shape (6,)" in message(
         lambda: trainer(tmp_path, grid).fit(learner(), DataLoader(bits(), 8))
     )
-    ais = AISEvaluation(num_chains=50, num_temperatures=20)
+    ais = AIS(num_chains=50, num_temperatures=20)
     loader = DataLoader(bits(), 8)
     none = Plain()
     none.val_dataloader = lambda: []  # type: ignore[method-assign]
     assert "Plain, val split: the number of loaders is 0" in message(lambda: trainer(tmp_path).fit(model, none))
-    assert "AISEvaluation needs val data" in message(lambda: trainer(tmp_path, ais).fit(learner(), loader))
+    assert "AIS needs val data" in message(lambda: trainer(tmp_path, ais).fit(learner(), loader))
     for stage in ("fit", "validate", "test"):
         loaders = [loader] * (2 if stage == "fit" else 1)
         getattr(runner := trainer(tmp_path, ais), stage)(learner(), *loaders)

@@ -26,8 +26,8 @@ QUICK = [
 ]
 FEW = [
     "--callbacks.FID=false",
-    "--callbacks.AISEvaluation.num_temperatures=20",
-    "--callbacks.AISEvaluation.num_chains=10",
+    "--callbacks.AIS.num_temperatures=20",
+    "--callbacks.AIS.num_chains=10",
 ]
 
 
@@ -47,7 +47,7 @@ def test_the_python_runs() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")
-@pytest.mark.filterwarnings("ignore:AISEvaluation. do not trust")
+@pytest.mark.filterwarnings("ignore:AIS. do not trust")
 def test_the_config_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")

@@ -34,7 +34,7 @@ from ebmlab.samplers import (
     RelaxedMALA,
     Tempered,
 )
-from ebmlab.samplers.starts import FromMode
+from ebmlab.samplers.initial_states import FromMode
 from ebmlab.samplers.tuners import ACSTuner, TargetAcceptance
 from ebmlab.studies.targets import LogisticPosterior, ModeGrid
 

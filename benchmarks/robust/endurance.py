@@ -16,7 +16,7 @@ GROWTH = 1.02  # of the memory, from a fifth of the steps to the end
 OPTIONS = [
     *("--data=datamodules.Digits", "--data.binarize=true", "--data.batch_size=20", "--model.energy.num_hidden=16"),
     *("--model.num_steps=1", "--trainer.max_epochs=-1", "--trainer.log_every_n_steps=50", "--name=long"),
-    *("--callbacks.AISEvaluation=false", "--callbacks.SampleGrid=false", "--trainer.limit_val_batches=0"),
+    *("--callbacks.AIS=false", "--callbacks.SampleGrid=false", "--trainer.limit_val_batches=0"),
     "--callbacks.ModelCheckpoint.every_n_epochs=20",
 ]
 

@@ -11,11 +11,11 @@ TINY = {
     "grbm_digits": ["--model.num_steps=2", "--model.energy.num_hidden=8"],
     "ebm_digits": [
         *("--model.num_steps=2", "--model.energy.channels=4", "--callbacks.SampleGrid.num_steps=5"),
-        *("--callbacks.AISEvaluation.num_temperatures=5", "--callbacks.AISEvaluation.num_chains=20"),
+        *("--callbacks.AIS.num_temperatures=5", "--callbacks.AIS.num_chains=20"),
     ],
     "rm_2spirals": [
         *("--model.num_steps=5", "--data.num_samples=2000", "--callbacks.EnergyLandscape.num_samples=50"),
-        "--callbacks.HammingMMDEvaluation.num_samples=50",
+        "--callbacks.HammingMMD.num_samples=50",
     ],
 }
 NUMBERS = [

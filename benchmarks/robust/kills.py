@@ -39,8 +39,8 @@ METHODS = {  # config and options that make an epoch a fraction of a second
         [
             *("--model.num_steps=4", "--model.sampler=ebmlab.learners.PersistentACS", *DEEP),
             *("--model.sampler.cycle_length=4", "--model.sampler.tune_every=1", "--model.sampler.tuning_steps=5"),
-            *("--callbacks.AISEvaluation.sampler=ebmlab.samplers.GWG", "--callbacks.AISEvaluation.num_chains=20"),
-            *("--callbacks.AISEvaluation.every_n_epochs=1", "--callbacks.AISEvaluation.num_temperatures=5"),
+            *("--callbacks.AIS.sampler=ebmlab.samplers.GWG", "--callbacks.AIS.num_chains=20"),
+            *("--callbacks.AIS.every_n_epochs=1", "--callbacks.AIS.num_temperatures=5"),
         ],
     ),
     "ratio matching": ("rm_2spirals", ["--data.num_samples=2000", "--callbacks.EnergyLandscape=false"]),
@@ -52,7 +52,7 @@ LONG = [  # many epochs of few steps
         "--trainer.max_epochs=30",
         "--trainer.check_val_every_n_epoch=1",
     ),
-    *("--callbacks.AISEvaluation=false", "--callbacks.SampleGrid=false"),
+    *("--callbacks.AIS=false", "--callbacks.SampleGrid=false"),
 ]
 OFTEN = "--callbacks.ModelCheckpoint"
 RESUMED = {  # what Lightning by itself does not resume exactly

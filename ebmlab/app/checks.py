@@ -53,11 +53,6 @@ def why_idle(trainer: Any, checkpoint: dict[str, Any]) -> str:
     Args:
         trainer: after `fit`.
         checkpoint: from which it went on; empty for a new run.
-
-    Example:
-        >>> from pytorch_lightning import Trainer
-        >>> why_idle(Trainer(limit_train_batches=0, logger=False, accelerator="cpu", enable_checkpointing=False), {})
-        ': nothing was trained, for trainer.limit_train_batches is 0'
     """
     if trainer.global_step > checkpoint.get("global_step", 0):
         return ""

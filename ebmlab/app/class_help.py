@@ -10,6 +10,7 @@ from jsonargparse import ArgumentParser
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.listing import FAMILIES
 from ebmlab.app.trust import denied, found, is_trusted
+from ebmlab.app.words import options
 from ebmlab.errors import UserError
 
 _MODULES = (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler")
@@ -20,17 +21,11 @@ def class_help(given: Sequence[str]) -> str | None:
 
     Raises:
         UserError: no class is named, or there is no such class.
-
-    Example:
-        >>> "num_hidden" in class_help(["fit", "--model.energy.help", "RBM"])
-        True
-        >>> class_help(["fit", "--config", "a.yaml"])
     """
-    for word, after in zip(given, [*given[1:], ""], strict=False):
-        option, equals, value = word.partition("=")
+    for option, value in options(given):
         if not option.startswith("--") or not option.endswith(".help"):
             continue
-        path = full_names(value if equals else after)
+        path = full_names(value)
         if not path or path.startswith("-"):
             raise UserError(f"{option} needs a class, such as {option} ebmlab.energies.RBM (`ebmlab list` shows all)")
         kind = _class(path)

@@ -18,23 +18,15 @@ def full_names(text: str) -> str:
 
     Args:
         text: a config, or a word of the command line.
-
-    Example:
-        >>> full_names("--data=datamodules.Digits"), full_names("trainer: {callbacks: [callbacks.Mine]}")
-        ('--data=ebmlab.datamodules.Digits', 'trainer: {callbacks: [callbacks.Mine]}')
     """
     return _SHORT.sub(lambda found: _full(found.group()), current_paths(text))
 
 
 def short_name(path: str) -> str:
-    """A class path as users write it: `callbacks.X` for `ebmlab.callbacks.X`; other paths as they are.
-
-    Example:
-        >>> short_name("ebmlab.callbacks.FID"), short_name("ebmlab.energies.RBM")
-        ('callbacks.FID', 'ebmlab.energies.RBM')
-    """
+    """A class path as users write it: `callbacks.X` for `ebmlab.callbacks.X`; other paths as they are."""
     return re.sub(r"^ebmlab\.(?=(callbacks|datamodules)\b)", "", path)
 
 
 def _full(path: str) -> str:
-    return f"ebmlab.{path}" if isinstance(find(f"ebmlab.{path}"), Source) else path
+    full = current_paths(f"ebmlab.{path}")
+    return full if isinstance(find(full), Source) else path

@@ -15,8 +15,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from lightning_fabric.utilities.rank_zero import _get_rank
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
-from ebmlab.app.at_once import answer
-from ebmlab.app.beside import keep_own
+from ebmlab.app.checkpoint_config import keep_own
 from ebmlab.app.checkpoints import (
     WholeCheckpoints,
     check_weights,
@@ -27,14 +26,15 @@ from ebmlab.app.checkpoints import (
 from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
 from ebmlab.app.class_help import class_help
 from ebmlab.app.config_errors import parser_message
+from ebmlab.app.distributed_errors import name_launch
 from ebmlab.app.failures import in_one_line
-from ebmlab.app.hush import hush
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
-from ebmlab.app.one_voice import name_launch
 from ebmlab.app.own_configs import with_pipes_read
 from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.prediction import data_for, save_samples
+from ebmlab.app.quick_answers import answer
+from ebmlab.app.quiet_lightning import quieten
 from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
     CONFIG,
@@ -56,7 +56,7 @@ from ebmlab.app.trainer_faults import check_nodes, trainer_fault
 from ebmlab.app.trust import check_makers, trust_named
 from ebmlab.app.wandb_run import WandbMode, send_config
 from ebmlab.app.without_trainer import without_trainer
-from ebmlab.callbacks.rollback import RolledBack
+from ebmlab.callbacks.checkpoint_rollback import RolledBack
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError, shown
 from ebmlab.io.files import load_checkpoint
@@ -260,7 +260,7 @@ class CLI(LightningCLI):
 
 def main(args: list[str] | None = None, answered: bool = False) -> None:
     """Runs the command line, which `answer` was asked first if `answered`. Bad input is one line and exit code 2."""
-    hush()
+    quieten()
     given = sys.argv[1:] if args is None else args
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     name_launch()

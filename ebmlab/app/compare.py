@@ -25,11 +25,6 @@ def compare(given: Sequence[str]) -> str:
 
     Raises:
         UserError: a folder is not that of a run, a file cannot be written, or the options are wrong.
-
-    Example:
-        >>> compare(["runs/a"])
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: compare: give the folders of two or more runs, such as runs/rbm_mnist/*
     """
     options = _parser().parse_args(given)
     folders, outs = [Path(run) for run in options.runs], [Path(out) for out in options.out]
@@ -98,12 +93,7 @@ def _metrics(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def run_names(runs: Sequence[FinishedRun]) -> list[str]:
-    """The shortest names that tell the runs apart: of the folders, with the experiments, or the whole paths.
-
-    Example:
-        >>> run_names([FinishedRun(Path("runs/rbm/a")), FinishedRun(Path("runs/grbm/a"))])
-        ['rbm/a', 'grbm/a']
-    """
+    """The shortest names that tell the runs apart: of the folders, with the experiments, or the whole paths."""
     paths = [run.folder.resolve() for run in runs]
     for parts in (1, 2):
         names = ["/".join(path.parts[-parts:]) for path in paths]

@@ -25,11 +25,6 @@ def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str
 
     Raises:
         UserError: it is neither, or does not fit the shape.
-
-    Example:
-        >>> event, mask = read_condition("0=1,3=0.5", (2, 2))
-        >>> event.nan_to_num(-1).tolist(), mask.tolist()
-        ([[[1.0, -1.0], [-1.0, 0.5]]], [[True, False], [False, True]])
     """
     size = math.prod(shape)
     if "=" in condition:

@@ -16,13 +16,13 @@ import yaml
 from jsonargparse import ActionConfigFile, Namespace, get_loader
 from pytorch_lightning.cli import LightningArgumentParser
 
-from ebmlab.app.beside import beside
+from ebmlab.app.checkpoint_config import beside
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks
 from ebmlab.app.own_configs import BESIDE, find_config, is_text, own_names
-from ebmlab.app.plain_yaml import check_size
+from ebmlab.app.plain_yaml import checked_yaml
 from ebmlab.errors import UserError
 from ebmlab.io.files import read_text
 from ebmlab.io.old_names import bring_up_to_date
@@ -63,12 +63,7 @@ class ConfigFile(ActionConfigFile):
 
 
 def inline(config: dict[str, Any]) -> str:
-    """The text of a config on one line, which `--config` accepts in place of a file's name.
-
-    Example:
-        >>> inline({"trainer": {"max_epochs": 3}})
-        '{trainer: {max_epochs: 3}}'
-    """
+    """The text of a config on one line, which `--config` accepts in place of a file's name."""
     text: str = yaml.safe_dump(config, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
     return text.strip()
 
@@ -89,12 +84,6 @@ def read_config(path: Path) -> dict[str, Any]:
 
     Raises:
         UserError: a file is missing or not a config, or a config is its own base.
-
-    Example:
-        >>> _ = Path("a.yaml").write_text("data: {size: 8, seed: 1}")
-        >>> _ = Path("b.yaml").write_text("base: a.yaml\ndata: {size: 9}")
-        >>> read_config(Path("b.yaml"))
-        {'data': {'size': 9, 'seed': 1}}
     """
     config = _file(path)
     _leave_out(config)
@@ -106,10 +95,6 @@ def identity(value: str) -> str:
 
     Args:
         value: what `--config` takes: the name of a file, or the text of a config.
-
-    Example:
-        >>> identity("{data: {size: 8, seed: 1}}") == identity("{data: {seed: 1, size: 8}}")
-        True
     """
     stated = json.dumps(_file_or_text(value)[1], sort_keys=True, default=str)
     return hashlib.sha256(stated.encode()).hexdigest()[:16]
@@ -135,22 +120,9 @@ def load_config(text: str, source: str) -> dict[str, Any]:
 
     Raises:
         UserError: it is not YAML, not a mapping, or has a key twice.
-
-    Example:
-        >>> load_config("trainer: {max_epochs: 3}", "example")
-        {'trainer': {'max_epochs': 3}}
     """
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        check_size(root, source)
-        _check_keys(root, source, set())
+    with checked_yaml(text, source):
         config = get_loader("yaml")(full_names(absolute_names(text)))
-    except RecursionError as error:
-        raise UserError(f"{source} is not valid: a part of it contains itself, or it is nested too deeply") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{source}{where} is not valid YAML: {getattr(error, 'problem', None) or error}") from error
     bring_up_to_date(config)
     if not isinstance(config, dict):
         raise UserError(f"{source} is not a config: a config has settings such as `trainer: {{max_epochs: 3}}`")
@@ -230,21 +202,3 @@ def _read(path: Path, asker: str) -> str:
         raise UserError(f"{asker} {path}: no such file{hint}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{asker} {path} cannot be read as a config: {error}") from error
-
-
-def _check_keys(node: yaml.Node | None, source: str, done: set[int]) -> None:
-    """Raises `UserError` if a mapping has a key twice; YAML would silently use the last one."""
-    if id(node) in done:  # an alias repeats it
-        return
-    done.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_keys(item, source, done)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                raise UserError(f"{source}, line {key.start_mark.line + 1}: {key.value} is there twice: keep one")
-            if isinstance(key.value, str):
-                seen.add(key.value)
-            _check_keys(value, source, done)

@@ -64,13 +64,6 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
         found: what was read.
         target: a .ckpt file, or a folder that becomes that of a run.
         shape: of the pixels that visible units are; None if they are no pixels.
-
-    Example:
-        >>> make_run(read({(0, 0): 1.0, (0, 1): -2.0}), Path("tiny"))
-        []
-        >>> import ebmlab
-        >>> ebmlab.load("tiny").energy(torch.tensor([[1, 1], [1, 0]])).tolist()
-        [-1.0, 1.0]
     """
     energy, lost = found.energy, []
     if isinstance(energy, RBM | CategoricalRBM | Potts) and energy.dtype != torch.float32:

@@ -13,12 +13,7 @@ ABOUT = (
 
 
 def convert_parser() -> argparse.ArgumentParser:
-    """The parser of the words after `convert`.
-
-    Example:
-        >>> convert_parser().parse_args(["problem.bqm", "mine"]).kind is None
-        True
-    """
+    """The parser of the words after `convert`."""
     parser = Line("python -m ebmlab convert", description=ABOUT, allow_abbrev=False)
     add = parser.add_argument
     add("source", help="a file of another package; or a checkpoint, the folder of a run, or zoo/NAME")

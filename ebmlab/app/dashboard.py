@@ -21,11 +21,6 @@ def dashboard(given: Sequence[str]) -> str:
 
     Raises:
         UserError: a folder is not that of a run, Plotly is missing, a file cannot be written, or the options are wrong.
-
-    Example:
-        >>> dashboard([])
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: dashboard: the following arguments are required: RUN
     """
     options = dashboard_parser().parse_args(given)
     folders = [Path(run) for run in options.runs]
@@ -49,10 +44,6 @@ def plotly() -> str:
 
     Raises:
         UserError: Plotly is not installed.
-
-    Example:
-        >>> "Plotly" in plotly()
-        True
     """
     try:
         from plotly.offline import get_plotlyjs
@@ -63,12 +54,7 @@ def plotly() -> str:
 
 
 def dashboard_parser() -> Line:
-    """The parser of the command's options.
-
-    Example:
-        >>> dashboard_parser().parse_args(["runs/a", "--output", "a.html"]).output
-        'a.html'
-    """
+    """The parser of the command's options."""
     parser = Line(
         prog="python -m ebmlab dashboard",
         description="One HTML file that shows a run, without an account or a network: curves, pictures by step, the "

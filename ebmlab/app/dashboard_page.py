@@ -41,12 +41,6 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
     Args:
         runs: what their folders say.
         plotly: the JavaScript of Plotly.
-
-    Example:
-        >>> run = FinishedRun(Path("a<b>"), logged={"fid/x": [Score(9.0, 1), Score(7.0, 2)]})
-        >>> text = page([run], "")
-        >>> "a&lt;b&gt;" in text, "a<b>" in text
-        (True, False)
     """
     names = run_names(runs)
     curves, shown = _curves(runs), _pictures(runs)
@@ -133,10 +127,6 @@ def groups_of(names: Sequence[str]) -> dict[str, list[str]]:
     """The metrics by what stands before their first slash: likelihoods first, details of the training last.
 
     Neighbours that have one metric each form a group together.
-
-    Example:
-        >>> groups_of(["train/loss", "train/grad_norm", "val/energy", "fid/classifier"])
-        {'fid, val': ['fid/classifier', 'val/energy'], 'train': ['train/grad_norm', 'train/loss']}
     """
 
     def rank(group: str) -> int:
@@ -175,12 +165,7 @@ def _curves(runs: Sequence[FinishedRun]) -> dict[str, list[dict[str, Any]]]:
 
 
 def thinned(scores: Sequence[Score], at_most: int) -> list[Score]:
-    """At most so many of the points of a curve, the lowest and the highest of each part of it included.
-
-    Example:
-        >>> [score.value for score in thinned([Score(float(i % 7), i) for i in range(28)], 4)]
-        [0.0, 6.0, 0.0, 6.0]
-    """
+    """At most so many of the points of a curve, the lowest and the highest of each part of it included."""
     if len(scores) <= at_most:
         return list(scores)
     size = -(-len(scores) * 2 // at_most)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ebmlab.app import one_voice
+from ebmlab.app import distributed_errors
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.output import check_output
 from ebmlab.app.signals import Stopped
@@ -38,13 +38,13 @@ def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterato
             traceback.print_exc()
         stopped = next((cause for cause in _chain(error) if isinstance(cause, Stopped | KeyboardInterrupt)), None)
         if stopped is None:
-            line, code = one_voice.speaks(f"error: {describe(error)}"), 2
+            line, code = distributed_errors.speaks(f"error: {describe(error)}"), 2
         else:
             line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on()}", getattr(stopped, "code", 130)
-            line = None if one_voice.rank() else line
+            line = None if distributed_errors.rank() else line
         if line is not None:
             print(shown(" ".join(line.split())), file=sys.stderr, flush=True)
-            one_voice.has_spoken()
+            distributed_errors.has_spoken()
         sys.exit(code)
 
 

@@ -33,10 +33,6 @@ class Score:
         step: the step.
         error: its standard error, if it was logged.
         trusted: False for a likelihood that is marked as not to be trusted.
-
-    Example:
-        >>> str(Score(-91.234, 100, error=0.12)), str(Score(-80.0, 100, trusted=False))
-        ('-91.234 +- 0.12 at 100', '-80 at 100, not trusted')
     """
 
     value: float
@@ -62,12 +58,6 @@ class FinishedRun:
         modes: "max" or "min" for each metric of training of which it is known whether high or low values are better.
         seconds: the time that the run took, if it is known.
         steps: the last step.
-
-    Example:
-        >>> scores = [Score(9.0, 1), Score(7.0, 2), Score(8.0, 3)]
-        >>> run = FinishedRun(Path("a"), metrics={"fid": scores}, modes={"fid": "min"})
-        >>> str(run.best("fid")), str(run.last("fid"))
-        ('7 at 2', '8 at 3')
     """
 
     folder: Path
@@ -90,12 +80,7 @@ class FinishedRun:
 
 
 def steps_taken(path: Path) -> set[str]:
-    """The metrics that a run's `steps_taken.txt` names, whose step is the number of steps taken; none without a file.
-
-    Example:
-        >>> steps_taken(Path("runs/missing", STEPS_TAKEN))
-        set()
-    """
+    """The metrics that a run's `steps_taken.txt` names, whose step counts steps taken; none without a file."""
     return set(path.read_text(errors="replace").splitlines()) if path.is_file() else set()
 
 
@@ -104,11 +89,6 @@ def read_run(folder: Path) -> FinishedRun:
 
     Raises:
         UserError: the folder is not that of a run, or a file in it is damaged.
-
-    Example:
-        >>> read_run(Path("runs/missing"))
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: runs/missing: no such folder; give folders of runs, such as runs/rbm_mnist/NAME
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give folders of runs, such as runs/rbm_mnist/NAME")

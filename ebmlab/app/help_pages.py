@@ -92,12 +92,7 @@ The config is that of the checkpoint's run, unless --config names another.
 
 
 def page(command: str) -> str | None:
-    """The short help of a command; None for one whose parser has no more options than fit on a page.
-
-    Example:
-        >>> len(page("fit").splitlines()) < 80
-        True
-    """
+    """The short help of a command; None for one whose parser has no more options than fit on a page."""
     if command in ("validate", "test"):
         split = "validation" if command == "validate" else "test"
         return _EVALUATE.format(command=command, split=split, common=_COMMON, callbacks=_names("ebmlab.callbacks"))

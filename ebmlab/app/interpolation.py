@@ -24,10 +24,6 @@ def absolute_names(text: str) -> str:
 
     Under a subcommand, OmegaConf would look for `trainer` beside the subcommand's name. The resolver `setting` looks in
     the config.
-
-    Example:
-        >>> absolute_names("T_max: ${trainer.max_epochs}")
-        'T_max: ${setting:trainer.max_epochs}'
     """
     return re.sub(r"\$\{([A-Za-z_][\w.]*)\}", r"${setting:\1}", text)
 

@@ -11,13 +11,7 @@ from ebmlab.trained import TrainedModel
 
 
 def mixing(energies: Tensor, chains: tuple[int, int] | None) -> str:
-    """Effective sample size and R-hat of the energies of chains; nothing for independent samples.
-
-    Example:
-        >>> import torch
-        >>> mixing(torch.zeros(8), None), "R-hat 1.0" in mixing(torch.randn(1000), (500, 2))
-        ('', True)
-    """
+    """Effective sample size and R-hat of the energies of chains; nothing for independent samples."""
     if chains is None or chains[0] < MIN_STEPS:
         return ""
     values = energies.view(chains)

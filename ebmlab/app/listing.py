@@ -25,10 +25,6 @@ def list_components(families: Sequence[str] = ()) -> str:
 
     Raises:
         UserError: there is no such family.
-
-    Example:
-        >>> print(list_components(["learners"]).splitlines()[0])
-        learners
     """
     sections = {"configs": _configs}
     sections = {module.rpartition(".")[2]: partial(_lines, module) for module in FAMILIES} | sections
@@ -43,12 +39,7 @@ def _lines(module: str) -> list[str]:
 
 
 def components(module: str) -> dict[str, Source]:
-    """The complete classes of a family that derive from a base of ours or of Lightning's. Records are left out.
-
-    Example:
-        >>> [name for name in components("ebmlab.learners") if "Matching" in name]
-        ['RatioMatching']
-    """
+    """The complete classes of a family that derive from a base of ours or of Lightning's. Records are left out."""
     bases = _bases()
 
     def is_component(source: Source) -> bool:

@@ -18,13 +18,6 @@ def merge(base: Any, change: Any) -> Any:
     Mappings merge key by key, and anything else is replaced. A list under a key that ends in `+` is appended to the
     base's list. If `base` has a `class_path`, `change` may give only options, or another class. Options of `base` that
     the other class does not accept are dropped.
-
-    Example:
-        >>> dmala = {"class_path": "ebmlab.samplers.DMALA", "init_args": {"step_size": 0.1}}
-        >>> merge(dmala, {"step_size": 0.2})
-        {'class_path': 'ebmlab.samplers.DMALA', 'init_args': {'step_size': 0.2}}
-        >>> merge(dmala, "ebmlab.samplers.GWG")
-        {'class_path': 'ebmlab.samplers.GWG'}
     """
     if isinstance(base, str) and isinstance(change, dict):
         base = {"class_path": base}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ebmlab import samplers
-from ebmlab.app.beside import check_links
+from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.run_folder import run_of
@@ -161,12 +161,7 @@ def _sampler(name: str) -> Sampler:
 
 
 def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
-    """The mask over one raw sample that `--given` names, True where the sample is known.
-
-    Example:
-        >>> given_part("top", (1, 2, 2)).tolist()
-        [[[True, True], [False, False]]]
-    """
+    """The mask over one raw sample that `--given` names, True where the sample is known."""
     if given not in HALVES:
         path = Path(given)
         if path.suffix != ".npy" or not path.is_file():

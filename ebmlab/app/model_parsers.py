@@ -36,13 +36,7 @@ class Line(argparse.ArgumentParser):
 
 
 def model_parser(command: str) -> argparse.ArgumentParser:
-    """The parser of one of `MODEL_COMMANDS`.
-
-    Example:
-        >>> options = model_parser("score").parse_args(["a.npy", "--ckpt_path", "last.ckpt"])
-        >>> options.files, options.log_likelihood
-        (['a.npy'], False)
-    """
+    """The parser of one of `MODEL_COMMANDS`."""
     parser = Line(f"python -m ebmlab {command}", description=ABOUT[command])
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help=FILES)

@@ -18,6 +18,7 @@ from ebmlab.app.merging import merge
 from ebmlab.app.trust import CALLBACKS as FLAG
 from ebmlab.app.trust import denied, found, is_trusted
 from ebmlab.errors import UserError
+from ebmlab.io.old_names import current_callback
 
 HELP = """Flags refer to a callback by its class. --callbacks.SampleGrid.every_n_epochs 5 changes an option (and adds
 the callback if the config has none), --callbacks.FID false drops a callback, --callbacks.Acceleration true adds one,
@@ -33,10 +34,6 @@ def take_flags(args: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
     Raises:
         UserError: a flag has no value, or does not name a class.
-
-    Example:
-        >>> take_flags(["fit", "--callbacks.FID", "false", "--callbacks.SampleGrid.every_n_epochs=5"])
-        (['fit'], {'FID': False, 'SampleGrid': {'every_n_epochs': 5}})
     """
     rest: list[str] = []
     changes: dict[str, Any] = {}
@@ -78,11 +75,6 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
 
     Raises:
         UserError: there is no such callback.
-
-    Example:
-        >>> grid = {"class_path": "ebmlab.callbacks.SampleGrid", "init_args": {"every_n_epochs": 5}}
-        >>> change_callbacks([grid], {"SampleGrid": None, "FID": {"num_samples": 100}})
-        [{'class_path': 'ebmlab.callbacks.FID', 'init_args': {'num_samples': 100}}]
     """
     if not isinstance(changes, dict):
         raise UserError("callbacks: must be names with options, such as `FID: {num_samples: 1000}` or `FID: false`")
@@ -90,7 +82,7 @@ def change_callbacks(entries: Sequence[dict[str, Any]], changes: dict[str, Any])
     for entry in entries:
         named[_next_name(entry["class_path"].rpartition(".")[2], named)] = entry
     for name, change in changes.items():
-        name = full_names(name)
+        name = current_callback(full_names(name))
         if not isinstance(change, dict | None):
             raise UserError(f"callbacks.{name} is {change!r}, but must be true, false or options by name")
         short = name.rpartition(".")[2]

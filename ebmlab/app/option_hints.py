@@ -18,12 +18,7 @@ _FAMILIES = {
 
 
 def meant(option: str) -> str | None:
-    """The full name of an option whose last word, or whose beginning, was given; None if there is none like it.
-
-    Example:
-        >>> meant("--lr"), meant("--max_epochs"), meant("--conf"), meant("--sampler.step_size")
-        ('--model.optimizer.lr', '--trainer.max_epochs', '--config', '--model.sampler.step_size')
-    """
+    """The full name of an option whose last word, or whose beginning, was given; None if there is none like it."""
     name = option.lstrip("-").partition("=")[0]
     known = [*_SHARED, *_names()]
     longer = [full for full in known if full.endswith(f".{name}")] or [full for full in known if full.startswith(name)]

@@ -15,24 +15,14 @@ FOLDER = next((f for f in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if
 
 
 def own_names() -> dict[str, Path]:
-    """The files of ebmlab's configs by name, such as `grbm_digits` and `sampling/ising_5x5`, in order.
-
-    Example:
-        >>> own_names()["grbm_digits"].name
-        'grbm_digits.yaml'
-    """
+    """The files of ebmlab's configs by name, such as `grbm_digits` and `sampling/ising_5x5`, in order."""
     if FOLDER is None:
         return {}
     return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in configs_in(FOLDER)}
 
 
 def configs_in(folder: Path) -> list[Path]:
-    """The files of configs in a folder and its subfolders; none that is hidden, as editors and notebooks keep some.
-
-    Example:
-        >>> configs_in(Path("no folder"))
-        []
-    """
+    """The files of configs in a folder and its subfolders; none that is hidden, as editors and notebooks keep some."""
     paths = sorted(path for path in folder.rglob("*.yaml") if path.is_file())
     return [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
@@ -46,10 +36,6 @@ def find_config(name: str | Path, beside: Path | None = None) -> Path:
 
     Returns:
         The file; `name` in `beside`, which does not exist, if there is neither.
-
-    Example:
-        >>> [find_config(name).is_file() for name in ("grbm_digits", "configs/sampling/ising_5x5.yaml", "gone")]
-        [True, True, False]
     """
     path = (beside or Path()) / name
     own = Path(name).as_posix().removesuffix(".yaml").removeprefix("configs/")
@@ -57,12 +43,7 @@ def find_config(name: str | Path, beside: Path | None = None) -> Path:
 
 
 def is_text(value: str) -> bool:
-    """Whether what `--config` was given is the text of a config, not the name of a file.
-
-    Example:
-        >>> is_text("{seed_everything: 1}"), is_text("configs/grbm_digits.yaml")
-        (True, False)
-    """
+    """Whether what `--config` was given is the text of a config, not the name of a file."""
     return value.lstrip().startswith("{") or "\n" in value
 
 
@@ -73,10 +54,6 @@ def with_pipes_read(args: list[str]) -> list[str]:
 
     Raises:
         UserError: it cannot be read, or has more than 16 MiB.
-
-    Example:
-        >>> with_pipes_read(["fit", "--config", "a.yaml"])
-        ['fit', '--config', 'a.yaml']
     """
     found = list(args)
     for i, word in enumerate(args):

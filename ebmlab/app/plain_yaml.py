@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -20,36 +22,31 @@ def plain_yaml(text: str, source: object) -> Any:
         source: its name in error messages.
 
     Raises:
-        UserError: it is not valid, or aliases make it endless or huge.
-
-    Example:
-        >>> plain_yaml("data: {size: 8}", "a.yaml")
-        {'data': {'size': 8}}
-        >>> plain_yaml("a: &a [*a]", "b.yaml")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: b.yaml is not valid: a part of it contains itself, or it is nested too deeply
+        UserError: it is not valid, has a key twice, or aliases make it endless or huge.
     """
-    loader = LOADER(text)
+    with checked_yaml(text, source):
+        return yaml.load(text, LOADER)
+
+
+@contextmanager
+def checked_yaml(text: str, source: object) -> Iterator[None]:
+    """Reads a text within, after a look at its size; raises `UserError` if it is not valid or too large."""
     try:
-        root = loader.get_single_node()
-        check_size(root, source)
-        return None if root is None else loader.construct_document(root)
+        root = yaml.compose(text, yaml.SafeLoader)  # whose errors say more than those of libyaml
+        if (size := _size(root, {}, set())) > MOST:
+            raise UserError(
+                f"{source} stands for {size:.2g} values, for its aliases (*NAME) repeat parts: write out fewer"
+            )
+        _check_keys(root, source, set())
+        yield
     except RecursionError as error:
         raise UserError(f"{source} is not valid: a part of it contains itself, or it is nested too deeply") from error
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise UserError(f"{source} is not valid YAML: {one_line(error)}") from error
-    finally:
-        loader.dispose()
-
-
-def check_size(root: yaml.Node | None, source: object) -> None:
-    """Raises `UserError` for more than `MOST` values, and `RecursionError` for a part that contains itself.
-
-    Example:
-        >>> check_size(yaml.compose("[1, 2]"), "a.yaml")
-    """
-    if (size := _size(root, {}, set())) > MOST:
-        raise UserError(f"{source} stands for {size:.2g} values, for its aliases (*NAME) repeat parts: write out fewer")
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise UserError(
+            f"{source}{where} is not valid YAML: {getattr(error, 'problem', '') or one_line(error)}"
+        ) from error
 
 
 def _size(node: yaml.Node | None, known: dict[int, int], within: set[int]) -> int:
@@ -64,3 +61,21 @@ def _size(node: yaml.Node | None, known: dict[int, int], within: set[int]) -> in
         known[id(node)] = 1 + sum(_size(part, known, within) for part in parts)
         within.discard(id(node))
     return known[id(node)]
+
+
+def _check_keys(node: yaml.Node | None, source: object, done: set[int]) -> None:
+    """Raises `UserError` if a mapping has a key twice; YAML would silently use the last one."""
+    if id(node) in done:  # an alias repeats it
+        return
+    done.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(item, source, done)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                raise UserError(f"{source}, line {key.start_mark.line + 1}: {key.value} is there twice: keep one")
+            if isinstance(key.value, str):
+                seen.add(key.value)
+            _check_keys(value, source, done)

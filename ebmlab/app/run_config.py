@@ -6,26 +6,14 @@ from pathlib import Path
 
 from pytorch_lightning.utilities import rank_zero_info
 
-from ebmlab.app.beside import beside, check_given, check_links, is_own
+from ebmlab.app.checkpoint_config import beside, check_given, check_links, is_own
 from ebmlab.app.own_configs import BESIDE
 from ebmlab.app.run_folder import CONFIG, in_a_run, run_of
+from ebmlab.app.words import options
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
 from ebmlab.io.zoo import checkpoint
 from ebmlab.trained.loading import checkpoint_in
-
-
-def options_in(args: list[str]) -> dict[str, str]:
-    """The options of a command line, each with its value or the word after it.
-
-    Example:
-        >>> options_in(["predict", "--ckpt_path", "a.ckpt", "--seed=3"])
-        {'--ckpt_path': 'a.ckpt', '--seed': '3'}
-        >>> options_in([])
-        {}
-    """
-    pairs = zip(args, [*args[1:], ""], strict=False)
-    return {o.partition("=")[0]: o.partition("=")[2] or value for o, value in pairs if o.startswith("-")}
 
 
 def with_run_config(args: list[str]) -> list[str]:
@@ -36,12 +24,12 @@ def with_run_config(args: list[str]) -> list[str]:
     Raises:
         UserError: the checkpoint is missing or damaged, its run has no config, or links lead out of its folder.
     """
-    options = options_in(args)
-    path = Path(options.get("--ckpt_path", ""))
-    if "--ckpt_path" in options and (path.is_dir() or checkpoint(path)):  # of a run or the zoo
+    given = dict(options(args))
+    path = Path(given.get("--ckpt_path", ""))
+    if "--ckpt_path" in given and (path.is_dir() or checkpoint(path)):  # of a run or the zoo
         path = checkpoint_in(path, "last" if args[0] == "fit" else "best")
         args = [*args, "--ckpt_path", str(path)]
-    if named := options.get("--config") or options.get("-c"):
+    if named := given.get("--config") or given.get("-c"):
         if path.suffix and in_a_run(path) and not _is_config_of(named, run_of(path)):
             check_links(run_of(path))
         return args
@@ -58,7 +46,7 @@ def with_run_config(args: list[str]) -> list[str]:
     if is_own(config):
         return [args[0], "--config", str(config), *args[1:]]
     check_links(run_of(path))
-    check_given(beside(config), config, options)
+    check_given(beside(config), config, given)
     rank_zero_info(
         f"{config} is not of your own making: of it the seed, the model and the data are taken, and all else is yours "
         "to say; --config takes the whole of it"

@@ -16,6 +16,7 @@ from lightning_fabric.utilities.rank_zero import _get_rank
 
 from ebmlab.app.own_configs import BESIDE, is_text
 from ebmlab.app.trust import LIBRARY
+from ebmlab.app.words import options
 from ebmlab.errors import UserError
 from ebmlab.io.files import remove_temporaries
 from ebmlab.io.folders import make_folder
@@ -37,10 +38,9 @@ def config_name(args: Sequence[str]) -> str:
 
     For the resolved config of a run, `runs/<config>/<name>/config.yaml`, it is the name of that run's experiment.
     """
-    for i, argument in enumerate(args):
-        option, _, value = argument.partition("=")
+    for option, value in options(args):
         if option in ("-c", "--config"):
-            if is_text(text := (value or args[i + 1]).removeprefix(BESIDE)):
+            if is_text(text := value.removeprefix(BESIDE)):
                 return "unnamed"
             path = Path(text).absolute()
             return path.parent.parent.name if path.name == CONFIG else path.stem
@@ -221,9 +221,8 @@ def continued_run(checkpoint: Path, args: Sequence[str]) -> Path:
         UserError: the arguments name another run.
     """
     folder = run_of(checkpoint)
-    for i, argument in enumerate(args):
-        option, _, value = argument.partition("=")
-        if option == "--name" and (name := value or "".join(args[i + 1 : i + 2])) != folder.name:
+    for option, name in options(args):
+        if option == "--name" and name != folder.name:
             raise UserError(
                 f"--name {name}: {_short(checkpoint)} is in the folder of the run {folder.name}, which goes on; "
                 "leave --name out, or start a new run from a copy elsewhere"

@@ -20,10 +20,6 @@ class Picture:
         step: after how many optimizer steps it was made.
         caption: what it says of itself.
         png: the file's bytes.
-
-    Example:
-        >>> Picture(10, "step 10", b"...").step
-        10
     """
 
     step: int
@@ -38,10 +34,6 @@ def pictures_of(folder: Path, at_most: int) -> dict[str, list[Picture]]:
         folder: of the run.
         at_most: of each title; if there are more, as many with even distances between them, the first and the last
             included.
-
-    Example:
-        >>> pictures_of(Path("runs/missing"), at_most=10)
-        {}
     """
     files: dict[tuple[str, str], dict[int, Path]] = {}
     for prefix, place in _FOLDERS.items():

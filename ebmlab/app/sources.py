@@ -64,12 +64,7 @@ class Source:
 
 
 def public(module: str) -> dict[str, Source]:
-    """The classes in a package's `__all__`, by name and in its order.
-
-    Example:
-        >>> public("ebmlab.energies")["RBM"].path
-        'ebmlab.energies.rbm.RBM'
-    """
+    """The classes in a package's `__all__`, by name and in its order."""
     body = _body(module)
     names = next(ast.literal_eval(n.value) for n in body if isinstance(n, ast.Assign) and _assigns(n, "__all__"))
     found = {name: find(f"{module}.{name}") for name in names}
@@ -78,12 +73,7 @@ def public(module: str) -> dict[str, Source]:
 
 @cache
 def find(path: str) -> Source | str:
-    """A class of the library by its dotted name, through imports; the name itself if it is none.
-
-    Example:
-        >>> find("torch.nn.Module"), find("ebmlab.callbacks.FID").path
-        ('torch.nn.Module', 'ebmlab.callbacks.fid.FID')
-    """
+    """A class of the library by its dotted name, through imports; the name itself if it is none."""
     module, _, name = path.rpartition(".")
     if module.partition(".")[0] != "ebmlab" or _file(module) is None:
         return path

@@ -182,13 +182,7 @@ def _storage(optuna: Any, url: str) -> Any:
 
 
 class OneTooMany(Exception):
-    """Another process has begun the last trial at the same time.
-
-    Example:
-        >>> raise OneTooMany
-        Traceback (most recent call last):
-        ebmlab.app.sweep.OneTooMany
-    """
+    """Another process has begun the last trial at the same time."""
 
 
 def _before(study: Any, number: float) -> int:

@@ -28,15 +28,7 @@ _DISTRIBUTIONS: dict[str, dict[str, bool]] = {
 
 
 class Suggests(Protocol):
-    """What a space asks of an Optuna trial.
-
-    Example:
-        >>> class First:
-        ...     def suggest_float(self, name, low, high, log=False): return low
-        ...     def suggest_int(self, name, low, high, log=False): return low
-        ...     def suggest_categorical(self, name, choices): return choices[0]
-        >>> trial: Suggests = First()
-    """
+    """What a space asks of an Optuna trial."""
 
     suggest_float: Callable[..., float]
     suggest_int: Callable[..., int]
@@ -48,12 +40,8 @@ class Space:
     """The settings that a sweep tries, and the score by which it judges them.
 
     Attributes:
-        objective: the name of a likelihood of `AISEvaluation`, or of a FID.
+        objective: the name of a likelihood of `AIS`, or of a FID.
         parameters: for each option of `fit` a list of choices, or `low` and `high`, with `log` and `integer`.
-
-    Example:
-        >>> Space("fid/classifier", {"model.num_steps": [5, 10]}).direction
-        'minimize'
     """
 
     objective: str
@@ -66,7 +54,7 @@ class Space:
     @property
     def callback(self) -> str:
         """The class of the callback that logs the objective."""
-        return "FID" if self.objective.startswith("fid/") else "AISEvaluation"
+        return "FID" if self.objective.startswith("fid/") else "AIS"
 
     @property
     def scales(self) -> dict[str, str]:
@@ -94,12 +82,7 @@ class Space:
 
 
 def option(name: str, value: Any) -> str:
-    """An option of the command line.
-
-    Example:
-        >>> option("model.num_steps", 5), option("data.binarize", True), option("model.sampler", "a.B")
-        ('--model.num_steps=5', '--data.binarize=true', '--model.sampler=a.B')
-    """
+    """An option of the command line."""
     return f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
 
 
@@ -108,11 +91,6 @@ def read_space(path: Path) -> Space:
 
     Raises:
         UserError: it is not valid, or the objective does not say how good a model is.
-
-    Example:
-        >>> _ = Path("space.yaml").write_text("objective: fid/classifier\nspace: {model.num_steps: [5, 10]}")
-        >>> read_space(Path("space.yaml"))
-        Space(objective='fid/classifier', parameters={'model.num_steps': [5, 10]})
     """
     from ebmlab.app.config_files import load_config
 
@@ -160,13 +138,7 @@ def _of_wandb(config: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def check_objective(objective: Any, source: str) -> None:
-    """Raises `UserError` unless the objective is a score that says how good a model is.
-
-    Example:
-        >>> check_objective("train/loss", "a.yaml")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: a.yaml: objective is 'train/loss', but must be ais/log_likelihood, ais/bits_per_dim ...
-    """
+    """Raises `UserError` unless the objective is a score that says how good a model is."""
     names = tuple(OBJECTIVES)
     if not isinstance(objective, str) or not (objective in names[:2] or objective.startswith(names[2])):
         raise UserError(
@@ -193,12 +165,7 @@ def _check(where: str, ways: Any) -> None:
 
 
 def sweep_parser() -> Line:
-    """The parser of the command's options; those that it does not know are handed on to `fit`.
-
-    Example:
-        >>> sweep_parser().parse_known_args(["--config", "a.yaml", "--space", "b.yaml", "--data.batch_size=9"])[1]
-        ['--data.batch_size=9']
-    """
+    """The parser of the command's options; those that it does not know are handed on to `fit`."""
     parser = Line(
         prog="python -m ebmlab sweep",
         description="Trains a config again and again, with settings that Optuna chooses for the best likelihood or "

@@ -20,13 +20,7 @@ PAUSE = 0.5  # seconds between looks at the run's metrics
 
 
 class TrialFailed(Exception):
-    """The run has no score that counts; the message is one line that says why.
-
-    Example:
-        >>> raise TrialFailed("fid/classifier was not logged")
-        Traceback (most recent call last):
-        ebmlab.app.sweep_trial.TrialFailed: fid/classifier was not logged
-    """
+    """The run has no score that counts; the message is one line that says why."""
 
 
 def run_fit(

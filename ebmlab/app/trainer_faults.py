@@ -26,10 +26,6 @@ def trainer_fault(trainer: dict[str, Any], error: Exception) -> str:
     Args:
         trainer: the trainer's settings.
         error: what Lightning raised.
-
-    Example:
-        >>> trainer_fault({"max_time": "abc"}, ValueError("not a valid duration"))
-        "trainer.max_time is 'abc', but must be days, hours, minutes and seconds, such as 00:01:30:00"
     """
     for name, (is_right, right) in _RULES.items():
         if (value := trainer.get(name)) is not None and not is_right(value):

@@ -23,6 +23,7 @@ from pytorch_lightning.cli import ReduceLROnPlateau
 
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.own_configs import BESIDE, find_config, is_text
+from ebmlab.app.words import options
 from ebmlab.errors import UserError
 from ebmlab.io.files import read_text
 from ebmlab.io.rebuilding import path_of
@@ -55,7 +56,7 @@ def trust_named(args: Sequence[str]) -> None:
         args: the command line as the user typed it.
     """
     named = {module for text in _naming(args) for module in _DOTTED.findall(full_names(text))}
-    named |= {_module(value).partition(".")[0] for option, value in _options(args) if option == "--import"}
+    named |= {_module(value).partition(".")[0] for option, value in options(args) if option == "--import"}
     named -= sys.stdlib_module_names | {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
     set_parsing_settings(
         import_path_denylist=["*", "ebmlab.app", *(_earlier - named)],
@@ -117,7 +118,7 @@ def check_makers(model: Namespace) -> None:
         if isinstance(kind, type) and issubclass(kind, bases):
             continue
         owner = str(getattr(kind, "__module__", "")).partition(".")[0]
-        named = [value for option, value in _options(sys.argv) if _BY_CLASS.fullmatch(option)]
+        named = [value for option, value in options(sys.argv) if _BY_CLASS.fullmatch(option)]
         if isinstance(kind, type) or not any(value.startswith(f"{owner}.") for value in named):
             raise UserError(f"model.{option} is {path}, but must be a subclass of {path_of(bases[0])}")
 
@@ -136,17 +137,9 @@ def denied(path: str) -> str:
     )
 
 
-def _options(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options of a command line, each with its value or the word after it."""
-    for word, after in zip(args, [*args[1:], ""], strict=False):
-        option, equals, value = word.partition("=")
-        if option.startswith("-"):
-            yield option, value if equals else after
-
-
 def _naming(args: Sequence[str]) -> Iterator[str]:
     """The texts of a command line that may name modules: those of configs, class paths, and names of callbacks."""
-    for option, value in _options(args):
+    for option, value in options(args):
         if option in ("-c", "--config") and not value.startswith(BESIDE):
             with suppress(OSError, ValueError, UserError):  # the parser reports these
                 yield from _with_bases(value)

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -40,10 +41,6 @@ class WandbOptions:
         log_model: upload checkpoints when the run ends, or "all" as they are written; online only.
         watch: also log histograms of gradients, of parameters, or of all.
         save_code: upload the Python files in and under the working directory.
-
-    Example:
-        >>> WandbOptions(tags=["first"]).log_model
-        False
     """
 
     tags: list[str] | None = None
@@ -70,28 +67,14 @@ class WandbRun(WandbLogger):
         super().__init__(**settings)
         self.options = options or WandbOptions()
         self._wandb_init.pop("anonymous", None)  # Lightning passes it; W&B warns that it has no effect
+        for name in ("log_hyperparams", "log_image", "log_table", "after_save_checkpoint"):
+            setattr(self, name, partial(self._try, getattr(self, name)))
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """As in the base class; likelihoods that are to be trusted are also logged as `ais/trusted_...`."""
         trusted = ("log_likelihood", "bits_per_dim") if metrics.get("ais/trusted") == 1 else ()
         metrics = {**metrics, **{f"ais/trusted_{k}": metrics[f"ais/{k}"] for k in trusted if f"ais/{k}" in metrics}}
         self._try(super().log_metrics, metrics, step)
-
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().log_hyperparams, *args, **kwargs)
-
-    def log_image(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().log_image, *args, **kwargs)
-
-    def log_table(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().log_table, *args, **kwargs)
-
-    def after_save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """As in the base class."""
-        self._try(super().after_save_checkpoint, *args, **kwargs)
 
     def finalize(self, *args: Any, **kwargs: Any) -> None:
         """As in the base class. Before, the tables of likelihoods with their errors and of FIDs are sent."""
@@ -190,13 +173,7 @@ def send_config(trainer: pl.Trainer, config: dict[str, Any]) -> None:
 
 
 def score_tables(folder: Path) -> dict[str, tuple[list[str], list[list[float | str | None]]]]:
-    r"""Columns and rows of `likelihoods` and `fid`, from the files in a run's folder; without those it lacks.
-
-    Example:
-        >>> _ = Path("metrics.csv").write_text("step,ais/log_likelihood,ais/std_error,ais/trusted\n10,-90.5,0.2,1.0\n")
-        >>> score_tables(Path("."))
-        {'likelihoods': (['step', 'log_likelihood', 'std_error', 'trusted'], [[10.0, -90.5, 0.2, 1.0]])}
-    """
+    r"""Columns and rows of `likelihoods` and `fid`, from the files in a run's folder; without those it lacks."""
     tables = {}
     for key, file, prefix in (("likelihoods", "metrics.csv", "ais/"), ("fid", "fid.csv", "")):
         if not (folder / file).is_file():

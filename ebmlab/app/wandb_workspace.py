@@ -36,12 +36,6 @@ def workspace_program(runs: Sequence[FinishedRun]) -> str:
 
     Args:
         runs: whose metrics and pictures are shown.
-
-    Example:
-        >>> from pathlib import Path
-        >>> run = FinishedRun(Path("a"), logged={"fid/classifier": []})
-        >>> 'wr.LinePlot(x="Step", y=["fid/classifier"])' in workspace_program([run])
-        True
     """
     metrics = list(dict.fromkeys(metric for run in runs for metric in run.logged))
     titles = dict.fromkeys(title for run in runs for title in pictures_of(run.folder, at_most=1))

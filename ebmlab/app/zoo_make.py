@@ -34,11 +34,6 @@ def make(name: str, folder: Path) -> Path:
 
     Raises:
         UserError: there is no recipe of that name, or the training fails.
-
-    Example:
-        >>> make("gone", Path("zoo"))
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: there is no recipe for gone; there are rbm-digits, grbm-digits, ...
     """
     recipes = yaml.safe_load(OURS.with_name("recipes.yaml").read_text())
     if name not in recipes:
@@ -70,15 +65,6 @@ def measure(checkpoint: Path, data: Data, recipe: dict[str, Any]) -> LogLikeliho
         checkpoint: a packed one.
         data: gives the test data.
         recipe: `num_chains` and `num_temperatures` of annealed importance sampling.
-
-    Example:
-        >>> import shutil
-        >>> from ebmlab.datamodules import Digits
-        >>> path = Path(shutil.copy(OURS / "rbm-digits" / "model.ckpt", "model.ckpt"))
-        >>> digits = Digits(binarize=True)
-        >>> digits.setup("test")
-        >>> measure(path, digits, {"num_chains": 50, "num_temperatures": 200}).log_z.method
-        'AIS, 50 chains of BlockGibbs, 200 temperatures'
     """
     counts = recipe["num_chains"], recipe["num_temperatures"]
     found = load(checkpoint).log_likelihood(data.to_raw(data.states("test")[:BATCH]), *counts, fresh=True)
@@ -130,14 +116,7 @@ def _card(
 
 
 def likelihood_row(found: LogLikelihood) -> str:
-    """What a card says of the likelihood.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.trained import LogZ
-        >>> likelihood_row(LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, 0.0, (), "AIS"), size=4))
-        '-4.00 nats +- 0.1 (1.443 bits per dimension): the mean over 2 test samples; log Z = 2.00 +- 0.1 (AIS)'
-    """
+    """What a card says of the likelihood."""
     trust = f"+- {found.std_error:.2g}" if found.trusted else "not to be trusted"
     return (
         f"{found.mean:.2f} nats {trust} ({found.bits_per_dim:.3f} bits per dimension): the mean over "

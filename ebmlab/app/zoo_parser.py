@@ -12,12 +12,7 @@ _VERBS = ("list", "make", "pack", "pull", "push", "export")
 
 
 def zoo_parser() -> argparse.ArgumentParser:
-    """The parser of the words after `zoo`.
-
-    Example:
-        >>> zoo_parser().parse_args(["pull", "shared/mine"]).address
-        'shared/mine'
-    """
+    """The parser of the words after `zoo`."""
     parser = Line("python -m ebmlab zoo", description="Small trained models, called zoo/NAME.")
     verbs = parser.add_subparsers(dest="verb", metavar="|".join(_VERBS), parser_class=Line)
     verbs.add_parser("list", help="names and first lines (also without a word)")
@@ -46,10 +41,6 @@ def zoo_answer(given: Sequence[str]) -> str | None:
 
     Raises:
         UserError: an option is not valid.
-
-    Example:
-        >>> "zoo/rbm-digits" in zoo_answer(["list"])
-        True
     """
     parser = zoo_parser()
     if {"-h", "--help"} & {*given}:

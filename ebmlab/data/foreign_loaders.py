@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
-from ebmlab.data.first_batch import first_batch
+from ebmlab.data.batch_checks import first_batch
 from ebmlab.data.interface import Data, one_loader, samples_of
 from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.domains import Categorical, Domain, Ordinal, Real
@@ -43,12 +43,6 @@ class PlainData(Data):
         title: the name of the data in error messages.
         loaders: maps each split that exists ("train", "val" or "test") to a function that returns its loader.
         domain: the energy's domain.
-
-    Example:
-        >>> images = torch.randint(256, (8, 1, 4, 4), dtype=torch.uint8)
-        >>> data = PlainData("mine", {"train": lambda: [images]}, Real((1, 4, 4)))
-        >>> float(data.states("train").max()) <= 1
-        True
     """
 
     title = ""
@@ -151,14 +145,6 @@ def data_of(trainer: pl.Trainer) -> Data:
 
     Plain data have only the splits of the run's stage: "train" and "val" in `fit`, "val" in `validate`, "test" in
     `test`. No other function asks the trainer for its data.
-
-    Example:
-        In a callback, `data_of(trainer).states("val")` are the states of the validation split, whatever their source:
-
-        >>> import pytorch_lightning as pl
-        >>> class Size(pl.Callback):
-        ...     def setup(self, trainer, pl_module, stage):
-        ...         print(len(data_of(trainer).states("val")), "states to validate on")
     """
     sources = data_sources(trainer)
     given = {split: source.instance for split, source in sources.items()}

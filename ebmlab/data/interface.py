@@ -25,10 +25,6 @@ class Images:
 
     Attributes:
         values: `(B, C, H, W)` in [0, 1], with one channel or three.
-
-    Example:
-        >>> Images(torch.rand(4, 1, 8, 8)).values.shape
-        torch.Size([4, 1, 8, 8])
     """
 
     values: Tensor
@@ -41,10 +37,6 @@ class Points:
     Attributes:
         values: `(B, 2)`.
         extent: most of the points lie between -extent and extent in both coordinates.
-
-    Example:
-        >>> Points(torch.zeros(4, 2), extent=1.0).extent
-        1.0
     """
 
     values: Tensor
@@ -57,10 +49,6 @@ class Graphs:
 
     Attributes:
         adjacency: symmetric matrices `(B, n, n)`, zero where there is no edge.
-
-    Example:
-        >>> Graphs(torch.ones(4, 3, 3) - torch.eye(3)).adjacency.sum((1, 2))  # triangles: three edges, counted twice
-        tensor([6., 6., 6., 6.])
     """
 
     adjacency: Tensor
@@ -195,12 +183,6 @@ def one_loader(loader: Any, where: str) -> Iterable[Any]:
 
     Raises:
         UserError: the list or dictionary does not hold exactly one loader.
-
-    Example:
-        >>> one_loader({"only": [torch.zeros(3, 2)]}, "mine")
-        [tensor([[0., 0.],
-                [0., 0.],
-                [0., 0.]])]
     """
     loaders = list(loader.values()) if isinstance(loader, Mapping) else loader
     if not isinstance(loaders, list | tuple) or any(isinstance(part, Tensor) for part in loaders):
@@ -220,10 +202,6 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
 
     Raises:
         UserError: the batch has another form.
-
-    Example:
-        >>> samples_of((torch.zeros(4, 2), torch.zeros(4)), "my loader").shape
-        torch.Size([4, 2])
     """
     if isinstance(batch, Mapping):
         tensors = [name for name, value in batch.items() if isinstance(value, Tensor)]
@@ -243,23 +221,13 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
 
 
 def chosen(size: int, n: int, seed: int) -> Tensor:
-    """The first `n` indices of a random order of 0 to size - 1, which depends on `seed` alone.
-
-    Example:
-        >>> torch.equal(chosen(10, 3, seed=1), chosen(10, 5, seed=1)[:3])
-        True
-    """
+    """The first `n` indices of a random order of 0 to size - 1, which depends on `seed` alone."""
     return torch.randperm(size, generator=torch.Generator().manual_seed(seed))[:n]
 
 
 @runtime_checkable
 class KnownDensity(Protocol):
-    """Data with a known density, such as `datamodules.GaussianMixture`.
-
-    Example:
-        >>> isinstance(Data(), KnownDensity)
-        False
-    """
+    """Data with a known density, such as `datamodules.GaussianMixture`."""
 
     def log_density(self, x: Tensor) -> Tensor:
         """The normalised log-density `(B,)` at points `(B, *event_shape)`."""
@@ -270,12 +238,7 @@ class KnownDensity(Protocol):
 
 @runtime_checkable
 class CodedPoints(Protocol):
-    """Points of the plane that are coded as bits, such as `datamodules.GrayCode2D`.
-
-    Example:
-        >>> isinstance(Data(), CodedPoints)
-        False
-    """
+    """Points of the plane that are coded as bits, such as `datamodules.GrayCode2D`."""
 
     def encode(self, points: Tensor) -> Tensor:
         """Points `(B, 2)` to states."""
@@ -289,12 +252,7 @@ class CodedPoints(Protocol):
 
 @runtime_checkable
 class KnownCouplings(Protocol):
-    """Samples of a pairwise model with known couplings, such as `datamodules.IsingSamples`.
-
-    Example:
-        >>> isinstance(Data(), KnownCouplings)
-        False
-    """
+    """Samples of a pairwise model with known couplings, such as `datamodules.IsingSamples`."""
 
     def coupling_matrix(self) -> Tensor:
         """The true J `(d, d)`, symmetric with a zero diagonal: E(x) = -1/2 x'Jx."""

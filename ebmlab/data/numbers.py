@@ -28,13 +28,6 @@ def as_numbers(given: Any, what: str) -> Tensor:
 
     Raises:
         UserError: it holds no real numbers, a whole number beyond int64, or is sparse, quantized or masked.
-
-    Example:
-        >>> as_numbers(np.arange(3, dtype=">u2")[::-1], "x")
-        tensor([2, 1, 0])
-        >>> as_numbers(["a"], "x")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: x holds texts; they must be real numbers
     """
     if not isinstance(given, Tensor):
         given = _tensor(given, what)

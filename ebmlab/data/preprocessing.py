@@ -42,12 +42,6 @@ class Preprocessing:
         columns: the names of the columns of the training data's table; () if there are none.
         letters: what the classes stand for in an alignment of sequences, a letter each; "" elsewhere.
         width: the columns of the alignment from which `columns` were chosen, which are numbered from 1.
-
-    Example:
-        >>> digits = Preprocessing((1, 2, 2), scale=255.0, mean=(0.5,), std=(0.5,), unit=True)
-        >>> x = digits.to_states(torch.tensor([[[[0, 255], [255, 0]]]], dtype=torch.uint8))
-        >>> x.flatten().tolist(), digits.to_raw(x).flatten().tolist()
-        ([-1.0, 1.0, 1.0, -1.0], [0.0, 1.0, 1.0, 0.0])
     """
 
     shape: tuple[int, ...]
@@ -96,12 +90,7 @@ class Preprocessing:
         return (x.clamp(0, 1) if self.unit else x) * self.float_scale
 
     def brightness(self, raw: Tensor) -> Tensor:
-        """What pictures show of raw data that `to_raw` has returned: 0 is black and 1 white, beyond `limits` too.
-
-        Example:
-            >>> Preprocessing((1, 1, 1), limits=(270.0, 290.0)).brightness(torch.tensor([260.0, 275.0, 290.0]))
-            tensor([0.0000, 0.2500, 1.0000])
-        """
+        """What pictures show of raw data that `to_raw` has returned: 0 is black and 1 white, beyond `limits` too."""
         low, high = self.limits or (0.0, 1.0)
         return ((raw / self.float_scale - low) / ((high - low) or 1.0)).clamp(0, 1)
 
@@ -143,10 +132,6 @@ class Preprocessing:
 
         How numbers are scaled to [0, 1] does not count, because pixels in [0, 1] mean the same in all units. The limits
         of pictures do not count either.
-
-        Example:
-            >>> Preprocessing((4,), binarize=True).difference(Preprocessing((4,)))
-            'binarize is True, not False'
         """
         names = ["shape", "binarize", "num_classes", "letters"]
         names += [] if self.unit and other.unit else ["scale", "float_scale"]
@@ -168,11 +153,6 @@ class Preprocessing:
         Args:
             raw: `(B, *shape)` or `(B, prod(shape))`.
             where: the beginning of the error message.
-
-        Example:
-            >>> Preprocessing((2,), unit=True).check_units(torch.tensor([[0.0, 255.0]]), "mine")
-            Traceback (most recent call last):
-            ebmlab.errors.UserError: mine: the values lie between 0 and 255, but those in training were divided by 1 ...
         """
         if not self.unit or len(raw) == 0:
             return
@@ -213,10 +193,6 @@ class Preprocessing:
         """Log density of raw data minus that of their states in a domain; 0 if it is finite.
 
         A pixel's unit of length is one level, so that the density does not depend on how a file holds the pixel.
-
-        Example:
-            >>> round(Preprocessing((1, 2, 2), scale=255.0, std=(0.3,)).log_jacobian(Real(4)), 4)  # -4 log(0.3 * 255)
-            -17.3492
         """
         if not isinstance(domain, Real) or self.binarize or self.num_classes:
             return 0.0
@@ -250,10 +226,6 @@ def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...
     """Means and standard deviations of scaled raw data `(N, *shape)`, one for each entry of the first axis of `shape`.
 
     An entry that does not vary gets the standard deviation 1, because its deviation of 0 cannot be a divisor.
-
-    Example:
-        >>> moments(torch.tensor([[0.0, 5.0], [4.0, 5.0]]), Preprocessing((2,)))
-        ((2.0, 5.0), (2.0, 1.0))
     """
     axis = preprocessing.shape[0]
     total = torch.zeros(2, axis, dtype=torch.float64)
@@ -275,12 +247,7 @@ def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...
 
 
 def are_levels(x: Tensor) -> bool:
-    """Whether numbers are the levels of 8-bit pixels: whole, from 0 to 255, and at least one of them above 1.
-
-    Example:
-        >>> are_levels(torch.tensor([0.0, 128.0])), are_levels(torch.tensor([0.0, 1.0]))
-        (True, False)
-    """
+    """Whether numbers are the levels of 8-bit pixels: whole, from 0 to 255, and at least one of them above 1."""
     if x.numel() == 0 or not 1 < float(x.max()) <= LEVELS or float(x.min()) < 0:
         return False
     return not x.is_floating_point() or bool((x == x.round()).all())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ebmlab.evaluation.ais_result import AISResult
+from ebmlab.evaluation.log_z import LogZ
 
 FORWARD, BACKWARD = "#1f77b4", "#d62728"
 
@@ -22,10 +22,6 @@ class Likelihood(NamedTuple):
         lower: the same from backward chains; NaN without them.
         train: of training data.
         trusted: whether they are to be believed.
-
-    Example:
-        >>> Likelihood(10, -99.0, -98.5, -97.0, True).held_out
-        -99.0
     """
 
     step: int
@@ -39,11 +35,6 @@ def draw_likelihood(points: Sequence[Likelihood]) -> Figure:
     """Draws the likelihood of validation and training data along training; crosses are not to be trusted.
 
     The band lies between what forward and backward chains say of the validation data.
-
-    Example:
-        >>> points = [Likelihood(10, -99.0, -99.5, -98.0, True), Likelihood(20, -95.0, -90.0, -94.0, False)]
-        >>> draw_likelihood(points).axes[0].get_ylabel()
-        'mean log-likelihood (nats)'
     """
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
@@ -60,33 +51,25 @@ def draw_likelihood(points: Sequence[Likelihood]) -> Figure:
     return figure
 
 
-def draw_annealing(forward: AISResult, backward: AISResult | None = None) -> Figure:
+def draw_annealing(found: LogZ) -> Figure:
     """Draws a histogram of the chains' log-weights, and the effective number of chains along the path.
 
     The log-weight of one forward chain is on average below log Z, that of a backward chain above. Where the two sets
     overlap, the estimates can be believed; a gap between them is what no error bar shows.
 
     Args:
-        forward: of `ais`.
-        backward: of `reverse_ais`.
-
-    Example:
-        >>> import torch
-        >>> result = AISResult(torch.randn(1, 50, dtype=torch.float64), torch.zeros(50, 3))
-        >>> [axes.get_xlabel() for axes in draw_annealing(result).axes]
-        ['log Z by one chain (nats)', 'inverse temperature']
+        found: of `log_z` or `ais`.
     """
     figure = Figure(figsize=(10.0, 3.6), layout="constrained")
     weights, path = figure.subplots(1, 2)
-    _weights(weights, forward, "forward", FORWARD)
-    _path(path, forward, "forward", FORWARD)
-    if backward is not None:
-        _weights(weights, backward, "backward", BACKWARD)
-        _path(path, backward, "backward", BACKWARD)
+    for result, name, colour in ((found, "forward", FORWARD), (found.backward, "backward", BACKWARD)):
+        if result is not None:
+            _weights(weights, result, name, colour)
+            _path(path, result, name, colour)
     weights.set(xlabel="log Z by one chain (nats)", ylabel="chains", title="log-weights, and the estimates")
     path.set(xlabel="inverse temperature", ylabel="effective chains", title="effective chains along the path")
     path.set_yscale("log")
-    path.set_ylim(0.9, 1.1 * forward.log_weights.numel())
+    path.set_ylim(0.9, 1.1 * found.log_weights.numel())
     for axes in (weights, path):
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
@@ -94,7 +77,7 @@ def draw_annealing(forward: AISResult, backward: AISResult | None = None) -> Fig
     return figure
 
 
-def _weights(axes: Axes, result: AISResult, name: str, colour: str) -> None:
+def _weights(axes: Axes, result: LogZ, name: str, colour: str) -> None:
     log_w = result.log_weights.flatten().cpu()
     log_w = log_w[log_w.isfinite()]
     if not len(log_w):
@@ -103,7 +86,7 @@ def _weights(axes: Axes, result: AISResult, name: str, colour: str) -> None:
     axes.axvline(result.log_z, color=colour, label=f"{name}: {result.log_z:.5g}, {result.ess:.3g} of {log_w.numel()}")
 
 
-def _path(axes: Axes, result: AISResult, name: str, colour: str) -> None:
+def _path(axes: Axes, result: LogZ, name: str, colour: str) -> None:
     if result.path is not None:
         beta, ess = result.path.T.cpu().numpy()
         axes.plot(beta, ess, color=colour, label=name, linewidth=1.2)

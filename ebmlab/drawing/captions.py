@@ -18,13 +18,6 @@ def with_texts(png: bytes, texts: Mapping[str, str]) -> bytes:
 
     Raises:
         ValueError: the bytes are no PNG file.
-
-    Example:
-        >>> import io
-        >>> from PIL import Image
-        >>> Image.new("L", (2, 2)).save(file := io.BytesIO(), "png")
-        >>> texts_in(with_texts(file.getvalue(), {"Title": "samples/grid", "Description": "step 10"}))
-        {'Title': 'samples/grid', 'Description': 'step 10'}
     """
     first = next(_chunks(png), None)
     if first is None:
@@ -35,12 +28,7 @@ def with_texts(png: bytes, texts: Mapping[str, str]) -> bytes:
 
 
 def texts_in(png: bytes) -> dict[str, str]:
-    """The texts in a PNG file, by keyword; those that are compressed or cut short are left out.
-
-    Example:
-        >>> texts_in(b"not a picture")
-        {}
-    """
+    """The texts in a PNG file, by keyword; those that are compressed or cut short are left out."""
     found = {}
     for kind, data in _chunks(png):
         keyword, _, rest = data.partition(b"\0")

@@ -21,12 +21,6 @@ def draw_contacts(found: ContactPrediction, title: str = "") -> Figure:
     Args:
         found: scores and distances.
         title: of the figure.
-
-    Example:
-        >>> import torch
-        >>> found = ContactPrediction(torch.rand(9, 9), 20 * torch.rand(9, 9), torch.arange(9), 8.0, 2)
-        >>> [axes.get_xlabel() for axes in draw_contacts(found).axes]
-        ['site', 'number of pairs']
     """
     figure = Figure(figsize=(12.0, 5.8), dpi=DPI, layout="constrained")
     figure.suptitle(title)

@@ -18,11 +18,6 @@ def curves(metrics: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
     Args:
         metrics: by metric and run the points: the step, the value, and whether it is to be trusted. Points that are not
             are crosses beside the curve.
-
-    Example:
-        >>> figure = curves({"fid": {"a": [(10, 9.0, True), (20, 7.0, True)], "b": [(10, 8.0, True)]}})
-        >>> [axes.get_title() for axes in figure.axes]
-        ['fid']
     """
     columns = min(3, len(metrics))
     lines = math.ceil(len(metrics) / columns)

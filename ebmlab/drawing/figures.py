@@ -15,12 +15,7 @@ DPI = 100
 
 
 def figure_png(figure: Figure) -> bytes:
-    """A figure as the bytes of a PNG file, at the figure's resolution.
-
-    Example:
-        >>> figure_png(Figure())[1:4]
-        b'PNG'
-    """
+    """A figure as the bytes of a PNG file, at the figure's resolution."""
     FigureCanvasAgg(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=figure.dpi)
@@ -34,10 +29,6 @@ def panels(pictures: dict[str, Tensor], gap: int = 24, min_width: int = MIN_WIDT
         pictures: images `(C, H, W)` in [0, 1], by title.
         gap: pixels between them.
         min_width: smallest width of all images together, in pixels.
-
-    Example:
-        >>> len(panels({"noise": torch.rand(1, 8, 8), "data": torch.rand(1, 8, 8)}).axes)
-        2
     """
     width = sum(p.shape[2] for p in pictures.values()) + 1
     factor = max(1, math.ceil(min_width / width))

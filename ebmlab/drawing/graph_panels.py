@@ -22,10 +22,6 @@ def draw_graphs(sides: dict[str, Tensor]) -> Figure:
 
     Args:
         sides: adjacency matrices `(B, n, n)`, by title.
-
-    Example:
-        >>> draw_graphs({"triangle": torch.ones(1, 3, 3) - torch.eye(3)}).texts[0].get_text()
-        'triangle'
     """
     columns = math.ceil(math.sqrt(max(map(len, sides.values()))))
     rows = math.ceil(max(map(len, sides.values())) / columns)

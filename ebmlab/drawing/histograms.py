@@ -30,11 +30,6 @@ def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> F
         values: one-dimensional sets by name; numbers that are not finite are left out.
         label: of the axis.
         title: of the figure.
-
-    Example:
-        >>> figure = draw_histograms({"data": torch.randn(100), "noise": torch.randn(100) + 5}, "energy")
-        >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-        ['data', 'noise']
     """
     sets = {name: x.detach().double().cpu() for name, x in values.items()}
     sets = {name: x[x.isfinite()] for name, x in sets.items() if x.isfinite().any()}

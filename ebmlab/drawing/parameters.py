@@ -13,11 +13,6 @@ def draw_matrices(matrices: dict[str, Tensor]) -> Figure:
 
     White is zero, and the first matrix's largest entry has full colour. An entry takes at least one pixel as long as
     the figure fits on a screen.
-
-    Example:
-        >>> figure = draw_matrices({"learnt": torch.randn(4, 4), "true": torch.randn(4, 4)})
-        >>> [axes.get_title() for axes in figure.axes[:2]]
-        ['learnt', 'true']
     """
     first = next(iter(matrices.values()))
     limit = float(first.abs().max()) or 1.0
@@ -37,10 +32,6 @@ def draw_log_variance(history: list[list[float]]) -> Figure:
 
     Args:
         history: rows of step, mean, smallest and largest.
-
-    Example:
-        >>> draw_log_variance([[0, 0.0, -0.1, 0.1], [10, -0.5, -1.0, 0.0]]).axes[0].get_xlabel()
-        'step'
     """
     steps, mean, low, high = zip(*history, strict=True)
     figure = Figure(figsize=(7, 4), dpi=DPI, layout="constrained")

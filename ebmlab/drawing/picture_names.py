@@ -9,10 +9,6 @@ def picture_name(what: str, target: str) -> str:
     """The name, without `.png`, of the picture of a curve or measure on a target.
 
     Characters other than letters, digits, `.`, `=` and `-` become underscores.
-
-    Example:
-        >>> picture_name("self-BLEU (%)", "5x5 Ising")
-        'self-BLEU-5x5_Ising'
     """
     return f"{_slug(what)}-{_slug(target)}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -14,17 +13,13 @@ SHOWN = 0.95  # share of the mass whose density is within the range of colours
 
 
 class Surface(NamedTuple):
-    """A function on the plane, by its values at `cell_centres`.
+    """A function on the plane, by its values at `evaluation.quadrature.cell_centres`.
 
     Attributes:
         title: stands above it.
         values: `(resolution, resolution)`, 0 or more; the row index is y.
         top: the value at which the colours end.
         colours: matplotlib's name of the colour map.
-
-    Example:
-        >>> Surface("flat", torch.ones(5, 5), top=1.0).colours
-        'viridis'
     """
 
     title: str
@@ -33,30 +28,12 @@ class Surface(NamedTuple):
     colours: str = "viridis"
 
 
-def cell_centres(extent: float, resolution: int) -> Tensor:
-    """Centres of the cells of a square grid over the window from -extent to extent, `(resolution^2, 2)`, float64.
-
-    The cells are ordered row by row, and the row index is y, as in `Surface`.
-
-    Example:
-        >>> cell_centres(1.0, 2).tolist()
-        [[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]]
-    """
-    axis = 2 * extent / resolution * (torch.arange(resolution, dtype=torch.float64) + 0.5) - extent
-    y, x = torch.meshgrid(axis, axis, indexing="ij")
-    return torch.stack([x, y], -1).view(-1, 2)
-
-
 def draw_surfaces(surfaces: list[Surface], extent: float) -> Figure:
     """Shows functions on the plane side by side, each with its colour bar.
 
     Args:
         surfaces: the functions.
         extent: the window is [-extent, extent] in both directions.
-
-    Example:
-        >>> len(draw_surfaces([Surface("flat", torch.ones(5, 5), top=1.0)], extent=2.0).axes)  # with the colour bar
-        2
     """
     return _surfaces(surfaces, extent, 0)
 
@@ -72,12 +49,6 @@ def draw_surfaces_and_points(
         samples: points `(N, 2)`.
         data: points `(M, 2)`.
         title: stands above the points.
-
-    Example:
-        >>> flat = Surface("flat", torch.ones(5, 5), top=1.0)
-        >>> figure = draw_surfaces_and_points([flat], 2.0, torch.randn(9, 2), torch.randn(9, 2), "9 samples")
-        >>> [axes.get_title() for axes in figure.axes]
-        ['flat', '9 samples', '']
     """
     figure = _surfaces(surfaces, extent, 1)
     axes = figure.axes[len(surfaces)]
@@ -107,12 +78,7 @@ def _surfaces(surfaces: list[Surface], extent: float, places: int) -> Figure:
 
 
 def draw_points(points: Tensor, extent: float) -> Figure:
-    """Points `(N, 2)` alone, in the window from -extent to extent.
-
-    Example:
-        >>> draw_points(torch.randn(9, 2), extent=3.0).axes[0].get_title()
-        '9 samples'
-    """
+    """Points `(N, 2)` alone, in the window from -extent to extent."""
     figure = Figure(figsize=(6, 6), dpi=DPI, layout="constrained")
     axes = figure.add_subplot()
     axes.scatter(points[:, 0].numpy(), points[:, 1].numpy(), s=9, color="tab:red", linewidths=0, alpha=0.6)
@@ -122,12 +88,7 @@ def draw_points(points: Tensor, extent: float) -> Figure:
 
 
 def highest_colour(density: Tensor) -> float:
-    """The density that 95 % of the mass does not exceed. With it as `top`, a few sharp peaks do not darken the rest.
-
-    Example:
-        >>> highest_colour(torch.tensor([1.0] * 99 + [4.0]))
-        1.0
-    """
+    """The density that 95 % of the mass does not exceed. With it as `top`, a few sharp peaks do not darken the rest."""
     levels = density.flatten().sort().values
     mass = levels.cumsum(0)
     return float(levels[min(int((mass < SHOWN * mass[-1]).sum()), len(levels) - 1)])

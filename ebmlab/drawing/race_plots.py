@@ -22,12 +22,7 @@ Style = dict[str, dict[str, str]]
 
 
 class Result(Protocol):
-    """The attributes of `ebmlab.studies.race.Result` that are drawn; they are documented there.
-
-    Example:
-        >>> from ebmlab.studies import race
-        >>> result: Result = race.Result("ising", "Gibbs", exact=True)
-    """
+    """The attributes of `ebmlab.studies.race.Result` that are drawn; they are documented there."""
 
     target: str
     sampler: str
@@ -47,12 +42,6 @@ def write_target(results: Sequence[Result], folder: Path, log_curves: set[str]) 
         results: of the samplers on one target.
         folder: the pictures go into its subfolder `images`.
         log_curves: labels of the curves that get a logarithmic axis.
-
-    Example:
-        >>> from ebmlab.studies import race
-        >>> curve = race.Result("ising", "Gibbs", True, steps=[1, 9], seconds=[0.1, 0.9], curves={"error": [0.9, 0.2]})
-        >>> [path.name for path in write_target([curve], Path("."), log_curves={"error"})]
-        ['error-ising.png']
     """
     target, style, figures = results[0].target, _style(results), {}
     for label in dict.fromkeys(label for r in results for label in r.curves):
@@ -73,13 +62,6 @@ def write_overview(results: Sequence[Result], folder: Path, log_curves: set[str]
     """Writes the pictures of all targets together; returns the files.
 
     These are bars of the samplers' efficiency and, with `sweep`, the last values of the curves against that setting.
-
-    Example:
-        >>> from ebmlab.studies import race
-        >>> row = {"ess_per_second": 9.0, "ess_per_10k_evaluations": 8.0, "ess_energy": 2.0, "ess_distance": 3.0}
-        >>> results = [race.Result("ising", "Gibbs", exact=True, row=row)]
-        >>> [path.name for path in write_overview(results, Path("."), log_curves=set(), sweep=None)]
-        ['efficiency.png']
     """
     figures = {}
     if any("ess_per_second" in r.row for r in results):

@@ -21,11 +21,6 @@ def picture(shown: Shown | None) -> bytes | None:
 
     Args:
         shown: what the data's `show` says of the samples.
-
-    Example:
-        >>> import torch
-        >>> picture(Images(torch.rand(9, 1, 8, 8)))[1:4]
-        b'PNG'
     """
     match shown:
         case Images(values):

@@ -27,10 +27,6 @@ class Trial:
         state: "complete", "pruned" or "fail".
         value: its score; of a pruned one the last that it had; None without any.
         settings: by name.
-
-    Example:
-        >>> Trial(0, "complete", -90.5, {"model.num_steps": 10}).state
-        'complete'
     """
 
     number: int
@@ -47,11 +43,6 @@ def draw_sweep(trials: Sequence[Trial], objective: str, higher: bool, scales: Ma
         objective: the score's name.
         higher: whether higher scores are better.
         scales: the axis of each setting: "linear", "log" or "choices".
-
-    Example:
-        >>> trials = [Trial(i, "complete", float(i), {"rate": 0.1 * (i + 1)}) for i in range(3)]
-        >>> [axes.get_xlabel() for axes in draw_sweep(trials, "fid", higher=False, scales={"rate": "log"}).axes]
-        ['trial', 'rate']
     """
     columns = min(3, 1 + len(scales))
     lines = math.ceil((1 + len(scales)) / columns)

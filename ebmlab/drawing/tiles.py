@@ -23,10 +23,6 @@ def tile(images: Tensor, columns: int | None = None, fill: float = 1.0) -> Tenso
 
     Returns:
         One image `(C, H', W')`.
-
-    Example:
-        >>> tile(torch.zeros(4, 1, 28, 28)).shape
-        torch.Size([1, 59, 59])
     """
     n, channels, height, width = images.shape
     columns = columns or math.ceil(math.sqrt(n))
@@ -39,22 +35,12 @@ def tile(images: Tensor, columns: int | None = None, fill: float = 1.0) -> Tenso
 
 
 def enlarge(image: Tensor, factor: int) -> Tensor:
-    """Repeats every pixel of `(C, H, W)` `factor` times in both directions.
-
-    Example:
-        >>> enlarge(torch.tensor([[[0, 1]]]), 2).tolist()
-        [[[0, 0, 1, 1], [0, 0, 1, 1]]]
-    """
+    """Repeats every pixel of `(C, H, W)` `factor` times in both directions."""
     return image.repeat_interleave(factor, -1).repeat_interleave(factor, -2)
 
 
 def rgb(image: Tensor) -> np.ndarray:
-    """Rounds `(H, W)`, `(1, H, W)` or `(3, H, W)` in [0, 1] to `(H, W, 3)`, uint8; NaN becomes black.
-
-    Example:
-        >>> rgb(torch.tensor([[0.0, 1.0]])).tolist()
-        [[[0, 0, 0], [255, 255, 255]]]
-    """
+    """Rounds `(H, W)`, `(1, H, W)` or `(3, H, W)` in [0, 1] to `(H, W, 3)`, uint8; NaN becomes black."""
     image = image.detach().cpu().float()
     image = image if image.dim() == 3 else image.unsqueeze(0)
     levels = image.nan_to_num().clamp(0, 1).mul(255).round().to(torch.uint8)
@@ -62,12 +48,7 @@ def rgb(image: Tensor) -> np.ndarray:
 
 
 def image_png(image: Tensor) -> bytes:
-    """An image `(H, W)` or `(C, H, W)` in [0, 1] as a PNG file, enlarged by a whole number to a width of at least 600.
-
-    Example:
-        >>> image_png(torch.rand(3, 8, 8))[1:4]
-        b'PNG'
-    """
+    """An image `(H, W)` or `(C, H, W)` in [0, 1] as a PNG file, enlarged by a whole number to at least 600 pixels."""
     levels = rgb(image)
     factor = max(1, math.ceil(MIN_WIDTH / levels.shape[1]))
     buffer = io.BytesIO()

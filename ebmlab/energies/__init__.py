@@ -15,10 +15,11 @@ from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.paths.bipartite_bridge import BipartiteBridge, bridge
 from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.composed import Mixture, Sum
+from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform, reference
-from ebmlab.energies.paths.solved import Solved
 from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 from ebmlab.energies.rbm import RBM
+from ebmlab.energies.real_mlp import RealMLP
 from ebmlab.energies.resnet.resnet import ResNet
 from ebmlab.energies.rgcn import RGCN
 
@@ -43,6 +44,7 @@ __all__ = [
     "Mixture",
     "PerChain",
     "Potts",
+    "RealMLP",
     "ResNet",
     "ScalarPotts",
     "Scaled",

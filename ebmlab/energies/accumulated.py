@@ -20,16 +20,6 @@ class Accumulated:
 
     Attributes:
         shared: detached copies of the argument; the terms must be computed from these.
-
-    Example:
-        >>> w = nn.Parameter(torch.tensor(3.0))
-        >>> total = Accumulated([w])
-        >>> for k in (1.0, 2.0):
-        ...     total.add(k * w**2)
-        >>> value = total.value()
-        >>> value.backward()
-        >>> value.item(), w.grad.item()
-        (27.0, 18.0)
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], shared: Sequence[Tensor] = ()) -> None:
@@ -66,14 +56,7 @@ class Accumulated:
 
 
 def known(value: Tensor, grads: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> Tensor:
-    """A number whose gradients in the parameters have been computed already.
-
-    Example:
-        >>> w = nn.Parameter(torch.tensor(3.0))
-        >>> known(torch.tensor(9.0), [torch.tensor(6.0)], [w]).backward()
-        >>> w.grad.item()
-        6.0
-    """
+    """A number whose gradients in the parameters have been computed already."""
     result: Tensor = _Known.apply(value, grads, *parameters)
     return result
 

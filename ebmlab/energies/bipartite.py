@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.entering import converted
 from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies.state_types import converted
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
 
@@ -95,10 +95,5 @@ class Bipartite(Energy):
 
 
 def one_hot(index: Tensor, like: Tensor) -> Tensor:
-    """One-hot vectors of the shape and type of `like`, `(..., q)`, from numbers of values `(...)`.
-
-    Example:
-        >>> one_hot(torch.tensor([1]), torch.zeros(1, 3)).tolist()
-        [[0.0, 1.0, 0.0]]
-    """
+    """One-hot vectors of the shape and type of `like`, `(..., q)`, from numbers of values `(...)`."""
     return (index.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like.dtype)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
-from ebmlab.energies.entering import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.state_types import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
@@ -23,15 +23,7 @@ Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start fr
 
 
 class NoDomain(UserError, AttributeError):
-    """An energy's class does not say where x lives.
-
-    Example:
-        >>> class Own(Energy):
-        ...     pass
-        >>> Own().domain
-        Traceback (most recent call last):
-        ebmlab.energies.energy.NoDomain: Own has no domain: set self.domain = Binary(num_bits), or another domain
-    """
+    """An energy's class does not say where x lives."""
 
 
 class Energy(Recorded, nn.Module):

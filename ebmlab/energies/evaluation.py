@@ -63,11 +63,6 @@ class Merge:
     Args:
         accept: `(B,)`, bool.
         overwrite: the first tensor of a pair may be overwritten.
-
-    Example:
-        >>> Merge(torch.tensor([True, False]))(torch.ones(2, 3), torch.zeros(2, 3))
-        tensor([[1., 1., 1.],
-                [0., 0., 0.]])
     """
 
     def __init__(self, accept: Tensor, overwrite: bool = False) -> None:

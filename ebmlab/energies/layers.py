@@ -14,10 +14,6 @@ def require_one_law(energy: nn.Module) -> None:
 
     Batch normalisation in training mode does the former, dropout the latter. A network is in training mode until
     `eval()` is called.
-
-    Example:
-        >>> from ebmlab.energies import MLP
-        >>> require_one_law(MLP(3))
     """
     for name, layer in energy.named_modules():
         if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):

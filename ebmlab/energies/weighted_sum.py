@@ -16,15 +16,6 @@ class WeightedSum:
 
     The gradient of contrastive divergence is that of one such sum, in which n data weigh 1 / n and m negatives -1 / m
     (GRBM paper, Eq. 13 and 18). Each batch is differentiated when it is added, and not kept.
-
-    Example:
-        >>> from ebmlab.energies import MLP
-        >>> energy = MLP(num_inputs=3, hidden_dim=4)
-        >>> total = energy.weighted_sum()
-        >>> total.add(torch.ones(5, 3), weight=1 / 5)
-        >>> total.value().backward()
-        >>> energy.W.grad.shape
-        torch.Size([3, 4])
     """
 
     def __init__(self, energy: nn.Module) -> None:
@@ -51,16 +42,7 @@ class WeightedSum:
 
 
 class PairEnergy(Protocol):
-    """An energy E(v, h) whose sum over pairs depends on the sums of v, v^2, h and v h' alone.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> pairs: PairEnergy = RBM(3, 2)
-        >>> v, h = torch.ones(5, 3), torch.ones(5, 2)
-        >>> total = pairs.summed_energy(5, v.sum(0), v.sum(0), h.sum(0), v.T @ h)
-        >>> torch.allclose(total, pairs.joint_energy(v, h).sum())
-        True
-    """
+    """An energy E(v, h) whose sum over pairs depends on the sums of v, v^2, h and v h' alone."""
 
     domain: Domain
 
@@ -87,14 +69,6 @@ class WeightedPairs(WeightedSum):
     """The sum of weight * E(v, h), from the sufficient statistics v, v^2, h and v h' alone (GRBM paper, Eq. 14 to 17).
 
     With E[h | v] in place of h, its gradient is that of the marginal energy (Eq. 33 to 36).
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> rbm = RBM(3, 2)
-        >>> total = WeightedPairs(rbm)
-        >>> total.add(torch.ones(5, 3), hidden=torch.zeros(5, 2), weight=1 / 5)
-        >>> (total.value() - rbm.joint_energy(torch.ones(1, 3), torch.zeros(1, 2))).item()
-        0.0
     """
 
     def __init__(self, energy: PairEnergy) -> None:
@@ -129,12 +103,6 @@ def pair_product(W: Tensor, vh: Tensor) -> Tensor:
 
     It replaces `(W * vh).sum()`. The backward pass, of which there can be one, scales vh in place and hands it over as
     the gradient, so that a matrix of the size of W is neither made nor copied.
-
-    Example:
-        >>> W = nn.Parameter(torch.ones(2, 2))
-        >>> pair_product(W, torch.full((2, 2), 3.0)).backward()
-        >>> W.grad.tolist()
-        [[3.0, 3.0], [3.0, 3.0]]
     """
     product: Tensor = _PairProduct.apply(W, vh)
     return product

@@ -3,36 +3,41 @@
 The metrics that gather sets over batches and ranks are in `ebmlab.evaluation.metrics`.
 """
 
-from ebmlab.evaluation.ais_result import AISResult
 from ebmlab.evaluation.annealing import ais, reverse_ais
 from ebmlab.evaluation.base_laws import data_law, mean_field
+from ebmlab.evaluation.bracket import log_z
 from ebmlab.evaluation.classifier import LabelClassifier, load_or_train
 from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, contact_scores, pair_couplings
 from ebmlab.evaluation.coupling import coupling_rmse
 from ebmlab.evaluation.effective_sample_size import effective_sample_size
 from ebmlab.evaluation.exact import exact_log_z, exact_mean, exact_samples
-from ebmlab.evaluation.exchange import ExchangeResult, exchange_log_z
+from ebmlab.evaluation.exchange import exchange_log_z
+from ebmlab.evaluation.families import FamilyComparison, compare_families
 from ebmlab.evaluation.frechet import frechet_distance
 from ebmlab.evaluation.graph_mmd import graph_mmd, graph_mmds
 from ebmlab.evaluation.graph_novelty import GraphNovelty, graph_novelty
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.law_check import LawCheck, law_check
+from ebmlab.evaluation.log_z import LogZ
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
 from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial_accuracy
 from ebmlab.evaluation.orbits import orbit_counts
+from ebmlab.evaluation.quadrature import PlaneIntegral, plane_integral
 from ebmlab.evaluation.r_hat import split_r_hat
 
 __all__ = [
-    "AISResult",
     "AdversarialAccuracy",
     "ContactPrediction",
-    "ExchangeResult",
+    "FamilyComparison",
     "GraphNovelty",
     "LabelClassifier",
     "Ladder",
     "LawCheck",
+    "LogZ",
+    "PlaneIntegral",
     "adversarial_accuracy",
     "ais",
+    "compare_families",
     "contact_prediction",
     "contact_scores",
     "coupling_rmse",
@@ -50,9 +55,11 @@ __all__ = [
     "law_check",
     "load_or_train",
     "log_mmd",
+    "log_z",
     "mean_field",
     "orbit_counts",
     "pair_couplings",
+    "plane_integral",
     "reverse_ais",
     "split_r_hat",
 ]

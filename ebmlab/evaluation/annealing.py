@@ -11,8 +11,8 @@ from torch import Tensor
 from ebmlab.energies import Base, Bipartite, Bridge, Energy, bridge, reference
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
-from ebmlab.evaluation.ais_result import AISResult
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
+from ebmlab.evaluation.log_z import LogZ
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.evaluation.population import Population
 from ebmlab.evaluation.walk import anneal, annealing_kernel, noted_after
@@ -34,7 +34,7 @@ def ais(
     resample: float = 0.0,
     num_moves: int = 1,
     compile: bool = False,
-) -> AISResult:
+) -> LogZ:
     """Estimates log Z from chains that move from a base law to the energy's law through a sequence of temperatures.
 
     For a bipartite energy, every sampler anneals the joint law of visible and hidden units. Under torch.distributed
@@ -92,7 +92,7 @@ def ais(
     shape = num_replicates, num_chains
     log_w = (_gather(chains.log_w, total) + path.log_z).view(shape)
     families = _gather(chains.family, total).view(shape) if resample else None
-    return AISResult(log_w, chains.x, families=families, ladder=ladder, path=_path(chains, ladder))
+    return LogZ.of_chains(log_w, chains.x, families=families, ladder=ladder, path=_path(chains, ladder))
 
 
 def reverse_ais(
@@ -106,7 +106,7 @@ def reverse_ais(
     check: Callable[[], None] | None = None,
     num_moves: int = 1,
     compile: bool = False,
-) -> AISResult:
+) -> LogZ:
     """Estimates log Z from chains that move from exact samples of the energy's law to a base law.
 
     The estimate is too large on average. Together with `ais` it brackets log Z (Grosse et al. 2015, bidirectional
@@ -151,7 +151,7 @@ def reverse_ais(
         path, sampler, chains, turned := ladder.turned(), progress, check=check, num_moves=num_moves, compile=compile
     )
     log_w = (_gather(chains.log_w, len(x)) - path.log_z).view(1, -1)
-    return AISResult(log_w, chains.x, reverse=True, ladder=ladder, path=_path(chains, turned))
+    return LogZ.of_chains(log_w, chains.x, reverse=True, ladder=ladder, path=_path(chains, turned))
 
 
 def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
@@ -162,13 +162,6 @@ def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
 
     Raises:
         UserError: the sampler supports no energy on the path.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.samplers import DMALA, BlockGibbs
-        >>> rbm = RBM(4, 3)
-        >>> [type(path_for(sampler, reference(rbm.domain), rbm)).__name__ for sampler in (BlockGibbs(), DMALA(0.2))]
-        ['BipartiteBridge', 'Bridge']
     """
     marginal = Bridge(base, energy)
     try:
@@ -199,7 +192,7 @@ def _ladder(
 
 
 def _path(chains: Population, ladder: Ladder) -> Tensor:
-    """`AISResult.path`, from the sums of all ranks' chains."""
+    """`LogZ.path`, from the sums of all ranks' chains."""
     sums = _gather_ranks(chains.sums)
     ess = (2 * sums[:, :, 0].logsumexp(0) - sums[:, :, 1].logsumexp(0)).exp().cpu()
     at = torch.tensor([ladder.betas[k + 1] for k in noted_after(len(ladder.betas) - 1)], dtype=ess.dtype)

@@ -13,12 +13,7 @@ LARGEST = 2000  # numbers in a state, up to which their covariance is estimated
 
 
 def has_data_law(domain: Domain) -> bool:
-    """Whether `data_law` looks at the data, which may take long to load.
-
-    Example:
-        >>> has_data_law(Binary(9)), has_data_law(Real(3000))
-        (True, False)
-    """
+    """Whether `data_law` looks at the data, which may take long to load."""
     return isinstance(domain, Binary) or (isinstance(domain, Real) and domain.size <= LARGEST)
 
 

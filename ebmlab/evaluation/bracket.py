@@ -1,77 +1,91 @@
-"""Log Z from both sides, and whether the two agree."""
+"""Log Z from both sides."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Energy
-from ebmlab.evaluation.ais_result import AISResult
+from ebmlab.energies import Base, Energy
+from ebmlab.evaluation.annealing import ais, reverse_ais
+from ebmlab.evaluation.ladder import Schedule
+from ebmlab.evaluation.log_z import LogZ
 from ebmlab.samplers import Sampler
 
-MAX_GAP = 1.0  # nats between the two directions
-MIN_CHAINS = 10.0  # effective ones, of each direction
 
+def log_z(
+    energy: Energy,
+    sampler: Sampler,
+    *,
+    x: Tensor | None,
+    base: Base | None = None,
+    num_chains: int = 500,
+    num_temperatures: int = 10_000,
+    schedule: Schedule = "adaptive",
+    num_replicates: int = 1,
+    progress: bool = False,
+    saved: Path | None = None,
+    check: Callable[[], None] | None = None,
+    resample: float = 0.0,
+    num_moves: int = 1,
+    equilibrate: Sampler | None = None,
+    compile: bool = False,
+) -> LogZ:
+    """Log Z by chains that go forward from a base law, and by chains that go back from data.
 
-@dataclass(frozen=True)
-class Bracket:
-    """A forward and a backward estimate of log Z.
+    Before they go back, the sampler moves the data at the full model for a tenth of the temperatures.
 
-    The effective number of chains does not reveal a mode that no forward chain has found. Chains that begin in it, on
-    the way back, do. A likelihood counts as trusted only if both directions agree and both have enough effective
-    chains; chains of one family count as one, so that many families must have survived resampling.
+    Args:
+        energy: E.
+        sampler: as in `ais`.
+        x: data `(n, *event)`; `num_chains` of them go back, or all if there are fewer. With None no chains go back,
+            and the estimate is not trusted.
+        base: as in `ais`, like the other arguments.
+        num_chains: of each direction.
+        num_temperatures: of each chain.
+        schedule: of the temperatures; chains that go back pass through the same.
+        num_replicates: of the forward estimate.
+        progress: show progress bars.
+        saved: see `ais`.
+        check: called before each step.
+        resample: of the forward chains.
+        num_moves: steps at each temperature.
+        equilibrate: the sampler that moves the data; `sampler` when None.
+        compile: see `ais`.
 
-    Attributes:
-        forward: of `ais`.
-        backward: of `reverse_ais`, from states at least as likely as the data; None where there is none.
+    Raises:
+        UserError: as in `ais`.
 
     Example:
-        >>> one_way = AISResult(torch.zeros(1, 20, dtype=torch.float64), torch.zeros(20, 3))
-        >>> other = AISResult(torch.full((1, 20), -25.5, dtype=torch.float64), torch.zeros(20, 3), reverse=True)
-        >>> both = Bracket(one_way, other)
-        >>> both.gap, both.trusted, both.std_error
-        (25.5, False, 25.5)
+        >>> from ebmlab.energies import Ising
+        >>> from ebmlab.evaluation import exact_log_z, exact_samples
+        >>> from ebmlab.samplers import Gibbs
+        >>> energy = Ising.lattice(2, coupling=0.3)
+        >>> found = log_z(energy, Gibbs(), x=exact_samples(energy, 100), num_chains=100, num_temperatures=50)
+        >>> found.trusted, abs(found.log_z - float(exact_log_z(energy))) < 4 * found.std_error
+        (True, True)
     """
-
-    forward: AISResult
-    backward: AISResult | None
-
-    @property
-    def gap(self) -> float:
-        """Backward log Z minus the forward one, in nats; NaN without a backward estimate."""
-        return math.nan if self.backward is None else self.backward.log_z - self.forward.log_z
-
-    @property
-    def std_error(self) -> float:
-        """The forward estimate's standard error and the gap, added in squares.
-
-        The weights' spread alone leaves out mass that no forward chain has found; the gap is what backward chains say
-        of it (papers/likelihoods.py measures how often either covers the truth).
-        """
-        return self.forward.std_error if self.backward is None else math.hypot(self.forward.std_error, self.gap)
-
-    @property
-    def trusted(self) -> bool:
-        """Whether there is nothing to doubt."""
-        return not self.doubts
-
-    @property
-    def doubts(self) -> list[str]:
-        """Why the estimate is not to be trusted; empty if it is."""
-        found = []
-        if self.backward is None:
-            found.append("there is no backward estimate")
-        elif not abs(self.gap) <= MAX_GAP:
-            found.append(f"log Z backward is {self.gap:+.3g} nats from log Z forward (at most {MAX_GAP:g} may be)")
-        for name, result in (("forward", self.forward), ("backward", self.backward)):
-            if result is not None and not result.ess >= MIN_CHAINS:
-                total = result.log_weights.numel()
-                found.append(f"only {result.ess:.3g} of {total} {name} chains are effective ({MIN_CHAINS:g} must be)")
-        return found
+    how: dict[str, Any] = {
+        "base": base,
+        "progress": progress,
+        "check": check,
+        "num_moves": num_moves,
+        "compile": compile,
+    }
+    only: dict[str, Any] = {"num_replicates": num_replicates, "saved": saved, "resample": resample}
+    found = ais(energy, sampler, num_chains, num_temperatures, schedule=schedule, **only, **how)
+    if x is not None:
+        x = x[torch.randperm(len(x))[:num_chains]].to(energy.device, energy.dtype)
+        x = equilibrated(energy, equilibrate or sampler, x, max(1, num_temperatures // 10), check)
+        found = found.against(
+            reverse_ais(energy, sampler, x, num_temperatures, schedule=found.ladder or schedule, **how)
+        )
+    method = f"AIS, {num_chains} chains of {type(sampler).__name__}, {num_temperatures} temperatures"
+    return replace(found, method=method)
 
 
 @torch.no_grad()
@@ -86,13 +100,6 @@ def equilibrated(
         x: first states, such as data.
         num_steps: of each chain.
         check: called before each step; an exception from it ends the call.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import Gibbs
-        >>> energy = Ising.lattice(2, coupling=0.3)
-        >>> equilibrated(energy, Gibbs(), torch.ones(5, 4), num_steps=20).shape
-        torch.Size([5, 4])
     """
     if check is not None:
         check()

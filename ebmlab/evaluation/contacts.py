@@ -141,12 +141,6 @@ def average_product_corrected(scores: Tensor) -> Tensor:
     """Symmetric scores `(d, d)` minus the product of the means of their row and column over the mean of all.
 
     Entries on the diagonal do not count, and are 0 afterwards.
-
-    Example:
-        >>> average_product_corrected(torch.ones(3, 3))
-        tensor([[0., 0., 0.],
-                [0., 0., 0.],
-                [0., 0., 0.]])
     """
     size = len(scores)
     if size < 2:

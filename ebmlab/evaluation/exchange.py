@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,8 +15,8 @@ from ebmlab.energies import Base, Bridge, Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.errors import UserError
 from ebmlab.evaluation.annealing import path_for
-from ebmlab.evaluation.bracket import MAX_GAP
 from ebmlab.evaluation.ladder import Ladder, fixed_ladder
+from ebmlab.evaluation.log_z import MAX_GAP, LogZ
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler, State, TrajectoryTempered
@@ -27,50 +26,6 @@ BISECTIONS = 80
 PILOT = 50  # temperatures of the pilot for each rung
 ROUNDS = 10  # of swaps after each step, if all places are rungs of one path and their energies are known
 SWAPS = 0.02  # below this rate two neighbours hardly exchange anything
-
-
-@dataclass(frozen=True)
-class ExchangeResult:
-    """Log Z of the energy at the end of a path of replicas.
-
-    Attributes:
-        log_z: by all chains.
-        std_error: from the spread over the chains, which are independent of each other.
-        gap: log Z by the chains that began at the given states, minus that by those that began at the base law.
-        gap_error: its standard error.
-        swap_rates: mean acceptance of swaps between neighbours, from the energy to the base law, `(pairs,)`.
-
-    Example:
-        >>> result = ExchangeResult(9.7, 0.1, gap=3.0, gap_error=0.2, swap_rates=torch.tensor([0.3, 0.2]))
-        >>> result.trusted, result.doubts
-        (False, ['chains from both ends of the path disagree by +3 nats in log Z (at most 1 may be): take more steps'])
-    """
-
-    log_z: float
-    std_error: float
-    gap: float
-    gap_error: float
-    swap_rates: Tensor
-
-    @property
-    def trusted(self) -> bool:
-        """Whether there is nothing to doubt."""
-        return not self.doubts
-
-    @property
-    def doubts(self) -> list[str]:
-        """Why the estimate is not to be trusted; empty if it is."""
-        found, worst = [], float(self.swap_rates.min())
-        if not abs(self.gap) <= MAX_GAP:
-            found.append(
-                f"chains from both ends of the path disagree by {self.gap:+.3g} nats in log Z (at most {MAX_GAP:g} "
-                "may be): take more steps"
-            )
-        if not worst >= SWAPS:
-            found.append(
-                f"two neighbours swap at a rate of {worst:.2g} (at least {SWAPS:g}): take more stages or rungs"
-            )
-        return found
 
 
 @torch.no_grad()
@@ -83,7 +38,7 @@ def exchange_log_z(
     num_rungs: int = 4,
     schedule: Literal["linear", "adaptive"] = "linear",
     progress: bool = False,
-) -> ExchangeResult:
+) -> LogZ:
     """Log Z of an energy from the replicas of chains at it, at earlier stages of its training, and on to a base law.
 
     Neighbours k and l of the path give D = log Z_k - log Z_l as the root of the sum over replicas at k of
@@ -155,7 +110,29 @@ def exchange_log_z(
     halves = zip(at_lower.chunk(2, 2), at_upper.chunk(2, 2), strict=True)  # chains from x, and from the base law
     (from_x, error_x), (from_base, error_base) = (_sum_of_ratios(*half) for half in halves)
     log_z = bridges[-1].log_z + total
-    return ExchangeResult(log_z, error, from_x - from_base, math.hypot(error_x, error_base), state.swap_rates)
+    gap = from_x - from_base
+    return LogZ(
+        log_z,
+        error,
+        gap,
+        doubts_of(gap, state.swap_rates),
+        f"replica exchange, {len(path)} places, {num_steps} steps",
+        gap_error=math.hypot(error_x, error_base),
+        swap_rates=state.swap_rates,
+    )
+
+
+def doubts_of(gap: float, swap_rates: Tensor) -> tuple[str, ...]:
+    """Why an estimate is not to be trusted, from the gap between both starts and the rates of swaps."""
+    found, worst = [], float(swap_rates.min())
+    if not abs(gap) <= MAX_GAP:
+        found.append(
+            f"chains from both ends of the path disagree by {gap:+.3g} nats in log Z (at most {MAX_GAP:g} may be): "
+            "take more steps"
+        )
+    if not worst >= SWAPS:
+        found.append(f"two neighbours swap at a rate of {worst:.2g} (at least {SWAPS:g}): take more stages or rungs")
+    return tuple(found)
 
 
 class _Exchange(TrajectoryTempered):

@@ -36,22 +36,13 @@ class Ladder:
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Raises `UserError` unless `schedule` is the name of a schedule.
-
-    Example:
-        >>> check_schedule("adaptive")
-    """
+    """Raises `UserError` unless `schedule` is the name of a schedule."""
     if schedule not in ("linear", "sigmoid", "adaptive"):
         raise UserError(f'AIS: schedule is "{schedule}", but must be "linear", "sigmoid" or "adaptive"')
 
 
 def fixed_ladder(schedule: Schedule, num_temperatures: int) -> Ladder:
-    """The ladder of the schedule "linear" or "sigmoid"; `ais` defines both.
-
-    Example:
-        >>> fixed_ladder("linear", 4).betas
-        [0.0, 0.25, 0.5, 0.75, 1.0]
-    """
+    """The ladder of the schedule "linear" or "sigmoid"; `ais` defines both."""
     check_schedule(schedule)
     line = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64)
     if schedule == "linear":

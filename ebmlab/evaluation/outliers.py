@@ -25,10 +25,6 @@ class Detection:
         auroc: area under the ROC curve: the probability that data of the law have the lower energy; 0.5 by chance.
         aupr: area under the precision-recall curve, as average precision; by chance the share of data of the law.
         fpr95: share of the other data that pass the threshold which 95 % of the data of the law pass; 0.95 by chance.
-
-    Example:
-        >>> Detection(auroc=0.9, aupr=0.8, fpr95=0.3).as_dict()
-        {'auroc': 0.9, 'aupr': 0.8, 'fpr95': 0.3}
     """
 
     auroc: float
@@ -48,10 +44,6 @@ def detection(inside: Tensor, outside: Tensor) -> Detection:
 
     Raises:
         UserError: there are no energies of one kind.
-
-    Example:
-        >>> detection(inside=torch.tensor([-3.0, -2.0]), outside=torch.tensor([-2.5, 900.0])).auroc
-        0.75
     """
     if min(inside.numel(), outside.numel()) == 0:
         raise UserError(

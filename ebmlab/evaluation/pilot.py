@@ -36,7 +36,7 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
 
     The chains of the estimate do not influence the ladder, so estimates of Z that use it are unbiased. A `Solved` base
     is an exception: both start from its samples, and the ladder depends on them. A fixed schedule, or the ladder of
-    another estimate (`AISResult.ladder`), does not. The pilot draws
+    another estimate (`LogZ.ladder`), does not. The pilot draws
     from a fixed seed: it finds the same ladder each time and on each rank, and leaves the random stream unchanged.
 
     Args:
@@ -45,14 +45,6 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
         num_chains: number of the pilot's chains.
         num_temperatures: K, the number of steps of the ladder.
         num_moves: steps of each chain at each temperature.
-
-    Example:
-        >>> from ebmlab.energies import Ising, bridge, reference
-        >>> from ebmlab.samplers import Gibbs
-        >>> energy = Ising.lattice(3, coupling=0.3)
-        >>> ladder = pilot_ladder(bridge(reference(energy.domain), energy), Gibbs(), 50, num_temperatures=10)
-        >>> len(ladder.betas), ladder.betas[-1], ladder.betas[1] > 0.1  # an Ising model needs no small steps at first
-        (11, 1.0, True)
     """
     device = path.energy.device
     devices = [device] if device.type == "cuda" else []
@@ -119,13 +111,6 @@ def next_beta(path: Bridge, x: Tensor, log_w: Tensor, target: float, known: PerC
         log_w: their log-weights at the present temperature, `(chains,)`.
         target: the wanted share, from 0 to 1.
         known: what the path has computed at x.
-
-    Example:
-        >>> from ebmlab.energies import Ising, bridge, reference
-        >>> energy = Ising([[0.0]], field=1.0)
-        >>> path, x = bridge(reference(energy.domain), energy), torch.tensor([[-1.0], [1.0]])
-        >>> round(next_beta(path, x, torch.zeros(2), target=0.9), 3)  # tanh(b)^2 = 1 / 0.9 - 1
-        0.347
     """
     old = path.beta
 

@@ -28,14 +28,6 @@ class Population:
         log_w: log-weights `(chains,)`, float64.
         family: `(chains,)`, integers: the number of the first state that each chain descends from.
         sums: the logarithms of the sums of the weights and of their squares where `note` was called, `(points, 2)`.
-
-    Example:
-        >>> chains = Population(torch.zeros(4, 3))
-        >>> chains.log_w += torch.tensor([0.0, -50.0, -50.0, -50.0])
-        >>> chains.resample(threshold=0.5).tolist(), chains.family.tolist()
-        ([0, 0, 0, 0], [0, 0, 0, 0])
-        >>> round(chains.log_w.exp().mean().item(), 6)
-        0.25
     """
 
     def __init__(self, x: Tensor, islands: list[int] | None = None, first: int = 0) -> None:
@@ -82,10 +74,6 @@ def systematic(shares: Tensor) -> Tensor:
 
     Args:
         shares: the chains' shares of the total weight `(n,)`, which add up to 1.
-
-    Example:
-        >>> systematic(torch.tensor([0.5, 0.0, 0.5, 0.0])).tolist()
-        [0, 0, 2, 2]
     """
     n, up_to = len(shares), shares.cumsum(0)
     at = (torch.arange(n, dtype=up_to.dtype, device=up_to.device) + uniform(torch.empty((), dtype=up_to.dtype))) / n
@@ -98,10 +86,6 @@ def conditional_ess(log_w: Tensor, increment: Tensor) -> float:
     It is (sum W u)^2 / sum W u^2, where u is the exponential of the increment and W are the normalised weights before
     it (Zhou, Johansen & Aston 2016, divided by n). It is 1 if all chains have the same increment, even if W
     is uneven.
-
-    Example:
-        >>> conditional_ess(torch.tensor([0.0, -1.0]), torch.tensor([2.0, 2.0]))
-        1.0
     """
     log_w = log_w.log_softmax(0)
     share = 2 * (log_w + increment).logsumexp(0) - (log_w + 2 * increment).logsumexp(0)

@@ -29,13 +29,6 @@ class SavedChains:
         sampler: moves the chains.
         settings: of the annealing; their `repr` enters the fingerprint, so it must show every setting.
         chains: the chains to save, or to overwrite when the file is loaded; their number enters the fingerprint.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.samplers import BlockGibbs
-        >>> store = SavedChains(None, RBM(4, 3), BlockGibbs(), [0.0, 1.0], Population(torch.zeros(2, 4)))
-        >>> store.load()
-        0
     """
 
     def __init__(

@@ -41,17 +41,6 @@ class Trajectory:
         num_chains: number of chains.
         resample: the effective share of the chains below which they are resampled.
         saved: what `state_dict` returned, from which the chains go on; none are annealed then.
-
-    Example:
-        >>> from ebmlab.energies import RBM, reference
-        >>> from ebmlab.evaluation import exact_log_z
-        >>> from ebmlab.samplers import BlockGibbs
-        >>> rbm = RBM(4, 3)
-        >>> trajectory = Trajectory(rbm, BlockGibbs(), reference(rbm.domain), num_chains=100)
-        >>> rbm.b_v.data += 0.3
-        >>> trajectory.follow()
-        >>> abs(trajectory.log_z - float(exact_log_z(rbm))) < 0.3
-        True
     """
 
     def __init__(

@@ -38,18 +38,7 @@ def anneal(
     num_moves: int = 1,
     compile: bool = False,
 ) -> None:
-    """Moves the chains along the ladder; log-weights are relative to the law of the chains' first states.
-
-    Example:
-        >>> from ebmlab.energies import Ising, bridge, reference
-        >>> from ebmlab.evaluation.ladder import fixed_ladder
-        >>> from ebmlab.samplers import Gibbs
-        >>> energy = Ising.lattice(2, coupling=0.3)
-        >>> path, chains = bridge(reference(energy.domain), energy), Population(energy.domain.random(10))
-        >>> anneal(path, Gibbs(), chains, fixed_ladder("linear", 5))
-        >>> chains.log_w.shape
-        torch.Size([10])
-    """
+    """Moves the chains along the ladder; log-weights are relative to the law of the chains' first states."""
     if ladder.scales is not None and "step_size" not in dict(sampler.named_buffers(recurse=False)):
         raise UserError(f"the ladder has step sizes, but {type(sampler).__name__} has none: take another ladder")
     store = SavedChains(saved, path, sampler, (type(path).__name__, ladder, resample, num_moves), chains)
@@ -145,13 +134,6 @@ def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, num_
     Raises:
         UserError: it has none, the settings of `ais` ask for more than one step at each temperature, or there is no
             compiler.
-
-    Example:
-        >>> from ebmlab.energies import RBM, reference
-        >>> from ebmlab.samplers import DMALA
-        >>> rbm = RBM(4, 3)
-        >>> annealing_kernel(Bridge(reference(rbm.domain), rbm), DMALA(0.2)).settings
-        tensor([[0.2000, 0.5000]])
     """
     if resample or num_moves > 1:
         raise UserError(
@@ -169,11 +151,6 @@ def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, num_
 
 
 def noted_after(last: int) -> list[int]:
-    """After which of a ladder's increments the sums of the weights are noted.
-
-    Example:
-        >>> noted_after(3), len(noted_after(10_000))
-        ([0, 1, 2], 200)
-    """
+    """After which of a ladder's increments the sums of the weights are noted."""
     points = min(POINTS, last)
     return [last * (i + 1) // points - 1 for i in range(points)]

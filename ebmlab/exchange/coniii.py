@@ -16,12 +16,7 @@ from ebmlab.io.files import whole
 
 
 def take(given: Any) -> Foreign:
-    """A vector `(d + d (d - 1) / 2,)`, or a model or solver of coniii that holds one as `multipliers`.
-
-    Example:
-        >>> float(take(np.array([0.1, 0.2, 0.3, 1, -2, 0.5])).energy.field[2])
-        0.3
-    """
+    """A vector `(d + d (d - 1) / 2,)`, or a model or solver of coniii that holds one as `multipliers`."""
     vector = np.asarray(getattr(given, "multipliers", given))
     if vector.dtype.kind not in "iuf" or vector.ndim != 1:
         raise UserError(f"it holds {vector.dtype} of the shape {vector.shape}, and must be one vector of numbers")

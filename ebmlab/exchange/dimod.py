@@ -24,13 +24,7 @@ JSON = "BinaryQuadraticModel"
 
 
 def take(given: Any) -> Foreign:
-    """A binary quadratic model, a QUBO `{(i, j): q}`, or the pair `(h, J)` of an Ising problem.
-
-    Example:
-        >>> qubo = take({("b", "b"): 1.0, ("b", "a"): -2.0, ("a", "a"): 0.5})
-        >>> qubo.names, qubo.offset
-        (('b', 'a'), 0.25)
-    """
+    """A binary quadratic model, a QUBO `{(i, j): q}`, or the pair `(h, J)` of an Ising problem."""
     if isinstance(given, dict):
         return _quadratic("BINARY", {i: q for (i, j), q in given.items() if i == j}, given, 0.0, _order(given))
     if isinstance(given, tuple):

@@ -110,11 +110,6 @@ def spins(
 
     Raises:
         UserError: a number is not finite, a site is out of range, or a site is paired with itself.
-
-    Example:
-        >>> spins([0, 1], [1, 0], [0.5, 0.5], [0.0, 1.0]).coupling
-        tensor([[0., 1.],
-                [1., 0.]])
     """
     fields, J = torch.from_numpy(np.array(h, float)) + 0.0, torch.from_numpy(np.array(values, float))
     a, b = (torch.from_numpy(np.array(ends, np.int64)) for ends in (rows, columns))
@@ -145,13 +140,7 @@ def from_bits(
     linear: Sequence[float] | np.ndarray[Any, Any],
     offset: float = 0.0,
 ) -> tuple[Ising, float]:
-    """The Ising model of an energy on bits, `sum a_i x_i + sum q_ij x_i x_j + offset`, and its offset; s = 2 x - 1.
-
-    Example:
-        >>> energy, offset = from_bits([0], [1], [-2.0], [1.0, 0.5], 3.0)
-        >>> (energy(torch.tensor([[1.0, 1.0], [1.0, -1.0]])) + offset).tolist()
-        [2.5, 4.0]
-    """
+    """The Ising model of an energy on bits, `sum a_i x_i + sum q_ij x_i x_j + offset`, and its offset; s = 2 x - 1."""
     a, q = np.asarray(linear, float), np.asarray(values, float)
     h = -a / 2
     for ends in (rows, columns):
@@ -169,10 +158,6 @@ def machine(W: Any, visible: Any, hidden: Any) -> RBM:
 
     Raises:
         UserError: the shapes do not belong together, or a number is not finite.
-
-    Example:
-        >>> machine([[1.0], [2.0]], [0.0, 0.0], [0.5]).W.tolist()
-        [[1.0], [2.0]]
     """
     W, b_v, b_h = (torch.from_numpy(np.array(part, float)) for part in (W, visible, hidden))
     if W.dim() != 2 or b_v.shape != W.shape[:1] or b_h.shape != W.shape[1:] or 0 in W.shape:
@@ -188,23 +173,13 @@ def machine(W: Any, visible: Any, hidden: Any) -> RBM:
 
 
 def precision(*values: Tensor) -> torch.dtype:
-    """Float32 if it holds all numbers exactly, else float64.
-
-    Example:
-        >>> precision(torch.tensor([0.5, 3.0])), precision(torch.tensor([0.1], dtype=torch.float64))
-        (torch.float32, torch.float64)
-    """
+    """Float32 if it holds all numbers exactly, else float64."""
     exact = all(torch.equal(part.float().double(), part.double()) for part in values)
     return torch.float32 if exact else torch.float64
 
 
 def labels(names: Sequence[Any]) -> tuple[Label, ...]:
-    """Labels as they are kept: lists, which JSON makes of tuples, become tuples; () for 0, 1, 2, ...
-
-    Example:
-        >>> labels([0, 1]), labels([[0, 1], "a"])
-        ((), ((0, 1), 'a'))
-    """
+    """Labels as they are kept: lists, which JSON makes of tuples, become tuples; () for 0, 1, 2, ..."""
     made = tuple(labels_of(name) for name in names)
     return () if made == tuple(range(len(made))) else made
 

@@ -43,13 +43,7 @@ class Format:
 
 
 def needed(package: str, why: str, extra: str | None = "exchange") -> ModuleType:
-    """Imports a package, or says how to get it.
-
-    Example:
-        >>> needed("no_such_package", "its problems")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: its problems need the package no_such_package: pip install 'ebmlab[exchange]'
-    """
+    """Imports a package, or says how to get it."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -66,12 +60,7 @@ def text_of(path: Path) -> str:
 
 
 def looks_like_text(head: bytes) -> bool:
-    """Whether the first bytes of a file are text.
-
-    Example:
-        >>> looks_like_text(b"0 1 0.5"), looks_like_text(bytes(4))
-        (True, False)
-    """
+    """Whether the first bytes of a file are text."""
     try:
         text = head.decode("utf-8", "strict" if len(head) < HEAD else "ignore")
     except UnicodeDecodeError:
@@ -80,14 +69,7 @@ def looks_like_text(head: bytes) -> bool:
 
 
 def only(foreign: Foreign, wanted: type, kind: str) -> Any:
-    """The energy, which must be of a class; raises `UserError` if the format cannot hold it.
-
-    Example:
-        >>> from ebmlab.energies import RBM, Ising
-        >>> only(Foreign(RBM(2, 1), ""), Ising, "coo")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: coo holds an Ising, not RBM
-    """
+    """The energy, which must be of a class; raises `UserError` if the format cannot hold it."""
     if not isinstance(foreign.energy, wanted):
         article = "an" if wanted.__name__[0] in "AEIOR" else "a"
         raise UserError(f"{kind} holds {article} {wanted.__name__}, not {type(foreign.energy).__name__}")

@@ -107,36 +107,20 @@ def make(energy: Energy | Foreign, kind: str) -> Any:
 
 
 def form_of(energy: Energy) -> Form:
-    """How states of an energy's own domain are written.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> form_of(RBM(2, 1))
-        'bits'
-    """
+    """How states of an energy's own domain are written."""
     forms: dict[type, Form] = {Spin: "spins", Categorical: "values"}
     return forms.get(type(energy.domain), "bits")
 
 
 def check_kind(kind: str) -> str:
-    """The kind itself; raises `UserError` if it is none.
-
-    Example:
-        >>> check_kind("gset")
-        'gset'
-    """
+    """The kind itself; raises `UserError` if it is none."""
     if kind not in KINDS:
         raise UserError(f"there is no format {kind}: {known_kinds()}")
     return kind
 
 
 def known_kinds() -> str:
-    """All formats, in words.
-
-    Example:
-        >>> known_kinds().partition(" ")[0]
-        'dimod'
-    """
+    """All formats, in words."""
     return "; ".join(f"{known.kind} ({known.about})" for known in FORMATS)
 
 

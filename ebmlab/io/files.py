@@ -25,13 +25,7 @@ _TEMPORARY = re.compile(r"\.ebmlab-(\d+)\..+")
 
 
 class Damaged(Exception):
-    """A file does not hold what was written to it. The message is one line that says what is wrong.
-
-    Example:
-        >>> Path("a.pt").write_bytes(b"text") and load(Path("a.pt"))
-        Traceback (most recent call last):
-        ebmlab.io.files.Damaged: ...
-    """
+    """A file does not hold what was written to it. The message is one line that says what is wrong."""
 
 
 @contextmanager
@@ -44,14 +38,6 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
     Args:
         path: the file; missing folders are created, and removed again if the file is not written.
         sync: return only when the file would survive a power failure.
-
-    Example:
-        >>> path = Path("a.txt")
-        >>> with whole(path) as temporary:
-        ...     temporary.write_text("text") and path.exists()
-        False
-        >>> path.read_text()
-        'text'
     """
     target = path.resolve() if path.is_symlink() else path
     if target.parent != path.parent.resolve() and path.is_symlink():
@@ -90,13 +76,7 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
 
 
 def check_regular(path: Path) -> None:
-    """Raises `UserError` for a pipe, a socket or a device: to read one may take for ever.
-
-    Example:
-        >>> check_regular(Path("/dev/zero"))
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: /dev/zero is a pipe or a device, but must be a file
-    """
+    """Raises `UserError` for a pipe, a socket or a device: to read one may take for ever."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UserError(f"{path} is a pipe or a device, but must be a file")
 
@@ -112,10 +92,6 @@ def read_text(path: Path, pipes: bool = False) -> str:
         UserError: it is a pipe or a device, or holds more than 16 MiB.
         OSError: it cannot be read.
         UnicodeDecodeError: it is no text.
-
-    Example:
-        >>> Path("config.txt").write_text("text") and read_text(Path("config.txt"))
-        'text'
     """
     if not pipes:
         check_regular(path)
@@ -127,14 +103,7 @@ def read_text(path: Path, pipes: bool = False) -> str:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Deletes the temporary files that killed processes left in a folder and its subfolders; `whole` makes them.
-
-    Example:
-        >>> Path(".ebmlab-99999999.a.txt").touch()
-        >>> remove_temporaries(Path("."))
-        >>> Path(".ebmlab-99999999.a.txt").exists()
-        False
-    """
+    """Deletes the temporary files that killed processes left in a folder and its subfolders; `whole` makes them."""
     for path in folder.rglob(".ebmlab-*"):
         if (found := _TEMPORARY.fullmatch(path.name)) and path.is_file() and not _runs(int(found[1])):
             path.unlink(missing_ok=True)
@@ -158,12 +127,6 @@ def save(content: Any, path: Path, sync: bool = False) -> None:
 
     Raises:
         OSError: the file cannot be written; an older file of that name is left as it was.
-
-    Example:
-        >>> import torch
-        >>> save({"x": torch.ones(2)}, Path("a.pt"))
-        >>> b"sha256" in Path("a.pt").read_bytes()
-        True
     """
     import torch
 
@@ -185,12 +148,6 @@ def load(path: Path, **options: Any) -> Any:
     Raises:
         Damaged: the checksum differs, or the file is cut short or not one that `torch.save` wrote.
         OSError: the file cannot be read.
-
-    Example:
-        >>> import torch
-        >>> save({"x": torch.ones(2)}, Path("a.pt"))
-        >>> load(Path("a.pt"))["x"]
-        tensor([1., 1.])
     """
     import torch
 
@@ -209,12 +166,6 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises:
         UserError: there is no such file, or it is damaged or not a checkpoint.
-
-    Example:
-        >>> import torch
-        >>> save({"state_dict": {"W": torch.ones(2)}, "epoch": 3}, Path("a.ckpt"))
-        >>> load_checkpoint(Path("a.ckpt"))["epoch"]
-        3
     """
     if not path.is_file():
         raise UserError(f"ckpt_path is {path}: no such file; give a .ckpt file, or `last` for the newest run's")

@@ -20,12 +20,6 @@ def make_folder(folder: Path, again: bool = True) -> list[Path]:
     Raises:
         UserError: it is an address, such as `s3://bucket/runs`.
         OSError: it cannot be made. The error names the outermost folder that cannot be made, and why.
-
-    Example:
-        >>> make_folder(Path("a/b"))
-        [PosixPath('a/b'), PosixPath('a')]
-        >>> make_folder(Path("a/b"))
-        []
     """
     check_is_local(folder)
     lineage = (folder, *folder.parents)
@@ -40,13 +34,7 @@ def make_folder(folder: Path, again: bool = True) -> list[Path]:
 
 
 def check_is_local(path: Path) -> None:
-    """Raises `UserError` for an address, such as `s3://bucket/runs`, which would become a folder called `s3:`.
-
-    Example:
-        >>> check_is_local(Path("s3://bucket/runs"))
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: s3://bucket/runs is an address, but must be a path of this machine
-    """
+    """Raises `UserError` for an address, such as `s3://bucket/runs`, which would become a folder called `s3:`."""
     for folder in (path, *path.parents):
         if re.fullmatch(r"[A-Za-z][\w+.-]+:", folder.name) and not folder.exists():
             address = f"{folder.name}//{path.relative_to(folder)}"
@@ -60,10 +48,6 @@ def cache_folder() -> Path:
 
     Raises:
         UserError: none of them is known, because the user has no home.
-
-    Example:
-        >>> isinstance(cache_folder(), Path)
-        True
     """
     if folder := os.environ.get("EBMLAB_CACHE"):
         return Path(folder)

@@ -12,7 +12,7 @@ MOVED = {  # modules
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},
     **{
         f"ebmlab.energies.{name}": f"ebmlab.energies.paths.{name}"
-        for name in ("bipartite_bridge", "bridge", "composed", "reference", "solved", "tempering")
+        for name in ("bipartite_bridge", "bridge", "composed", "reference", "tempering")
     },
     **{
         f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
@@ -20,7 +20,11 @@ MOVED = {  # modules
     },
     "ebmlab.studies.bayesian_net": "ebmlab.studies.targets.prediction",
     "ebmlab.studies.histogram": "ebmlab.studies.targets.histogram",
+    "ebmlab.energies.solved": "ebmlab.energies.paths.known_log_z",
+    "ebmlab.energies.paths.solved": "ebmlab.energies.paths.known_log_z",
+    "ebmlab.samplers.starts": "ebmlab.samplers.initial_states",
 }
+CALLBACKS = {"AISEvaluation": "AIS", "HammingMMDEvaluation": "HammingMMD", "GraphMMDEvaluation": "GraphMMD"}
 RENAMED = {  # classes
     **{
         f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
@@ -29,6 +33,10 @@ RENAMED = {  # classes
             "TabularSource",
         )
     },
+    **{f"ebmlab.callbacks.{old}": f"ebmlab.callbacks.{new}" for old, new in CALLBACKS.items()},
+    "ebmlab.callbacks.ais_evaluation.AISEvaluation": "ebmlab.callbacks.AIS",
+    "ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation": "ebmlab.callbacks.HammingMMD",
+    "ebmlab.callbacks.graph_mmd_evaluation.GraphMMDEvaluation": "ebmlab.callbacks.GraphMMD",
     "ebmlab.energies.potts.Potts": "ebmlab.energies.pairwise.scalar_potts.ScalarPotts",
     "ebmlab.studies.FromReference": "ebmlab.studies.FromNoise",
     "ebmlab.samplers.PersistentACS": "ebmlab.learners.PersistentACS",
@@ -48,7 +56,7 @@ SETTINGS = {  # by class: settings that have another name today
     "RGCN": {"hidden": "hidden_dim", "layers": "num_layers"},
     "BinaryNetPosterior": {"hidden": "hidden_dim"},
     "GibbsLangevin": {"inner_steps": "num_inner_steps"},
-    "AISEvaluation": {"moves": "num_moves"},
+    "AIS": {"moves": "num_moves"},
     "ACS": {"beta_max": "balance_max", "beta_min": "balance_min"},
     "PersistentACS": {"beta_max": "balance_max", "beta_min": "balance_min"},
 }
@@ -62,21 +70,21 @@ def current_paths(text: str) -> str:
 
     Args:
         text: a class path, or a text in which some stand.
-
-    Example:
-        >>> current_paths("ebmlab.energies.ising.Ising.lattice"), current_paths("ebmlab.energies.Ising")
-        ('ebmlab.energies.pairwise.ising.Ising.lattice', 'ebmlab.energies.Ising')
     """
     return _OLD.sub(lambda found: {**MOVED, **RENAMED}[found.group()], text)
 
 
-def current_class(path: str, settings: Mapping[str, Any]) -> str:
-    """The class path that an earlier version's class path means today with these settings.
+def current_callback(name: str) -> str:
+    """The name of a callback in a config's `callbacks:`, such as `AIS_2`, or the key of its state in a checkpoint."""
+    kind = re.sub(r"^([A-Za-z]+).*", r"\1", name)
+    today, rest = CALLBACKS.get(kind, kind), name.removeprefix(kind)
+    for old, new in SETTINGS.get(today, {}).items():  # the settings are a part of the key
+        rest = rest.replace(f"'{old}': ", f"'{new}': ")
+    return today + rest
 
-    Example:
-        >>> current_class("ebmlab.energies.Potts", {"coupling": [[0.0]], "num_classes": 3})
-        'ebmlab.energies.ScalarPotts'
-    """
+
+def current_class(path: str, settings: Mapping[str, Any]) -> str:
+    """The class path that an earlier version's class path means today with these settings."""
     path = current_paths(path)
     return next((DIVIDED[path, name] for name in settings if (path, name) in DIVIDED), path)
 
@@ -87,24 +95,13 @@ def current_settings(path: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         path: the class path, today's or an earlier one.
         settings: by name.
-
-    Example:
-        >>> current_settings("ebmlab.learners.ReplayBuffer", {"size": 100, "initial": "mean"})
-        {'size': 100, 'init': 'mean'}
     """
     names = SETTINGS.get(_CLASS.sub("", path), {}) if path.startswith(OURS) else {}
     return {name if (new := names.get(name, name)) in settings else new: value for name, value in settings.items()}
 
 
 def bring_up_to_date(config: Any) -> None:
-    """Puts today's classes and settings in place of earlier ones, wherever a part of a config has a `class_path`.
-
-    Example:
-        >>> config = {"class_path": "ebmlab.learners.ReplayBuffer", "init_args": {"initial": "mean"}}
-        >>> bring_up_to_date({"start": config})
-        >>> config["init_args"]
-        {'init': 'mean'}
-    """
+    """Puts today's classes and settings in place of earlier ones, wherever a part of a config has a `class_path`."""
     if isinstance(config, dict):
         if isinstance(path := config.get("class_path"), str) and isinstance(given := config.get("init_args"), dict):
             config["class_path"] = current_class(path, given)

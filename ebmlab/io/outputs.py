@@ -17,13 +17,6 @@ def together(*paths: Path) -> Iterator[list[Path]]:
 
     Raises:
         UserError: one of them is a folder.
-
-    Example:
-        >>> from contextlib import suppress
-        >>> with suppress(ZeroDivisionError), together(Path("b.csv"), Path("b.png")) as (table, picture):
-        ...     _ = table.write_text("1"), picture.write_text(str(1 / 0))
-        >>> Path("b.csv").exists()
-        False
     """
     for path in paths:
         if path.is_dir():
@@ -40,14 +33,7 @@ def together(*paths: Path) -> Iterator[list[Path]]:
 
 
 def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
-    """Raises `UserError` if a file that is to be written is one that is read, or an address.
-
-    Example:
-        >>> _ = Path("d.csv").write_text("1")
-        >>> keep_apart([Path("./d.csv")], ["d.csv"])
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: d.csv is read, and would be overwritten: name another file
-    """
+    """Raises `UserError` if a file that is to be written is one that is read, or an address."""
     read = [Path(name).expanduser() for name in inputs]
     for path in outputs:
         check_is_local(path)

@@ -16,25 +16,14 @@ from ebmlab.io.folders import cache_folder
 
 
 def remember(text: str) -> None:
-    """Remembers a text that ebmlab writes for the user; it is no error if the cache cannot be written.
-
-    Example:
-        >>> remember("seed: 1")
-        >>> is_own("seed: 1"), is_own("seed: 2")
-        (True, False)
-    """
+    """Remembers a text that ebmlab writes for the user; it is no error if the cache cannot be written."""
     with suppress(OSError, RuntimeError):  # no home folder, or a full disk
         _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         (_folder() / _name(text)).touch(mode=0o600)
 
 
 def is_own(text: str) -> bool:
-    """Whether ebmlab has written exactly this text for this user.
-
-    Example:
-        >>> is_own("nothing that was ever written")
-        False
-    """
+    """Whether ebmlab has written exactly this text for this user."""
     try:
         status = _folder().stat()
         alone = status.st_uid == os.getuid() and not status.st_mode & 0o022

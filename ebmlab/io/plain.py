@@ -22,12 +22,6 @@ def make_plain(content: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
     Yields:
         Of each value that `torch.load(weights_only=True)` cannot read: its place and its type.
-
-    Example:
-        >>> import numpy as np
-        >>> content = {"lr": np.float64(0.1), "betas": (np.float32(0.5), 1), "odd": [object()]}
-        >>> list(make_plain(content)), content["lr"], content["betas"]
-        ([('odd.0', 'object')], 0.1, (0.5, 1))
     """
     entries: Any = ()
     if isinstance(content, MutableMapping):
@@ -52,11 +46,6 @@ def require_finite(weights: Mapping[str, Any], path: object, parameters: Collect
         weights: tensors by name, as in the `state_dict` of a checkpoint.
         path: of the checkpoint, for the error.
         parameters: the names of parameters. Buffers, such as masks, may be infinite.
-
-    Example:
-        >>> require_finite({"energy.W": torch.tensor([1.0, torch.nan])}, "a.ckpt")
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: a.ckpt: 1 of 2 numbers in energy.W is not finite, so that ...
     """
     for name, value in weights.items():
         if not isinstance(value, Tensor) or not value.is_floating_point():

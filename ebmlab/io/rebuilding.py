@@ -29,13 +29,6 @@ class Recorded:
     Attributes:
         reaches: what making an object reaches besides its arguments, such as the network. If it is not empty, no
             checkpoint makes one unless the user has named its module.
-
-    Example:
-        >>> class Box(Recorded):
-        ...     def __init__(self, size: int) -> None:
-        ...         self.volume = size**3
-        >>> Box(2)._made_with[1:]
-        ((2,), {})
     """
 
     reaches: ClassVar[str] = ""
@@ -48,13 +41,7 @@ class Recorded:
 
 
 class Indescribable(Exception):
-    """An object whose making cannot be described by plain data. The message names it.
-
-    Example:
-        >>> describe(object())
-        Traceback (most recent call last):
-        ebmlab.io.rebuilding.Indescribable: object
-    """
+    """An object whose making cannot be described by plain data. The message names it."""
 
 
 def describe(value: Any) -> Any:
@@ -66,11 +53,6 @@ def describe(value: Any) -> Any:
 
     Raises:
         Indescribable: it is something else.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> describe(RBM(6, num_hidden=3))
-        {'class_path': 'ebmlab.energies.rbm.RBM', 'init_args': {'num_visible': 6, 'num_hidden': 3}}
     """
     value = plain(getattr(value, "_orig_mod", value))  # torch.compile wraps the module that was made
     if type(value) in PLAIN:
@@ -93,12 +75,7 @@ def describe(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A number or text of a type of Python's own, if the value is one of NumPy's or of a subclass; else the value.
-
-    Example:
-        >>> plain(np.int64(3)), plain(np.float64(0.5)), plain(np.bool_(True)), plain(np.array(2)), plain("a")
-        (3, 0.5, True, 2, 'a')
-    """
+    """A number or text of a type of Python's own, if the value is one of NumPy's or of a subclass; else the value."""
     if type(value) in PLAIN:
         return value
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
@@ -115,11 +92,6 @@ def arguments(made: Recorded) -> dict[str, Any]:
 
     Raises:
         Indescribable: some have no name.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> arguments(RBM(6, num_hidden=3))
-        {'num_visible': 6, 'num_hidden': 3}
     """
     kind, args, kwargs = made._made_with
     signature = inspect.signature(kind.__init__)  # type: ignore[misc]
@@ -140,13 +112,6 @@ def rebuild(recipe: Any) -> Any:
 
     Raises:
         UserError: a class is missing, not trusted, or does not take these arguments.
-
-    Example:
-        >>> rebuild({"class_path": "ebmlab.energies.RBM", "init_args": {"num_visible": 6, "num_hidden": 3}}).domain
-        Binary(6)
-        >>> rebuild({"class_path": "os.system", "init_args": {"command": "ls"}})
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: os.system is no class of a model: nothing else in a checkpoint is called
     """
     if isinstance(recipe, list | tuple):
         return [rebuild(entry) for entry in recipe]
@@ -170,10 +135,6 @@ def find(path: Any) -> Callable[..., Any]:
 
     Raises:
         UserError: there is none, or it is not one that a checkpoint may name.
-
-    Example:
-        >>> find("ebmlab.energies.Ising.lattice")(side=2, coupling=0.3).domain
-        Spin(4)
     """
     made_by = imported(path)
     kind = getattr(made_by, "__self__", made_by)
@@ -193,10 +154,6 @@ def imported(path: Any) -> Any:
 
     Raises:
         UserError: there is nothing of that name.
-
-    Example:
-        >>> imported("ebmlab.energies.RBM").__name__
-        'RBM'
     """
     parts = current_paths(str(path)).split(".")
     for cut in range(len(parts) - 1, 0, -1):
@@ -222,12 +179,7 @@ def imported(path: Any) -> Any:
 
 
 def path_of(kind: Any) -> str:
-    """The dotted path of a class.
-
-    Example:
-        >>> path_of(torch.nn.Linear)
-        'torch.nn.modules.linear.Linear'
-    """
+    """The dotted path of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

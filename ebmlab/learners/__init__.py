@@ -7,7 +7,7 @@ from ebmlab.learners.learner import Learner
 from ebmlab.learners.persistent_acs import PersistentACS
 from ebmlab.learners.ratio_matching import RatioMatching
 from ebmlab.learners.replay_buffer import ReplayBuffer
-from ebmlab.samplers.starts import FromData, FromMode, FromNoise, FromPoint, Start
+from ebmlab.samplers.initial_states import FromData, FromMode, FromNoise, FromPoint, Start
 
 __all__ = [
     "AdaptiveDMALA",

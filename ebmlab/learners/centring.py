@@ -13,13 +13,7 @@ Offsets = tuple[Tensor, Tensor]
 
 @torch.no_grad()
 def mean_units(energy: RBM | GRBM, v: Tensor) -> Offsets:
-    """The means over states `(B, V)` of u and of E[h | v].
-
-    Example:
-        >>> u, h = mean_units(RBM(3, 2), torch.ones(5, 3))
-        >>> u.tolist(), h.shape
-        ([1.0, 1.0, 1.0], torch.Size([2]))
-    """
+    """The means over states `(B, V)` of u and of E[h | v]."""
     u = v.mean(0) * energy.precision if isinstance(energy, GRBM) else v.mean(0)
     return u, torch.sigmoid(energy.hidden_given_visible(v)).mean(0)
 
@@ -32,13 +26,6 @@ def centre_gradient(energy: RBM | GRBM, offsets: Offsets) -> None:
     -(u - m)'W (h - l) - c'u - d'h - ..., with a = c - W l and b = d - W'm. Gradient descent in W, c and d changes W, a
     and b as descent in W, a and b along the centred gradient does. A flip of all units from v to 1 - v, m with them,
     does not change its steps.
-
-    Example:
-        >>> rbm = RBM(3, 2)
-        >>> (rbm(torch.ones(1, 3)) - rbm(torch.zeros(1, 3))).backward()
-        >>> centre_gradient(rbm, (torch.full((3,), 0.5), torch.full((2,), 0.5)))
-        >>> float(rbm.W.grad.abs().max()) < 0.02  # h hardly depends on v: there is no correlation to learn
-        True
     """
     a, b = _biases(energy)
     W = energy.W.grad

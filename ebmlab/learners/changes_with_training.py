@@ -12,14 +12,7 @@ from ebmlab.samplers import Sampler
 
 @runtime_checkable
 class ChangesWithTraining(Protocol):
-    """A sampler whose settings depend on the training iteration.
-
-    Example:
-        >>> from ebmlab.learners import PersistentACS
-        >>> from ebmlab.samplers import DMALA
-        >>> isinstance(PersistentACS(), ChangesWithTraining), isinstance(DMALA(0.1), ChangesWithTraining)
-        (True, False)
-    """
+    """A sampler whose settings depend on the training iteration."""
 
     def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
         """The sampler of the negative chains in a training iteration.

@@ -9,12 +9,6 @@ def uncompiled(energy: Energy) -> Energy:
     """The energy that `torch.compile` has wrapped, compiled in place; any other energy itself.
 
     The wrapper hides the energy's class from samplers, and lengthens the names of its parameters in checkpoints.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.energies import RBM
-        >>> type(uncompiled(torch.compile(RBM(4, 3)))).__name__
-        'RBM'
     """
     inner = getattr(energy, "_orig_mod", None)
     if not isinstance(inner, Energy):

@@ -22,8 +22,8 @@ from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
+from ebmlab.samplers.initial_states import FromNoise, Start
 from ebmlab.samplers.schedules import scaled_steps
-from ebmlab.samplers.starts import FromNoise, Start
 from ebmlab.settings import require_factor
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)

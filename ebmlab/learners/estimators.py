@@ -178,12 +178,7 @@ class EnergyDiscrepancy(Estimator):
 
 
 def make_objective(name: str) -> Objective:
-    """Makes the objective with the given name.
-
-    Example:
-        >>> type(make_objective("bounded")).__name__
-        'Bounded'
-    """
+    """Makes the objective with the given name."""
     if name not in ("bounded", "exponential"):
         raise UserError(f'objective is "{name}", but must be "bounded" (Eq. 2) or "exponential" (Eq. 3)')
     return Bounded() if name == "bounded" else Exponential()

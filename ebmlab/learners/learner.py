@@ -14,7 +14,7 @@ from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable, Reduce
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from ebmlab.data.first_batch import check_event_shape, check_first_batch
+from ebmlab.data.batch_checks import check_event_shape, check_first_batch
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, samples_of
 from ebmlab.data.preprocessing import Preprocessing
@@ -23,10 +23,10 @@ from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
 from ebmlab.learners.compiled_energy import uncompiled
-from ebmlab.learners.monitored import monitors_training
+from ebmlab.learners.monitored_metrics import monitors_training
+from ebmlab.learners.optimizer_check import try_optimizer
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
-from ebmlab.learners.resumed import Groups, check_settings, settings_of
-from ebmlab.learners.tryout import try_optimizer
+from ebmlab.learners.resumed_optimizer import Groups, check_settings, settings_of
 from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.lightning.precision import keep_digits
 from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period

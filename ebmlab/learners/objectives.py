@@ -12,15 +12,7 @@ LIMIT = 20.0
 
 
 class Objective(Recorded):
-    """A function f of the difference E(x) - E(x_-i), elementwise.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.learners.objectives import Bounded, Objective
-        >>> objective: Objective = Bounded()
-        >>> objective(torch.tensor([0.0]))
-        tensor([0.2500])
-    """
+    """A function f of the difference E(x) - E(x_-i), elementwise."""
 
     def __call__(self, difference: Tensor) -> Tensor:
         """f(difference), in the shape of the argument. If the argument is finite, so are f and its gradient."""
@@ -32,13 +24,7 @@ class Objective(Recorded):
 
 
 class Bounded(Objective):
-    """sigmoid(E(x) - E(x_-i))^2, between 0 and 1 (Liu et al. 2023, Eq. 2; Hyvarinen 2007).
-
-    Example:
-        >>> import torch
-        >>> Bounded()(torch.tensor([-100.0, 0.0, 100.0]))
-        tensor([0.0000, 0.2500, 1.0000])
-    """
+    """sigmoid(E(x) - E(x_-i))^2, between 0 and 1 (Liu et al. 2023, Eq. 2; Hyvarinen 2007)."""
 
     def __call__(self, difference: Tensor) -> Tensor:
         return torch.sigmoid(difference).square()
@@ -52,11 +38,6 @@ class Exponential(Objective):
 
     Above a difference of 20 it continues as its tangent, because the exponential could overflow there. It stays convex
     and increasing.
-
-    Example:
-        >>> import torch
-        >>> Exponential()(torch.tensor([0.0])), Exponential().log(torch.tensor([3.0]))
-        (tensor([1.]), tensor([6.]))
     """
 
     def __call__(self, difference: Tensor) -> Tensor:

@@ -25,18 +25,6 @@ class Rebuilt(Recorded, pl.LightningModule):
     The command line saves its config. A module that is made in Python is described by the arguments of its parts (see
     `ebmlab.io.rebuilding.describe`). Arguments that plain data cannot describe are listed under `_missing`, with a
     warning: such a checkpoint is not loaded without them.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.learners import ContrastiveDivergence, Learner
-        >>> from ebmlab.samplers import BlockGibbs
-        >>> quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
-        >>> trainer = pl.Trainer(max_steps=1, accelerator="cpu", log_every_n_steps=1, **quiet)
-        >>> data = torch.ones(8, 1, 6)
-        >>> trainer.fit(ContrastiveDivergence(RBM(6, 3), BlockGibbs()), data, data)
-        >>> trainer.save_checkpoint("a.ckpt")
-        >>> Learner.load_from_checkpoint("a.ckpt").energy.domain
-        Binary(6)
     """
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

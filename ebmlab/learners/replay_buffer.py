@@ -12,7 +12,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bits, uniform_numbers
 from ebmlab.numerics.ranks import rank_and_world
-from ebmlab.samplers.starts import Start
+from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_count
 
 

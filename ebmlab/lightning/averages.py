@@ -21,9 +21,6 @@ def check_averages(trainer: pl.Trainer) -> None:
     """Raises `UserError` if an average begins after training, or not at the epoch that its settings name.
 
     If it has not begun by the end, Lightning puts the initial weights in place of the trained ones.
-
-    Example:
-        >>> check_averages(pl.Trainer(logger=False, enable_checkpointing=False))  # it averages nothing
     """
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, EMAWeightAveraging):
@@ -57,9 +54,6 @@ def save_average(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
     """Makes `state_dict` of a checkpoint the weights that are evaluated: the average if it has begun, else the trained.
 
     Lightning saves the initial weights until an average begins, and never the average if only weights are saved.
-
-    Example:
-        >>> save_average(pl.Trainer(logger=False, enable_checkpointing=False), {"state_dict": {}})  # no average
     """
     for callback in _averages(trainer):
         if (average := callback._average_model) is None:
@@ -82,11 +76,6 @@ def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None
     Buffers are state, such as a step size that adapts: where the averages take the weights' place, buffers stay as they
     are. After the training, `trainer.test(ckpt_path=...)` evaluates what a new process would, the averaged weights.
     Lightning would load the trained ones.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.learners import RatioMatching
-        >>> average_parameters(RatioMatching(RBM(6, 3)), pl.Trainer(logger=False, enable_checkpointing=False))
     """
     for callback in _averages(trainer):
         if trainer.state.fn != TrainerFn.FITTING:
@@ -124,11 +113,7 @@ def _with_buffers_of(callback: WeightAveraging, exchange: Callable[[pl.Lightning
 
 
 def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
-    """Resumes a run that no longer averages its weights from the trained ones, not from their average.
-
-    Example:
-        >>> load_trained(pl.Trainer(logger=False, enable_checkpointing=False), {"state_dict": {}})  # no average
-    """
+    """Resumes a run that no longer averages its weights from the trained ones, not from their average."""
     if trainer.state.fn != TrainerFn.FITTING and TRAINED in checkpoint:
         rank_zero_info("The checkpoint holds averaged weights: these are evaluated, not the trained ones.")
     if trainer.state.fn == TrainerFn.FITTING and TRAINED in checkpoint and not _averages(trainer):

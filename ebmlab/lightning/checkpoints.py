@@ -21,9 +21,6 @@ def skip_where(checkpoint: ModelCheckpoint, skip: Skip) -> None:
     """Makes a `ModelCheckpoint` pass over the current score where `skip` is true of it.
 
     Lightning by itself takes the first score for the best, whatever it is.
-
-    Example:
-        >>> skip_where(ModelCheckpoint(monitor="score"), lambda trainer, score: score is not None and score.isnan())
     """
     ask = checkpoint.check_monitor_top_k
 
@@ -40,9 +37,6 @@ def save_at_the_end(checkpoint: ModelCheckpoint) -> None:
     """Makes a checkpoint with `save_last` save the end of training, which need not be one of its epochs or steps.
 
     Lightning ends with the last one of these, and the training after it is lost.
-
-    Example:
-        >>> save_at_the_end(ModelCheckpoint(save_last=True, every_n_epochs=10))
     """
     at_epoch_end = checkpoint.on_train_epoch_end
 
@@ -58,9 +52,6 @@ def save_after_validation(checkpoint: ModelCheckpoint) -> None:
     """Makes a checkpoint by steps that falls on the last batch of an epoch wait for the end of the epoch.
 
     Lightning writes it before the validation, which a run resumed from it leaves out, and counts the epoch twice.
-
-    Example:
-        >>> save_after_validation(ModelCheckpoint(every_n_train_steps=10))
     """
     at_batch_end, at_epoch_end, late = checkpoint.on_train_batch_end, checkpoint.on_train_epoch_end, list[Any]()
 
@@ -100,9 +91,6 @@ def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, 
 
     Raises:
         UserError: `EarlyStopping` monitors a score that is not evaluated in every epoch; its patience counts epochs.
-
-    Example:
-        >>> watch(pl.Trainer(logger=False, enable_checkpointing=False), ["score"], 5, lambda *_: False, "Score")
     """
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         name = getattr(callback, "monitor", None)
@@ -124,9 +112,6 @@ def check_monitors(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
     """Raises `UserError` if something monitors a name that nothing in the run logs, before the first step.
 
     Learners and callbacks of ebmlab say in `logs` what they log; those of others may log anything.
-
-    Example:
-        >>> check_monitors(pl.Trainer(logger=False, enable_checkpointing=False), pl.LightningModule())  # of another
     """
     callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
     own = [c for c in callbacks if not type(c).__module__.startswith(("ebmlab.", "callbacks.", "pytorch_lightning."))]

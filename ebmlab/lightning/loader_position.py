@@ -16,10 +16,6 @@ class LoaderPosition:
     The order of an epoch follows from the random generators at its start. They are kept, so that a resumed run can
     make the order again and pass over the batches that it has seen. Loaders with a `state_dict`, such as those of
     `datamodules`, and those of iterable data sets are left alone.
-
-    Example:
-        >>> LoaderPosition().state(pl.Trainer(logger=False, enable_checkpointing=False)) is None  # there is no loader
-        True
     """
 
     def __init__(self) -> None:

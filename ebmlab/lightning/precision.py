@@ -14,14 +14,6 @@ def keep_digits(learner: pl.LightningModule, trainer: pl.Trainer) -> None:
     a resumed run would therefore begin with parameters rounded to float32. Averages would stay float32, and the trained
     weights would be rounded whenever the two change places for an evaluation. With half precision these exchanges would
     round the averages.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.learners import RatioMatching
-        >>> learner = RatioMatching(RBM(6, 3))
-        >>> keep_digits(learner, pl.Trainer(precision="64-true", logger=False, enable_checkpointing=False))
-        >>> learner.energy.W.dtype
-        torch.float64
     """
     averages = [c for c in trainer.callbacks if isinstance(c, WeightAveraging) and c._average_model is not None]  # type: ignore[attr-defined]
     if trainer.precision == "64-true":

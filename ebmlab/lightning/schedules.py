@@ -19,10 +19,6 @@ def planned_steps(trainer: pl.Trainer) -> float:
 
     Lightning's estimate takes the current accumulation of gradients for that of all epochs, and is -1 for loaders
     without a length.
-
-    Example:
-        >>> planned_steps(pl.Trainer(max_steps=50, max_epochs=-1, logger=False, enable_checkpointing=False))
-        50
     """
     steps = trainer.estimated_stepping_batches
     if steps < 0:
@@ -35,11 +31,7 @@ def planned_steps(trainer: pl.Trainer) -> float:
 
 
 def resume_accumulation(trainer: pl.Trainer) -> None:
-    """Accumulates gradients as the current epoch does. Lightning sets this when an epoch begins, not amid it.
-
-    Example:
-        >>> resume_accumulation(pl.Trainer(logger=False, enable_checkpointing=False))  # nothing changes it
-    """
+    """Accumulates gradients as the current epoch does. Lightning sets this when an epoch begins, not amid it."""
     if (changing := _accumulation(trainer)) is not None:
         changing.on_train_epoch_start(trainer)
 
@@ -80,13 +72,6 @@ def set_period(schedule: Any, interval: str, trainer: pl.Trainer | None) -> int:
 
     Raises:
         UserError: T_max is below 1.
-
-    Example:
-        >>> import torch
-        >>> sgd = torch.optim.SGD([torch.zeros(2)], lr=0.1)
-        >>> cosine = CosineAnnealingLR(sgd, T_max=-1)
-        >>> set_period(cosine, "step", pl.Trainer(max_steps=50, logger=False, enable_checkpointing=False))
-        50
     """
     period = 0
     endless = isinstance(schedule, CosineAnnealingLR) and schedule.T_max == -1
@@ -104,11 +89,7 @@ def set_period(schedule: Any, interval: str, trainer: pl.Trainer | None) -> int:
 
 
 def check_period(period: int, trainer: pl.Trainer) -> None:
-    """Warns of a cosine that ends before training, and of a checkpoint's period in place of that of `set_period`.
-
-    Example:
-        >>> check_period(0, pl.Trainer(logger=False, enable_checkpointing=False))
-    """
+    """Warns of a cosine that ends before training, and of a checkpoint's period in place of that of `set_period`."""
     for config in trainer.lr_scheduler_configs:
         if not isinstance(cosine := config.scheduler, CosineAnnealingLR):
             continue

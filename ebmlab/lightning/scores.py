@@ -16,12 +16,6 @@ class Scores:
 
     Lightning takes the last score for that of the present weights. Where its period (`every_n_train_steps`, say) ends
     and the weights have not been validated, the next validation counts in its place.
-
-    Example:
-        >>> scores = Scores()
-        >>> scores.guard(ModelCheckpoint(monitor="val/energy", every_n_train_steps=10))
-        >>> scores.state()
-        {'scores': {}, 'owed': []}
     """
 
     def __init__(self) -> None:

@@ -13,11 +13,6 @@ def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
 
     A compiled program with AVX-512 computes a single row as a product of a matrix and a vector. The compiler writes it
     itself, which took half the time of the library's product on one machine. With AVX2, on another, it took longer.
-
-    Example:
-        >>> affine(torch.tensor([1.0]), torch.ones(2, 3), torch.ones(3, 1))
-        tensor([[4.],
-                [4.]])
     """
     if WIDE and torch.compiler.is_dynamo_compiling() and len(x) == 1:
         return torch.addmv(bias, matrix.T, x[0]).unsqueeze(0)

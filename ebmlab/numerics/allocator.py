@@ -21,10 +21,6 @@ def keep_freed_memory() -> bool:
 
     Returns:
         Whether glibc was told.
-
-    Example:
-        >>> keep_freed_memory() in (True, False)
-        True
     """
     decided = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"} & os.environ.keys()
     if decided or not sys.platform.startswith("linux"):

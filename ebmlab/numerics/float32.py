@@ -16,13 +16,6 @@ class Float32Settings:
 
     torch refuses to tell an older setting (`torch.get_float32_matmul_precision`) once a newer one
     (`torch.backends.cuda.matmul.fp32_precision`, from torch 2.9) differs from it. It is then put back to its default.
-
-    Example:
-        >>> before = Float32Settings.now()
-        >>> torch.set_float32_matmul_precision("medium")
-        >>> before.restore()
-        >>> torch.get_float32_matmul_precision()
-        'highest'
     """
 
     matmul: str

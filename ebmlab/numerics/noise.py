@@ -16,10 +16,6 @@ def bernoulli(logits: Tensor) -> Tensor:
 
     All randomness comes from the global torch generator. On the CPU, torch draws uniform numbers one at a time. Large
     float32 tensors therefore take 24 random bits per entry from numpy's SFC64, which that generator seeds.
-
-    Example:
-        >>> bernoulli(torch.tensor([-1000.0, 1000.0]))
-        tensor([0., 1.])
     """
     p = wide(torch.sigmoid(logits))
     if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
@@ -59,11 +55,6 @@ def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
 
     Returns:
         `(...)`, or `(..., num_draws)`.
-
-    Example:
-        >>> log_probs = torch.tensor([[0.0, 1.0], [0.5, 0.5]]).log()
-        >>> categorical(log_probs).shape, categorical(log_probs, num_draws=3)[0].tolist()
-        (torch.Size([2]), [1, 1, 1])
     """
     cdf = wide(log_probs).exp().cumsum(-1)
     total = cdf[..., -1:]
@@ -77,53 +68,28 @@ def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
 
 
 def normal(like: Tensor) -> Tensor:
-    """Standard normal numbers in the shape, type and layout of `like`, drawn in the order of its memory.
-
-    Example:
-        >>> normal(torch.zeros(3, 2).T).stride()
-        (1, 2)
-    """
+    """Standard normal numbers in the shape, type and layout of `like`, drawn in the order of its memory."""
     columns = like.dim() == 2 and not like.is_contiguous() and like.T.is_contiguous()
     return torch.randn_like(like.T).T if columns else torch.randn_like(like)
 
 
 def uniform(like: Tensor) -> Tensor:
-    """Uniform numbers in the shape of `like`, from the global generator; float32 where `like` has half precision.
-
-    Example:
-        >>> uniform(torch.zeros(2, dtype=torch.bfloat16)).dtype
-        torch.float32
-    """
+    """Uniform numbers in the shape of `like`, from the global generator; float32 where `like` has half precision."""
     return torch.rand_like(wide(like))
 
 
 def uniform_numbers(
     *shape: int, device: torch.device | str | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Uniform numbers in torch's default type, float32 where that is half; from the global generator when None.
-
-    Example:
-        >>> uniform_numbers(2, 3).shape
-        torch.Size([2, 3])
-    """
+    """Uniform numbers in torch's default type, float32 where that is half; from the global generator when None."""
     return wide(torch.empty(shape, device=device)).uniform_(generator=generator)
 
 
 def bits(p: Tensor) -> Tensor:
-    """Draws 0/1 floats with P(1) = p, in the shape and dtype of `p`.
-
-    Example:
-        >>> bits(torch.tensor([0.0, 1.0]))
-        tensor([0., 1.])
-    """
+    """Draws 0/1 floats with P(1) = p, in the shape and dtype of `p`."""
     return torch.bernoulli(wide(p)).to(p.dtype)
 
 
 def wide(x: Tensor) -> Tensor:
-    """Widens half precision to float32, as it has too few distinct uniform numbers: rare events get the wrong odds.
-
-    Example:
-        >>> wide(torch.ones(2, dtype=torch.bfloat16)).dtype, wide(torch.ones(2, dtype=torch.float64)).dtype
-        (torch.float32, torch.float64)
-    """
+    """Widens half precision to float32, as it has too few distinct uniform numbers: rare events get the wrong odds."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -25,11 +25,6 @@ def fast_products(model: nn.Module, rows: int) -> Iterator[None]:
     Args:
         model: an energy; its parameters and buffers with two axes are taken for such matrices.
         rows: states that are evaluated at once.
-
-    Example:
-        >>> with fast_products(nn.Linear(784, 500), rows=100):
-        ...     torch.get_float32_matmul_precision() in ("highest", "medium")
-        True
     """
     if not _may_choose():
         yield
@@ -45,11 +40,6 @@ def by_onednn(multiplications: int) -> Iterator[None]:
 
     torch has oneDNN do so when products may be rounded to bfloat16, `torch.set_float32_matmul_precision("medium")`.
     A precision that somebody else has set stays.
-
-    Example:
-        >>> with by_onednn(multiplications=10):
-        ...     torch.get_float32_matmul_precision()
-        'highest'
     """
     if multiplications < ENOUGH or not _may_choose():
         yield
@@ -76,10 +66,6 @@ def onednn_is_faster() -> bool:
     It does on AMD's processors with AVX-512, in half of the time: torch leaves these products to Intel's MKL, which
     uses AVX-512 on Intel's processors alone. oneDNN rounds with AMX alone; products whose sums rounding would change
     are computed once to make sure. False on machines with a GPU, since the setting would round the GPU's products.
-
-    Example:
-        >>> onednn_is_faster() in (True, False)
-        True
     """
     if torch.cuda.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512" or not made_by_amd():
         return False
@@ -92,12 +78,7 @@ def onednn_is_faster() -> bool:
 
 
 def made_by_amd() -> bool:
-    """Whether this processor is AMD's.
-
-    Example:
-        >>> made_by_amd() in (True, False)
-        True
-    """
+    """Whether this processor is AMD's."""
     try:
         return AMD in Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -105,12 +86,7 @@ def made_by_amd() -> bool:
 
 
 def exact(rows: int, inner: int, columns: int) -> bool:
-    """Whether products of numbers that bfloat16 cannot hold are exact, either of them first.
-
-    Example:
-        >>> exact(2, 8, 2)
-        True
-    """
+    """Whether products of numbers that bfloat16 cannot hold are exact, either of them first."""
     odd = 1 + 2**-12  # sums of a thousand of them are exact in float32
     one, other = torch.ones(rows, inner), torch.full((inner, columns), odd)
     return all(bool((product == inner * odd).all()) for product in (one @ other, other.T @ one.T))

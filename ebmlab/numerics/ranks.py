@@ -10,12 +10,7 @@ from torch import Tensor
 
 
 def rank_and_world() -> tuple[int, int]:
-    """This process's rank and the number of processes; 0 and 1 outside of distributed runs.
-
-    Example:
-        >>> rank_and_world()
-        (0, 1)
-    """
+    """This process's rank and the number of processes; 0 and 1 outside of distributed runs."""
     distributed: Any = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -27,10 +22,6 @@ def mean_over_ranks(value: Tensor) -> Tensor:
 
     Settings that adapt must not be left to DDP, which sends buffers from rank 0 to the others only in some forward
     passes: not while gradients accumulate.
-
-    Example:
-        >>> mean_over_ranks(torch.tensor(0.5))
-        tensor(0.5000)
     """
     world = rank_and_world()[1]
     if world == 1:
@@ -41,12 +32,7 @@ def mean_over_ranks(value: Tensor) -> Tensor:
 
 
 def seed_of_rank(seed: int, rank: int) -> int:
-    """The seed itself on rank 0, a hash of seed and rank elsewhere; seed + rank may be the seed of another run.
-
-    Example:
-        >>> seed_of_rank(7, rank=0), seed_of_rank(7, rank=1) == seed_of_rank(8, rank=0)
-        (7, False)
-    """
+    """The seed itself on rank 0, a hash of seed and rank elsewhere; seed + rank may be the seed of another run."""
     if rank == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed} {rank}".encode()).digest()[:7])

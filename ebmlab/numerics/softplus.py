@@ -18,10 +18,6 @@ def sum_softplus(x: Tensor) -> Tensor:
     softplus(x) = max(x, 0) - log sigmoid(|x|), and the logarithm of products of up to 64 of these sigmoids. A compiled
     program takes the logarithm of products of up to eight 1 + exp(-|x|), which saves the division. Each term is then
     off by up to 1e-7 in float32, less than the rounding of the sum of many.
-
-    Example:
-        >>> sum_softplus(torch.zeros(2, 3))
-        tensor([2.0794, 2.0794])
     """
     slow = x.device.type != "cpu" or torch.is_grad_enabled() or x.dtype not in (torch.float32, torch.float64)
     if slow or (not torch.compiler.is_compiling() and x.numel() <= _FEW):
@@ -30,12 +26,7 @@ def sum_softplus(x: Tensor) -> Tensor:
 
 
 def sum_log1p_exp_minus(x: Tensor) -> Tensor:
-    """Sums log(1 + exp(-x)) of numbers from 0.
-
-    Example:
-        >>> sum_log1p_exp_minus(torch.zeros(4)) / torch.tensor(2.0).log()
-        tensor(4.)
-    """
+    """Sums log(1 + exp(-x)) of numbers from 0."""
     if torch.compiler.is_compiling():
         return _fewer_factors(1 + (-x).exp(), _FOLDS_IN_PROGRAMS).log().sum(-1)
     return -_fewer_factors(x.sigmoid(), FOLDS).log().sum(-1)

@@ -18,22 +18,13 @@ def stream(*key: str | int) -> torch.Generator:
 
     The key is hashed, because neighbouring integers as seeds (seed + epoch, seed + split) would make
     epoch 1 of seed 0 equal to epoch 0 of seed 1.
-
-    Example:
-        >>> torch.equal(torch.rand(3, generator=stream("a", 1)), torch.rand(3, generator=stream("a", 1)))
-        True
     """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=4).digest()  # torch's generator reads 32 bits
     return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
 
 
 def draw_bits(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws bits: each entry of `x` is the probability of a 1. Entries 0 and 1 stay unchanged.
-
-    Example:
-        >>> draw_bits(torch.tensor([0.0, 1.0]), torch.Generator())
-        tensor([0., 1.])
-    """
+    """Draws bits: each entry of `x` is the probability of a 1. Entries 0 and 1 stay unchanged."""
     return (uniform_numbers(*x.shape, generator=generator).to(x.device) < x).float()
 
 
@@ -41,11 +32,6 @@ def draw_alike(x: Tensor) -> Tensor:
     """Draws bits of samples `(N, ...)`, whose entries are the probabilities of a 1; equal samples get equal bits.
 
     Each sample has a random stream of its own, which its numbers, as float32, decide.
-
-    Example:
-        >>> x = torch.rand(5, 9)
-        >>> torch.equal(draw_alike(x)[3:], draw_alike(x[3:]))
-        True
     """
     x = x.float() + 0  # turns -0 into 0
     noise, generator = torch.empty_like(x, device="cpu"), torch.Generator()
@@ -62,15 +48,6 @@ def own_numbers(seed: int, device: torch.device | None = None) -> Iterator[torch
 
     The generators of GPUs stay as they are: `torch.manual_seed` would seed them, too, and nothing would restore them.
     That of `device`, if it is one of CUDA's, is seeded and restored like the CPU's.
-
-    Example:
-        >>> state = torch.get_rng_state()
-        >>> with own_numbers(1):
-        ...     first = torch.rand(3)
-        >>> with own_numbers(1):
-        ...     again = torch.rand(3)
-        >>> torch.equal(first, again), torch.equal(torch.get_rng_state(), state)
-        (True, True)
     """
     others = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(others):
@@ -87,14 +64,6 @@ def undisturbed(loader: Any, seed: int | None = None) -> Iterator[None]:
     Args:
         loader: the `generator` of a DataLoader or of its sampler is restored; other iterables have none.
         seed: of all these generators in the body; None leaves them as they are.
-
-    Example:
-        >>> from torch.utils.data import DataLoader
-        >>> loader = DataLoader(torch.arange(8), shuffle=True, generator=torch.Generator().manual_seed(0))
-        >>> with undisturbed(loader):
-        ...     seen = list(loader)
-        >>> list(loader) == seen  # as if nobody had looked
-        True
     """
     batches = getattr(loader, "batch_sampler", None)
     owners = (loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None))

@@ -20,15 +20,6 @@ def unrounded(method: Method) -> Method:
 
     Half precision is too coarse for energies: near -300 its numbers are 0.25 apart in float16 and 2 apart in bfloat16.
     A constant that is added to E would change the law.
-
-    Example:
-        >>> class Doubler:
-        ...     @unrounded
-        ...     def double(self, x: Tensor) -> Tensor:
-        ...         return x @ torch.full((1, 1), 2.0)
-        >>> with torch.autocast("cpu"):
-        ...     Doubler().double(torch.ones(1, 1)).dtype
-        torch.float32
     """
 
     @wraps(method)
@@ -45,26 +36,13 @@ def no_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Switches autocast off on a device.
 
     Gradients are taken this way: under autocast the backward pass would round what the forward pass has not.
-
-    Example:
-        >>> with torch.autocast("cpu"), no_autocast(torch.device("cpu")):
-        ...     torch.is_autocast_enabled("cpu")
-        False
     """
     enabled = torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
 
 
 def read_out(network: nn.Sequential, x: Tensor) -> Tensor:
-    """The single output `(...)` of a network of x `(..., n)`, whose last layer autocast does not round.
-
-    Example:
-        >>> network = nn.Sequential(nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 1))
-        >>> with torch.autocast("cpu"):
-        ...     energies = read_out(network, torch.ones(5, 3))
-        >>> energies.shape, energies.dtype
-        (torch.Size([5]), torch.float32)
-    """
+    """The single output `(...)` of a network of x `(..., n)`, whose last layer autocast does not round."""
     *layers, last = network
     for layer in layers:
         x = layer(x)

@@ -29,10 +29,6 @@ def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
 
     The paper prints Eq. 8 without the factor 1 / 2 and with the 1 outside the product. Only the form here starts at
     `high`.
-
-    Example:
-        >>> cyclical(4.0, 1.0, 4)
-        tensor([4.0000, 3.4142, 2.0000, 1.0000])
     """
     values = [high / 2 * (math.cos(math.pi * k / cycle_length) + 1) for k in range(cycle_length)]
     return torch.tensor([max(value, low) for value in values])

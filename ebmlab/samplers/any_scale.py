@@ -33,13 +33,6 @@ class AnyScaleState(EnergyState):
 
     Attributes:
         grad: dE/dx, `(B, *event)`; None if W is 0 for good, since the proposal then holds all that a step needs.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import AnyScale
-        >>> ising = Ising.lattice(3, 0.2)
-        >>> AnyScale("trace").init(ising, ising.domain.random(4)).grad.shape
-        torch.Size([4, 9])
     """
 
     grad: Tensor | None = None
@@ -53,11 +46,6 @@ class Model(NamedTuple):
         curvature: W, or its diagonal, or None for 0; also None where a root is given.
         diagonal: D, `(d,)`.
         root: R with R'R = W + D, symmetric where it is a tensor; A is sqrt(alpha) R.
-
-    Example:
-        >>> from ebmlab.samplers import AnyScale
-        >>> AnyScale("first").model.root is None
-        True
     """
 
     first: bool

@@ -23,14 +23,6 @@ class BlockGibbsState(BipartiteState):
     """x, and h ~ p(h | x), which is drawn when it is first read, by the next step at the latest.
 
     The last state of a chain therefore costs no draw of h, unless somebody reads it.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.samplers import BlockGibbs
-        >>> rbm = RBM(4, 3)
-        >>> state = BlockGibbs().init(rbm, rbm.domain.random(5))
-        >>> state.hidden is state.hidden
-        True
     """
 
     def _keep(self, hidden: Tensor | None) -> None:

@@ -25,26 +25,13 @@ MANY = 1000  # from this many coordinates of all chains per block member, a CPU 
 
 
 def ball_size(num_values: int, width: int, radius: int) -> int:
-    """Number of configurations of `width` coordinates that differ from a given one in at most `radius` of them.
-
-    Example:
-        >>> ball_size(num_values=2, width=3, radius=1)
-        4
-    """
+    """Number of configurations of `width` coordinates that differ from a given one in at most `radius` of them."""
     return sum(math.comb(width, k) * (num_values - 1) ** k for k in range(min(radius, width) + 1))
 
 
 @cache
 def ball(num_values: int, width: int, radius: int, device: torch.device) -> Tensor:
-    """The shifts `(K, width)` that change at most `radius` of `width` coordinates, ordered by the number of changes.
-
-    Example:
-        >>> import torch
-        >>> ball(2, 2, 1, torch.device("cpu"))
-        tensor([[0, 0],
-                [1, 0],
-                [0, 1]])
-    """
+    """The shifts `(K, width)` that change at most `radius` of `width` coordinates, ordered by the number of changes."""
     shifts = []
     for distance in range(min(radius, width) + 1):
         for places in itertools.combinations(range(width), distance):
@@ -56,25 +43,12 @@ def ball(num_values: int, width: int, radius: int, device: torch.device) -> Tens
 
 
 def uniform_index(like: Tensor, n: int | Tensor) -> Tensor:
-    """Uniform draws from 0, ..., n - 1 (0 where n is 0), int64, in the shape of `like`.
-
-    Example:
-        >>> import torch
-        >>> uniform_index(torch.empty(3), 1)
-        tensor([0, 0, 0])
-    """
+    """Uniform draws from 0, ..., n - 1 (0 where n is 0), int64, in the shape of `like`."""
     return uniform(like).mul_(n).long()
 
 
 def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
-    """Draws `width` different coordinates for each chain, uniformly, `(B, width)`.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Binary
-        >>> random_block(Binary(9), torch.zeros(4, 9), width=2).shape
-        torch.Size([4, 2])
-    """
+    """Draws `width` different coordinates for each chain, uniformly, `(B, width)`."""
     if width == 1:
         return uniform_index(x.new_empty(len(x), 1), domain.size)
     if x.device.type != "cpu" or len(x) * domain.size < MANY * width:
@@ -90,14 +64,7 @@ def random_block(domain: Finite, x: Tensor, width: int) -> Tensor:
 
 
 def values_at(domain: Finite, x: Tensor, block: Tensor) -> Tensor:
-    """Index form of the coordinates `block` `(B, X)` of x, `(B, X)`.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Spin
-        >>> values_at(Spin(3), torch.tensor([[-1.0, 1.0, 1.0]]), torch.tensor([[1, 0]]))
-        tensor([[1, 0]])
-    """
+    """Index form of the coordinates `block` `(B, X)` of x, `(B, X)`."""
     flat = domain.flat(x)
     return domain.to_index(torch.take_along_dim(flat, block.view(*block.shape, *[1] * (flat.dim() - 2)), 1))
 
@@ -107,13 +74,6 @@ def place(domain: Finite, x: Tensor, block: Tensor, configurations: Tensor) -> T
 
     Returns:
         `(B * K, *event)`; the K configurations of one chain are consecutive.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Spin
-        >>> place(Spin(3), -torch.ones(1, 3), torch.tensor([[1]]), torch.tensor([[[0], [1]]]))
-        tensor([[-1., -1., -1.],
-                [-1.,  1., -1.]])
     """
     flat = domain.flat(x).unsqueeze(1)
     values = domain.from_index(configurations).to(x.dtype)
@@ -132,12 +92,6 @@ def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -
 
     Returns:
         `(B, k, num_values - 1)`, one difference for each of the shifts 1, ..., num_values - 1.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> ising = Ising.lattice(3, 0.2)
-        >>> change_differences(ising, ising.domain.random(4)).shape
-        torch.Size([4, 9, 1])
     """
     domain = energy.domain
     if isinstance(domain, Binary | Spin):
@@ -149,13 +103,7 @@ def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -
 
 
 def draw(energies: Tensor) -> Tensor:
-    """Draws an index of the last axis with probability proportional to exp(-energies), int64.
-
-    Example:
-        >>> import torch
-        >>> draw(torch.tensor([[torch.inf, 0.0, torch.inf]]))
-        tensor([1])
-    """
+    """Draws an index of the last axis with probability proportional to exp(-energies), int64."""
     if energies.shape[-1] == 2:
         return bernoulli(energies[..., 0] - energies[..., 1]).long()
     return categorical((-energies).log_softmax(-1))
@@ -177,14 +125,6 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
     Returns:
         The new x, and its `Info`. The acceptance of a chain is 1. It is NaN, and x does not change, if one of its
         energies is NaN or -infinity, or all are infinite, or if the centre is an x of infinite energy on a GPU.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.energies import Ising
-        >>> ising, block = Ising.lattice(3, 0.2), torch.tensor([[0, 4]])
-        >>> x, info = redraw(ising, torch.ones(1, 9), block, ball(2, 2, 2, block.device))
-        >>> info.evaluations
-        4.0
     """
     domain = cast(Finite, energy.domain)
     centre = old = values_at(domain, x, block)

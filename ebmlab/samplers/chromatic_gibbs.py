@@ -27,11 +27,6 @@ class Coloured(Protocol):
     Attributes:
         domain: a finite domain.
         colours: for each colour its sites, as indices into the flattened domain shape, int64.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> [len(sites) for sites in Ising.lattice(4, 0.2).colours]
-        [8, 8]
     """
 
     domain: Finite

@@ -35,11 +35,6 @@ class LangevinOptions(nn.Module):
         window: propose only values within this distance of the current one (App. C); Ordinal domains only.
         stochastic: each step uses the gradient of a new minibatch (Sec. 6), which the energy must provide by
             `energy.minibatch()`.
-
-    Example:
-        >>> from ebmlab.samplers import DMALA
-        >>> DMALA(0.2, window=3).options.window
-        3
     """
 
     precondition: Tensor | None
@@ -94,13 +89,6 @@ def propose(energy: Energy, x: Tensor, grad: Tensor, settings: Sequence[Number],
         grad: dE/dx there.
         settings: the step size alpha, and the balance beta, the weight of the gradient; 1/2 in the paper.
         options: as in the class.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> rbm = RBM(4, 3)
-        >>> x = rbm.random(5)
-        >>> propose(rbm, x, rbm.value_and_grad(x)[1], (0.2, 0.5), Options()).sample().y.shape
-        torch.Size([5, 4])
     """
     alpha, beta = settings
     stiffness = 1 / alpha if options.precondition is None else 1 / (alpha * options.precondition.to(x))
@@ -116,11 +104,6 @@ class DiscreteLangevin(Sampler):
         precondition: see `LangevinOptions`.
         window: see `LangevinOptions`.
         stochastic: see `LangevinOptions`.
-
-    Example:
-        >>> from ebmlab.samplers import DMALA, DULA
-        >>> issubclass(DULA, DiscreteLangevin), issubclass(DMALA, DiscreteLangevin)
-        (True, True)
     """
 
     domains = (Binary, Spin, Ordinal, Categorical)
@@ -156,16 +139,6 @@ class GuidedEnergy(Energy):
 
     Args:
         energy: a sum over data that provides `minibatch()`.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.studies.targets import BinaryNetPosterior
-        >>> from ebmlab.data.tables import Rows
-        >>> rows = Rows(torch.randn(8, 2), torch.ones(8), torch.randn(8, 2), torch.ones(8))
-        >>> energy = BinaryNetPosterior(rows, hidden_dim=2, batch_size=4)
-        >>> x = energy.domain.random(3)
-        >>> bool((GuidedEnergy(energy)(x) == energy(x)).all())
-        True
     """
 
     def __init__(self, energy: Energy) -> None:
@@ -195,11 +168,7 @@ class GuidedEnergy(Energy):
 
 
 def check_langevin(name: str, step_size: float, balance: float) -> None:
-    """Raises `UserError` unless step size and balance are valid.
-
-    Example:
-        >>> check_langevin("DMALA", step_size=0.2, balance=0.5)
-    """
+    """Raises `UserError` unless step size and balance are valid."""
     require_positive(name, step_size=step_size)
     if not 0 <= balance <= 1:
         raise UserError(f"{name}: balance is {balance}, but must be between 0 and 1 (1/2 in the paper)")

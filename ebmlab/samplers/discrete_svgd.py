@@ -23,13 +23,6 @@ class ParticleState(State):
 
     Attributes:
         z: relaxed particles, `(B, *event)`.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import DiscreteSVGD
-        >>> ising = Ising.lattice(3, 0.2)
-        >>> DiscreteSVGD(0.1).init(ising, ising.domain.random(4)).z.shape
-        torch.Size([4, 9])
     """
 
     z: Tensor
@@ -104,11 +97,6 @@ def stein_direction(z: Tensor, score: Tensor, weights: Tensor) -> Tensor:
         z: particles, `(B, d)`.
         score: s, `(B, d)`.
         weights: w, `(B,)`, summing to 1.
-
-    Example:
-        >>> import torch
-        >>> stein_direction(torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1))  # one particle follows its score
-        tensor([[1., 1.]])
     """
     distances = torch.cdist(z, z).square()
     width = distances.median() / math.log(len(z) + 1)

@@ -22,13 +22,6 @@ class EdgeRoot(nn.Module):
     Attributes:
         diagonal: D, `(d,)`.
         size: m.
-
-    Example:
-        >>> root = EdgeRoot(Edges.of(torch.tensor([[0.0, -4.0], [-4.0, 1.0]])))
-        >>> root(torch.eye(2)).T  # R
-        tensor([[ 2., -2.]])
-        >>> root.diagonal
-        tensor([4., 3.])
     """
 
     diagonal: Tensor

@@ -23,13 +23,6 @@ class GibbsState(State):
 
     Attributes:
         first: index of the block that a systematic scan begins with.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import Gibbs
-        >>> ising = Ising.lattice(3, 0.2)
-        >>> Gibbs(block_size=9).init(ising, ising.domain.random(4)).first
-        0
     """
 
     first: int = 0

@@ -28,12 +28,6 @@ class InnerLaw(NamedTuple):
     Attributes:
         decay: beta_0 of Eq. 11, `(V,)`.
         std: standard deviation, `(V,)`.
-
-    Example:
-        >>> import torch
-        >>> law = inner_law(torch.tensor([0.5]), variance=torch.ones(2))
-        >>> law.decay, law.std
-        (tensor([0.5000, 0.5000]), tensor([1., 1.]))
     """
 
     decay: Tensor
@@ -50,11 +44,6 @@ def inner_law(step_sizes: Tensor, variance: Tensor, temperature: float | Tensor 
         step_sizes: alpha_1, ..., alpha_K, `(K,)`.
         variance: sigma^2, `(V,)`.
         temperature: the noise of step k has variance 2 alpha_k temperature.
-
-    Example:
-        >>> import torch
-        >>> inner_law(torch.tensor([0.5, 0.5]), variance=torch.ones(1)).decay
-        tensor([0.2500])
     """
     contraction = 1 - step_sizes.unsqueeze(1) / variance
     products = contraction.flip(0).cumprod(0).flip(0)
@@ -72,13 +61,6 @@ class GibbsLangevinState(BipartiteState):
         law: law of v after the inner steps; the same for all chains.
         marginal: marginal energy of x divided by the temperature, `(B,)`; None if the next step is not adjusted. In the
             state from `init`, it is None only if no step is.
-
-    Example:
-        >>> from ebmlab.energies import GRBM
-        >>> from ebmlab.samplers import GibbsLangevin
-        >>> grbm = GRBM(6, 3)
-        >>> GibbsLangevin(0.1).init(grbm, grbm.domain.random(4)).mean.shape
-        torch.Size([4, 6])
     """
 
     mean: Tensor

@@ -80,12 +80,6 @@ class OneFlip(Proposal):
         domain: where x lives.
         x: `(B, *event)`.
         log_moves: log-probability of each move, `(B, size, 1)`.
-
-    Example:
-        >>> import torch
-        >>> q = OneFlip(Binary(3), torch.zeros(2, 3), torch.zeros(2, 3, 1).log_softmax(1))
-        >>> q.sample().y.sum(1)
-        tensor([1., 1.])
     """
 
     def __init__(self, domain: Binary | Spin, x: Tensor, log_moves: Tensor) -> None:
@@ -124,13 +118,6 @@ class IndependentMoves(Proposal):
         x: `(B, *event)`.
         log_moves: log-probability of each move, `(B, size, num_values - 1)`.
         num_moves: number of moves drawn.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Binary
-        >>> q = IndependentMoves(Binary(3), torch.zeros(2, 3), torch.zeros(2, 3, 1).log_softmax(1), num_moves=1)
-        >>> q.sample().y.sum(1)
-        tensor([1., 1.])
     """
 
     def __init__(self, domain: Finite, x: Tensor, log_moves: Tensor, num_moves: int) -> None:

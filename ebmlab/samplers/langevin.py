@@ -32,13 +32,6 @@ class LangevinState(BipartiteState):
         grad: dE/dx, `(B, *event)`.
         step_size: size of the first step, in absolute units; None where the engine gives the size of each step.
         horizon: steps planned, over which a schedule is spread.
-
-    Example:
-        >>> from ebmlab.energies import GRBM
-        >>> from ebmlab.samplers import Langevin
-        >>> grbm = GRBM(6, 3)
-        >>> round(Langevin(0.1).init(grbm, grbm.domain.random(4)).step_size, 6)  # mean variance 1
-        0.1
     """
 
     energy: Tensor | None

@@ -89,13 +89,6 @@ class OneChange(Proposal):
         log_probs: log-probability of every one-coordinate change, in the order of `change_differences`, and as the last
             entry that of staying, `(B, size * (num_values - 1) + 1)`. Only a state without a neighbour of finite energy
             proposes to stay.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Binary
-        >>> q = OneChange(Binary(2), torch.zeros(1, 2), torch.tensor([[0.0, -torch.inf, -torch.inf]]))
-        >>> q.sample().y
-        tensor([[1., 0.]])
     """
 
     def __init__(self, domain: Finite, x: Tensor, log_probs: Tensor) -> None:

@@ -23,12 +23,6 @@ def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         The decisions `(B,)`, bool, and the probabilities `(B,)`; a NaN ratio is rejected and its probability stays NaN.
-
-    Example:
-        >>> import torch
-        >>> accepted, probability = metropolis(torch.tensor([3.0, -torch.inf]))
-        >>> accepted
-        tensor([ True, False])
     """
     probability = log_ratio.clamp(max=0).exp()
     return uniform(log_ratio) < probability, probability

@@ -11,20 +11,10 @@ Number = float | Tensor
 
 
 def plus(x: Tensor, factor: Number, y: Tensor) -> Tensor:
-    """X + factor y; one pass over memory where the factor is a float.
-
-    Example:
-        >>> plus(torch.ones(2), 0.5, torch.ones(2)), plus(torch.ones(2), torch.tensor(0.5), torch.ones(2))
-        (tensor([1.5000, 1.5000]), tensor([1.5000, 1.5000]))
-    """
+    """X + factor y; one pass over memory where the factor is a float."""
     return x + factor * y if isinstance(factor, Tensor) else torch.add(x, y, alpha=factor)
 
 
 def root(number: Number) -> Number:
-    """The square root.
-
-    Example:
-        >>> root(4.0), root(torch.tensor(4.0))
-        (2.0, tensor(2.))
-    """
+    """The square root."""
     return number.sqrt() if isinstance(number, Tensor) else math.sqrt(number)

@@ -82,13 +82,6 @@ class DistinctMoves(Proposal):
         x: `(B, *event)`.
         log_moves: log-probability of each move, `(B, size, num_values - 1)`.
         longest: largest length. A path with a length above the number of coordinates changes all of them.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Binary
-        >>> q = DistinctMoves(Binary(3), torch.zeros(2, 3), torch.zeros(2, 3, 1).log_softmax(1), longest=1)
-        >>> q.sample().y.sum(1)
-        tensor([1., 1.])
     """
 
     def __init__(self, domain: Finite, x: Tensor, log_moves: Tensor, longest: int) -> None:

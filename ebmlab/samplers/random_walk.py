@@ -84,13 +84,6 @@ class BlindChanges(Proposal):
         num_changes: number of coordinates that change, if `probability` is None.
         probability: probability with which each coordinate changes, or None.
         window: as in `RandomWalk`.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Binary
-        >>> q = BlindChanges(Binary(4), torch.zeros(1, 4), num_changes=1, probability=None, window=None)
-        >>> q.sample().log_prob.exp()
-        tensor([0.2500])
     """
 
     def __init__(

@@ -16,37 +16,19 @@ from ebmlab.settings import require_positive
 
 
 def lift(x: Tensor) -> Tensor:
-    """Draws z `(B, *event)` from N(0, I) under the condition `harden`(z) = x.
-
-    Example:
-        >>> import torch
-        >>> lift(torch.tensor([[1.0, -1.0]])).sign()
-        tensor([[ 1., -1.]])
-    """
+    """Draws z `(B, *event)` from N(0, I) under the condition `harden`(z) = x."""
     size = torch.randn_like(x).abs()
     return torch.where(x > 0, size, -size)
 
 
 def harden(domain: Domain, z: Tensor) -> Tensor:
-    """The state of z: sign(z) on Spin, and 1 where z > 0, else 0, on Binary.
-
-    Example:
-        >>> import torch
-        >>> harden(Binary(2), torch.tensor([[0.3, -2.0]]))
-        tensor([[1., 0.]])
-    """
+    """The state of z: sign(z) on Spin, and 1 where z > 0, else 0, on Binary."""
     up = (z > 0).to(z)
     return up if isinstance(domain, Binary) else 2 * up - 1
 
 
 def soften(domain: Domain, z: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """tanh(z / T) on Spin, sigmoid(z / T) on Binary, and its derivative in z, both `(B, *event)`.
-
-    Example:
-        >>> import torch
-        >>> soften(Spin(1), torch.zeros(1, 1), temperature=0.5)[1]
-        tensor([[2.]])
-    """
+    """tanh(z / T) on Spin, sigmoid(z / T) on Binary, and its derivative in z, both `(B, *event)`."""
     if isinstance(domain, Binary):
         soft = torch.sigmoid(z / temperature)
         return soft, soft * (1 - soft) / temperature
@@ -61,13 +43,6 @@ class RelaxedState(EnergyState):
     Attributes:
         z: relaxed state, `(B, *event)`.
         drift: gradient of E(tanh(z / T)) in z, `(B, *event)`.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import RelaxedMALA
-        >>> ising = Ising.lattice(3, 0.2)
-        >>> RelaxedMALA(0.1).init(ising, ising.domain.random(4)).z.shape
-        torch.Size([4, 9])
     """
 
     z: Tensor

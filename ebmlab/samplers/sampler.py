@@ -265,13 +265,7 @@ def _takes_starts(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require_bipartite(sampler: Sampler, energy: Energy) -> None:
-    """Raises `UserError` unless the energy has hidden units.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> from ebmlab.samplers import BlockGibbs
-        >>> require_bipartite(BlockGibbs(), RBM(6, 3))
-    """
+    """Raises `UserError` unless the energy has hidden units."""
     if not isinstance(energy, Bipartite):
         other = "MALA" if isinstance(energy.domain, Real) else "DMALA"
         raise UserError(
@@ -281,11 +275,7 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
 
 
 def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
-    """Raises `UserError` unless a Langevin-like sampler's settings are valid.
-
-    Example:
-        >>> check_settings("Langevin", step_size=0.1, adjust_from=None, temperature=1.0)
-    """
+    """Raises `UserError` unless a Langevin-like sampler's settings are valid."""
     require_positive(name, step_size=step_size, temperature=temperature)
     if adjust_from is not None and adjust_from < 0:
         raise UserError(f"{name}: adjust_from is {adjust_from}, but must be a step (0 is the first) or null for never")

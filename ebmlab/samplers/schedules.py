@@ -62,12 +62,7 @@ class Cosine(Schedule):
 
 
 def cosine_factors(horizon: int) -> Tensor:
-    """All the factors of a `Cosine` schedule, `(horizon,)`.
-
-    Example:
-        >>> cosine_factors(2)
-        tensor([1.0000, 0.5000])
-    """
+    """All the factors of a `Cosine` schedule, `(horizon,)`."""
     return torch.tensor([Cosine().factor(k, horizon) for k in range(horizon)])
 
 

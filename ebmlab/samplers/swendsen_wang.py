@@ -98,10 +98,6 @@ def clusters(size: int, a: Tensor, b: Tensor) -> Tensor:
         size: number of nodes.
         a: a node of each bond, `(n,)`.
         b: the other one.
-
-    Example:
-        >>> clusters(5, torch.tensor([4, 1]), torch.tensor([1, 2])).tolist()
-        [0, 1, 1, 3, 1]
     """
     label = torch.arange(size, device=a.device)
     while True:

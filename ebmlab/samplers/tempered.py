@@ -27,13 +27,6 @@ class TemperedState(State):
         swap_rates: mean acceptance of swaps between neighbours on the ladder over chains and `rounds`, `(K - 1,)`.
         rounds: number of rounds of swaps in these means.
         horizon: steps planned, if they were given.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import Gibbs, Tempered
-        >>> ising = Ising.lattice(3, 0.2)
-        >>> Tempered(Gibbs(), num_temperatures=3).init(ising, ising.domain.random(4)).replicas.x.shape
-        torch.Size([12, 9])
     """
 
     replicas: State

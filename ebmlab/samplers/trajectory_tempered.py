@@ -27,13 +27,6 @@ class TrajectoryState(State):
         swap_rates: mean acceptance of swaps between neighbours over chains and `rounds`, `(stages,)`.
         rounds: number of rounds of swaps in these means.
         horizon: steps planned, if they were given.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import Gibbs, TrajectoryTempered
-        >>> late, early = Ising.lattice(3, 0.4), Ising.lattice(3, 0.2)
-        >>> TrajectoryTempered(Gibbs(), [early]).init(late, late.domain.random(5)).kept.shape
-        torch.Size([5, 2, 9])
     """
 
     replicas: list[State]
@@ -164,13 +157,6 @@ def rise(one: Energy, other: Energy, state: State) -> Tensor:
     """The energy of the second law minus that of the first at a state's x, `(B,)`.
 
     Nothing is evaluated if they are on one path, and the state holds what is known there.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> from ebmlab.samplers import State
-        >>> half, full = Ising.lattice(2, 0.25), Ising.lattice(2, 0.5)
-        >>> rise(half, full, State(x=torch.ones(1, 4)))
-        tensor([-1.])
     """
     if _on_one_path(one, other):
         return -cast(Bridge, one).increment(state.x, cast(Bridge, other).beta, state.known)

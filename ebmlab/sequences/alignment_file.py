@@ -57,10 +57,6 @@ def find(path: str | Path) -> Path:
 
     Raises:
         UserError: there is no such file or package.
-
-    Example:
-        >>> find("package:ebmlab/errors.py").name
-        'errors.py'
     """
     if not str(path).startswith(PACKAGE):
         found = Path(path).expanduser()
@@ -111,12 +107,6 @@ def read_rows(path: Path, inserts: Inserts = "auto") -> Rows:
 
     Raises:
         UserError: the file holds no alignment.
-
-    Example:
-        >>> _ = Path("a.a3m").write_text(">one\nAC-D\n>two\nACkkED\n")
-        >>> rows = read_rows(Path("a.a3m"))
-        >>> rows.names, [rows.columns(text) for text in rows.texts]
-        (['one', 'two'], ['AC-D', 'ACED'])
     """
     if inserts not in get_args(Inserts):
         raise UserError(f"inserts is '{inserts}', but must be {', '.join(get_args(Inserts))}")

@@ -6,12 +6,7 @@ MATCH, MISMATCH, OPEN, EXTEND = 2.0, -1.0, -3.0, -0.25
 
 
 def align(first: str, second: str) -> list[tuple[int, int]]:
-    """The places of letters that stand above each other, in order.
-
-    Example:
-        >>> align("AGACU", "GCCU")
-        [(1, 0), (2, 1), (3, 2), (4, 3)]
-    """
+    """The places of letters that stand above each other, in order."""
     n, m = len(first), len(second)
     low = -1e9
     # the best scores of alignments of beginnings that end in a pair, in a letter of the first, of the second

@@ -76,10 +76,6 @@ def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
     """Compares each pair of sequences once, in blocks. The memory is that of the sequences and of a few blocks.
 
     Arguments as in `sequence_weights`.
-
-    Example:
-        >>> compare(torch.tensor([[0, 1], [2, 2], [0, 1]]), 0.8).groups
-        tensor([0, 1, 0])
     """
     if not 0 <= identity <= 1:
         raise UserError(f"identity is {identity}, but must be from 0 to 1, or none")
@@ -99,6 +95,27 @@ def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
             pairs.append(np.argwhere(alike) + np.array([first, begin]))
         groups = _joined(groups, np.concatenate(pairs))
     return Alike(torch.from_numpy(counts), torch.from_numpy(np.unique(groups, return_inverse=True)[1]))
+
+
+def nearest_distances(values: Tensor, others: Tensor) -> Tensor:
+    """At how many sites each sequence differs from the nearest of others, `(N,)`, int64.
+
+    Args:
+        values: `(N, d)`, whole numbers from 0 to 255.
+        others: `(M, d)`.
+
+    Example:
+        >>> nearest_distances(torch.tensor([[0, 1, 2], [5, 5, 5]]), torch.tensor([[0, 1, 3], [0, 0, 5]])).tolist()
+        [1, 2]
+    """
+    mine, its = (np.ascontiguousarray(x.to(torch.uint8).cpu().numpy().T) for x in (values, others))
+    most = np.zeros(len(values), np.int64)
+    for first in range(0, len(values), ROWS):
+        part = most[first : first + ROWS]
+        for begin in range(0, len(others), COLUMNS):
+            found = _matches(mine[:, first : first + ROWS], its[:, begin : begin + COLUMNS]).max(1)
+            np.maximum(part, found, out=part)
+    return torch.from_numpy(values.shape[1] - most)
 
 
 def _joined(groups: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int64]:

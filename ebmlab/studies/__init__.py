@@ -1,6 +1,6 @@
 """Studies that compare samplers on targets, as `python -m ebmlab sample` runs them."""
 
-from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint, Start
+from ebmlab.samplers.initial_states import FromMode, FromNoise, FromPoint, Start
 from ebmlab.studies.last_states import Images
 from ebmlab.studies.law import LawDistance
 from ebmlab.studies.log_mmd import LogMMD

@@ -17,14 +17,7 @@ RESERVED = frozenset((*NAMES, *MEASURED))
 
 
 def curve_labels(measures: Mapping[str, Measure]) -> dict[str, str]:
-    """The labels of the curves, by measure. Those that are not a measure's alone end with its name.
-
-    Example:
-        >>> from ebmlab.samplers import Gibbs
-        >>> from ebmlab.studies import LogMMD, MeanError
-        >>> curve_labels({"short": LogMMD(Gibbs(), 10), "long": LogMMD(Gibbs(), 99), "mean": MeanError()})
-        {'short': 'log MMD, short', 'long': 'log MMD, long', 'mean': 'RMSE of the mean'}
-    """
+    """The labels of the curves, by measure. Those that are not a measure's alone end with its name."""
     count = Counter([MEAN_ENERGY, *(measure.label for measure in measures.values())])
     labels = {name: measure.label for name, measure in measures.items() if measure.label}
     return {name: label if count[label] == 1 else f"{label}, {name}" for name, label in labels.items()}
@@ -39,10 +32,6 @@ def columns(entries: Mapping[str, Mapping[str, float]], taken: Collection[str] =
 
     Returns:
         The entries by column. A column that is taken, or that several owners have, begins with the owner's name.
-
-    Example:
-        >>> columns({"short": {"log_mmd": -3.0}, "long": {"log_mmd": -4.0, "steps": 9.0, "bias": 0.1}})
-        {'short_log_mmd': -3.0, 'long_log_mmd': -4.0, 'long_steps': 9.0, 'bias': 0.1}
     """
     count = Counter([*taken, *(column for own in entries.values() for column in own)])
     return {

@@ -15,22 +15,12 @@ LONGEST = 200  # bytes, of the 255 that file systems allow; W&B lengthens the na
 
 
 def result_file(folder: Path, target: str, sampler: str) -> Path:
-    """The file in the study's folder that holds the result of one sampler on one target.
-
-    Example:
-        >>> result_file(Path("runs/a/b"), "5x5 Ising", "Gibbs/1").as_posix()
-        'runs/a/b/results/5x5_Ising--Gibbs-1.pt'
-    """
+    """The file in the study's folder that holds the result of one sampler on one target."""
     return folder / "results" / f"{_plain(f'{target}--{sampler}')}.pt"
 
 
 def text_file(folder: Path, measure: str, target: str, sampler: str) -> Path:
-    """The file in the study's folder that holds a measure's text on one sampler and target.
-
-    Example:
-        >>> text_file(Path("runs/a/b"), "words", "5x5 Ising", "Gibbs/1").as_posix()
-        'runs/a/b/words-5x5_Ising-Gibbs-1.txt'
-    """
+    """The file in the study's folder that holds a measure's text on one sampler and target."""
     return folder / f"{_plain(f'{measure}-{target}-{sampler}')}.txt"
 
 
@@ -44,11 +34,6 @@ def check_file_names(
         samplers: their names.
         measures: by name.
         sweep: whether there are pictures of a sweep.
-
-    Example:
-        >>> check_file_names(["J>0", "J<0"], ["Gibbs"], {})
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: mean energy of J>0 and mean energy of J<0 would both be saved as mean_energy-J_0.png...
     """
     owners: dict[str, str] = {}
     for owner, name in _files(targets, samplers, measures, sweep):

@@ -39,10 +39,6 @@ class Result:
         truths: the pictures that an exact sampler would give, by measure.
         texts: texts to save, by measure.
         exact: whether the sampler's chains converge to the law.
-
-    Example:
-        >>> Result("ising", "Gibbs", exact=True, row={"acceptance": 1.0}).as_dict()["row"]
-        {'acceptance': 1.0}
     """
 
     target: str

@@ -27,15 +27,7 @@ TITLES = {
 
 
 def write_tables(results: list[Result], folder: Path) -> str:
-    """Writes `table.csv` with all columns and `table.md` with the main ones; returns the text of `table.md`.
-
-    Example:
-        >>> print(write_tables([Result("ising", "Gibbs", exact=True, row={"acceptance": 1.0})], Path(".")))
-        | target | sampler | acceptance |
-        | ------ | ------- | ---------: |
-        | ising  | Gibbs   |          1 |
-        <BLANKLINE>
-    """
+    """Writes `table.csv` with all columns and `table.md` with the main ones; returns the text of `table.md`."""
     columns = [key for key in dict.fromkeys(key for r in results for key in r.row) if key not in NAMES]
     with whole(folder / "table.csv") as path, path.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*NAMES, *columns])
@@ -64,12 +56,7 @@ def write_texts(results: list[Result], folder: Path) -> None:
 
 
 def number(value: float | None) -> str:
-    """A number with three significant digits, or a dash for None.
-
-    Example:
-        >>> number(3.14159), number(12345.6), number(None)
-        ('3.14', '12346', '-')
-    """
+    """A number with three significant digits, or a dash for None."""
     if value is None:
         return "-"
     if not math.isfinite(value):
@@ -78,15 +65,7 @@ def number(value: float | None) -> str:
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table whose columns are aligned as plain text too. A `|` in a cell is escaped.
-
-    Example:
-        >>> print(markdown(["a", "b", "c"], [["1", "2", "30"]]))
-        | a | b |  c |
-        | - | - | -: |
-        | 1 | 2 | 30 |
-        <BLANKLINE>
-    """
+    """A Markdown table whose columns are aligned as plain text too. A `|` in a cell is escaped."""
     header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = [header, ["-" * (w - 1) + (":" if i > 1 else "-") for i, w in enumerate(widths)], *rows]

@@ -18,7 +18,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.files import load, save
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler
-from ebmlab.samplers.starts import FromNoise, Start
+from ebmlab.samplers.initial_states import FromNoise, Start
 from ebmlab.samplers.tuners import Tuner
 from ebmlab.studies.columns import MEASURED, columns
 from ebmlab.studies.file_names import check_file_names, result_file

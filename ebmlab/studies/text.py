@@ -79,10 +79,6 @@ def bleu(sentences: list[str], references: list[list[str]]) -> float:
 
     The counts of matching 1-grams to 4-grams are those of all sentences together, without smoothing: sentences that
     share no 4-gram with their references have 0.
-
-    Example:
-        >>> bleu(["we go home now", "they sit there"], [["we go home now"], ["they sit there"]])
-        100.0
     """
     from torchmetrics.functional.text import bleu_score  # here, because it loads matplotlib and torchvision
 
@@ -90,45 +86,25 @@ def bleu(sentences: list[str], references: list[list[str]]) -> float:
 
 
 def self_bleu(sentences: list[str]) -> float:
-    """BLEU of the sentences, each against all others, in percent (Zhu et al. 2018); high if they are alike.
-
-    Example:
-        >>> self_bleu(["we go home now", "we go home now"])
-        100.0
-    """
+    """BLEU of the sentences, each against all others, in percent (Zhu et al. 2018); high if they are alike."""
     return bleu(sentences, [sentences[:i] + sentences[i + 1 :] for i in range(len(sentences))])
 
 
 def unique(sentences: list[str], n: int) -> float:
-    """N-grams that occur once in all sentences, in percent of all (Wang and Cho 2019); NaN if there are none.
-
-    Example:
-        >>> unique(["we go home", "we go out"], n=2)
-        50.0
-    """
+    """N-grams that occur once in all sentences, in percent of all (Wang and Cho 2019); NaN if there are none."""
     counts = Counter(gram for s in sentences for gram in grams(s, n))
     return 100 * sum(c == 1 for c in counts.values()) / counts.total() if counts else float("nan")
 
 
 def new(sentences: list[str], corpus: list[str], n: int) -> float:
-    """Different n-grams that the corpus lacks, in percent of all n-grams (Wang and Cho 2019); NaN if there are none.
-
-    Example:
-        >>> new(["we go home", "we go out"], ["we stay home", "they go out"], n=2)
-        50.0
-    """
+    """Different n-grams that the corpus lacks, in percent of all n-grams (Wang and Cho 2019); NaN if there are none."""
     known = {gram for s in corpus for gram in grams(s, n)}
     ours = [gram for s in sentences for gram in grams(s, n)]
     return 100 * len(set(ours) - known) / len(ours) if ours else float("nan")
 
 
 def grams(sentence: str, n: int) -> list[tuple[str, ...]]:
-    """Runs of n words.
-
-    Example:
-        >>> grams("we go home", 2)
-        [('we', 'go'), ('go', 'home')]
-    """
+    """Runs of n words."""
     words = sentence.split()
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 

@@ -117,26 +117,14 @@ def assert_exact_starts(
 
 
 def signed_rank_z(rise: Tensor) -> float:
-    """Wilcoxon's signed-rank statistic of `(n,)` numbers over its standard deviation, without those that are 0.
-
-    Example:
-        >>> import torch
-        >>> signed_rank_z(torch.tensor([1.0, -1.0, 0.0]))
-        0.0
-    """
+    """Wilcoxon's signed-rank statistic of `(n,)` numbers over its standard deviation, without those that are 0."""
     rise = rise[rise != 0].double()
     ranks = torch.from_numpy(rankdata(rise.abs().numpy()))
     return float((rise.sign() * ranks).sum() / ranks.square().sum().sqrt()) if len(rise) else 0.0
 
 
 def two_sample_z(ends: Tensor, fresh: Tensor) -> float:
-    """The rank sum of the ends `(n,)` among ends and fresh draws `(m,)`, standardised (Mann & Whitney).
-
-    Example:
-        >>> import torch
-        >>> two_sample_z(torch.tensor([1.0, 4.0]), torch.tensor([2.0, 3.0]))
-        0.0
-    """
+    """The rank sum of the ends `(n,)` among ends and fresh draws `(m,)`, standardised (Mann & Whitney)."""
     n, m = len(ends), len(fresh)
     ranks = rankdata(torch.cat([ends, fresh]).double().numpy())
     return float((ranks[:n].sum() - n * (n + m + 1) / 2) / math.sqrt(n * m * (n + m + 1) / 12))
@@ -146,11 +134,6 @@ def smallest_bias(rise: Tensor) -> float:
     """The mean rise that `signed_rank_z` rejects with probability 0.95, if it comes on top of rises `(n,)` like these.
 
     Of n normal numbers, shifted by d standard deviations, the statistic has the mean sqrt(3 n) (Phi(sqrt(2) d) - 1/2).
-
-    Example:
-        >>> import torch
-        >>> smallest_bias(torch.zeros(5))  # nothing moved, so that nothing is known
-        inf
     """
     rising = rise[rise != 0]
     n = len(rising)
@@ -163,11 +146,6 @@ def smallest_difference(fresh: Tensor) -> float:
     """The difference of means that `two_sample_z` rejects with probability 0.95, of n ends and these n fresh draws.
 
     Of normal numbers d standard deviations apart, the statistic has the mean sqrt(6 n) (Phi(d / sqrt(2)) - 1/2).
-
-    Example:
-        >>> import torch
-        >>> smallest_difference(torch.arange(4.0))  # four are never enough
-        inf
     """
     return float(fresh.std()) * _quantile((REJECT + POWER) / math.sqrt(6 * len(fresh))) * math.sqrt(2)
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.samplers import Sampler
 from ebmlab.testing.law import ExactLaw
+from ebmlab.testing.lazy_uniform import NotEnumerableError
 from ebmlab.testing.transitions import Kernel, moved, step_matrix, title
-from ebmlab.testing.undecided import NotEnumerableError
 
 FALSE_ALARM = 1e-4  # of a proof by simulation, for a right kernel
 SLACK = 0.03  # in total variation, for chains that are still on their way

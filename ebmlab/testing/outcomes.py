@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ebmlab.testing.undecided import NotEnumerableError, Source, Undecided
+from ebmlab.testing.lazy_uniform import NotEnumerableError, Source, Undecided
 
 TINY = 1e-30  # what is smaller is 0
 LARGEST = 720  # number of values of one random integer, or of orders
@@ -37,12 +37,6 @@ class Outcomes(TorchFunctionMode):
     Args:
         num_chains: the length of the axis that numbers the chains, which no other axis of a random tensor may have.
         limit: the largest number of runs.
-
-    Example:
-        >>> import torch
-        >>> coin, p = Outcomes(num_chains=2, limit=10), torch.tensor([0.25, 1.0])
-        >>> [(heads.tolist(), weight.tolist()) for heads, weight in coin.of(lambda: torch.rand(2) < p)]
-        [([True, True], [0.25, 1.0]), ([False, True], [0.75, 0.0])]
     """
 
     def __init__(self, num_chains: int, limit: int) -> None:

@@ -12,8 +12,8 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import Leg, Sampler
 from ebmlab.testing.law import ExactLaw
+from ebmlab.testing.lazy_uniform import NotEnumerableError
 from ebmlab.testing.outcomes import Outcomes
-from ebmlab.testing.undecided import NotEnumerableError
 
 Kernel = Sampler | Callable[[Energy, Tensor], Tensor]
 MAX_OUTCOMES = 20_000  # of one step from each state

@@ -51,14 +51,6 @@ def export_energy(energy: Energy, path: Path) -> None:
 
     Raises:
         UserError: the ending is another, a package is missing, or the energy cannot be exported.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> energy = RBM(6, 3)
-        >>> export_energy(energy, Path("rbm.pt2"))
-        >>> x = energy.random(5)
-        >>> torch.equal(torch.export.load("rbm.pt2").module()(x), energy(x))
-        True
     """
     if path.suffix not in (".pt2", ".onnx"):
         raise UserError(f"{path} must end in .pt2 or .onnx")

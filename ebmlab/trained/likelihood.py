@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,8 @@ from torch import Tensor
 from ebmlab.domains import Finite
 from ebmlab.energies import Base, Bipartite, Energy, reference
 from ebmlab.errors import UserError, shown
-from ebmlab.evaluation import ais, data_law, exact_log_z, reverse_ais
+from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
 from ebmlab.evaluation.annealing import path_for
-from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.io.files import read_text, whole
 from ebmlab.io.own_files import is_own, remember
 from ebmlab.io.zoo.shelf import LOG_Z, OURS, name_of
@@ -31,38 +30,6 @@ SUMMABLE = 16  # bits over which log Z is summed exactly
 SEED = 0
 ENOUGH = 100  # events whose mean makes a base law
 INFINITE = "an energy is not finite"
-
-
-@dataclass(frozen=True)
-class LogZ:
-    """Log Z, its error, and whether to trust it.
-
-    Attributes:
-        value: log Z.
-        std_error: its standard error, the gap included; 0 if it was summed exactly, NaN if it is not to be trusted.
-        gap: backward log Z minus the forward one, in nats; 0 if it was summed exactly.
-        doubts: why it is not to be trusted; empty if it is.
-        method: how it was computed.
-
-    Example:
-        >>> str(LogZ(12.5, 0.03, 0.01, (), "AIS"))
-        'log Z = 12.50 +- 0.03 (AIS)'
-    """
-
-    value: float
-    std_error: float
-    gap: float
-    doubts: tuple[str, ...]
-    method: str
-
-    @property
-    def trusted(self) -> bool:
-        """Whether there is nothing to doubt."""
-        return not self.doubts
-
-    def __str__(self) -> str:
-        error = f"+- {self.std_error:.2g}" if self.trusted else f"not to be trusted: {'; '.join(self.doubts)}"
-        return f"log Z = {self.value:.2f} {error} ({self.method})"
 
 
 @dataclass(frozen=True)
@@ -105,7 +72,7 @@ class LogLikelihood:
         return self.log_z.trusted
 
 
-def log_z(
+def kept_log_z(
     energy: Energy, samplers: list[Sampler], x: Tensor, path: Path | None, chains: int, temperatures: int, fresh: bool
 ) -> LogZ:
     """Log Z of an energy, from the file beside its checkpoint if it is there.
@@ -119,12 +86,6 @@ def log_z(
         chains: of each direction.
         temperatures: of each chain.
         fresh: do not read the file.
-
-    Example:
-        >>> from ebmlab.energies import RBM
-        >>> energy = RBM(4, 3)
-        >>> log_z(energy, [], torch.ones(2, 4), None, 100, 100, False).method
-        'exact sum'
     """
     kept = None if path is None else Kept(path, chains, temperatures)
     found = None if kept is None or fresh else kept.read()
@@ -146,16 +107,8 @@ class Kept:
 
     Args:
         checkpoint: the file.
-        chains: see `log_z`.
-        temperatures: see `log_z`.
-
-    Example:
-        >>> Path("a.ckpt").write_bytes(b"parameters")
-        10
-        >>> kept = Kept(Path("a.ckpt"), 100, 1000)
-        >>> kept.write(LogZ(2.0, 0.1, 0.0, (), "AIS"))
-        >>> kept.read().value, Kept(Path("a.ckpt"), 200, 1000).read()
-        (2.0, None)
+        chains: see `kept_log_z`.
+        temperatures: see `kept_log_z`.
     """
 
     def __init__(self, checkpoint: Path, chains: int, temperatures: int) -> None:
@@ -190,7 +143,13 @@ class Kept:
 
     def write(self, found: LogZ) -> None:
         """Writes the file completely or not at all; it is no error if the folder cannot be written."""
-        values = asdict(found) | {"std_error": None if math.isnan(found.std_error) else found.std_error}
+        values = {
+            "value": found.log_z,
+            "std_error": None if math.isnan(found.std_error) else found.std_error,
+            "gap": found.gap,
+            "doubts": found.doubts,
+            "method": found.method,
+        }
         with suppress(OSError):
             self.path.unlink(missing_ok=True)  # it might be a link, or a file that others can read
         with suppress(OSError), whole(self.path) as path:
@@ -206,7 +165,7 @@ def _described(values: dict[str, Any], own: bool) -> LogZ:
     found = LogZ(float(values["value"]), error, float(values["gap"]), tuple(map(shown, doubts)), method)
     if own:
         return found
-    if not (math.isfinite(found.value) and math.isfinite(found.gap)) or error < 0 or math.isinf(error):
+    if not (math.isfinite(found.log_z) and math.isfinite(found.gap)) or error < 0 or math.isinf(error):
         raise ValueError("log Z is not finite, or its error is negative")
     if math.isnan(error) != bool(doubts):
         raise ValueError("what is to be trusted has an error, and nothing else")
@@ -224,18 +183,21 @@ def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: i
     base = _base(energy, x)
     sampler = _exact_sampler(energy, samplers, base)
     devices = [energy.device] if energy.device.type == "cuda" else []
-    shows = sys.stderr.isatty()
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(SEED)
-        forward = ais(energy, sampler, chains, temperatures, base, "adaptive", progress=shows)
-        starts = x[torch.randperm(len(x))[torch.arange(chains) % len(x)]]
-        starts = equilibrated(energy, sampler, starts, max(1, temperatures // 10))
-        assert forward.ladder is not None
-        backward = reverse_ais(energy, sampler, starts, temperatures, base, forward.ladder, shows)
-    both = Bracket(forward, backward)
-    doubts = tuple(both.doubts if math.isfinite(forward.log_z) else [INFINITE])
-    method = f"AIS, {chains} chains of {type(sampler).__name__}, {temperatures} temperatures"
-    return LogZ(forward.log_z, math.nan if doubts else both.std_error, both.gap, doubts, method)
+        found = log_z(
+            energy,
+            sampler,
+            x=x[torch.arange(max(chains, len(x))) % len(x)],
+            base=base,
+            num_chains=chains,
+            num_temperatures=temperatures,
+            progress=sys.stderr.isatty(),
+        )
+    if found.trusted:
+        return found
+    doubts = found.doubts if math.isfinite(found.log_z) else (INFINITE,)
+    return replace(found, std_error=math.nan, doubts=doubts)
 
 
 def _base(energy: Energy, x: Tensor) -> Base:

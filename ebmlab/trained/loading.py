@@ -69,13 +69,6 @@ def checkpoint_in(path: Path, first: str = "best") -> Path:
 
     Raises:
         UserError: there is none.
-
-    Example:
-        >>> (Path("run") / "checkpoints").mkdir(parents=True)
-        >>> for name in ("last", "best"):
-        ...     (Path("run") / "checkpoints" / f"{name}.ckpt").touch()
-        >>> checkpoint_in(Path("run")).name
-        'best.ckpt'
     """
     if path.is_file():
         return path

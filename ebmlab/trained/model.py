@@ -17,7 +17,7 @@ from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
-from ebmlab.trained.likelihood import LogLikelihood, log_z
+from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
 BATCH = 2000  # states in one evaluation
@@ -98,9 +98,9 @@ class TrainedModel:
         x, back = self._states(raw)
         with torch.no_grad():
             energies = self._energies(x)
-        found = log_z(self._energy, self._samplers(), x, self.path, num_chains, num_temperatures, fresh)
+        found = kept_log_z(self._energy, self._samplers(), x, self.path, num_chains, num_temperatures, fresh)
         domain = self._energy.domain
-        values = -energies - found.value + self.preprocessing.log_jacobian(domain)
+        values = -energies - found.log_z + self.preprocessing.log_jacobian(domain)
         return LogLikelihood(back(values), found, domain.size)
 
     def grad_log_prob(self, raw: Numbers) -> Any:

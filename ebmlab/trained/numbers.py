@@ -19,13 +19,7 @@ ROUNDED = 1e-4  # relative error that pixels may have by rounding
 
 
 def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
-    """A tensor of the numbers, and a function that turns results into a tensor or array, as the numbers were.
-
-    Example:
-        >>> x, back = as_tensor(np.array([1, 2], dtype=np.uint16))
-        >>> x, back(x)
-        (tensor([1, 2]), array([1, 2]))
-    """
+    """A tensor of the numbers, and a function that turns results into a tensor or array, as the numbers were."""
     if isinstance(raw, Tensor):
         return as_numbers(raw, what), lambda result: result
     try:
@@ -36,13 +30,7 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
 
 
 def check_finite(raw: Tensor) -> None:
-    """Raises `UserError` if one of the events `(N, ...)` holds NaN or infinity.
-
-    Example:
-        >>> check_finite(torch.tensor([[0.0, 1.0], [0.0, torch.inf]]))
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: raw holds NaN or infinity in 1 of 2 events, first in number 1, counted from 0
-    """
+    """Raises `UserError` if one of the events `(N, ...)` holds NaN or infinity."""
     bad = (~raw.isfinite()).flatten(1).any(1)
     if bad.any():
         first = int(bad.nonzero()[0])
@@ -59,11 +47,6 @@ def check_scale(raw: Tensor, preprocessing: Preprocessing, seen: Tensor | None =
         raw: numbers, all finite. Booleans are bits in all units.
         preprocessing: of the training data.
         seen: numbers that show the units together with raw ones, such as those of whole events; may hold NaN.
-
-    Example:
-        >>> check_scale(torch.tensor([[0.0, 128.0]]), Preprocessing((2,), scale=255.0, unit=True))
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: raw holds floating-point numbers up to 128, ...
     """
     if raw.numel() == 0 or raw.dtype == torch.bool:
         return
@@ -119,10 +102,6 @@ def as_mask(mask: Any, preprocessing: Preprocessing, shape: tuple[int, ...]) -> 
         mask: True where a coordinate is given.
         preprocessing: whose `shape` is that of a raw event.
         shape: of the coordinates of a state.
-
-    Example:
-        >>> as_mask([[True, False]], Preprocessing((1, 1, 2)), (2,))
-        tensor([ True, False])
     """
     values, _ = as_tensor(mask, "mask")
     if not ((values == 0) | (values == 1)).all():

@@ -14,8 +14,8 @@ OPTIONS = [
     "--model.energy.num_hidden=8",
     "--model.start.size=300",
     "--callbacks.SampleGrid=false",
-    "--callbacks.AISEvaluation.num_temperatures=10",
-    "--callbacks.AISEvaluation.every_n_epochs=1",
+    "--callbacks.AIS.num_temperatures=10",
+    "--callbacks.AIS.every_n_epochs=1",
     "--callbacks.ModelCheckpoint_2.monitor=ais/log_likelihood",
     "--callbacks.ModelCheckpoint_2.mode=max",
     "--callbacks.ModelCheckpoint_2.filename=best",
@@ -25,21 +25,21 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:AISEvaluation. do not trust")
+@pytest.mark.filterwarnings("ignore:AIS. do not trust")
 def test_the_first_trusted_likelihood_is_the_first_best(run: Callable[..., None]) -> None:
     """Five chains are never trusted, three hundred at once."""
-    run("fit", *OPTIONS, "--trainer.max_epochs=2", "--callbacks.AISEvaluation.num_chains=5", config="rbm_mnist")
+    run("fit", *OPTIONS, "--trainer.max_epochs=2", "--callbacks.AIS.num_chains=5", config="rbm_mnist")
     folder = Path("runs/rbm_mnist/a/checkpoints")
     assert not list(folder.glob("best*")) and (folder / "last.ckpt").exists()
-    more = ["--trainer.max_epochs=3", "--callbacks.AISEvaluation.num_chains=300", "--ckpt_path=last"]
+    more = ["--trainer.max_epochs=3", "--callbacks.AIS.num_chains=300", "--ckpt_path=last"]
     run("fit", *OPTIONS, *more, config="rbm_mnist")
     with (folder.parent / "metrics.csv").open() as file:
         trusted = [row["ais/trusted"] for row in csv.DictReader(file) if row["ais/trusted"]]
     assert trusted == ["0.0", "0.0", "1.0"] and (folder / "best.ckpt").exists()
 
 
-@pytest.mark.filterwarnings("ignore:AISEvaluation. do not trust")
+@pytest.mark.filterwarnings("ignore:AIS. do not trust")
 def test_a_run_whose_only_checkpoint_is_the_best_keeps_the_last(run: Callable[..., None]) -> None:
     options = [option.replace("ModelCheckpoint_2", "ModelCheckpoint") for option in OPTIONS]
-    run("fit", *options, "--trainer.max_epochs=2", "--callbacks.AISEvaluation.num_chains=5", config="rbm_mnist")
+    run("fit", *options, "--trainer.max_epochs=2", "--callbacks.AIS.num_chains=5", config="rbm_mnist")
     assert [path.name for path in Path("runs/rbm_mnist/a/checkpoints").iterdir()] == ["last.ckpt"]

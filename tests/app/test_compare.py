@@ -183,7 +183,7 @@ def test_bad_inputs_are_one_line(make: Callable[..., Path], tmp_path: Path) -> N
         ([a, a / "config.yaml"], "no such folder"),
         ([a, tmp_path / "notes"], "not the folder of a run, for it has no config.yaml"),
         ([a, a.parent], "it holds runs, such as"),
-        ([a, broken], "broken/config.yaml is not valid YAML"),
+        ([a, broken], "broken/config.yaml, line 1 is not valid YAML"),
         ([a, binary], "binary/metrics.csv cannot be read"),
         ([a, odd["9" * 5000]], "odd0/metrics.csv cannot be read"),
         ([a, callback], "callback/config.yaml is not the config of a run"),

@@ -189,18 +189,27 @@ def test_callbacks_over_bases(resolve: Resolve) -> None:
     write(
         Path(),
         old="base: middle.yaml\ntrainer: {callbacks+: [{class_path: callbacks.FID, init_args: {num_samples: 9}}]}",
-        middle=f"base: {CONFIGS / 'ebm_static_mnist_acs.yaml'}\n"
-        "callbacks: {AISEvaluation: {num_chains: 3}, DataMean: false}",
+        middle=f"base: {CONFIGS / 'ebm_static_mnist_acs.yaml'}\ncallbacks: {{AIS: {{num_chains: 3}}, DataMean: false}}",
         top="base: old.yaml\ncallbacks: {FID: {every_n_epochs: 2}, DataMean: true, ModelCheckpoint: false}",
     )
-    config = resolve("--config=top.yaml", "--callbacks.AISEvaluation.sampler.num_flips=2")
-    own = ["FID", "DataMean", "EMAWeightAveraging", "AISEvaluation", "SampleGrid", "ModelCheckpoint"]
+    config = resolve("--config=top.yaml", "--callbacks.AIS.sampler.num_flips=2")
+    own = ["FID", "DataMean", "EMAWeightAveraging", "AIS", "SampleGrid", "ModelCheckpoint"]
     assert names(config) == [*FULL[:-1], *own]
-    ais = options(config, "AISEvaluation")
+    ais = options(config, "AIS")
     assert ais["sampler"]["class_path"].endswith("GWG") and ais["sampler"]["init_args"]["num_flips"] == 2
     assert (ais["num_chains"], ais["every_n_epochs"]) == (3, 10)
     assert options(config, "ModelCheckpoint")["filename"] == "best"
     assert (options(config, "FID")["num_samples"], options(config, "FID")["every_n_epochs"]) == (9, 2)
+
+
+def test_callbacks_of_earlier_names(resolve: Resolve) -> None:
+    """In a config's section, in a list and in a flag they are today's callbacks."""
+    write(Path(), old="base: ebm_static_mnist\ncallbacks: {AISEvaluation: {num_chains: 3}, HammingMMDEvaluation: true}")
+    config = resolve("--config=old.yaml", "--callbacks.AISEvaluation.seed=4")
+    assert names(config).count("AIS") == 1 and "HammingMMD" in names(config)
+    assert (options(config, "AIS")["num_chains"], options(config, "AIS")["seed"]) == (3, 4)
+    Path("list.yaml").write_text(inline({"trainer": {"callbacks": [{"class_path": "callbacks.AISEvaluation"}]}}))
+    assert "AIS" in names(resolve("--config=ebm_static_mnist", "--config=list.yaml"))
 
 
 def test_a_list_of_callbacks_replaces_the_list(resolve: Resolve) -> None:

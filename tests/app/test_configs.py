@@ -15,7 +15,7 @@ from ebmlab.app.config_files import read_config
 FOLDER = Path(__file__).parents[2] / "configs"
 CONFIGS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 PICTURES = {
-    "AISEvaluation": "ais-samples",
+    "AIS": "ais-samples",
     "SampleGrid": "samples-grid",
     "Density2D": "samples-density",
     "ParameterImages": "parameters-filters",

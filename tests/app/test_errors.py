@@ -139,7 +139,7 @@ def test_diverging_run_stops_and_says_why(fails: Fails) -> None:
 
 def test_no_command_of_that_name(fails: Fails) -> None:
     commands = "fit, validate, test, predict, score, complete, features, sample, list, compare, dashboard, sweep"
-    assert f"choose {commands}, convert or zoo" in fails("trian")
+    assert f"choose {commands}, convert, zoo or mutate" in fails("trian")
 
 
 def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) -> None:
@@ -193,7 +193,7 @@ def test_run_that_never_began_leaves_its_name_free(run: Callable[..., None]) -> 
     ("options", "message"),
     [
         (
-            ["--callbacks.AISEvaluation.sampler={class_path: DULA, init_args: {step_size: 0.1}}"],
+            ["--callbacks.AIS.sampler={class_path: DULA, init_args: {step_size: 0.1}}"],
             "needs an exact sampler, and DULA",
         ),
         (["--model.sampler=ebmlab.samplers.BlockGibbs"], "BlockGibbs needs a bipartite energy"),
@@ -221,9 +221,7 @@ def test_initial_mean_without_the_mean(fails: Fails) -> None:
     ("setting", "message"), [("schedule: cosine", "schedule"), ("num_chains: 0", "num_chains is 0")]
 )
 def test_ais_settings(fails: Fails, setting: str, message: str) -> None:
-    Path("ais.yaml").write_text(
-        "trainer: {callbacks+: [{class_path: callbacks.AISEvaluation, init_args: {" + setting + "}}]}"
-    )
+    Path("ais.yaml").write_text("trainer: {callbacks+: [{class_path: callbacks.AIS, init_args: {" + setting + "}}]}")
     line = fails("fit", "--config=ais.yaml", "--trainer.fast_dev_run=true", config="ebm_digits", quick=False)
     assert message in line
 
@@ -335,5 +333,5 @@ def test_an_energy_whose_states_have_two_axes(fails: Fails) -> None:
 
 def test_a_callback_with_chains_of_no_steps(fails: Fails) -> None:
     line = fails("fit", "--trainer.callbacks.num_steps=0", config="rm_2spirals", quick=False)
-    assert "HammingMMDEvaluation: num_steps is 0" in line
+    assert "HammingMMD: num_steps is 0" in line
     assert not Path("runs").exists()

@@ -116,7 +116,7 @@ def test_ctrl_c_during_an_answer_is_a_line(waiting: list[str], tmp_path: Path) -
     program = (
         "import os, pathlib, runpy, signal, sys\n"
         "def opened(event, arguments):\n"
-        "    if event == 'open' and 'ebmlab.app.at_once' in sys.modules and 'ebmlab.app.output' in sys.modules:\n"
+        "    if event == 'open' and 'ebmlab.app.quick_answers' in sys.modules and 'ebmlab.app.output' in sys.modules:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.argv = ['ebmlab', *sys.argv[1:]]; sys.addaudithook(opened)\n"
         "runpy.run_module('ebmlab', run_name='__main__')"
@@ -173,7 +173,7 @@ def test_no_space_left_names_the_file(words: list[str], file: str, tmp_path: Pat
 @pytest.mark.parametrize("world", [{"WORLD_SIZE": "2"}, {}])
 def test_the_processes_of_a_run_say_one_line(world: dict[str, str], tmp_path: Path) -> None:
     """The first that fails says why, unless it is killed before it can; one that lost its connection waits for it."""
-    begins = "import sys; from ebmlab.app.one_voice import speaks, has_spoken; line = speaks(sys.argv[1])"
+    begins = "import sys; from ebmlab.app.distributed_errors import speaks, has_spoken; line = speaks(sys.argv[1])"
     said = []
     for rank, line in (
         ("1", "killed"),

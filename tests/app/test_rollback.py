@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebmlab.callbacks import rollback
+from ebmlab.callbacks import checkpoint_rollback
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -144,7 +144,7 @@ def test_without_new_random_numbers_the_same_divergence_comes_again(
     fit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And a run that comes no further goes back further each time; after the last rollback it ends as ever."""
-    monkeypatch.setattr(rollback, "renew", lambda *_: None)
+    monkeypatch.setattr(checkpoint_rollback, "renew", lambda *_: None)
     with pytest.raises(SystemExit) as end:
         fit("mutant", "--callbacks.DivergenceGuard.learning_rate_factor=1")
     assert end.value.code == 2
@@ -187,7 +187,7 @@ def test_killed_anywhere_it_resumes_to_the_same_end(variant: str, fit: Callable[
 def test_killed_while_it_rolls_back(written: bool, fit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after the rollback's checkpoint has its name."""
     whole = fit("whole")
-    save = rollback.save
+    save = checkpoint_rollback.save
 
     def killed(content: Any, path: Path, sync: bool = False) -> None:
         last = path.name == "last.ckpt"
@@ -197,7 +197,7 @@ def test_killed_while_it_rolls_back(written: bool, fit: Callable[..., Path], mon
             raise SystemExit(9)
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(rollback, "save", killed)
+        patch.setattr(checkpoint_rollback, "save", killed)
         fit("killed")
     assert last(whole.parents[3] / "killed/runs/grbm_digits/it")["global_step"] == (8 if written else 20)
     check_equal(whole, fit("killed", "--resume=auto"))

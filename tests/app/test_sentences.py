@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from ebmlab.app.at_once import answer
 from ebmlab.app.checks import why_idle
 from ebmlab.app.cli import main
 from ebmlab.app.finished_run import read_run
+from ebmlab.app.quick_answers import answer
 from ebmlab.app.sweep_space import read_space
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.zoo import pull
-from ebmlab.learners.tryout import try_optimizer
+from ebmlab.learners.optimizer_check import try_optimizer
 from ebmlab.samplers import Sampler
 
 Fails = Callable[..., str]

@@ -20,9 +20,9 @@ from PIL import Image
 import ebmlab
 from ebmlab.app.config_files import load_config
 from ebmlab.app.finished_run import read_run
-from ebmlab.app.hush import hush
 from ebmlab.app.own_configs import with_pipes_read
 from ebmlab.app.plain_yaml import plain_yaml
+from ebmlab.app.quiet_lightning import quieten
 from ebmlab.app.sample_files import read_samples
 from ebmlab.app.sweep_space import read_space
 from ebmlab.datamodules.pictures import FORMATS, SUFFIXES, read_picture
@@ -50,7 +50,7 @@ def test_a_terminal_obeys_nothing_that_is_shown() -> None:
     assert is_plain("plain text, with\ttabs\nand lines, \u00e9 and \u96ea")
     assert shown(OBEYED) == r"\x1b]0;owned\x07\x1b[31mred\x9b2J\u202egnp.exe\x08\x7f"
     assert str(UserError(OBEYED)) == shown(OBEYED)
-    hush()
+    quieten()
     assert is_plain(warnings.formatwarning(UserWarning(OBEYED), UserWarning, "a.py", 1))
 
 

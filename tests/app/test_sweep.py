@@ -296,7 +296,7 @@ def test_what_is_wrong_is_said_in_one_line_before_anything_runs(
         ([], SPACE.replace("[good, bad]", "good"), "must be a list of choices"),
         ([], SPACE.replace("log: true", "integer: true"), "must be whole numbers"),
         (["--nonsense=1"], SPACE, "there is no option nonsense"),
-        (["--callback=AISEvaluation"], SPACE, "add --callbacks.FID true"),
+        (["--callback=AIS"], SPACE, "add --callbacks.FID true"),
         (
             ["--extractor=inception"],
             SPACE,
@@ -319,8 +319,8 @@ def test_what_is_wrong_is_said_in_one_line_before_anything_runs(
 def test_the_objective_says_the_direction(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     for objective, direction, callback in (
-        ("ais/log_likelihood", "maximize", "AISEvaluation"),
-        ("ais/bits_per_dim", "minimize", "AISEvaluation"),
+        ("ais/log_likelihood", "maximize", "AIS"),
+        ("ais/bits_per_dim", "minimize", "AIS"),
         ("fid/inception", "minimize", "FID"),
     ):
         path.write_text(f"objective: {objective}\nspace: {{model.num_steps: {{low: 1, high: 9, integer: true}}}}")

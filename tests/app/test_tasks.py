@@ -30,7 +30,7 @@ SMALL = [
     "--wandb=disabled",
 ]
 DIGITS = [*SMALL, "--callbacks.FID=false", "--callbacks.ParameterImages=false"]
-BITS = [*SMALL, "--callbacks.AISEvaluation=false", "--model.start.size=100"]
+BITS = [*SMALL, "--callbacks.AIS=false", "--model.start.size=100"]
 COMMANDS = {"ebm_digits": BITS, "grbm_digits": DIGITS}
 
 

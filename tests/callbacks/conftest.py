@@ -44,7 +44,7 @@ IGNORED = [
     "ignore:.*does not have many workers",
     "ignore:GPU available but not used",
     "ignore:The number of training batches",
-    "ignore:AISEvaluation. do not trust",  # the chains of tests are short
+    "ignore:AIS. do not trust",  # the chains of tests are short
     "ignore:Checkpoint directory .* exists and is not empty",
 ]
 

@@ -9,8 +9,8 @@ import torch
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint
 
 from ebmlab.callbacks import DivergenceGuard, RunState, SamplerMonitor
+from ebmlab.callbacks.checkpoint_rollback import RolledBack
 from ebmlab.callbacks.divergence_guard import MAX_LOST
-from ebmlab.callbacks.rollback import RolledBack
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, ResNet
 from ebmlab.errors import UserError

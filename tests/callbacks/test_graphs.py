@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from ebmlab.callbacks import GraphGrid, GraphMMDEvaluation
+from ebmlab.callbacks import GraphGrid, GraphMMD
 from ebmlab.callbacks import graph_grid as grid
 from ebmlab.data.interface import Graphs
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
@@ -58,7 +58,7 @@ def expected(model: ContrastiveDivergence, sizes: tuple[int, ...], num_steps: in
 
 
 def test_mmd_is_that_of_the_samples_from_the_validation_split(setup, stars):
-    callback = GraphMMDEvaluation(num_samples=50, batch_size=20, num_steps=2, every_n_epochs=1, seed=7)
+    callback = GraphMMD(num_samples=50, batch_size=20, num_steps=2, every_n_epochs=1, seed=7)
     model, trainer = setup([callback], max_epochs=1, learner=learner())
     trainer.fit(model, datamodule=stars)
     values = expected(model, (20, 20, 10), 2, 7, stars.raw("val"))
@@ -70,7 +70,7 @@ def test_mmd_is_that_of_the_samples_from_the_validation_split(setup, stars):
 
 @pytest.mark.parametrize(("stage", "split"), [("validate", "val"), ("test", "test")])
 def test_mmd_of_each_stages_split(setup, stars, stage, split):
-    model, trainer = setup([GraphMMDEvaluation(num_samples=30, seed=3)], learner=learner(), limit_val_batches=1)
+    model, trainer = setup([GraphMMD(num_samples=30, seed=3)], learner=learner(), limit_val_batches=1)
     (results,) = getattr(trainer, stage)(model, stars, verbose=False)
     values = expected(model, (30,), 3, 3, stars.raw(split))
     assert {k: results[f"mmd/{k}"] for k in KEYS} == pytest.approx({k: v.item() for k, v in values.items()}, rel=1e-5)
@@ -78,7 +78,7 @@ def test_mmd_of_each_stages_split(setup, stars, stage, split):
 
 def test_evaluation_leaves_training_alone(setup, stars):
     ends = []
-    for callbacks in ([], [GraphMMDEvaluation(num_samples=10, every_n_epochs=1), GraphGrid(num_samples=2)]):
+    for callbacks in ([], [GraphMMD(num_samples=10, every_n_epochs=1), GraphGrid(num_samples=2)]):
         model, trainer = setup(callbacks, learner=learner())
         torch.manual_seed(1)
         trainer.fit(model, datamodule=stars)
@@ -104,7 +104,7 @@ def test_grid_shows_samples_beside_training_graphs(setup, stars, tmp_path, monke
     assert pixels.shape[1] > pixels.shape[0] > 500 and pixels.std() > 5
 
 
-@pytest.mark.parametrize("callback", [GraphGrid(), GraphMMDEvaluation()], ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("callback", [GraphGrid(), GraphMMD()], ids=lambda c: type(c).__name__)
 def test_other_data_are_refused(setup, squares, callback):
     model, trainer = setup([callback], learner=ContrastiveDivergence(RBM(36, 2), Gibbs(), FromNoise()))
     squares.binarize, squares.domains = True, (type(model.energy.domain),)
@@ -126,12 +126,12 @@ def test_missing_networkx_is_named(setup, stars, monkeypatch):
 
 def test_both_are_small_under_fast_dev_run(setup, stars, tmp_path):
     huge = {"num_samples": 10**6, "num_steps": 10**6}
-    model, trainer = setup([GraphGrid(**huge), GraphMMDEvaluation(**huge)], fast_dev_run=1, learner=learner())
+    model, trainer = setup([GraphGrid(**huge), GraphMMD(**huge)], fast_dev_run=1, learner=learner())
     trainer.fit(model, datamodule=stars)
     assert (tmp_path / "run" / "images" / "samples-graphs_step0000001.png").exists()
 
 
-@pytest.mark.parametrize("make", [lambda: GraphGrid(num_samples=0), lambda: GraphMMDEvaluation(batch_size=0)])
+@pytest.mark.parametrize("make", [lambda: GraphGrid(num_samples=0), lambda: GraphMMD(batch_size=0)])
 def test_bad_sizes(make):
     with pytest.raises(UserError, match="at least 1"):
         make()

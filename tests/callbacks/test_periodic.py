@@ -19,7 +19,7 @@ from ebmlab.callbacks import (
     SampleGrid,
     SamplerMonitor,
 )
-from ebmlab.callbacks.isolated import isolated
+from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.periodic import NO_STATE
 from ebmlab.errors import UserError
 
@@ -81,6 +81,17 @@ def test_it_runs_in_validate_and_test_and_fills_their_tables(setup, squares):
     assert results["test/step"] == 0
     trainer.test(learner, squares, verbose=False)
     assert callback.ran == [("validate", 0), ("test", 0)]
+
+
+def test_the_state_under_an_earlier_name_of_a_callback_is_found() -> None:
+    callback = callbacks.AIS(num_chains=3)
+    key, state = callback.state_key, {"last_step": 7, "metrics": {"ais/log_z": 1.5}}
+    assert key.startswith("AIS{")
+    earlier = f"AISEvaluation{key.removeprefix('AIS')}".replace("'num_moves': ", "'moves': ")
+    checkpoint = {"callbacks": {earlier: state}}
+    callback.on_load_checkpoint(pl.Trainer(logger=False), pl.LightningModule(), checkpoint)
+    callback.load_state_dict(checkpoint["callbacks"][key])
+    assert callback.state_dict()["last_step"] == 7
 
 
 def test_a_resumed_run_does_not_repeat_evaluations_and_keeps_their_metrics(setup, squares, tmp_path):

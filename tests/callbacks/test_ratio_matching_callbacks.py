@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from ebmlab.callbacks import CouplingRMSE, EnergyLandscape, HammingMMDEvaluation, coupling_rmse
+from ebmlab.callbacks import CouplingRMSE, EnergyLandscape, HammingMMD, coupling_rmse
 from ebmlab.datamodules import GaussianMixture, GrayCode2D, IsingSamples
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Categorical
@@ -42,7 +42,7 @@ def one_line(make: Any, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-# HammingMMDEvaluation
+# HammingMMD
 
 
 def states(model: Learner, data: TensorDataModule, split: str, n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -54,7 +54,7 @@ def states(model: Learner, data: TensorDataModule, split: str, n: int, seed: int
 
 
 def test_a_split_of_one_state_is_refused(setup):
-    model, trainer = setup([HammingMMDEvaluation()], learner=learner())
+    model, trainer = setup([HammingMMD()], learner=learner())
     one_line(lambda: trainer.validate(model, datamodule=points(num_samples=10, batch_size=1)), "has 1 in its val split")
 
 
@@ -62,7 +62,7 @@ def test_a_split_of_one_state_is_refused(setup):
 @pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "val"), ("test", "test")])
 def test_mmd_of_each_stages_split(setup, stage, split, unbiased):
     data, n = points(num_samples=400), 30
-    callback = HammingMMDEvaluation(num_samples=n, unbiased=unbiased, seed=3)
+    callback = HammingMMD(num_samples=n, unbiased=unbiased, seed=3)
     model, trainer = setup([callback], max_epochs=1, learner=learner(), limit_val_batches=1)
     getattr(trainer, stage)(model, datamodule=data)
     x, real = states(model, data, split, n, 3)
@@ -72,7 +72,7 @@ def test_mmd_of_each_stages_split(setup, stage, split, unbiased):
 
 
 def test_the_linear_kernel_compares_only_means(setup):
-    callback = HammingMMDEvaluation(num_samples=40, unbiased=False, at_start=True)
+    callback = HammingMMD(num_samples=40, unbiased=False, at_start=True)
     data = points()
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1)
     (results,) = trainer.test(model, data, verbose=False)  # the test split has 20 states, fewer than chains
@@ -87,7 +87,7 @@ def test_batches_do_not_change_the_number_of_chains(setup, monkeypatch):
     sizes = []
     draw = Learner.draw
     monkeypatch.setattr(Learner, "draw", lambda self, x, *rest: (sizes.append(len(x)), draw(self, x, *rest))[1])
-    callback = HammingMMDEvaluation(num_samples=25, batch_size=10, num_steps=1)
+    callback = HammingMMD(num_samples=25, batch_size=10, num_steps=1)
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1)
     trainer.validate(model, points(), verbose=False)
     assert sizes == [10, 10, 5]
@@ -111,7 +111,7 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
 
     potts = ContrastiveDivergence(ScalarPotts(torch.zeros(3, 3), num_values=4), Gibbs(), FromNoise(), num_steps=2)
     for model, data in ((potts, Classes()), (learner(Ising.learnable(16)), spins(tmp_path, num_samples=200))):
-        callback = HammingMMDEvaluation(num_samples=20)
+        callback = HammingMMD(num_samples=20)
         model, trainer = setup([callback], learner=model, limit_val_batches=1)
         (results,) = trainer.validate(model, data, verbose=False)
         x, real = states(model, data, "val", 20, 0)
@@ -123,9 +123,9 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
 
 def test_mmd_refuses_what_it_cannot_compare(setup):
     gaussian = ContrastiveDivergence(GRBM(2, 3), ULA(0.1), FromNoise())
-    model, trainer = setup([HammingMMDEvaluation()], learner=gaussian)
+    model, trainer = setup([HammingMMD()], learner=gaussian)
     one_line(lambda: trainer.fit(model, datamodule=GaussianMixture()), r"GRBM lives on Real\(2\), which is not finite")
-    one_line(lambda: HammingMMDEvaluation(num_samples=1), "num_samples is 1")
+    one_line(lambda: HammingMMD(num_samples=1), "num_samples is 1")
 
 
 # CouplingRMSE
@@ -169,7 +169,7 @@ def test_energies_and_data_without_couplings_are_refused(setup, tmp_path):
 
 def test_evaluations_leave_training_alone(setup, tmp_path):
     ends = []
-    for extra in ([], [HammingMMDEvaluation(20, every_n_epochs=1), EnergyLandscape(10, 5)]):
+    for extra in ([], [HammingMMD(20, every_n_epochs=1), EnergyLandscape(10, 5)]):
         model, trainer = setup(extra, learner=learner())
         torch.manual_seed(1)
         trainer.fit(model, datamodule=points())
@@ -179,6 +179,6 @@ def test_evaluations_leave_training_alone(setup, tmp_path):
 
 def test_chains_are_short_under_fast_dev_run(setup, tmp_path):
     huge = {"num_samples": 10**6, "num_steps": 10**6}
-    model, trainer = setup([HammingMMDEvaluation(**huge), EnergyLandscape(**huge)], fast_dev_run=1, learner=learner())
+    model, trainer = setup([HammingMMD(**huge), EnergyLandscape(**huge)], fast_dev_run=1, learner=learner())
     trainer.fit(model, datamodule=points())
     assert (tmp_path / "run" / "images" / "samples-landscape_step0000001.png").exists()

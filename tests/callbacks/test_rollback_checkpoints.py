@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebmlab.callbacks.rollback import Rollback, _Watched
+from ebmlab.callbacks.checkpoint_rollback import Rollback, _Watched
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence

@@ -19,7 +19,7 @@ from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Clamped, Ising, ResNet, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.samplers import ACS, DMALA, AnyScale
-from ebmlab.samplers.starts import FromPoint
+from ebmlab.samplers.initial_states import FromPoint
 from ebmlab.studies.targets import LatticeGaussian, LogisticPosterior
 
 

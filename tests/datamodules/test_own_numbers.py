@@ -11,7 +11,7 @@ import torch
 from helpers_own_data import RNG, one_line, save
 from torch.utils.data import TensorDataset
 
-from ebmlab.data.first_batch import check_first_batch
+from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.data.interface import Points
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.datamodules.number_files import read_numbers

@@ -25,7 +25,7 @@ from ebmlab.energies import (
     reference,
 )
 from ebmlab.errors import UserError
-from ebmlab.evaluation import AISResult, ais, data_law, exact_log_z, exact_samples, mean_field, reverse_ais
+from ebmlab.evaluation import LogZ, ais, data_law, exact_log_z, exact_samples, mean_field, reverse_ais
 from ebmlab.samplers import DMALA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
@@ -53,7 +53,7 @@ def solved(energy: Energy, n: int = 8000) -> Solved:
     return Solved(energy, float(exact_log_z(energy)), exact_samples(energy, n))
 
 
-def z_score(result: AISResult, log_z: float) -> float:
+def z_score(result: LogZ, log_z: float) -> float:
     """Difference of the mean weight and Z, in standard errors."""
     weights = (result.log_weights.flatten() - log_z).exp()
     return float((weights.mean() - 1) / (weights.std() / len(weights) ** 0.5))
@@ -190,7 +190,7 @@ def test_one_estimate_goes_on_from_another() -> None:
     right, wrong = [], []
     for _ in range(300):
         x = first.domain.random(50).double()
-        start = AISResult((64.0 * (-first(x)).exp()).log().unsqueeze(0), x)  # importance weights of uniform states
+        start = LogZ.of_chains((64.0 * (-first(x)).exp()).log().unsqueeze(0), x)  # importance weights of uniform states
         right.append(ais(second, BlockGibbs(), 50, 3, start.as_base(first)).log_z - log_z)
         wrong.append(ais(second, BlockGibbs(), 50, 3, Solved(first, start.log_z, x)).log_z - log_z)
     ratios = torch.tensor([right, wrong]).exp()

@@ -20,7 +20,7 @@ import ebmlab.evaluation.walk as walk
 from ebmlab.domains import Binary
 from ebmlab.energies import GRBM, RBM, Base, Bernoulli, Bridge, Energy, Gaussian, ResNet, Solved, reference
 from ebmlab.errors import UserError
-from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_samples, reverse_ais
+from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_samples, reverse_ais
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.evaluation.population import Population
@@ -63,7 +63,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "require_compiler", lambda *_: None)
 
 
-def both(sampler: Sampler, energy: Energy, **settings: Any) -> tuple[AISResult, AISResult]:
+def both(sampler: Sampler, energy: Energy, **settings: Any) -> tuple[LogZ, LogZ]:
     """The result of the plain walk and of the other, from the same random numbers."""
     results = []
     for compile in (False, True):
@@ -72,7 +72,7 @@ def both(sampler: Sampler, energy: Energy, **settings: Any) -> tuple[AISResult, 
     return results[0], results[1]
 
 
-def same(a: AISResult, b: AISResult) -> bool:
+def same(a: LogZ, b: LogZ) -> bool:
     assert a.path is not None and b.path is not None
     equal = torch.equal(a.samples, b.samples) and torch.allclose(a.log_weights, b.log_weights, rtol=0, atol=1e-5)
     return equal and torch.allclose(a.path, b.path, rtol=1e-4)

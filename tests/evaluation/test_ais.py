@@ -32,7 +32,7 @@ from ebmlab.energies import (
 )
 from ebmlab.energies.paths.bridge import Ends
 from ebmlab.errors import UserError
-from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
+from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
 from ebmlab.evaluation.exact import check_enumerable
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
@@ -89,7 +89,7 @@ def make_potts() -> Energy:
 ENERGIES = {"RBM": make_rbm, "Ising": make_ising, "ResNet": make_resnet, "cubic": make_cubic, "classes": make_potts}
 
 
-def z_score(result: AISResult, log_z: float) -> float:
+def z_score(result: LogZ, log_z: float) -> float:
     """Difference of the mean weight and Z, in standard errors."""
     weights = (result.log_weights.flatten() - log_z).exp()
     return float((weights.mean() - 1) / (weights.std() / len(weights) ** 0.5))

@@ -8,16 +8,17 @@ import pytest
 import torch
 
 from ebmlab.energies import RBM, Bernoulli
-from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_samples, reverse_ais
-from ebmlab.evaluation.bracket import Bracket, equilibrated
+from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_samples, reverse_ais
+from ebmlab.evaluation.bracket import equilibrated
 from ebmlab.samplers import BlockGibbs
 
 
-def both_ways(rbm: RBM, base: Bernoulli | None) -> Bracket:
-    """AIS with 1,000 temperatures and 100 chains, forward, and backward from exact samples moved for 100 steps."""
+def both_ways(rbm: RBM, base: Bernoulli | None) -> tuple[LogZ, LogZ]:
+    """AIS with 1,000 temperatures and 100 chains: forward, and against backward chains from exact samples."""
     sampler = BlockGibbs()
     x = equilibrated(rbm, sampler, exact_samples(rbm, 100), 100)
-    return Bracket(ais(rbm, sampler, 100, 1000, base), reverse_ais(rbm, sampler, x, 1000, base))
+    forward = ais(rbm, sampler, 100, 1000, base)
+    return forward, forward.against(reverse_ais(rbm, sampler, x, 1000, base))
 
 
 def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
@@ -29,12 +30,12 @@ def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
     rbm.b_h.fill_(-120)
     log_z = float(exact_log_z(rbm))
     torch.manual_seed(0)  # with other numbers one chain of 100 may find the mass, and be the only effective one
-    wrong = both_ways(rbm, None)
-    assert wrong.forward.log_z < log_z - 20 and wrong.forward.ess > 90 and wrong.forward.std_error < 0.1
+    forward, wrong = both_ways(rbm, None)
+    assert wrong.log_z == forward.log_z < log_z - 20 and wrong.ess == forward.ess > 90 and forward.std_error < 0.1
     assert not wrong.trusted and wrong.gap > 20 and "nats from log Z forward" in wrong.doubts[0]
-    right = both_ways(rbm, Bernoulli(exact_samples(rbm, 2000).mean(0)))  # a base in the right mode
-    assert right.trusted and abs(right.forward.log_z - log_z) < 0.2
-    assert right.std_error == pytest.approx(math.hypot(right.forward.std_error, right.gap))
+    forward, right = both_ways(rbm, Bernoulli(exact_samples(rbm, 2000).mean(0)))  # a base in the right mode
+    assert right.trusted and abs(right.log_z - log_z) < 0.2
+    assert right.std_error == pytest.approx(math.hypot(forward.std_error, right.gap))
 
 
 def test_the_stated_error_covers_a_small_mode_that_forward_chains_miss() -> None:
@@ -47,24 +48,24 @@ def test_the_stated_error_covers_a_small_mode_that_forward_chains_miss() -> None
     log_z, base = float(exact_log_z(rbm)), Bernoulli(exact_samples(rbm, 2000).mean(0))
     alone = covered = 0
     for _ in range(5):
-        both = both_ways(rbm, base)
-        error = abs(both.forward.log_z - log_z)
-        alone += error < 1.96 * both.forward.std_error
+        forward, both = both_ways(rbm, base)
+        error = abs(both.log_z - log_z)
+        alone += error < 1.96 * forward.std_error
         covered += both.trusted and error < 1.96 * both.std_error
     assert alone <= 2 and covered >= 4
 
 
-def result(log_weights: list[float], families: list[int] | None = None, reverse: bool = False) -> AISResult:
+def result(log_weights: list[float], families: list[int] | None = None, reverse: bool = False) -> LogZ:
     kept = None if families is None else torch.tensor([families])
-    return AISResult(torch.tensor([log_weights], dtype=torch.float64), torch.zeros(1), reverse, kept)
+    return LogZ.of_chains(torch.tensor([log_weights], dtype=torch.float64), torch.zeros(1), reverse, kept)
 
 
 def test_each_doubt_alone_is_enough() -> None:
     good, back = result([0.0] * 20), result([0.0] * 20, reverse=True)
-    assert Bracket(good, back).trusted and Bracket(good, result([-0.9] * 20, reverse=True)).trusted
-    assert not Bracket(good, None).trusted
-    assert not Bracket(good, result([-1.1] * 20, reverse=True)).trusted
-    assert not Bracket(good, result([1.1] * 20, reverse=True)).trusted
-    assert not Bracket(result([3.0] + [0.0] * 19), back).trusted  # few effective chains
-    assert not Bracket(result([0.0] * 20, families=[k // 3 for k in range(20)]), back).trusted  # few families
-    assert not Bracket(result([float("nan")] * 20), back).trusted
+    assert good.against(back).trusted and good.against(result([-0.9] * 20, reverse=True)).trusted
+    assert not good.trusted and not back.trusted
+    assert not good.against(result([-1.1] * 20, reverse=True)).trusted
+    assert not good.against(result([1.1] * 20, reverse=True)).trusted
+    assert not result([3.0] + [0.0] * 19).against(back).trusted  # few effective chains
+    assert not result([0.0] * 20, families=[k // 3 for k in range(20)]).against(back).trusted  # few families
+    assert not result([float("nan")] * 20).against(back).trusted

@@ -13,7 +13,8 @@ from torch import Tensor
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Base, Bernoulli, Energy, Ising, reference
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ExchangeResult, exact_log_z, exact_samples, exchange_log_z
+from ebmlab.evaluation import exact_log_z, exact_samples, exchange_log_z
+from ebmlab.evaluation.exchange import doubts_of
 from ebmlab.samplers import DMALA, DULA, BlockGibbs, Gibbs, TrajectoryTempered
 
 
@@ -106,8 +107,8 @@ def test_chains_that_do_not_meet_are_not_trusted() -> None:
 
 
 def test_the_gap_tells() -> None:
-    assert ExchangeResult(0.0, 0.1, 0.9, 0.1, torch.ones(2)).trusted
-    assert not ExchangeResult(0.0, 0.1, torch.nan, 0.1, torch.ones(2)).trusted
+    assert not doubts_of(0.9, torch.ones(2))
+    assert len(doubts_of(torch.nan, torch.ones(2))) == len(doubts_of(0.9, torch.tensor([0.5, 0.01]))) == 1
 
 
 def test_nan_stays_visible() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ebmlab import samplers as s
 from ebmlab.energies import RBM, Energy, Ising, bridge, reference
 from ebmlab.errors import UserError
-from ebmlab.evaluation import AISResult, ais, exact_log_z, exact_samples, reverse_ais, saved_chains, walk
+from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_samples, reverse_ais, saved_chains, walk
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
 from ebmlab.evaluation.pilot import next_beta, pilot_ladder
 from ebmlab.evaluation.population import Population, conditional_ess, systematic
@@ -35,10 +35,10 @@ CASES: dict[str, tuple[Energy, s.Sampler]] = {
 }
 
 
-def replicates(result: AISResult) -> tuple[Tensor, Tensor, Tensor]:
+def replicates(result: LogZ) -> tuple[Tensor, Tensor, Tensor]:
     """Log Z, its standard error and the number of families, for each replicate."""
     each = [
-        AISResult(w.unsqueeze(0), torch.empty(0), families=None if f is None else f.unsqueeze(0))
+        LogZ.of_chains(w.unsqueeze(0), torch.empty(0), families=None if f is None else f.unsqueeze(0))
         for w, f in zip(result.log_weights, result.families, strict=True)
     ]
     columns = zip(*((one.log_z, one.std_error, one.num_families) for one in each), strict=True)
@@ -115,13 +115,13 @@ def test_the_stated_error_covers_the_truth(name: str, steps: int, schedule: Sche
 def test_chains_that_share_an_ancestor_count_once() -> None:
     log_w = torch.tensor([[0.0, 0.0, math.log(2.0), 0.0]], dtype=torch.float64)
     families = torch.tensor([[4, 4, 9, 9]])
-    result = AISResult(log_w, torch.zeros(4, 1), families=families)
+    result = LogZ.of_chains(log_w, torch.zeros(4, 1), families=families)
     assert result.num_families == 2
     assert result.ess == pytest.approx(1 / (0.4**2 + 0.6**2))
     assert result.max_weight == pytest.approx(0.6)
     variance = 1 - 4 / 3 * (1 - 0.4**2 - 0.6**2)  # as Lee & Whiteley write it
     assert result.std_error == pytest.approx(math.sqrt(variance))
-    assert AISResult(log_w, torch.zeros(4, 1)).std_error < result.std_error
+    assert LogZ.of_chains(log_w, torch.zeros(4, 1)).std_error < result.std_error
 
 
 def test_systematic_children_are_within_one_of_their_mean() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 import torch
 import yaml
 
-from ebmlab import energies, learners, samplers, studies
+from ebmlab import callbacks, energies, learners, samplers, studies
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.config_files import load_config
 from ebmlab.app.merging import merge
@@ -28,6 +29,9 @@ OLD = {
     "ebmlab.energies.composed.Mixture": energies.Mixture,
     "ebmlab.energies.tempering.TemperedEnergy": energies.TemperedEnergy,
     "ebmlab.studies.FromReference": studies.FromNoise,
+    "ebmlab.energies.solved.Solved": energies.Solved,
+    "ebmlab.energies.paths.solved.Solved": energies.Solved,
+    "ebmlab.samplers.starts.FromNoise": learners.FromNoise,
     "ebmlab.samplers.PersistentACS": learners.PersistentACS,
     "ebmlab.energies.QuarticMixture": targets.QuarticMixture,
     "ebmlab.energies.lattice_gaussian.LatticeGaussian": targets.LatticeGaussian,
@@ -44,6 +48,13 @@ def test_old_class_paths_of_a_study_are_read() -> None:
     old = "{class_path: ebmlab.studies.histogram.Histogram2D, target: ebmlab.energies.ModeGrid}"
     new = "{class_path: ebmlab.studies.targets.histogram.Histogram2D, target: ebmlab.studies.targets.ModeGrid}"
     assert full_names(old) == new and studies.Histogram2D.__module__ == "ebmlab.studies.targets.histogram"
+
+
+def test_earlier_class_paths_of_callbacks_find_the_class() -> None:
+    assert resolve_name(full_names("callbacks.AISEvaluation")) is callbacks.AIS
+    assert resolve_name(full_names("ebmlab.callbacks.GraphMMDEvaluation")) is callbacks.GraphMMD
+    hamming = full_names("ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation")
+    assert resolve_name(hamming) is callbacks.HammingMMD
 
 
 def test_an_old_recipe_is_rebuilt() -> None:
@@ -98,7 +109,7 @@ PARTS = {  # for each class with renamed settings, with today's names of all of 
     "GibbsLangevin": part("ebmlab.samplers.GibbsLangevin", step_size=0.1, num_inner_steps=3),
     "ACS": part("ebmlab.samplers.ACS", balance_max=0.9, balance_min=0.6),
     "PersistentACS": part("ebmlab.learners.PersistentACS", balance_max=0.9, balance_min=0.6),
-    "AISEvaluation": part("ebmlab.callbacks.AISEvaluation", num_moves=2),
+    "AIS": part("ebmlab.callbacks.AIS", num_moves=2),
     "Potts.scalar": part("ebmlab.energies.Potts.scalar", coupling=PAIR, num_values=3),
 }
 

@@ -28,8 +28,8 @@ from ebmlab.samplers import (
     Tempered,
 )
 from ebmlab.samplers.blocks import random_block
+from ebmlab.samplers.initial_states import FromMode, FromNoise, FromPoint
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint
 from ebmlab.samplers.tuners import JumpDistance, PatternSearch, TargetAcceptance, Tuner
 
 

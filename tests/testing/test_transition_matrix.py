@@ -105,7 +105,7 @@ def test_chains_may_lie_in_any_axis() -> None:
     ],
 )
 def test_what_cannot_be_followed_is_refused(draw: Callable[[], Tensor], what: str) -> None:
-    from ebmlab.testing.undecided import NotEnumerableError
+    from ebmlab.testing.lazy_uniform import NotEnumerableError
 
     with pytest.raises(NotEnumerableError, match=what):
         list(Outcomes(2, 1000).of(draw))

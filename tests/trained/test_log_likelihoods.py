@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from pathlib import Path
 
@@ -68,6 +70,22 @@ def test_log_z_is_kept_for_its_owner_and_its_checkpoint(tmp_path: Path, monkeypa
     wild(learner.energy).b_v.data.add_(1)
     trained(tmp_path, learner, DataLoader(Binary(5).random(20), batch_size=10))  # training goes on
     assert ebmlab.load(path).log_likelihood(raw).log_z != first.log_z and len(calls) == 8
+
+
+def test_log_z_that_an_earlier_version_has_kept_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.ckpt"
+    path.write_bytes(b"parameters")
+    key = {"checkpoint": hashlib.sha256(b"parameters").hexdigest(), "num_chains": 100, "num_temperatures": 1000}
+    doubtful = {"value": 9.5, "std_error": None, "gap": 25.5, "doubts": ["the gap"], "method": "AIS"}
+    for kept in ({"value": 12.5, "std_error": 0.03, "gap": 0.01, "doubts": [], "method": "AIS"}, doubtful):
+        file = path.with_name("model.ckpt.log_z.json")
+        file.touch(0o600)
+        file.write_text(json.dumps(key | {"log_z": kept}))
+        found = likelihood.Kept(path, 100, 1000).read()
+        assert (found.log_z, found.gap, list(found.doubts)) == (kept["value"], kept["gap"], kept["doubts"])
+        assert found.trusted == (kept is not doubtful) and math.isnan(found.std_error) == (kept is doubtful)
+        likelihood.Kept(path, 100, 1000).write(found)  # as an earlier version would
+        assert json.loads(file.read_text())["log_z"].keys() == kept.keys()
 
 
 def test_log_z_of_a_given_learner_is_not_kept_for_others(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.paths.bridge import Bridge
+from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform
-from ebmlab.energies.paths.solved import Solved
 from ebmlab.errors import UserError
 from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.numerics.unrounded import unrounded

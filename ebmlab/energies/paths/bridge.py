@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base
-from ebmlab.energies.paths.solved import Solved
 from ebmlab.errors import UserError
 
 

@@ -15,12 +15,6 @@ def channels_last(net: nn.Module) -> None:
     channels and 8 does not divide their number; the process crashes or computes nonsense (torch 2.14 on a CPU without
     AVX-512). If only the first convolution is of that kind, it alone stays as it is: its input is an image, with the
     channels first. If a later one is, all stay as they are, since a convolution passes its layout on to the next.
-
-    Example:
-        >>> net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3))
-        >>> channels_last(net)
-        >>> [layer.weight.is_contiguous(memory_format=torch.channels_last) for layer in net]
-        [False, True]
     """
     convolutions = [module for module in net.modules() if isinstance(module, nn.Conv2d)]
     unsafe = [c for c in convolutions if c.in_channels > 1 and c.in_channels % MULTIPLE]

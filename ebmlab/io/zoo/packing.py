@@ -50,11 +50,6 @@ def strip(checkpoint: Path, folder: Path) -> Path:
 
     Raises:
         UserError: the checkpoint does not say how to make its model.
-
-    Example:
-        >>> from ebmlab.io.zoo import checkpoint
-        >>> strip(checkpoint("zoo/rbm-digits"), Path("mine")).name
-        'model.ckpt'
     """
     content = load_checkpoint(checkpoint)
     if "_class_path" not in (content.get("hyper_parameters") or {}):
@@ -70,12 +65,6 @@ def seal(folder: Path, name: str, card: str) -> Model:
     """Writes the card of a model, and the manifest with the sha256 of all that belongs to it.
 
     These are `model.ckpt`, the card, and if they lie there `samples.png` and `log_z.json`, what was found for log Z.
-
-    Example:
-        >>> from ebmlab.io.zoo import checkpoint
-        >>> _ = strip(checkpoint("zoo/rbm-digits"), Path("mine"))
-        >>> sorted(seal(Path("mine"), "mine", "# Mine").files)
-        ['README.md', 'model.ckpt']
     """
     with whole(folder / CARD) as path:
         path.write_text(card)

@@ -48,13 +48,7 @@ def factorised(
 
 
 def flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
-    """A copy of bits or spins x `(B, *event)`, with the coordinates flipped where `flips`, of the same shape, is 1.
-
-    Example:
-        >>> import torch
-        >>> flipped(Binary(2), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]))
-        tensor([[0., 0.]])
-    """
+    """A copy of bits or spins x `(B, *event)`, with the coordinates flipped where `flips`, of the same shape, is 1."""
     if isinstance(domain, Binary) and torch.compiler.is_compiling():
         return (x - flips).abs()
     if isinstance(domain, Binary):
@@ -67,14 +61,6 @@ class Flips(Proposal):
 
     The reverse move flips the same coordinates. Log q is the sum over i of flip_i l_i - softplus(l_i), where l_i is the
     logit of a flip. The second term does not depend on the move and is summed once, when the proposal is made.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Binary
-        >>> x = torch.zeros(1, 2)
-        >>> q = Flips(Binary(2), x, drift=torch.tensor([[100.0, -100.0]]), stiffness=torch.tensor(1.0))
-        >>> q.sample().y
-        tensor([[1., 0.]])
     """
 
     def __init__(
@@ -112,14 +98,7 @@ def _line(constant: Number, x: Tensor, slope: Number) -> Tensor:
 
 
 class Classes(Proposal):
-    """The proposal for one-hot vectors: |y_i - x_i|^2 is 2 for every other class (Zhang et al. 2022, App. B).
-
-    Example:
-        >>> import torch
-        >>> x = torch.tensor([[[1.0, 0.0, 0.0]]])
-        >>> Classes(x, drift=torch.zeros_like(x), stiffness=torch.tensor(0.0)).log_prob(x).exp()
-        tensor([0.3333])
-    """
+    """The proposal for one-hot vectors: |y_i - x_i|^2 is 2 for every other class (Zhang et al. 2022, App. B)."""
 
     def __init__(self, x: Tensor, drift: Tensor, stiffness: Number) -> None:
         self.x, stiffness = x, _for_each_value(stiffness)
@@ -135,16 +114,7 @@ class Classes(Proposal):
 
 
 class Levels(Proposal):
-    """The proposal for integers: all values of the domain, or those in a window around x_i.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Ordinal
-        >>> x = torch.tensor([[0.0]])
-        >>> q = Levels(Ordinal(1, 9), x, torch.zeros_like(x), stiffness=torch.tensor(0.0), window=1)
-        >>> q.log_prob(torch.tensor([[1.0]])).exp()  # 0 or 1
-        tensor([0.5000])
-    """
+    """The proposal for integers: all values of the domain, or those in a window around x_i."""
 
     def __init__(self, domain: Ordinal, x: Tensor, drift: Tensor, stiffness: Number, window: int | None) -> None:
         stiffness = _for_each_value(stiffness)

@@ -17,13 +17,6 @@ class GradientDifferences:
     Args:
         size: number of coordinates d.
         device: where the sums live, in float64.
-
-    Example:
-        >>> import torch
-        >>> pairs = GradientDifferences(2)
-        >>> pairs.add(torch.eye(2), -torch.eye(2))  # grad f falls by as much as x rises
-        >>> pairs.curvature(ridge=0.0).diagonal().round(decimals=3)
-        tensor([-1., -1.], dtype=torch.float64)
     """
 
     def __init__(self, size: int, device: torch.device | str | None = None) -> None:
@@ -58,25 +51,13 @@ class GradientDifferences:
 
 
 def diagonal_shift(W: Tensor) -> Tensor:
-    """AB-shift: D = max(0, -lambda_min(W)) I, as a vector `(d,)` (Martens & Sutskever 2010).
-
-    Example:
-        >>> import torch
-        >>> diagonal_shift(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-        tensor([1., 1.])
-    """
+    """AB-shift: D = max(0, -lambda_min(W)) I, as a vector `(d,)` (Martens & Sutskever 2010)."""
     smallest: Tensor = torch.linalg.eigvalsh(W.double())[0]
     return (-smallest).clamp(min=0).expand(len(W)).to(W, copy=True)
 
 
 def diagonal_trace(W: Tensor) -> Tensor:
-    """AB-trace: min tr D such that D >= 0 and W + D >= 0, `(d,)` (Sun et al. 2023, Eq. 19).
-
-    Example:
-        >>> import torch
-        >>> diagonal_trace(torch.tensor([[0.0, 1.0], [1.0, 0.0]])).round(decimals=3)
-        tensor([1., 1.])
-    """
+    """AB-trace: min tr D such that D >= 0 and W + D >= 0, `(d,)` (Sun et al. 2023, Eq. 19)."""
     D = _feasible(W)
     eye = torch.eye(len(D), dtype=D.dtype, device=D.device)
     return _minimise(cost=torch.full_like(D, 1 / len(D)), slacks=[_Slack(1, W, eye)], z=D).to(W)
@@ -86,11 +67,6 @@ def diagonal_max(W: Tensor) -> Tensor:
     """AB-max: min lambda such that D >= 0 and lambda I >= W + D >= 0, `(d,)` (Sun et al. 2023, Eq. 27).
 
     Several D may have the same smallest lambda. An interior-point method returns one in the middle of them.
-
-    Example:
-        >>> import torch
-        >>> diagonal_max(torch.tensor([[0.0, 1.0], [1.0, 0.0]])).round(decimals=3)
-        tensor([1., 1.])
     """
     D = _feasible(W)
     largest = torch.linalg.eigvalsh(W.double() + D.diag())[-1:]

@@ -128,14 +128,7 @@ def _run(
 
 
 def jump_distance(domain: Domain, new: Tensor, old: Tensor) -> Tensor:
-    """L1 distance between states, `(B,)`; on a Categorical domain the number of coordinates that differ.
-
-    Example:
-        >>> import torch
-        >>> from ebmlab.domains import Ordinal
-        >>> jump_distance(Ordinal(2, 9), torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 1.0]]))
-        tensor([5.])
-    """
+    """L1 distance between states, `(B,)`; on a Categorical domain the number of coordinates that differ."""
     if isinstance(domain, Categorical):
         return domain.hops(new, old)
     return (new - old).abs().flatten(1).sum(1)

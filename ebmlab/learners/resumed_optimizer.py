@@ -15,13 +15,7 @@ INITIAL = "initial_lr"  # which a schedule adds; a checkpoint without a schedule
 
 
 def settings_of(optimizer: Optimizer) -> Groups:
-    """The settings of each group of parameters.
-
-    Example:
-        >>> import torch
-        >>> settings_of(torch.optim.SGD([torch.zeros(2)], lr=0.1))[0]["lr"]
-        0.1
-    """
+    """The settings of each group of parameters."""
     return [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
 
 
@@ -35,11 +29,6 @@ def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) 
 
     Raises:
         UserError: the checkpoint is that of another optimizer, whose state this one cannot continue.
-
-    Example:
-        >>> import torch
-        >>> sgd = torch.optim.SGD([torch.zeros(2)], lr=0.1)
-        >>> check_settings(settings_of(sgd), sgd)
     """
     replaced: dict[str, tuple[Any, Any]] = {}
     for mine, saved in zip(wanted, optimizer.param_groups, strict=True):

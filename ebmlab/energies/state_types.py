@@ -43,16 +43,6 @@ def takes_states(method: Method) -> Method:
     """The method of an energy with its first argument in the energy's floating type.
 
     States are converted by `Energy.as_states`, and hidden units, an argument of the name h, by `Bipartite.as_hidden`.
-
-    Example:
-        >>> class Doubler:
-        ...     def as_states(self, x):
-        ...         return x.float()
-        ...     @takes_states
-        ...     def double(self, x):
-        ...         return 2 * x
-        >>> Doubler().double(torch.tensor([1, 2], dtype=torch.int8))
-        tensor([2., 4.])
     """
     if hasattr(method, "_takes_states"):
         return method
@@ -77,14 +67,6 @@ def converted(x: Tensor, domain: Domain, dtype: torch.dtype) -> Tensor:
     Raises:
         UserError: x is no tensor of real numbers, holds whole numbers that are not the domain's, or the type is too
             coarse for them.
-
-    Example:
-        >>> from ebmlab.domains import Spin
-        >>> converted(torch.tensor([[1, -1]], dtype=torch.int8), Spin(2), torch.float32)
-        tensor([[ 1., -1.]])
-        >>> converted(torch.tensor([[True, False]]), Spin(2), torch.float32)
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: state number 0 is not in Spin(2): its values must be -1 or +1
     """
     if isinstance(x, Tensor) and x.is_floating_point():
         return x.to(dtype)
@@ -99,10 +81,6 @@ def floating_type(module: nn.Module) -> torch.dtype | None:
     """The precision of the first floating-point parameter; else of the first buffer; None if there is neither.
 
     `next(module.parameters())` takes ten times as long, and samplers ask at every evaluation.
-
-    Example:
-        >>> floating_type(nn.Linear(2, 1).double()), floating_type(nn.ReLU())
-        (torch.float64, None)
     """
     return _first(module, "_parameters") or _first(module, "_buffers")
 

@@ -26,11 +26,6 @@ def try_optimizer(
 
     Raises:
         UserError: one of them cannot be made of these settings, or cannot take a step.
-
-    Example:
-        >>> try_optimizer(torch.optim.SparseAdam, None, [torch.zeros(3)])
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: optimizer: SparseAdam does not support dense gradients, please consider Adam instead
     """
     small = [nn.Parameter(torch.ones([min(size, 2) for size in p.shape], dtype=p.dtype)) for p in parameters]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
-from ebmlab.callbacks.requirements import held_out, learner_of, require_split, split_of
+from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_split, split_of
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, Images
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
@@ -25,10 +25,9 @@ from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, reference
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, data_law, reverse_ais
+from ebmlab.evaluation import LogZ, data_law, log_z
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
-from ebmlab.evaluation.bracket import Bracket, equilibrated
 from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner
@@ -41,7 +40,7 @@ LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/train_log_
 """NaN for checkpoints if they are not to be trusted."""
 
 
-class AISEvaluation(PeriodicEvaluation):
+class AIS(PeriodicEvaluation):
     """Estimates log Z and the mean log-likelihood of the data, in nats.
 
     Logs these numbers of the validation split, or of the test split in `test`:
@@ -89,7 +88,7 @@ class AISEvaluation(PeriodicEvaluation):
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import ContrastiveDivergence, FromData
         >>> from ebmlab.samplers import BlockGibbs
-        >>> callback = AISEvaluation(num_chains=100, num_temperatures=20)
+        >>> callback = AIS(num_chains=100, num_temperatures=20)
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[callback])
         >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
         >>> (metrics,) = trainer.test(learner, Digits(binarize=True), verbose=False)
@@ -120,7 +119,7 @@ class AISEvaluation(PeriodicEvaluation):
         check_schedule(schedule)
         if min(num_chains, num_temperatures, 1 if test_temperatures is None else test_temperatures, num_replicates) < 1:
             raise UserError(
-                f"AISEvaluation: num_chains is {num_chains}, num_temperatures {num_temperatures}, test_temperatures "
+                f"AIS: num_chains is {num_chains}, num_temperatures {num_temperatures}, test_temperatures "
                 f"{test_temperatures} and num_replicates {num_replicates}; all must be at least 1"
             )
         self.num_chains = num_chains
@@ -132,14 +131,14 @@ class AISEvaluation(PeriodicEvaluation):
         self.reverse = reverse
         if not 0 <= resample <= 1 or num_moves < 1:
             raise UserError(
-                f"AISEvaluation: resample is {resample} and num_moves {num_moves}; need a share of the chains, from "
-                "0 to 1, and at least 1 step at each temperature"
+                f"AIS: resample is {resample} and num_moves {num_moves}; need a share of the chains, from 0 to 1, "
+                "and at least 1 step at each temperature"
             )
         self.resample = resample
         self.num_moves = num_moves
         if equilibrate is not None and not equilibrate.converges:
             raise UserError(
-                f"AISEvaluation: equilibrate is {type(equilibrate).__name__}, whose chains do not follow the model's "
+                f"AIS: equilibrate is {type(equilibrate).__name__}, whose chains do not follow the model's "
                 "law however long they are: take an exact sampler, or Tempered around one"
             )
         self.equilibrate = equilibrate
@@ -152,7 +151,7 @@ class AISEvaluation(PeriodicEvaluation):
         sampler = self._sampler(learner)
         if not sampler.exact:
             raise UserError(
-                f"AISEvaluation needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
+                f"AIS needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
                 "that is, such as DMALA, GWG, or BlockGibbs for RBMs"
             )
         try:
@@ -163,7 +162,7 @@ class AISEvaluation(PeriodicEvaluation):
             if self.equilibrate is not None:
                 self.equilibrate.check(learner.energy)
         except UserError as error:
-            raise UserError(f"AISEvaluation: {type(sampler).__name__} cannot move its chains: {error}") from error
+            raise UserError(f"AIS: {type(sampler).__name__} cannot move its chains: {error}") from error
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -177,14 +176,14 @@ class AISEvaluation(PeriodicEvaluation):
         temperatures = self.test_temperatures if testing else self.num_temperatures
         chains, steps = self.limit(trainer, self.num_chains, temperatures)
         states = data.states(held_out(trainer))
-        mean_energy = mean_energy_of(learner, states)
-        both = self._bracket(trainer, learner, data, states, chains, steps)
-        metrics = metrics_of(both, mean_energy)
+        mean_energy = float(energies_at(learner, states).mean())
+        found = self._log_z(trainer, learner, data, states, chains, steps)
+        metrics = metrics_of(found, mean_energy)
         metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, learner.energy)
-        trusted = judge(metrics, both, learner.energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
+        trusted = judge(metrics, found, learner.energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         if fitting:
             train = data.states(split_of(data, "train"), len(states), self.seed)
-            metrics["ais/train_log_likelihood"] = -mean_energy_of(learner, train) - both.forward.log_z
+            metrics["ais/train_log_likelihood"] = -float(energies_at(learner, train).mean()) - found.log_z
         self.log_metrics(trainer, pl_module, metrics)
         if fitting and not trusted:
             self._metrics |= dict.fromkeys(self._likelihoods(trainer), math.nan)  # also for a resumed run
@@ -193,43 +192,36 @@ class AISEvaluation(PeriodicEvaluation):
         if fitting:
             history = self._extended(trainer.global_step, metrics)
             self.log_image(trainer, "ais/likelihood", draw_likelihood(history), caption)
-        self.log_image(trainer, "ais/weights", draw_annealing(both.forward, both.backward), caption)
-        shown = data.show(both.forward.samples[:SHOWN])
+        self.log_image(trainer, "ais/weights", draw_annealing(found), caption)
+        shown = data.show(found.samples[:SHOWN])
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
             self.log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
 
-    def _bracket(
+    def _log_z(
         self, trainer: pl.Trainer, learner: Learner, data: Data, states: Tensor, chains: int, steps: int
-    ) -> Bracket:
+    ) -> LogZ:
         """Log Z by chains that go forward, and by chains that go back from some of the `states` `(n, *event)`."""
-        energy, sampler = learner.energy, self._sampler(learner).to(learner.device)
-        base, shows, stop = base_law(learner, data), shows_progress(trainer), partial(_stop_if_told, trainer)
         name = f"ais-{held_out(trainer)}-step{trainer.global_step}-seed{self.seed}-rank{trainer.global_rank}"
+        base = base_law(learner, data)
         torch.manual_seed(seed_of_rank(self.seed, trainer.global_rank))
-        forward = ais(
-            energy,
-            sampler,
-            chains,
-            steps,
-            base,
-            self.schedule,
-            self.num_replicates,
-            progress=shows,
+        return log_z(
+            learner.energy,
+            self._sampler(learner).to(learner.device),
+            x=learner.to_event(states) if self.reverse else None,
+            base=base,
+            num_chains=chains,
+            num_temperatures=steps,
+            schedule=self.schedule,
+            num_replicates=self.num_replicates,
+            progress=shows_progress(trainer),
             saved=Path(trainer.default_root_dir, f"{self.key(trainer, name)}.pt"),
-            check=stop,
+            check=partial(_stop_if_told, trainer),
             resample=self.resample,
             num_moves=self.num_moves,
+            equilibrate=None if self.equilibrate is None else self.equilibrate.to(learner.device),
             compile=self.compile,
         )
-        if not self.reverse:
-            return Bracket(forward, None)
-        x = learner.to_event(states[torch.randperm(len(states))[:chains]]).to(learner.device, energy.dtype)
-        mover = sampler if self.equilibrate is None else self.equilibrate.to(learner.device)
-        x = equilibrated(energy, mover, x, max(1, steps // 10), stop)
-        ladder = self.schedule if forward.ladder is None else forward.ladder
-        backward = reverse_ais(energy, sampler, x, steps, base, ladder, shows, stop, self.num_moves, self.compile)
-        return Bracket(forward, backward)
 
     def _likelihoods(self, trainer: pl.Trainer) -> set[str]:
         return {self.key(trainer, name) for name in LIKELIHOODS}
@@ -265,10 +257,3 @@ def base_law(learner: Learner, data: Data) -> Base:
     if not has_data_law(domain):
         return reference(domain)
     return data_law(domain, learner.to_event(data.states(split_of(data, "train")))).to(learner.device)
-
-
-def mean_energy_of(learner: Learner, x: Tensor, batch_size: int = 1000) -> float:
-    """The mean energy of states `(n, *event)`."""
-    dtype = next(learner.energy.parameters(), x).dtype
-    total = sum(learner(part.to(learner.device, dtype)).double().sum() for part in torch.split(x, batch_size))
-    return float(total) / len(x)

@@ -29,11 +29,6 @@ class RolledBack(Exception):
 
     Args:
         checkpoint: the checkpoint to which the run returns.
-
-    Example:
-        >>> raise RolledBack(Path("last.ckpt"))
-        Traceback (most recent call last):
-        ebmlab.callbacks.rollback.RolledBack: the run has diverged: go on by fit(..., ckpt_path="last.ckpt")
     """
 
     def __init__(self, checkpoint: Path) -> None:
@@ -61,11 +56,6 @@ class Rollback:
 
     Raises:
         UserError: a setting is out of its range.
-
-    Example:
-        >>> rollback = Rollback(max_rollbacks=3, learning_rate_factor=0.5)
-        >>> rollback.history, rollback.drifting
-        ([], False)
     """
 
     def __init__(self, max_rollbacks: int, learning_rate_factor: float = 0.5, num_steps_factor: float = 1.0) -> None:

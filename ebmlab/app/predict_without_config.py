@@ -6,11 +6,11 @@ import importlib
 import re
 from pathlib import Path
 
-from ebmlab.app.beside import check_links
+from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.model_parsers import Line
 from ebmlab.app.prediction import data_for, save_samples
-from ebmlab.app.run_config import options_in
 from ebmlab.app.run_folder import CONFIG, run_of
+from ebmlab.app.words import options
 from ebmlab.io.files import load_checkpoint
 from ebmlab.io.rebuilding import granted
 from ebmlab.io.zoo import checkpoint
@@ -20,10 +20,10 @@ from ebmlab.trained.loading import checkpoint_in
 
 def stands_alone(args: list[str]) -> bool:
     """Whether the arguments name a checkpoint without a config beside it that names data, and no config is given."""
-    options = options_in(args)
-    if {"-c", "--config", "-h", "--help"} & options.keys() or not options.get("--ckpt_path"):
+    given = dict(options(args))
+    if {"-c", "--config", "-h", "--help"} & given.keys() or not given.get("--ckpt_path"):
         return False
-    path = Path(options["--ckpt_path"])
+    path = Path(given["--ckpt_path"])
     if not path.exists() and checkpoint(path) is None:
         return False
     config = run_of(checkpoint_in(path)) / CONFIG
@@ -41,13 +41,13 @@ def predict_alone(args: list[str]) -> None:
     add("--output")
     add("--condition")
     add("--import", dest="modules", action="append", default=[])
-    options = vars(parser.parse_args(args))
-    for name in options.pop("modules"):
+    chosen = vars(parser.parse_args(args))
+    for name in chosen.pop("modules"):
         importlib.import_module(name)
         granted.add(name)
-    model = load(options.pop("ckpt_path"))
+    model = load(chosen.pop("ckpt_path"))
     assert model.path is not None
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in chosen.items() if value is not None}
     if "denoise" in given:
         given["denoise"] = given["denoise"] == "true"
     data = data_for(model.learner, model, load_checkpoint(model.path))

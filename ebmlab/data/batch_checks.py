@@ -20,13 +20,6 @@ def first_batch(data: Data, split: str) -> Any:
 
     Raises:
         UserError: the loader is empty, or is an iterator, which can be read only once.
-
-    Example:
-        >>> class Coins(Data):
-        ...     def val_dataloader(self):
-        ...         return [torch.ones(3, 2)]
-        >>> first_batch(Coins(), "val").shape
-        torch.Size([3, 2])
     """
     loader: Any = data.loader(split)
     if isinstance(loader, Iterator):
@@ -49,12 +42,6 @@ def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> No
         split: "train", "val" or "test".
         domain: the energy's domain.
         energy: the energy's name, for error messages.
-
-    Example:
-        >>> class Coins(Data):
-        ...     def train_dataloader(self):
-        ...         return [torch.ones(3, 2)]
-        >>> check_first_batch(Coins(), "train", Spin(2), "Ising")  # 1 is a spin as well as a bit
     """
     batch, where = first_batch(data, split), f"{data.title}, {split} split"
     if data.raw_batches and data.preprocessing is not None:
@@ -84,11 +71,7 @@ def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> No
 
 
 def check_event_shape(given: tuple[int, ...], domain: Domain, title: str, energy: str) -> None:
-    """Raises `UserError` unless events of the shape `given` fit the domain, after flattening if its states are vectors.
-
-    Example:
-        >>> check_event_shape((1, 28, 28), Binary(784), "MNIST", "RBM")
-    """
+    """Raises `UserError` unless events of the shape `given` fit the domain, flattened if its states are vectors."""
     wanted = domain.event_shape
     if given == wanted or (len(wanted) == 1 and math.prod(given) == wanted[0]):
         return

@@ -19,7 +19,7 @@ class Solved(Base):
         energy: the model; held, not copied.
         log_z: of the energy, exact or estimated. An error of it is an error of all that is annealed from here.
         samples: draws `(n, *event)` from the model, at least one for each chain, such as those of `exact_samples`. An
-            estimate of log Z brings its own: `AISResult.as_base`. The pilot run of an adaptive schedule draws from
+            estimate of log Z brings its own: `LogZ.as_base`. The pilot run of an adaptive schedule draws from
             them too.
 
     Example:

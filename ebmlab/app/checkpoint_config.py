@@ -57,12 +57,6 @@ def beside(path: Path) -> dict[str, Any]:
 
     Raises:
         UserError: it cannot be read, names code outside of the tables, or one of the three is not plain.
-
-    Example:
-        >>> _ = Path("config.yaml").write_text("{model: {class_path: os.system}}")
-        >>> beside(Path("config.yaml"))
-        Traceback (most recent call last):
-        ebmlab.errors.UserError: os.system is not part of ebmlab, torch.optim or Lightning, ...
     """
     try:
         config = plain_yaml(absolute_names(full_names(read_text(path))), path)

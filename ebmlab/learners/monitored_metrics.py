@@ -8,15 +8,7 @@ LOGGED = ("train/", "sampler/")
 
 
 def monitors_training(trainer: pl.Trainer) -> bool:
-    """Whether a callback or the learning rate monitors a value of the training steps.
-
-    Example:
-        >>> quiet = {"logger": False, "enable_checkpointing": False}
-        >>> monitors_training(pl.Trainer(callbacks=[pl.callbacks.EarlyStopping("train/loss")], **quiet))
-        True
-        >>> monitors_training(pl.Trainer(callbacks=[pl.callbacks.EarlyStopping("val/energy")], **quiet))
-        False
-    """
+    """Whether a callback or the learning rate monitors a value of the training steps."""
     callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
     names = [getattr(callback, "monitor", None) for callback in callbacks]
     names += [config.monitor for config in trainer.lr_scheduler_configs if config.reduce_on_plateau]

@@ -11,10 +11,6 @@ class Unfinished:
     """The steps of `ReduceLROnPlateau` and the row of metrics that are still to come when a checkpoint is written.
 
     Lightning writes checkpoints before it takes these steps and before it logs the metrics of the training step.
-
-    Example:
-        >>> Unfinished().state(pl.Trainer(logger=False, enable_checkpointing=False))
-        []
     """
 
     def __init__(self) -> None:

@@ -29,12 +29,7 @@ def name_launch() -> None:
 
 
 def rank() -> int | None:
-    """This process's rank as its launcher gives it; None for a process that nobody launched.
-
-    Example:
-        >>> rank() is None
-        True
-    """
+    """This process's rank as its launcher gives it; None for a process that nobody launched."""
     return next((int(os.environ[name]) for name in _RANKS if os.environ.get(name, "").isdigit()), None)
 
 
@@ -43,10 +38,6 @@ def speaks(line: str) -> str | None:
 
     Args:
         line: what this process would say. Of a lost connection to another process, that one knows the reason.
-
-    Example:
-        >>> speaks("error: step_size is -1")
-        'error: step_size is -1'
     """
     alone = all(os.environ.get(name, "1") == "1" for name in _WORLDS)  # Lightning forgets it when it is torn down
     if rank() is None or (alone and _LAUNCH not in os.environ):

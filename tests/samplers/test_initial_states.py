@@ -9,7 +9,7 @@ from helpers_finite import DOMAINS, Exact, Target
 from ebmlab.domains import Categorical, Real
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
-from ebmlab.samplers.starts import FromMode, FromNoise, FromPoint
+from ebmlab.samplers.initial_states import FromMode, FromNoise, FromPoint
 
 
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)

@@ -14,12 +14,12 @@ from pytorch_lightning.cli import LightningCLI
 
 import ebmlab.__main__ as entry
 from ebmlab import __version__
-from ebmlab.app import at_once, cli
-from ebmlab.app.at_once import COMMANDS, HELP
+from ebmlab.app import cli
 from ebmlab.app.cli import main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
+from ebmlab.app.quick_answers import COMMANDS, HELP
 
 PROGRAM = """
 import runpy, sys
@@ -55,7 +55,7 @@ finally:
             2,
             "",
             "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
-            "list, compare, dashboard, sweep, convert or zoo",
+            "list, compare, dashboard, sweep, convert, zoo or mutate",
         ),
     ],
 )
@@ -70,7 +70,7 @@ def test_answered_at_once(words: list[str], code: int, out: str, err: str) -> No
 
 def test_a_command_that_runs_is_asked_for_an_answer_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    for module in (at_once, cli):
+    for module in (quick_answers, cli):
         monkeypatch.setattr(module, "answer", lambda given: asked.append(given))
     before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
     monkeypatch.setattr(sys, "argv", ["ebmlab", "fit", "--config", "gone"])
@@ -111,6 +111,6 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 
 def test_help_names_every_command() -> None:
-    together = ("compare", "dashboard", "sweep", "convert", "zoo")
+    together = ("compare", "dashboard", "sweep", "convert", "zoo", "mutate")
     assert [*LightningCLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)

@@ -1,4 +1,4 @@
-"""The likelihood that AISEvaluation logs, against sums over all states."""
+"""The likelihood that AIS logs, against sums over all states."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from ebmlab.callbacks import AISEvaluation
-from ebmlab.callbacks.ais_evaluation import base_law
+from ebmlab.callbacks import AIS
+from ebmlab.callbacks.ais import base_law
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
 from ebmlab.errors import UserError
-from ebmlab.evaluation import AISResult, exact_log_z
+from ebmlab.evaluation import LogZ, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import DMALA, DULA, MALA, BlockGibbs, Tempered
 
@@ -41,8 +41,8 @@ def likelihood(model: ContrastiveDivergence, split: str) -> float:
         return float(-model(data.to_states(data.raw(split))).double().mean() - exact_log_z(model.energy))
 
 
-def quick(**settings: Any) -> AISEvaluation:
-    return AISEvaluation(**{"num_chains": 200, "num_temperatures": 150, "reverse": False} | settings)
+def quick(**settings: Any) -> AIS:
+    return AIS(**{"num_chains": 200, "num_temperatures": 150, "reverse": False} | settings)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_the_averaged_weights_are_evaluated(setup) -> None:
         [EMAWeightAveraging(decay=1.0), quick(every_n_epochs=1)], learner=learner(), max_epochs=2, limit_train_batches=5
     )
     seen = []
-    plain = AISEvaluation.evaluate
-    AISEvaluation.evaluate = lambda self, t, m: seen.append(m.energy.W.clone()) or plain(self, t, m)
+    plain = AIS.evaluate
+    AIS.evaluate = lambda self, t, m: seen.append(m.energy.W.clone()) or plain(self, t, m)
     try:
         trainer.fit(model, datamodule=Digits(binarize=True))
     finally:
-        AISEvaluation.evaluate = plain
+        AIS.evaluate = plain
     assert len(seen) == 2 and torch.equal(seen[0], seen[1])
 
 
@@ -108,10 +108,10 @@ def test_training_goes_on_as_if_nothing_had_been_evaluated(setup) -> None:
 
 
 def test_impossible_and_nan_likelihoods_are_warned_of(setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    def impossible(*args: Any, **_: Any) -> AISResult:
-        return AISResult(torch.full((1, 3), -1e4, dtype=torch.float64), torch.zeros(3, 64))
+    def impossible(*args: Any, **_: Any) -> LogZ:
+        return LogZ.of_chains(torch.full((1, 3), -1e4, dtype=torch.float64), torch.zeros(3, 64))
 
-    monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.ais", impossible)
+    monkeypatch.setattr("ebmlab.evaluation.bracket.ais", impossible)
     model, trainer = setup([quick()], learner=learner(), limit_val_batches=1.0)
     with pytest.warns(UserWarning, match="above 0 is impossible"):
         trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
@@ -124,14 +124,16 @@ def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch
     """Nor is a likelihood that reverse AIS contradicts ever the best."""
     log_z = iter((50.0, 50.5, -1e4, -1e4, 100.0, 49.0))  # forward and backward estimates in turn
 
-    def sided(reverse: bool, *args: Any, **_: Any) -> AISResult:
+    def sided(reverse: bool, *args: Any, **_: Any) -> LogZ:
         sign = -1 if reverse else 1
-        return AISResult(torch.full((1, 12), sign * next(log_z), dtype=torch.float64), torch.zeros(12, 64), reverse)
+        return LogZ.of_chains(
+            torch.full((1, 12), sign * next(log_z), dtype=torch.float64), torch.zeros(12, 64), reverse
+        )
 
-    monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.ais", partial(sided, False))
-    monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.reverse_ais", partial(sided, True))
+    monkeypatch.setattr("ebmlab.evaluation.bracket.ais", partial(sided, False))
+    monkeypatch.setattr("ebmlab.evaluation.bracket.reverse_ais", partial(sided, True))
     best = ModelCheckpoint(tmp_path / "best", monitor="ais/log_likelihood", mode="max", save_on_train_epoch_end=True)
-    callbacks = [evaluation := AISEvaluation(num_chains=12, num_temperatures=5, every_n_epochs=1), best]
+    callbacks = [evaluation := AIS(num_chains=12, num_temperatures=5, every_n_epochs=1), best]
     model, trainer = setup(callbacks, learner=learner(), max_epochs=3, limit_train_batches=1, enable_checkpointing=True)
     with pytest.warns(UserWarning) as said:
         trainer.fit(model, datamodule=Digits(binarize=True))
@@ -147,12 +149,12 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, log_z: float = 0.0) -> None:
         self.calls: list[dict[str, Any]] = []
         self.log_z = log_z
-        monkeypatch.setattr("ebmlab.callbacks.ais_evaluation.ais", self)
+        monkeypatch.setattr("ebmlab.evaluation.bracket.ais", self)
 
-    def __call__(self, energy: Any, sampler: Any, chains: int, steps: int, base: Any, *_: Any, **__: Any) -> AISResult:
+    def __call__(self, energy: Any, sampler: Any, chains: int, steps: int, base: Any, *_: Any, **__: Any) -> LogZ:
         self.calls.append({"chains": chains, "steps": steps, "base": base, "seed": torch.initial_seed()})
         x = energy.domain.random(chains)
-        return AISResult(torch.full((1, chains), self.log_z, dtype=torch.float64), x)
+        return LogZ.of_chains(torch.full((1, chains), self.log_z, dtype=torch.float64), x)
 
 
 def test_each_stage_has_its_number_of_temperatures_and_the_base_is_fit_to_training_data(setup, monkeypatch) -> None:
@@ -207,7 +209,7 @@ def test_no_alarm_without_cause(setup) -> None:
     callback = quick(num_temperatures=100, schedule="adaptive", num_moves=4, resample=0.5, reverse=True)
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*AISEvaluation")
+        warnings.filterwarnings("error", message=".*AIS")
         trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
     assert trainer.callback_metrics["ais/trusted"] == 1 and "ais/std_error" in trainer.callback_metrics
 
@@ -304,12 +306,10 @@ def saved(state: dict[str, Any]) -> io.BytesIO:
 
 
 def test_temperatures_that_cannot_be_compiled_are_refused_before_training(setup) -> None:
-    model, trainer = setup([AISEvaluation(compile=True)], learner=learner())
-    with pytest.raises(
-        UserError, match=r"AISEvaluation: BlockGibbs cannot move its chains: ais\(compile=True\): Block"
-    ):
+    model, trainer = setup([AIS(compile=True)], learner=learner())
+    with pytest.raises(UserError, match=r"AIS: BlockGibbs cannot move its chains: ais\(compile=True\): Block"):
         trainer.fit(model, datamodule=Digits(binarize=True))
-    callback = AISEvaluation(compile=True, sampler=DMALA(0.2), resample=0.5)
+    callback = AIS(compile=True, sampler=DMALA(0.2), resample=0.5)
     model, trainer = setup([callback], learner=learner(), folder="second")
     with pytest.raises(
         UserError, match=r"resample is 0\.5 and num_moves 1, but compiled temperatures neither resample"

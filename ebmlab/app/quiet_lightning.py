@@ -11,7 +11,7 @@ from ebmlab.errors import shown
 _as_python_does = warnings.formatwarning
 
 
-def hush() -> None:
+def quieten() -> None:
     """Filters Lightning's advertisements, and warnings about what ebmlab does on purpose; shows the others plainly."""
     warnings.formatwarning = _shown
     warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch >= 2.9

@@ -22,7 +22,7 @@ class Start(Recorded):
     Example:
         >>> from ebmlab.domains import Binary
         >>> from ebmlab.energies import RBM
-        >>> from ebmlab.samplers.starts import FromNoise, Start
+        >>> from ebmlab.samplers.initial_states import FromNoise, Start
         >>> start: Start = FromNoise()
         >>> start.draw(RBM(4, 3), 5).shape
         torch.Size([5, 4])
