@@ -14,7 +14,7 @@ from pytorch_lightning.cli import LightningCLI
 
 import ebmlab.__main__ as entry
 from ebmlab import __version__
-from ebmlab.app import cli
+from ebmlab.app import cli, quick_answers
 from ebmlab.app.cli import main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
