@@ -25,6 +25,7 @@ from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uni
 from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 from ebmlab.energies.quartic_mixture import QuarticMixture
 from ebmlab.energies.rbm import RBM
+from ebmlab.energies.real_mlp import RealMLP
 from ebmlab.energies.resnet.resnet import ResNet
 from ebmlab.energies.rgcn import RGCN
 
@@ -54,6 +55,7 @@ __all__ = [
     "PerChain",
     "Potts",
     "QuarticMixture",
+    "RealMLP",
     "ResNet",
     "Rows",
     "ScalarPotts",

@@ -22,6 +22,7 @@ from ebmlab.evaluation.log_z import LogZ
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
 from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial_accuracy
 from ebmlab.evaluation.orbits import orbit_counts
+from ebmlab.evaluation.quadrature import PlaneIntegral, plane_integral
 from ebmlab.evaluation.r_hat import split_r_hat
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Ladder",
     "LawCheck",
     "LogZ",
+    "PlaneIntegral",
     "adversarial_accuracy",
     "ais",
     "compare_families",
@@ -57,6 +59,7 @@ __all__ = [
     "mean_field",
     "orbit_counts",
     "pair_couplings",
+    "plane_integral",
     "reverse_ais",
     "split_r_hat",
 ]

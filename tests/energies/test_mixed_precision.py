@@ -33,6 +33,7 @@ from ebmlab.energies import (
     ModeGrid,
     Potts,
     QuarticMixture,
+    RealMLP,
     ResNet,
     Rows,
     ScalarPotts,
@@ -115,6 +116,7 @@ CLOSED: dict[str, Callable[[], Energy]] = {
 NETWORKS: dict[str, tuple[Callable[[], Energy], Callable[[Energy], Tensor]]] = {
     "MLP": (lambda: MLP(7, hidden_dim=8), lambda e: e.rest[-1].bias),
     "MLP, many bits": (lambda: MLP(70, hidden_dim=8), lambda e: e.rest[-1].bias),
+    "RealMLP": (lambda: RealMLP(5, 8), lambda e: e.network[-1].bias),
     "RGCN": (lambda: RGCN(5, hidden_dim=4, num_layers=3), lambda e: e.head[-1].bias),
     "ResNet": (lambda: ResNet((4, 4), channels=3, base=torch.linspace(0, 1, 16)), lambda e: e.linear.bias),
 }
