@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import ebmlab
+from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -21,14 +25,20 @@ SHORT = [
 ]
 
 
-def ended(
-    *words: str, cwd: Path, env: dict[str, str] | None = None, shell: str = "", limit: str = ""
-) -> tuple[int, list[str]]:
+def ended(*words: str, cwd: Path, env: dict[str, str] | None = None, shell: str = "") -> tuple[int, list[str]]:
     """The exit code of a command and the lines on its stderr, but that which says what is loaded."""
-    command: list[str] = ["bash", "-c", f'{limit}"$0" "$@" {shell}', *HERE, *words]
+    command: list[str] = ["bash", "-c", f'"$0" "$@" {shell}', *HERE, *words]
     environment = {name: value for name, value in (env or ENVIRONMENT).items() if name != "EBMLAB_RUN_FOLDER"}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
     return done.returncode, [line for line in done.stderr.splitlines() if "loading PyTorch" not in line]
+
+
+def said(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:
+    """As `ended`, of a command in this process, which has imported everything already."""
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    lines = capfd.readouterr().err.splitlines()
+    return int(end.value.code or 0), [line for line in lines if line.startswith("error: ")]
 
 
 @pytest.fixture(params=["list", "compare", "dashboard", "zoo"])
@@ -128,9 +138,13 @@ def test_ctrl_c_during_an_answer_is_a_line(waiting: list[str], tmp_path: Path) -
 
 
 @pytest.mark.parametrize("words", [["fit", "--conf", "a"], ["fit", "--config", "grbm_digits", "--nam=a"]])
-def test_options_are_not_abbreviated(words: list[str], tmp_path: Path) -> None:
+def test_options_are_not_abbreviated(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a config named by `--conf` may import was decided by `--config` alone."""
-    code, lines = ended(*words, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ebmlab"])
+    code, lines = said(capfd, *words)
     assert code == 2 and len(lines) == 1 and words[-1].partition("=")[0].removeprefix("a") in lines[0]
     assert not list(tmp_path.iterdir())
 
@@ -143,8 +157,12 @@ def test_options_are_not_abbreviated(words: list[str], tmp_path: Path) -> None:
         ["zoo", "export", "zoo/rbm-digits", "/sys/a/b.pt2"],
     ],
 )
-def test_a_folder_that_cannot_be_made(words: list[str], tmp_path: Path) -> None:
-    code, lines = ended(*words, cwd=tmp_path)
+def test_a_folder_that_cannot_be_made(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ebmlab"])
+    code, lines = said(capfd, *words)
     assert code == 2 and len(lines) == 1
     assert lines[0] in (
         "error: /sys/a: Operation not permitted",
@@ -161,11 +179,20 @@ def test_a_folder_that_cannot_be_made(words: list[str], tmp_path: Path) -> None:
         (["features", "x.npy", "--ckpt_path=zoo/rbm-digits", "--output=a.npy"], "a.npy"),
     ],
 )
-def test_no_space_left_names_the_file(words: list[str], file: str, tmp_path: Path) -> None:
+def test_no_space_left_names_the_file(
+    words: list[str], file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A limit on the size of files stands in for a full disk."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ebmlab"])
     np.save(tmp_path / "x.npy", np.zeros((64, 64), np.float32))
-    ended("predict", "--ckpt_path=zoo/rbm-digits", "--num_steps=1", cwd=tmp_path)  # the model is copied to the cache
-    code, lines = ended(*words, cwd=tmp_path, shell="", limit="ulimit -f 4; ")
+    ebmlab.load("zoo/rbm-digits")  # the model is copied to the cache
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        code, lines = said(capfd, *words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (code, lines) == (2, [f"error: {file}: File too large"])
     assert not (tmp_path / file).exists()
 
