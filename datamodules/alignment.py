@@ -96,6 +96,7 @@ class Alignment(TensorDataModule):
         super().__init__((sites, values), batch_size, seed)
         self.raw_shape = (sites,)
         self.domains = (Categorical,)
+        self.weighted = True
         self.name = file.name.partition(".")[0]
         self.identity = identity
         self.fractions = {"val": val_fraction, "test": test_fraction}

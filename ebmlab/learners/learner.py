@@ -63,6 +63,7 @@ class Learner(Rebuilt):
     """
 
     domains: tuple[type[Domain], ...] = (Domain,)
+    takes_weights: bool = False  # whether the loss counts samples by their weights
     logs: tuple[str, ...] = ()  # all that this very class logs; a subclass that says nothing may log anything
 
     def __init__(
@@ -92,6 +93,7 @@ class Learner(Rebuilt):
         self._lr_interval = lr_interval
         self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
         self._is_monitored = False  # something in the run depends on values that are logged in training steps
+        self._split_weights: Tensor | None = None  # of the batch that `log_split` sees
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
         sampler.check(energy)
         require_count(type(self).__name__, num_steps=num_steps)
@@ -116,11 +118,16 @@ class Learner(Rebuilt):
     def _evaluate(self, split: str, batch: Any, batch_idx: int) -> None:
         """With random numbers of the batch's own: the same each time, and without moving those of training."""
         with own_numbers(seed_of_rank(batch_idx, self.global_rank), self.device):
+            self._split_weights = self.weights(batch)
             self.log_split(split, self.states(batch))
 
     def log_split(self, split: str, x: Tensor) -> None:
         """Logs the mean energy of a batch x `(B, *event)` of the validation or test split."""
-        self.log(f"{split}/energy", self.energy(x).mean(), batch_size=len(x), sync_dist=True)
+        self.log_mean(f"{split}/energy", self.energy(x))
+
+    def log_mean(self, name: str, values: Tensor) -> None:
+        """Logs the mean of values `(B,)` of a batch of the validation or test split, by their weights if they have."""
+        self.log(name, weighted_mean(values, self._split_weights), batch_size=len(values), sync_dist=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Deep-copies all but the optimizer factories, which hold the trainer. Weight averaging needs this."""
@@ -144,6 +151,10 @@ class Learner(Rebuilt):
         """A batch of the trainer's loaders, in any form, as states of the energy's domain, in the energy's dtype."""
         x = samples_of(batch, "the batch") if self._trainer is None else data_of(self.trainer).convert(batch)
         return self.energy.as_states(self.to_event(x))
+
+    def weights(self, batch: Any) -> Tensor | None:
+        """How much each sample of a batch counts, `(B,)`, with mean 1 over the split; None if all count alike."""
+        return None if self._trainer is None else data_of(self.trainer).batch_weights(batch)
 
     def penalty(self) -> Tensor | float:
         """The term of the loss that does not depend on the data: l1 times the sum of the absolute weights."""
@@ -178,6 +189,11 @@ class Learner(Rebuilt):
                 mend = f"set the data's binarize to {str(isinstance(self.energy.domain, Binary)).lower()}, or {mend}"
             raise UserError(
                 f"{data.title} gives {domains[0].__name__} data, but {energy} lives on {self.energy.domain}: {mend}"
+            )
+        if training and data.weighted and not self.takes_weights:
+            raise UserError(
+                f"{data.title} gives weights, which {type(self).__name__} would not heed: use ContrastiveDivergence or "
+                "PseudoLikelihood"
             )
         if data.event_shape is not None:
             check_event_shape(data.event_shape, self.energy.domain, data.title, energy)
@@ -293,3 +309,14 @@ class Learner(Rebuilt):
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
         return self.energy.mean_visible(torch.sigmoid(hidden_given_state(self.energy, state)))
+
+
+def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of values `(B,)` times weights `(B,)`; of the values alone when None.
+
+    Example:
+        >>> import torch
+        >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.5, 0.5]))
+        tensor(1.5000)
+    """
+    return values.mean() if weights is None else (weights.to(values) * values).mean()

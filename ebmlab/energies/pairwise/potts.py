@@ -13,6 +13,8 @@ from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.pairwise.site_tables import SiteTable, site_tables
+from ebmlab.energies.pairwise.statistics import PottsSum
+from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
 
@@ -110,7 +112,7 @@ class Potts(Energy):
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """h_i(a) + sum_j J_ij(a, x_j) = -dE/dx_i(a) of all sites, `(B, d, q)`, or of the given ones, `(B, k, q)`."""
         d, q = self.field.shape
-        if len(self.pairs) < DENSE * d * (d - 1) / 2:
+        if not self._dense:
             i, j = self.pairs.T
             each = x.transpose(0, 1)  # (d, B, q)
             pull = torch.zeros_like(each, memory_format=torch.contiguous_format)
@@ -176,6 +178,18 @@ class Potts(Energy):
         """Adds to the fields what depends on one site of a pair alone, `(P, q)` each."""
         i, j = self.pairs.T
         self.field.index_add_(0, i, first).index_add_(0, j, second)
+
+    def weighted_sum(self) -> WeightedSum:
+        """The statistics f_i(a) and f_ij(a, b) alone, where `forward` is that of this class."""
+        if type(self).forward is not Potts.forward:
+            return super().weighted_sum()
+        return PottsSum(self, self.pairs, self.coupling, self.field, self._dense)
+
+    @property
+    def _dense(self) -> bool:
+        """Whether there are so many pairs that one product with all of J pays."""
+        d = len(self.field)
+        return len(self.pairs) >= DENSE * d * (d - 1) / 2
 
     def _energy(self, x: Tensor, local: Tensor) -> Tensor:
         return -0.5 * (x * (local + self.field)).flatten(1).sum(1)
