@@ -20,6 +20,7 @@ from ebmlab.callbacks.divergence_guard import DivergenceGuard
 from ebmlab.callbacks.energy_histograms import EnergyHistograms
 from ebmlab.callbacks.energy_landscape import EnergyLandscape
 from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
+from ebmlab.callbacks.family_report import FamilyReport
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
 from ebmlab.callbacks.image_log import log_image
@@ -48,6 +49,7 @@ __all__ = [
     "EnergyHistograms",
     "EnergyLandscape",
     "EquilibriumCheck",
+    "FamilyReport",
     "GraphGrid",
     "GraphMMD",
     "HammingMMD",

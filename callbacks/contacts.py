@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 import pytorch_lightning as pl
+from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
@@ -21,6 +22,12 @@ class Aligned(Protocol):
     """Data that come from an alignment, such as `datamodules.Alignment`."""
 
     family: Family
+
+    def states(self, split: str, n: int | None = None, seed: int = 0) -> Tensor:
+        """See `ebmlab.data.Data`."""
+
+    def weights(self, split: str) -> Tensor:
+        """The weights of a split's sequences, `(N,)`, with mean 1."""
 
 
 class Contacts(PeriodicEvaluation):
@@ -88,7 +95,7 @@ class Contacts(PeriodicEvaluation):
         energy, data = energy_of(pl_module), self._data(trainer)
         around = None
         if not isinstance(energy, Potts):
-            around = data.states("train", self.num_around, self.seed).to(energy.device)  # type: ignore[attr-defined]
+            around = data.states("train", self.num_around, self.seed).to(energy.device)
         scores = contact_scores(energy, data.family.alphabet.gap_value, around)
         residues, placement = self._structure(trainer)
         return contact_prediction(scores, residues, placement, self.between, self.threshold, self.min_separation)

@@ -1,4 +1,4 @@
-"""Pictures of two-dimensional data: the true density, the energy and samples."""
+"""Pictures of an energy on two numbers: its density, the energy itself, and samples beside data."""
 
 from __future__ import annotations
 
@@ -8,83 +8,111 @@ from torch import Tensor
 
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
-from ebmlab.callbacks.requirements import learner_of
+from ebmlab.callbacks.requirements import held_out, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import KnownDensity
-from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces_and_points
+from ebmlab.domains import Real
+from ebmlab.drawing.plane import Surface, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
-from ebmlab.learners import Learner
+from ebmlab.evaluation.quadrature import PlaneIntegral, cell_centres, plane_integral
 from ebmlab.settings import require_positive
 
-RESOLUTION = 200
+RESOLUTION = 200  # cells of the pictures in each direction; Z is summed over a window of twice the width
 ENERGY_RANGE = 30.0
+EDGE = 1e-3  # share of the mass at the edge of the doubled window beyond which Z is not trusted
+NUM_SCORED = 10_000
 
 
 class Density2D(SampleEvaluation):
-    """Shows the true density, the model's energy, and samples beside data, in `samples/density`, on rank 0.
+    """Shows the model's density and energy, and samples beside data, in `samples/density`, on rank 0.
 
-    It needs data in the plane whose density is known, such as `datamodules.GaussianMixture`.
+    It takes any energy on two real numbers. Data whose density is known, such as `datamodules.GaussianMixture`, show it
+    too. Z is summed over a window of twice the width, by quadrature. From it are logged, of the validation split, or
+    the test split in `test`:
+
+    - `quadrature/log_likelihood`, nats, of at most 10,000 states, in the units of the states;
+    - `quadrature/log_z`;
+    - `quadrature/trusted`: 1, or 0 where more than a thousandth of the mass lies at the edge of the doubled window.
 
     Args:
         num_samples: number of new chains, and of data points.
         num_steps: steps of each chain; default as in training.
-        extent: the window is [-extent, extent] in both directions.
+        extent: the window is [-extent, extent] in both directions; by default a quarter wider than the data.
         every_n_epochs: see `PeriodicEvaluation`.
         at_start: also evaluate before the first step.
         seed: of the noise and the chains.
 
     Example:
-        >>> from ebmlab.datamodules import GaussianMixture
-        >>> from ebmlab.energies import GRBM
+        >>> from ebmlab.datamodules import Shapes2D
+        >>> from ebmlab.energies import RealMLP
         >>> from ebmlab.learners import ContrastiveDivergence
-        >>> from ebmlab.samplers import ULA
+        >>> from ebmlab.samplers import MALA
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[Density2D(num_samples=100)])
-        >>> learner, data = ContrastiveDivergence(GRBM(2, 4), ULA(0.1)), GaussianMixture(num_samples=100)
+        >>> learner, data = ContrastiveDivergence(RealMLP(2), MALA(0.1)), Shapes2D("moons", num_samples=100)
         >>> _ = trainer.test(learner, data, verbose=False)  # writes images/samples-density_step0000000.png
+        >>> sorted(name for name in trainer.callback_metrics if "quadrature" in name)
+        ['quadrature/log_likelihood', 'quadrature/log_z', 'quadrature/trusted']
     """
 
     def __init__(
         self,
         num_samples: int = 1000,
         num_steps: int | None = None,
-        extent: float = 10.0,
+        *,
+        extent: float | None = None,
         every_n_epochs: int = 1,
         at_start: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
-        require_positive("Density2D", extent=extent)
+        if extent is not None:
+            require_positive("Density2D", extent=extent)
         self.extent = extent
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        learner, data = learner_of(pl_module, self), data_of(trainer)
-        if not isinstance(data, KnownDensity) or tuple(learner.energy.domain.event_shape) != (2,):
+        domain = learner_of(pl_module, self).energy.domain
+        if not isinstance(domain, Real) or tuple(domain.event_shape) != (2,):
             raise UserError(
-                f"Density2D needs points of known density (datamodules.GaussianMixture) and an energy of 2 "
-                f"numbers, got {data.title} and {learner.energy.domain}: use callbacks.SampleGrid for images"
+                f"Density2D needs an energy on 2 real numbers, got one on {domain}: use callbacks.EnergyLandscape for "
+                "points in bits, callbacks.SampleGrid for images, or remove Density2D"
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        learner, data = learner_of(pl_module, self), data_of(trainer)
+        n, num_steps = self.size(trainer, learner)
+        states = data.states(split_of(data, held_out(trainer)), NUM_SCORED, self.seed)
+        extent = 1.25 * float(states.abs().max()) if self.extent is None else self.extent
+        z = plane_integral(learner.energy, 2 * extent, resolution=2 * RESOLUTION)
+        like = next(learner.energy.parameters(), torch.empty(0, device=learner.device))
+        metrics = {
+            "log_likelihood": -float(learner.energy(states.to(like)).double().mean()) - z.log_z,
+            "log_z": z.log_z,
+            "trusted": float(z.edge < EDGE),
+        }
+        self.log_metrics(trainer, pl_module, {f"quadrature/{name}": value for name, value in metrics.items()})
         if not trainer.is_global_zero:
             return
-        learner, data = learner_of(pl_module, self), data_of(trainer)
-        assert isinstance(data, KnownDensity)
-        n, num_steps = self.size(trainer, learner)
-        grid = cell_centres(self.extent, RESOLUTION).to(learner.device, torch.float32)
-        true = data.log_density(grid).exp().view(RESOLUTION, RESOLUTION).cpu()
+        surfaces = []
+        if isinstance(data, KnownDensity):
+            true = data.log_density(cell_centres(extent, RESOLUTION)).exp().view(RESOLUTION, RESOLUTION)
+            surfaces.append(Surface("data density", true, float(true.max())))
+        density = _inner(z.density)
+        surfaces.append(Surface("model density", density, highest_colour(density)))
+        surfaces.append(Surface("energy above its minimum", energy_above_minimum(z), ENERGY_RANGE, "viridis_r"))
         samples = learner.draw(noise(learner, n), num_steps).cpu()
-        real = data.sample(n, torch.Generator().manual_seed(self.seed)).cpu()
-        surfaces = [
-            Surface("data density", true, float(true.max())),
-            Surface("model energy above its minimum", energy_above_minimum(learner, grid), ENERGY_RANGE, "viridis_r"),
-        ]
-        title = f"{n} samples after {num_steps} steps"
-        figure = draw_surfaces_and_points(surfaces, self.extent, samples, real, title)
+        title = f"{len(samples)} samples after {num_steps} steps"
+        figure = draw_surfaces_and_points(surfaces, extent, samples, states[:n], title)
         self.log_image(trainer, "samples/density", figure, made_by(learner.sampler, num_steps))
 
 
-def energy_above_minimum(learner: Learner, grid: Tensor) -> Tensor:
-    """Energies of a grid's points minus the lowest of them, `(RESOLUTION, RESOLUTION)`."""
-    energy = torch.cat([learner.energy(x) for x in torch.split(grid, 8192)])
-    return (energy - energy.min()).view(RESOLUTION, RESOLUTION).cpu()
+def energy_above_minimum(z: PlaneIntegral) -> Tensor:
+    """Energies in the middle half of a window, minus the lowest of them, `(RESOLUTION, RESOLUTION)`."""
+    energies = _inner(z.energies)
+    return energies - energies.min()
+
+
+def _inner(values: Tensor) -> Tensor:
+    """The middle half of a square, in both directions."""
+    quarter = len(values) // 4
+    return values[quarter:-quarter, quarter:-quarter]

@@ -11,8 +11,9 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import known_data, learner_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import CodedPoints
-from ebmlab.drawing.plane import Surface, cell_centres, draw_surfaces, draw_surfaces_and_points, highest_colour
+from ebmlab.drawing.plane import Surface, draw_surfaces, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
+from ebmlab.evaluation.quadrature import cell_centres
 from ebmlab.learners import Learner
 from ebmlab.settings import require_positive
 

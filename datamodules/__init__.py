@@ -17,6 +17,7 @@ from ebmlab.datamodules.image_folder import ImageFolder
 from ebmlab.datamodules.ising_samples import IsingSamples
 from ebmlab.datamodules.mnist import KMNIST, MNIST, FashionMNIST
 from ebmlab.datamodules.omniglot import Omniglot
+from ebmlab.datamodules.plane import Shapes2D
 from ebmlab.datamodules.static_mnist import StaticMNIST
 from ebmlab.datamodules.tabular import COMPAS, Adult, Blog, News, TabularData
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
@@ -42,6 +43,7 @@ __all__ = [
     "IsingSamples",
     "News",
     "Omniglot",
+    "Shapes2D",
     "StaticMNIST",
     "TabularData",
     "TensorDataModule",

@@ -21,6 +21,7 @@ from ebmlab.samplers import (
     ChromaticGibbs,
     DiscreteSVGD,
     Gibbs,
+    GibbsSweep,
     HammingBall,
     LocallyBalanced,
     PathAuxiliary,
@@ -75,6 +76,7 @@ def any_scale(variant: Any) -> Callable[[Finite], Sampler]:
 CASES: dict[str, Case] = {
     "Gibbs": Case(lambda d: Gibbs()),
     "Gibbs random 2": Case(lambda d: Gibbs(2, scan="random")),
+    "GibbsSweep": Case(lambda d: GibbsSweep()),
     "HammingBall": Case(lambda d: HammingBall(2, 1)),
     "RandomWalk 1": Case(lambda d: RandomWalk()),
     "RandomWalk p": Case(lambda d: RandomWalk(probability=0.4)),

@@ -258,23 +258,23 @@ class CLI(LightningCLI):
             print(path)
 
 
-def main(args: list[str] | None = None) -> None:
-    """Runs the command line. Bad input ends it with one line on stderr and exit code 2."""
+def main(args: list[str] | None = None, answered: bool = False) -> None:
+    """Runs the command line, which `answer` was asked first if `answered`. Bad input is one line and exit code 2."""
     quieten()
     given = sys.argv[1:] if args is None else args
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     name_launch()
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
-            _run(given)
+            _run(given, answered)
     finally:
         release()
 
 
-def _run(given: list[str]) -> None:
+def _run(given: list[str], answered: bool) -> None:
     given = with_pipes_read(given)
     trust_named(given[1:])
-    text = answer(given)
+    text = None if answered else answer(given)
     if text is not None or (text := class_help(given)) is not None:
         print(shown(text))
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -14,7 +13,7 @@ SHOWN = 0.95  # share of the mass whose density is within the range of colours
 
 
 class Surface(NamedTuple):
-    """A function on the plane, by its values at `cell_centres`.
+    """A function on the plane, by its values at `evaluation.quadrature.cell_centres`.
 
     Attributes:
         title: stands above it.
@@ -27,16 +26,6 @@ class Surface(NamedTuple):
     values: Tensor
     top: float
     colours: str = "viridis"
-
-
-def cell_centres(extent: float, resolution: int) -> Tensor:
-    """Centres of the cells of a square grid over the window from -extent to extent, `(resolution^2, 2)`, float64.
-
-    The cells are ordered row by row, and the row index is y, as in `Surface`.
-    """
-    axis = 2 * extent / resolution * (torch.arange(resolution, dtype=torch.float64) + 0.5) - extent
-    y, x = torch.meshgrid(axis, axis, indexing="ij")
-    return torch.stack([x, y], -1).view(-1, 2)
 
 
 def draw_surfaces(surfaces: list[Surface], extent: float) -> Figure:

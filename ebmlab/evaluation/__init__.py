@@ -12,6 +12,7 @@ from ebmlab.evaluation.coupling import coupling_rmse
 from ebmlab.evaluation.effective_sample_size import effective_sample_size
 from ebmlab.evaluation.exact import exact_log_z, exact_mean, exact_samples
 from ebmlab.evaluation.exchange import exchange_log_z
+from ebmlab.evaluation.families import FamilyComparison, compare_families
 from ebmlab.evaluation.frechet import frechet_distance
 from ebmlab.evaluation.graph_mmd import graph_mmd, graph_mmds
 from ebmlab.evaluation.graph_novelty import GraphNovelty, graph_novelty
@@ -21,18 +22,22 @@ from ebmlab.evaluation.log_z import LogZ
 from ebmlab.evaluation.mmd import hamming_mmd, log_mmd
 from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial_accuracy
 from ebmlab.evaluation.orbits import orbit_counts
+from ebmlab.evaluation.quadrature import PlaneIntegral, plane_integral
 from ebmlab.evaluation.r_hat import split_r_hat
 
 __all__ = [
     "AdversarialAccuracy",
     "ContactPrediction",
+    "FamilyComparison",
     "GraphNovelty",
     "LabelClassifier",
     "Ladder",
     "LawCheck",
     "LogZ",
+    "PlaneIntegral",
     "adversarial_accuracy",
     "ais",
+    "compare_families",
     "contact_prediction",
     "contact_scores",
     "coupling_rmse",
@@ -54,6 +59,7 @@ __all__ = [
     "mean_field",
     "orbit_counts",
     "pair_couplings",
+    "plane_integral",
     "reverse_ais",
     "split_r_hat",
 ]

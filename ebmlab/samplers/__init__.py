@@ -9,6 +9,7 @@ from ebmlab.samplers.dmala import DMALA
 from ebmlab.samplers.dula import DULA
 from ebmlab.samplers.gibbs import Gibbs
 from ebmlab.samplers.gibbs_langevin import GibbsLangevin
+from ebmlab.samplers.gibbs_sweep import GibbsSweep
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.hamming_ball import HammingBall
 from ebmlab.samplers.kernel import Kernel
@@ -43,6 +44,7 @@ __all__ = [
     "EnergyState",
     "Gibbs",
     "GibbsLangevin",
+    "GibbsSweep",
     "GradientState",
     "HammingBall",
     "Info",

@@ -97,6 +97,27 @@ def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
     return Alike(torch.from_numpy(counts), torch.from_numpy(np.unique(groups, return_inverse=True)[1]))
 
 
+def nearest_distances(values: Tensor, others: Tensor) -> Tensor:
+    """At how many sites each sequence differs from the nearest of others, `(N,)`, int64.
+
+    Args:
+        values: `(N, d)`, whole numbers from 0 to 255.
+        others: `(M, d)`.
+
+    Example:
+        >>> nearest_distances(torch.tensor([[0, 1, 2], [5, 5, 5]]), torch.tensor([[0, 1, 3], [0, 0, 5]])).tolist()
+        [1, 2]
+    """
+    mine, its = (np.ascontiguousarray(x.to(torch.uint8).cpu().numpy().T) for x in (values, others))
+    most = np.zeros(len(values), np.int64)
+    for first in range(0, len(values), ROWS):
+        part = most[first : first + ROWS]
+        for begin in range(0, len(others), COLUMNS):
+            found = _matches(mine[:, first : first + ROWS], its[:, begin : begin + COLUMNS]).max(1)
+            np.maximum(part, found, out=part)
+    return torch.from_numpy(values.shape[1] - most)
+
+
 def _joined(groups: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """The groups after those of each pair have become one, under the smallest of their numbers."""
     pairs = groups[pairs[pairs[:, 0] != pairs[:, 1]]]

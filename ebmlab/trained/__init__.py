@@ -3,5 +3,6 @@
 from ebmlab.trained.likelihood import LogLikelihood
 from ebmlab.trained.loading import load
 from ebmlab.trained.model import TrainedModel
+from ebmlab.trained.mutations import MutationScan, mutation_scores
 
-__all__ = ["LogLikelihood", "TrainedModel", "load"]
+__all__ = ["LogLikelihood", "MutationScan", "TrainedModel", "load", "mutation_scores"]

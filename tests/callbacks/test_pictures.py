@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,10 @@ from ebmlab.callbacks.density2d import energy_above_minimum
 from ebmlab.datamodules import GaussianMixture
 from ebmlab.drawing.captions import texts_in
 from ebmlab.drawing.figures import panels
-from ebmlab.drawing.plane import cell_centres
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import GRBM, Energy
 from ebmlab.errors import UserError
+from ebmlab.evaluation import plane_integral
 from ebmlab.learners import ContrastiveDivergence, FromNoise
 from ebmlab.samplers import ULA
 
@@ -204,19 +205,43 @@ def test_density2d(setup, tmp_path):
     assert read(tmp_path / "run" / "images" / "samples-density_step0000010.png").shape[1] >= 1000
 
 
-def test_density2d_shows_the_energy_where_it_is():
-    learner = ContrastiveDivergence(GRBM(2, 4), ULA(0.1), FromNoise())
+def centred() -> GRBM:
+    """One Gaussian of variance 1 at (3.05, -2.05)."""
+    energy = GRBM(2, 4)
     with torch.no_grad():
-        learner.energy.W.zero_()
-        learner.energy.mu.copy_(torch.tensor([3.05, -2.05]))
-        energy = energy_above_minimum(learner, cell_centres(10, 200).float())
+        energy.W.zero_()
+        energy.b.zero_()
+        energy.log_var.zero_()
+        energy.mu.copy_(torch.tensor([3.05, -2.05]))
+    return energy
+
+
+def test_density2d_shows_the_energy_where_it_is():
+    energy = energy_above_minimum(plane_integral(centred(), 20.0))
     row, column = divmod(int(energy.argmin()), 200)
     assert (row, column) == (79, 130)  # y = -2.05, x = 3.05
     assert energy.min() == 0
     assert energy[79, 150].item() == pytest.approx(2.0, rel=1e-3)  # 2 to the right: 2^2 / 2
 
 
+def test_density2d_scores_by_quadrature(setup):
+    """The Gaussian's likelihood of the mixture's test points, in closed form."""
+    data = GaussianMixture()
+    learner, trainer = setup([Density2D(num_samples=10)], learner=ContrastiveDivergence(centred(), ULA(0.1)))
+    trainer.test(learner, datamodule=data, verbose=False)
+    x = data.states("test").double() - torch.tensor([3.05, -2.05])
+    expected = -x.square().sum(1).mean().item() / 2 - math.log(2 * math.pi)
+    assert trainer.callback_metrics["quadrature/log_likelihood"].item() == pytest.approx(expected, rel=1e-5)
+    assert trainer.callback_metrics["quadrature/trusted"] == 1
+
+
+def test_density2d_says_where_its_window_is_too_small(setup):
+    learner, trainer = setup([Density2D(10, extent=2.0)], learner=ContrastiveDivergence(centred(), ULA(0.1)))
+    trainer.test(learner, datamodule=GaussianMixture(), verbose=False)
+    assert trainer.callback_metrics["quadrature/trusted"] == 0
+
+
 def test_density2d_refuses_images(setup, squares):
     learner, trainer = setup([Density2D()])
-    with pytest.raises(UserError, match=r"use callbacks\.SampleGrid"):
+    with pytest.raises(UserError, match=r"callbacks\.SampleGrid for images"):
         trainer.fit(learner, datamodule=squares)

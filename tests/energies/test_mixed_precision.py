@@ -17,7 +17,6 @@ from ebmlab.energies import (
     RGCN,
     Base,
     Bernoulli,
-    BinaryNetPosterior,
     Bipartite,
     Bridge,
     CategoricalRBM,
@@ -26,15 +25,11 @@ from ebmlab.energies import (
     Energy,
     Gaussian,
     Ising,
-    LatticeGaussian,
-    LogisticPosterior,
     MaskedLanguageModel,
     Mixture,
-    ModeGrid,
     Potts,
-    QuarticMixture,
+    RealMLP,
     ResNet,
-    Rows,
     ScalarPotts,
     Scaled,
     Solved,
@@ -48,6 +43,14 @@ from ebmlab.energies import (
     tempered,
 )
 from ebmlab.learners import EnergyDiscrepancy, Exact
+from ebmlab.studies.targets import (
+    BinaryNetPosterior,
+    LatticeGaussian,
+    LogisticPosterior,
+    ModeGrid,
+    QuarticMixture,
+    Rows,
+)
 
 LARGE = 3000.0  # its neighbours in bfloat16 are 16 apart
 
@@ -115,6 +118,7 @@ CLOSED: dict[str, Callable[[], Energy]] = {
 NETWORKS: dict[str, tuple[Callable[[], Energy], Callable[[Energy], Tensor]]] = {
     "MLP": (lambda: MLP(7, hidden_dim=8), lambda e: e.rest[-1].bias),
     "MLP, many bits": (lambda: MLP(70, hidden_dim=8), lambda e: e.rest[-1].bias),
+    "RealMLP": (lambda: RealMLP(5, 8), lambda e: e.network[-1].bias),
     "RGCN": (lambda: RGCN(5, hidden_dim=4, num_layers=3), lambda e: e.head[-1].bias),
     "ResNet": (lambda: ResNet((4, 4), channels=3, base=torch.linspace(0, 1, 16)), lambda e: e.linear.bias),
 }

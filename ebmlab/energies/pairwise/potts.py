@@ -12,6 +12,7 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
+from ebmlab.energies.pairwise.site_tables import SiteTable, site_tables
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
 
@@ -138,6 +139,11 @@ class Potts(Energy):
         if index is None or index.stride(0) == 0:
             return differences
         return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+    @torch.no_grad()
+    def site_tables(self) -> list[SiteTable]:
+        """Couplings and fields as rows that `samplers.GibbsSweep` gathers; copies, up to date when they are made."""
+        return site_tables(self.pairs, self.coupling, self.field)
 
     @torch.no_grad()
     def zero_sum_(self) -> Self:

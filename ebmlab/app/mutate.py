@@ -1,0 +1,124 @@
+"""`python -m ebmlab mutate`: scores of all single mutants of a sequence."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import math
+import re
+from argparse import Namespace
+from pathlib import Path
+
+from scipy.stats import spearmanr
+
+from ebmlab.app.checkpoint_config import check_links
+from ebmlab.app.mutate_parser import mutate_parser
+from ebmlab.app.run_folder import run_of
+from ebmlab.drawing.figures import figure_png
+from ebmlab.drawing.mutation_map import draw_mutations
+from ebmlab.errors import UserError, one_line, shown
+from ebmlab.io.files import read_text
+from ebmlab.io.outputs import keep_apart, together
+from ebmlab.io.rebuilding import granted
+from ebmlab.sequences.alignment_file import find, read_rows
+from ebmlab.trained import load
+from ebmlab.trained.mutations import MutationScan, mutation_scores
+
+_RANGE = re.compile(r"/(\d+)-\d+$")
+
+
+def run_mutate(args: list[str]) -> None:
+    """Runs what the words after `mutate` say, and prints the files that it has written.
+
+    Raises:
+        UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
+    """
+    options = mutate_parser().parse_args(args)
+    for name in options.modules:
+        importlib.import_module(name)
+        granted.add(name)
+    name, text = _sequence(options)
+    model = load(options.ckpt_path)
+    assert model.path is not None
+    folder = run_of(model.path)
+    output = folder / "mutants.csv" if options.output is None else Path(options.output)
+    if options.output is None:
+        check_links(folder)
+    if output.suffix != ".csv":
+        raise UserError(f"--output is {output}, but must end in .csv")
+    picture = output.with_suffix(".png")
+    keep_apart([output, picture], [options.file, *([options.measured] if options.measured else []), model.path])
+    given = _RANGE.search(name)
+    first = options.first if options.first is not None else int(given[1]) if given else 1
+    try:
+        scan = mutation_scores(model, text, first)
+    except UserError as error:
+        raise UserError(f"{options.file}, {name[:60]}: {error}") from error
+    mutants = scan.mutants()
+    measured, line = _measured(scan, options) if options.measured else ({}, "")
+    with together(output, picture) as (table, drawn), table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["mutant", "score", *(["measured"] if options.measured else [])])
+        for mutant, score in mutants:
+            writer.writerow([mutant, f"{score:.6g}", *([measured.get(mutant, "")] if options.measured else [])])
+        title = f"{name[:60]}: {len(mutants):,} single mutants" + (f"; {line}" if line else "")
+        letters = scan.alphabet.letters
+        drawn.write_bytes(figure_png(draw_mutations(scan.scores, scan.values, scan.numbers, letters, shown(title))))
+    worst, best = (choose(mutants, key=lambda pair: pair[1]) for choose in (min, max))
+    print(shown(f"{name}: {len(mutants):,} single mutants, from {worst[0]} {worst[1]:.3g} to {best[0]} {best[1]:.3g}"))
+    if line:
+        print(line)
+    print(output, picture, sep="\n")
+
+
+def _sequence(options: Namespace) -> tuple[str, str]:
+    """The name and the letters of the sequence."""
+    rows = read_rows(find(options.file), "keep")
+    if options.sequence is None:
+        return rows.names[0], rows.texts[0]
+    if options.sequence not in rows.names:
+        raise UserError(f"{options.file} has no sequence {options.sequence}; the first is {rows.names[0][:60]}")
+    return options.sequence, rows.texts[rows.names.index(options.sequence)]
+
+
+def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], str]:
+    """Measurements by mutant, and what they say of the scores."""
+    path = Path(options.measured).expanduser()
+    if not path.is_file():
+        raise UserError(f"--measured {path}: no such file")
+    try:
+        lines = read_text(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--measured {path} cannot be read: {one_line(error)}") from error
+    table = csv.DictReader(lines)
+    for option, column in (("--mutant", options.mutant), ("--column", options.column)):
+        if column not in (table.fieldnames or []):
+            found = ", ".join(table.fieldnames or [])[:200]
+            raise UserError(f"--measured {path} has no column {column}; there are {found}: name it by {option}")
+    pairs: list[tuple[float, float]] = []
+    values: dict[str, str] = {}
+    elsewhere = empty = 0
+    for row in table:
+        where = f"--measured {path}, line {table.line_num}"
+        mutant, cell = (row[options.mutant] or "").strip(), (row[options.column] or "").strip()
+        if not cell or cell.lower() in ("nan", "na"):
+            empty += 1
+            continue
+        try:
+            score, value = scan.score(mutant), float(cell)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from error
+        except ValueError as error:
+            raise UserError(f"{where}: '{cell[:40]}' is no number") from error
+        if not math.isfinite(value):
+            raise UserError(f"{where}: '{cell[:40]}' is not finite")
+        if score is None:
+            elsewhere += 1
+            continue
+        pairs.append((score, value))
+        values[mutant] = cell
+    if len(pairs) < 3:
+        raise UserError(f"--measured {path} has {len(pairs)} mutants at sites of the model, too few to compare")
+    rank = float(spearmanr(*zip(*pairs, strict=True)).statistic)
+    left = f" ({elsewhere:,} at no site of the model, {empty:,} without a number)" if elsewhere or empty else ""
+    return values, f"Spearman {rank:.3f} with {options.column} of {len(pairs):,} mutants{left}"

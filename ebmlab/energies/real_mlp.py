@@ -1,0 +1,56 @@
+"""A multi-layer perceptron on real numbers, held together by a Gaussian."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from ebmlab.domains import Real
+from ebmlab.energies.energy import Energy
+from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import read_out, unrounded
+from ebmlab.settings import require_positive
+
+
+class RealMLP(Energy):
+    """E(x) = f(x) + |x|^2 / (2 scale^2), f the output of a perceptron with swish activations, x real.
+
+    f grows at most linearly, so that the second term makes Z finite whatever f learns. p(x) is a Gaussian of that
+    standard deviation, tilted by exp(-f(x)) (Xie et al., 2016, A Theory of Generative ConvNet).
+
+    Args:
+        num_inputs: d, the length of x.
+        hidden_dim: units in each hidden layer.
+        num_layers: how many hidden layers.
+        scale: standard deviation of the Gaussian, in the units of x; a few times that of the data.
+
+    Example:
+        >>> import torch
+        >>> energy = RealMLP(num_inputs=2, hidden_dim=8, scale=3.0)
+        >>> energy(torch.zeros(5, 2)).shape
+        torch.Size([5])
+    """
+
+    domains = (Real,)
+
+    def __init__(self, num_inputs: int, hidden_dim: int = 128, *, num_layers: int = 3, scale: float = 4.0) -> None:
+        super().__init__()
+        if min(num_inputs, hidden_dim, num_layers) < 1:
+            raise UserError(
+                f"RealMLP: num_inputs is {num_inputs}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
+                "all must be at least 1"
+            )
+        require_positive("RealMLP", scale=scale)
+        self.domain = Real(num_inputs)
+        self.scale = scale
+        widths = [num_inputs, *[hidden_dim] * num_layers]
+        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
+        self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return read_out(self.network, x) + self._bowl(x)
+
+    @unrounded
+    def _bowl(self, x: Tensor) -> Tensor:
+        return x.square().sum(1) / (2 * self.scale**2)

@@ -1,0 +1,119 @@
+"""Gibbs sweeps: every coordinate is redrawn once, the same one in all chains at a time (Geman & Geman, 1984)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.energies import Energy, PerChain, Potts
+from ebmlab.energies.evaluation import Merge
+from ebmlab.energies.pairwise.site_tables import SiteTable
+from ebmlab.errors import UserError
+from ebmlab.numerics.noise import categorical
+from ebmlab.samplers.blocks import ball, redraw
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import Info, State
+
+
+@dataclass(kw_only=True)
+class SweepState(State):
+    """x, and on a `Potts` model what a sweep reads.
+
+    Attributes:
+        places: where the ones of x are in memory, j q + x_j for site j, `(B, d)`; None on other energies.
+        tables: `Potts.site_tables()`; None on other energies.
+
+    Example:
+        >>> from ebmlab.energies import Potts
+        >>> energy = Potts(2, 3)
+        >>> x = energy.domain.from_index(torch.tensor([[2, 1]]))
+        >>> GibbsSweep().init(energy, x).places
+        tensor([[2, 4]])
+    """
+
+    places: Tensor | None = None
+    tables: Sequence[SiteTable] | None = None
+
+
+class GibbsSweep(Sampler):
+    """One step redraws each coordinate once from p(x_i | all others), the same one in all chains at a time.
+
+    On a `Potts` model the logits of a site are the sum of one row for each of its neighbours. Rows are gathered by the
+    values of x, which stay integers for the length of a sweep. A sweep then reads as much as one gradient does, and
+    counts as one evaluation. On any other energy, each value of each coordinate counts as one, as in `Gibbs`.
+
+    Args:
+        scan: `systematic` takes the coordinates in order; `random` in an order that is drawn for each sweep.
+
+    Example:
+        >>> from ebmlab.energies import Potts
+        >>> energy = Potts(num_sites=5, num_values=4)
+        >>> x, info = GibbsSweep().sample(energy, energy.random(10), num_steps=3)
+        >>> x.shape, info.evaluations
+        (torch.Size([10, 5, 4]), 1.0)
+    """
+
+    domains = (Binary, Spin, Ordinal, Categorical)
+    keeps_values = False
+    exact = True
+
+    def __init__(self, scan: Literal["systematic", "random"] = "systematic") -> None:
+        super().__init__()
+        if scan not in ("systematic", "random"):
+            raise UserError(f"GibbsSweep: scan is {scan!r}, but must be systematic or random")
+        self.scan = scan
+
+    @torch.no_grad()
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> SweepState:
+        if not isinstance(energy, Potts) or type(energy).forward is not Potts.forward:
+            return SweepState(x=x)
+        d, q = energy.field.shape
+        places = cast(Finite, energy.domain).to_index(x) + torch.arange(0, d * q, q, device=x.device)
+        return SweepState(x=x, places=places, tables=energy.site_tables())
+
+    @torch.no_grad()
+    def step(self, energy: Energy, state: SweepState) -> tuple[SweepState, Info]:
+        size = cast(Finite, energy.domain).size
+        order = torch.randperm(size).tolist() if self.scan == "random" else range(size)
+        return _by_tables(energy, state, order) if state.tables else _one_by_one(energy, state, order)
+
+
+def _by_tables(energy: Energy, state: SweepState, order: Sequence[int]) -> tuple[SweepState, Info]:
+    """A chain with a site that has no valid law stays where it was, as in `ChromaticGibbs`."""
+    assert state.places is not None and state.tables is not None
+    x, places = state.x, state.places.clone()
+    total = x.new_zeros(len(x))  # NaN where a law is not valid
+    for i in order:
+        sites, rows = state.tables[i]
+        own = places if sites is None else places[:, sites] + _moves(sites, x.shape[2])
+        log_probs = embedding_bag(own, rows, mode="sum").log_softmax(1)
+        total += log_probs[:, 0]
+        torch.add(categorical(log_probs), i * x.shape[2], out=places[:, i])
+    valid = ~total.isnan()
+    places = Merge(valid)(places, state.places)
+    y = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(1).scatter_(1, places, 1).view_as(x)
+    acceptance = lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan)  # noqa: E731
+    hops = lambda: (places != state.places).sum(1).to(x.dtype)  # noqa: E731
+    return replace(state, x=y, places=places, step=state.step + 1), Info(acceptance, hops)
+
+
+def _moves(sites: Tensor, q: int) -> Tensor:
+    """From places in x to rows of the table of a site with these neighbours."""
+    return (torch.arange(len(sites), device=sites.device) - sites) * q
+
+
+def _one_by_one(energy: Energy, state: SweepState, order: Sequence[int]) -> tuple[SweepState, Info]:
+    """Steps of `Gibbs` on single coordinates."""
+    domain, x = cast(Finite, energy.domain), state.x
+    shifts, acceptance = ball(domain.num_values, 1, 1, x.device), x.new_ones(len(x))
+    for i in order:
+        x, info = redraw(energy, x, torch.tensor([[i]], device=x.device).expand(len(x), 1), shifts)
+        acceptance = acceptance * info.acceptance
+    hops = lambda: domain.hops(x, state.x)  # noqa: E731
+    return replace(state, x=x, step=state.step + 1), Info(acceptance, hops, float(domain.size * domain.num_values))

@@ -1,0 +1,163 @@
+"""What a model of a family says of mutants of a sequence (Hopf et al. 2017)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ebmlab.data.preprocessing import Preprocessing
+from ebmlab.domains import Categorical
+from ebmlab.errors import UserError
+from ebmlab.sequences.alignment_file import Rows
+from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
+from ebmlab.trained.model import TrainedModel
+
+_MUTATION = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z])")
+_BETWEEN = re.compile(r"[:;,/+]")
+
+
+@dataclass(frozen=True)
+class MutationScan:
+    """Scores of all single mutants of a sequence: log p(mutant) - log p(sequence), in nats.
+
+    Attributes:
+        scores: `(d, q)`, float64; 0 at the sequence's own values.
+        values: of the sequence, `(d,)`, int64.
+        numbers: `(d,)`, int64, of the residues, counted along the sequence; residues at no site count, too.
+        residues: whether a site has a residue, `(d,)`; the others have the gap.
+        alphabet: the letters of the values.
+        model: the model that was asked.
+
+    Example:
+        >>> from ebmlab.energies import Potts
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import Gibbs
+        >>> form = Preprocessing((3,), num_classes=5, letters="-ACGU", columns=("1", "2", "4"), width=4)
+        >>> model = TrainedModel(ContrastiveDivergence(Potts(3, 5), Gibbs()), form)
+        >>> scan = mutation_scores(model, "GA-U")
+        >>> scan.mutants()[:3], scan.numbers.tolist()
+        ([('G1A', 0.0), ('G1C', 0.0), ('G1U', 0.0)], [1, 2, 3])
+    """
+
+    scores: Tensor
+    values: Tensor
+    numbers: Tensor
+    residues: Tensor
+    alphabet: Alphabet
+    model: TrainedModel
+
+    def mutants(self) -> list[tuple[str, float]]:
+        """The names of all single mutants, such as A42G, and their scores, site by site, without deletions."""
+        found, letters = [], self.alphabet.letters
+        for i in self.residues.nonzero().flatten().tolist():
+            here = int(self.values[i])
+            for a, letter in enumerate(letters):
+                if a not in (here, self.alphabet.gap_value):
+                    found.append((f"{letters[here]}{int(self.numbers[i])}{letter}", float(self.scores[i, a])))
+        return found
+
+    def score(self, name: str) -> float | None:
+        """The score of a mutant such as A42G, or A42G:K50L; None if one of its residues stands at no site.
+
+        Raises:
+            UserError: it is no name of a mutant, or names another residue than the sequence has.
+
+        Example:
+            >>> form = Preprocessing((2,), num_classes=5, letters="-ACGU", columns=("1", "2"), width=2)
+            >>> from ebmlab.energies import Potts
+            >>> from ebmlab.learners import ContrastiveDivergence
+            >>> from ebmlab.samplers import Gibbs
+            >>> scan = mutation_scores(TrainedModel(ContrastiveDivergence(Potts(2, 5), Gibbs()), form), "GA")
+            >>> scan.score("G1A:A2C"), scan.score("G7A")
+            (0.0, None)
+        """
+        changed = self.values.clone()
+        for part in _BETWEEN.split(name.strip()):
+            if (found := _MUTATION.fullmatch(part.strip())) is None:
+                raise UserError(f"{name[:40]} is no mutant such as A42G or A42G:K50L")
+            before, number, after = found[1].upper(), int(found[2]), found[3].upper()
+            sites = ((self.numbers == number) & self.residues).nonzero().flatten().tolist()
+            if not sites or after not in self.alphabet.letters:
+                return None
+            here = self.alphabet.letters[int(self.values[sites[0]])]
+            if here != before:
+                raise UserError(
+                    f"{name[:40]}: the sequence has {here} at {number}, not {before}: say which number its first "
+                    "residue has",
+                    option="first",
+                )
+            changed[sites[0]] = self.alphabet.letters.index(after)
+        if int((changed != self.values).sum()) == 1:
+            site = int((changed != self.values).nonzero())
+            return float(self.scores[site, changed[site]])
+        energies = self.model.energy(torch.stack([self.values, changed])).double()
+        return float(energies[0] - energies[1])
+
+
+@torch.no_grad()
+def mutation_scores(model: TrainedModel, sequence: str, first: int = 1) -> MutationScan:
+    """Scores of all single mutants of a sequence.
+
+    Args:
+        model: of `ebmlab.load`, trained on an alignment.
+        sequence: as a row of this alignment, with gaps and inserts; or one letter for each site of the model.
+        first: the number of its first residue.
+
+    Raises:
+        UserError: the model is not one of an alignment, or the sequence does not fit it.
+
+    Example:
+        >>> from ebmlab.energies import Potts
+        >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import Gibbs
+        >>> energy = Potts(num_sites=2, num_values=5)
+        >>> with torch.no_grad():
+        ...     energy.field[0, 3] = 2.0
+        >>> form = Preprocessing((2,), num_classes=5, letters="-ACGU", columns=("1", "3"), width=3)
+        >>> model = TrainedModel(ContrastiveDivergence(energy, Gibbs()), form)
+        >>> mutation_scores(model, "AcGU").scores.tolist()
+        [[0.0, 0.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]]
+    """
+    form, energy = model.preprocessing, model.learner.energy
+    if not form.letters or not isinstance(energy.domain, Categorical):
+        raise UserError("the model was not trained on an alignment: train it on datamodules.Alignment")
+    alphabet = Alphabet(form.letters)
+    letters, residues = _at_sites(sequence, form)
+    values = alphabet.encode([letters])[0]
+    if (values == UNKNOWN).any():
+        site = int((values == UNKNOWN).argmax())
+        raise UserError(
+            f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in {form.letters}"
+        )
+    index = torch.from_numpy(values).long()
+    state = model.states(index.unsqueeze(0))
+    scores = 0.0 - energy.value_differences(state)[0].double().cpu()
+    counted = torch.full((len(letters),), -1)
+    for number, (_, site) in enumerate(residues, first):
+        if site >= 0:
+            counted[site] = number
+    there = torch.zeros(len(letters), dtype=torch.bool)
+    there[[site for _, site in residues if site >= 0]] = True
+    return MutationScan(scores, index, counted, there, alphabet, model)
+
+
+def _at_sites(sequence: str, form: Preprocessing) -> tuple[str, list[tuple[str, int]]]:
+    """The letter at each site, and each letter of the sequence with its site from 0, or -1."""
+    text = "".join(sequence.split())
+    columns = [int(column) - 1 for column in form.columns]
+    size = len(columns)
+    for width, chosen in ((form.width, columns), (size, list(range(size)))):
+        for inserts in (False, True):
+            rows = Rows([], [], inserts)
+            letters = rows.columns(text)
+            if len(letters) == width:
+                site = {column: i for i, column in enumerate(chosen)}
+                found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
+                return "".join(letters[column] for column in chosen), found
+    raise UserError(
+        f"the sequence has {len(text)} letters, but must be a row of the alignment, of {form.width} columns, or have "
+        f"one letter for each of the model's {size} sites: align it, with - for gaps"
+    )

@@ -1,0 +1,149 @@
+"""`ebmlab mutate`: scores of mutants against energies that are written out."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from helpers_family import family_texts, write_family
+from PIL import Image
+from scipy.stats import spearmanr
+
+import ebmlab
+from ebmlab.app.cli import main
+from ebmlab.datamodules import Alignment
+from ebmlab.energies import Potts
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence
+from ebmlab.samplers import Gibbs
+from ebmlab.trained import TrainedModel, mutation_scores
+
+LETTERS = "-ACDEFGHIKLMNPQRSTVWY"
+WILD = family_texts()[0]
+ROW = "kk" + WILD[:5] + "g" + WILD[5:]  # inserts before and within
+FIRST = 42
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was trained for a step, with random couplings."""
+    folder = tmp_path_factory.mktemp("family")
+    data = Alignment(str(write_family(folder / "family.fasta")), batch_size=20)
+    learner = ContrastiveDivergence(Potts(12, 21), Gibbs())
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in learner.energy.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = pl.Trainer(max_steps=1, accelerator="cpu", log_every_n_steps=1, limit_val_batches=0, **quiet)
+        trainer.fit(learner, data)
+    path = folder / "run" / "checkpoints" / "last.ckpt"
+    trainer.save_checkpoint(path)
+    return path
+
+
+@pytest.fixture
+def model(checkpoint: Path) -> TrainedModel:
+    return ebmlab.load(checkpoint)
+
+
+def energy_of(model: TrainedModel, text: str) -> float:
+    return float(model.energy(torch.tensor([[LETTERS.index(letter) for letter in text]]))[0])
+
+
+def test_scores_are_differences_of_energies_and_names_count_residues(model: TrainedModel) -> None:
+    scan = mutation_scores(model, ROW, FIRST)
+    here = energy_of(model, WILD)
+    mutants = dict(scan.mutants())
+    assert len(mutants) == 12 * 19
+    for site, number in [(0, 44), (4, 48), (5, 50), (11, 56)]:
+        assert int(scan.numbers[site]) == number
+        for letter in set(LETTERS[1:]) - {WILD[site]}:
+            text = WILD[:site] + letter + WILD[site + 1 :]
+            assert mutants[f"{WILD[site]}{number}{letter}"] == pytest.approx(here - energy_of(model, text), abs=1e-4)
+    double = f"{WILD[0]}44A:{WILD[11]}56C"
+    assert scan.score(double) == pytest.approx(here - energy_of(model, "A" + WILD[1:11] + "C"), abs=1e-4)
+    assert scan.score("K42A") is None and scan.score(f"{WILD[0]}44{WILD[0]}") == 0.0
+    assert scan.scores[0, LETTERS.index(WILD[0])] == 0
+    with pytest.raises(UserError, match=f"the sequence has {WILD[0]} at 44, not "):
+        scan.score(f"{'A' if WILD[0] != 'A' else 'C'}44G")
+    with pytest.raises(UserError, match=r"p.Ala44 is no mutant such as A42G"):
+        scan.score("p.Ala44")
+
+
+def test_a_gap_has_no_mutants(model: TrainedModel) -> None:
+    scan = mutation_scores(model, WILD[:3] + "-" + WILD[4:])
+    assert len(scan.mutants()) == 11 * 19 and not scan.residues[3]
+    assert [int(n) for n in scan.numbers] == [1, 2, 3, -1, *range(4, 12)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(WILD[:-1], "has 11 letters, but must be a row of the alignment"), ("X" + WILD[1:], "has the letter X at site 1")],
+)
+def test_a_sequence_that_does_not_fit_is_refused(text: str, said: str, model: TrainedModel) -> None:
+    with pytest.raises(UserError, match=said):
+        mutation_scores(model, text)
+
+
+def test_the_command_writes_table_and_picture_and_compares(
+    model: TrainedModel, checkpoint: Path, run: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("wild.a3m").write_text(f">other\n{family_texts()[1]}\n>wild/42-56 text\n{ROW}\n")
+    scan = mutation_scores(model, ROW, FIRST)
+    mutants = scan.mutants()
+    measured = [(name, round(score + 3 * (i % 2), 3)) for i, (name, score) in enumerate(mutants[::3])]
+    rows = [f"{name},{value}" for name, value in measured]
+    Path("dms.csv").write_text("\n".join(["name,fitness", *rows, "K42A,1.0", f"{WILD[0]}44A,", ""]))
+    options = [f"--ckpt_path={checkpoint}", "--sequence=wild/42-56", "--output=out/m.csv"]
+    main(["mutate", "wild.a3m", *options, "--measured=dms.csv", "--mutant=name", "--column=fitness"])
+    with Path("out/m.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [row["mutant"] for row in table] == [name for name, _ in mutants]
+    assert [float(row["score"]) for row in table] == pytest.approx([score for _, score in mutants], rel=1e-4, abs=1e-5)
+    assert [row["measured"] for row in table][::3] == [str(value) for _, value in measured]
+    scores = dict(mutants)
+    rank = spearmanr([scores[name] for name, _ in measured], [value for _, value in measured]).statistic
+    out = capsys.readouterr().out
+    said = f"Spearman {rank:.3f} with fitness of {len(measured)} mutants"
+    assert f"{said} (1 at no site of the model, 1 without a number)" in out
+    with Image.open("out/m.png") as picture:
+        assert min(picture.size) > 200
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gone.fasta"], "gone.fasta: no such file"),
+        (["empty.fasta"], "empty.fasta is empty"),
+        (["short.fasta"], "short.fasta, wild: the sequence has 11 letters"),
+        (["wild.fasta", "--sequence=you"], "wild.fasta has no sequence you; the first is wild"),
+        (["wild.fasta", "--output=m.txt"], "--output is m.txt, but must end in .csv"),
+        (["wild.fasta", "--output=wild.csv", "--measured=wild.csv"], "wild.csv is read, and would be overwritten"),
+        (["wild.fasta", "--measured=no.csv"], "--measured no.csv: no such file"),
+        (["wild.fasta", "--measured=wild.csv"], "--measured wild.csv has no column mutant; there are a, b: name it by"),
+        (["wild.fasta", "--measured=wild.csv", "--mutant=a", "--column=b"], "wild.csv, line 2: =cmd() is no mutant"),
+        (["wild.fasta", "--measured=few.csv"], "--measured few.csv has 0 mutants at sites of the model, too few"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str], said: str, checkpoint: Path, run: Callable[..., None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty.fasta").touch()
+    Path("short.fasta").write_text(f">wild\n{WILD[1:]}\n")
+    Path("wild.fasta").write_text(f">wild\n{WILD}\n")
+    Path("wild.csv").write_text("a,b\n=cmd(),1\n")
+    Path("few.csv").write_text("mutant,score\nA99C,1\n")
+    before = sorted(Path().rglob("*"))
+    with pytest.raises(SystemExit) as error:
+        main(["mutate", *words, f"--ckpt_path={checkpoint}"])
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
+    assert error.value.code == 2 and len(lines) == 1 and said in lines[0]
+    assert sorted(Path().rglob("*")) == before and not (checkpoint.parents[1] / "mutants.csv").exists()
