@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOVED = {  # modules
+    **{f"ebmlab.callbacks.{name}": "ebmlab.callbacks.chain_schedules" for name in ("annealed_steps", "short_chains")},
     "ebmlab.preprocessing": "ebmlab.data.preprocessing",
     "ebmlab.tables": "ebmlab.data.tables",
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},

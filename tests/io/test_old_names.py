@@ -53,6 +53,7 @@ def test_old_class_paths_of_a_study_are_read() -> None:
 def test_earlier_class_paths_of_callbacks_find_the_class() -> None:
     assert resolve_name(full_names("callbacks.AISEvaluation")) is callbacks.AIS
     assert resolve_name(full_names("ebmlab.callbacks.GraphMMDEvaluation")) is callbacks.GraphMMD
+    assert resolve_name(full_names("callbacks.short_chains.ShortChains")) is callbacks.ShortChains
     hamming = full_names("ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation")
     assert resolve_name(hamming) is callbacks.HammingMMD
 
