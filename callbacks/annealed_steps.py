@@ -6,16 +6,12 @@ import math
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
 from ebmlab.callbacks.requirements import learner_of, training_steps, warn_of_new_length
-from ebmlab.callbacks.sampler_monitor import SamplerMonitor
-from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence
 from ebmlab.learners.changes_with_training import ChangesWithTraining
-
-_READ_THE_STEP_SIZE = (WeightAveraging, TrajectoryLikelihood)  # after a batch: the first averages buffers, too
 
 
 class AnnealedSteps(pl.Callback):
@@ -29,7 +25,8 @@ class AnnealedSteps(pl.Callback):
         end: the factor that the last steps come near; 0 in the paper.
 
     Raises:
-        UserError: the sampler has no step size or changes its own, or training has no end.
+        UserError: the learner has no negative chains, the sampler has no step size or changes its own, or training has
+            no end.
 
     Example:
         >>> from ebmlab.datamodules import Digits
@@ -49,24 +46,20 @@ class AnnealedSteps(pl.Callback):
         if not 0 <= end <= 1:
             raise UserError(f"AnnealedSteps: end is {end}, but must be a factor from 0 to 1")
         self.end = end
-        self._full: Tensor | None = None
         self._total = 0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        sampler = learner_of(pl_module, self).sampler
-        name = type(sampler).__name__
+        learner = learner_of(pl_module, self)
+        if not isinstance(learner, ContrastiveDivergence):
+            raise UserError(
+                f"AnnealedSteps: {type(learner).__name__} has no negative chains: take ContrastiveDivergence, or leave "
+                "it out"
+            )
+        sampler, name = learner.sampler, type(learner.sampler).__name__
         if isinstance(sampler, ChangesWithTraining):
             raise UserError(f"AnnealedSteps: {name} chooses its own step size in training: remove one of the two")
         if not isinstance(getattr(sampler, "step_size", None), Tensor):
             raise UserError(f"AnnealedSteps: {name} has no step_size: remove one of the two, or take DMALA")
-        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        reads = next((i for i, c in enumerate(callbacks) if isinstance(c, _READ_THE_STEP_SIZE)), len(callbacks))
-        if reads < callbacks.index(self):  # they must see the step size of the config
-            callbacks.insert(reads, callbacks.pop(callbacks.index(self)))
-        for monitor in [c for c in callbacks if isinstance(c, SamplerMonitor)]:  # and this one that of the batch
-            if (place := callbacks.index(self)) < callbacks.index(monitor):
-                callbacks.remove(monitor)
-                callbacks.insert(place, monitor)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         before, self._total = self._total, training_steps(trainer, self)
@@ -74,15 +67,9 @@ class AnnealedSteps(pl.Callback):
             warn_of_new_length(self, before, self._total)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        size = _step_size(pl_module)
-        self._full = size.clone()
+        assert isinstance(pl_module, ContrastiveDivergence)
         fallen = (1 + math.cos(math.pi * trainer.global_step / self._total)) / 2
-        size.mul_(self.end + (1 - self.end) * fallen)
-
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        if self._full is not None:
-            _step_size(pl_module).copy_(self._full)
-            self._full = None
+        pl_module.step_factor = self.end + (1 - self.end) * fallen
 
     def state_dict(self) -> dict[str, Any]:
         return {"total": self._total}
@@ -91,9 +78,7 @@ class AnnealedSteps(pl.Callback):
         self._total = state_dict["total"]
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        self.on_train_batch_end(trainer, pl_module)
+        self.teardown(trainer, pl_module, "fit")
 
-
-def _step_size(pl_module: pl.LightningModule) -> Tensor:
-    size: Tensor = pl_module.sampler.step_size  # type: ignore[assignment, union-attr]
-    return size
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        pl_module.step_factor = 1.0  # type: ignore[assignment]

@@ -14,12 +14,25 @@ MOVED = {  # modules
         f"ebmlab.energies.{name}": f"ebmlab.energies.paths.{name}"
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "tempering")
     },
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in ("binary_net_posterior", "lattice_gaussian", "logistic_posterior", "mode_grid", "quartic_mixture")
+    },
+    "ebmlab.studies.bayesian_net": "ebmlab.studies.targets.prediction",
+    "ebmlab.studies.histogram": "ebmlab.studies.targets.histogram",
     "ebmlab.energies.solved": "ebmlab.energies.paths.known_log_z",
     "ebmlab.energies.paths.solved": "ebmlab.energies.paths.known_log_z",
     "ebmlab.samplers.starts": "ebmlab.samplers.initial_states",
 }
 CALLBACKS = {"AISEvaluation": "AIS", "HammingMMDEvaluation": "HammingMMD", "GraphMMDEvaluation": "GraphMMD"}
 RENAMED = {  # classes
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in (
+            *("BinaryNetPosterior", "LatticeGaussian", "LogisticPosterior", "ModeGrid", "QuarticMixture", "Rows"),
+            "TabularSource",
+        )
+    },
     **{f"ebmlab.callbacks.{old}": f"ebmlab.callbacks.{new}" for old, new in CALLBACKS.items()},
     "ebmlab.callbacks.ais_evaluation.AISEvaluation": "ebmlab.callbacks.AIS",
     "ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation": "ebmlab.callbacks.HammingMMD",

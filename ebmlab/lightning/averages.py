@@ -124,6 +124,26 @@ def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
         )
 
 
+def before_averages(trainer: pl.Trainer, callback: pl.Callback) -> None:
+    """Has a callback see the weights at the end of training before averages replace them.
+
+    Lightning calls `on_train_end` of its callbacks in the order of their list, and has no hook between the last step
+    and the averages' hook. The callback therefore moves before them.
+
+    Example:
+        >>> from pytorch_lightning.callbacks import Callback
+        >>> average, last = EMAWeightAveraging(), Callback()
+        >>> trainer = pl.Trainer(logger=False, enable_checkpointing=False, callbacks=[average, last])
+        >>> before_averages(trainer, last)
+        >>> trainer.callbacks.index(last) < trainer.callbacks.index(average)
+        True
+    """
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    swaps = next((i for i, c in enumerate(callbacks) if isinstance(c, WeightAveraging)), len(callbacks))
+    if swaps < callbacks.index(callback):
+        callbacks.insert(swaps, callbacks.pop(callbacks.index(callback)))
+
+
 @contextmanager
 def averaged(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
     """Runs its body with the averaged weights of a `WeightAveraging` callback, if there is one that has begun.
