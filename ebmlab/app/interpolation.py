@@ -48,7 +48,11 @@ def _names(node: Any, prefix: str = "") -> list[str]:
 
 
 def _event_size(axis: int | None = None, *, _parent_: Any) -> int:
-    """`${event_size:}`: the number of entries of one event of the config's data; `${event_size:0}`: along an axis."""
+    """`${event_size:}`: the number of entries of one event of the config's data; `${event_size:0}`: along an axis.
+
+    The datamodule that tells it is dropped. Lightning builds the run's own later, when the config is complete: under
+    the run's seed, and with the settings that its checkpoints record.
+    """
     node = _parent_
     while node is not None and "data" not in node:
         node = node._get_parent()

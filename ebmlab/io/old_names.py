@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOVED = {  # modules
+    **{f"ebmlab.callbacks.{name}": "ebmlab.callbacks.chain_schedules" for name in ("annealed_steps", "short_chains")},
     "ebmlab.preprocessing": "ebmlab.data.preprocessing",
     "ebmlab.tables": "ebmlab.data.tables",
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},
@@ -14,12 +15,25 @@ MOVED = {  # modules
         f"ebmlab.energies.{name}": f"ebmlab.energies.paths.{name}"
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "tempering")
     },
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in ("binary_net_posterior", "lattice_gaussian", "logistic_posterior", "mode_grid", "quartic_mixture")
+    },
+    "ebmlab.studies.bayesian_net": "ebmlab.studies.targets.prediction",
+    "ebmlab.studies.histogram": "ebmlab.studies.targets.histogram",
     "ebmlab.energies.solved": "ebmlab.energies.paths.known_log_z",
     "ebmlab.energies.paths.solved": "ebmlab.energies.paths.known_log_z",
     "ebmlab.samplers.starts": "ebmlab.samplers.initial_states",
 }
 CALLBACKS = {"AISEvaluation": "AIS", "HammingMMDEvaluation": "HammingMMD", "GraphMMDEvaluation": "GraphMMD"}
 RENAMED = {  # classes
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in (
+            *("BinaryNetPosterior", "LatticeGaussian", "LogisticPosterior", "ModeGrid", "QuarticMixture", "Rows"),
+            "TabularSource",
+        )
+    },
     **{f"ebmlab.callbacks.{old}": f"ebmlab.callbacks.{new}" for old, new in CALLBACKS.items()},
     "ebmlab.callbacks.ais_evaluation.AISEvaluation": "ebmlab.callbacks.AIS",
     "ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation": "ebmlab.callbacks.HammingMMD",

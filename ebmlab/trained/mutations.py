@@ -85,8 +85,9 @@ class MutationScan:
             here = self.alphabet.letters[int(self.values[sites[0]])]
             if here != before:
                 raise UserError(
-                    f"{name[:40]}: the sequence has {here} at {number}, not {before}: say by --first which number its "
-                    "first residue has"
+                    f"{name[:40]}: the sequence has {here} at {number}, not {before}: say which number its first "
+                    "residue has",
+                    option="first",
                 )
             changed[sites[0]] = self.alphabet.letters.index(after)
         if int((changed != self.values).sum()) == 1:
