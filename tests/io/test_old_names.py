@@ -107,7 +107,7 @@ PARTS = {  # for each class with renamed settings, with today's names of all of 
     "GRBM": part("ebmlab.energies.GRBM", num_coordinates=4, num_hidden=3),
     "CategoricalRBM": part("ebmlab.energies.CategoricalRBM", num_coordinates=3, num_values=2, num_hidden=2),
     "Potts": part("ebmlab.energies.Potts", num_coordinates=3, num_values=2),
-    "QuarticMixture": part("ebmlab.energies.QuarticMixture", num_coordinates=2, num_values=3),
+    "QuarticMixture": part("ebmlab.studies.targets.QuarticMixture", num_coordinates=2, num_values=3),
     "RGCN": part("ebmlab.energies.RGCN", num_nodes=4, hidden_dim=3, num_layers=2),
     "BinaryNetPosterior": part(
         "ebmlab.studies.targets.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2
