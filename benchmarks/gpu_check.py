@@ -47,17 +47,12 @@ from ebmlab.energies import (
     MLP,
     RBM,
     RGCN,
-    BinaryNetPosterior,
     CategoricalRBM,
     Clamped,
     Energy,
     Ising,
-    LatticeGaussian,
-    LogisticPosterior,
     Mixture,
-    ModeGrid,
     Potts,
-    QuarticMixture,
     ResNet,
     ScalarPotts,
     Scaled,
@@ -66,6 +61,7 @@ from ebmlab.energies import (
 from ebmlab.engine import Replayed
 from ebmlab.evaluation import exact_samples
 from ebmlab.numerics.float32 import Float32Settings
+from ebmlab.studies.targets import BinaryNetPosterior, LatticeGaussian, LogisticPosterior, ModeGrid, QuarticMixture
 
 ROOT = Path(__file__).parents[1]
 Callback = dict[str, Any]

@@ -168,7 +168,7 @@ class DivergenceGuard(pl.Callback):
         precision = trainer.precision
         return (
             f"{where(trainer)}: {MAX_LOST} steps in a row changed nothing, because float16 cannot hold the gradients "
-            f"(precision is {precision}): set --trainer.precision {str(precision).replace('16', 'bf16')}, or 32-true; "
+            f"(precision is {precision}): set trainer.precision to {str(precision).replace('16', 'bf16')}, or 32-true; "
             f"{last_good(trainer)}"
         )
 
@@ -183,7 +183,7 @@ class DivergenceGuard(pl.Callback):
         spoiled = bad_data(self._batch)
         culprit = spoiled or not_finite(pl_module) or self._bad_gradients(pl_module, loss)
         if trainer.precision == "16-true":
-            culprit += ", or float16 is too coarse for it: set --trainer.precision bf16-true, or 32-true"
+            culprit += ", or float16 is too coarse for it: set trainer.precision to bf16-true, or 32-true"
         cause = f"{where(trainer)}: {culprit}; training stopped before this step was taken{energies_of(pl_module)}"
         if spoiled:  # the same data would come again
             raise UserError(f"{cause}, {last_good(trainer)}{show_chains(trainer, pl_module)}")

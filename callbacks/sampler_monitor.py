@@ -12,7 +12,8 @@ from torch import Tensor
 class SamplerMonitor(pl.Callback):
     """Logs the step size in absolute units and, for a GRBM, the range of its variances.
 
-    The metrics are `sampler/step_size` (the setting, if it is a number, times `energy.step_unit()`),
+    The metrics are `sampler/step_size` (that of the training step, if it is a number, times
+    `energy.step_unit()`),
     `sampler/alpha_max` (of `PersistentACS`), `sampler/log_var_mean`, `sampler/log_var_min` and `sampler/log_var_max`,
     each if the run has it. The learner itself logs `sampler/acceptance` and `sampler/hops`.
 
@@ -33,7 +34,8 @@ class SamplerMonitor(pl.Callback):
         metrics: dict[str, Tensor] = {}
         step_size = _numbers(getattr(getattr(pl_module, "sampler", None), "step_size", None), pl_module.device)
         if step_size is not None:
-            metrics["sampler/step_size"] = (step_size * energy.step_unit()).detach().mean()
+            factor = getattr(pl_module, "step_factor", 1.0)  # of `AnnealedSteps`
+            metrics["sampler/step_size"] = (factor * step_size * energy.step_unit()).detach().mean()
         alpha_max = getattr(getattr(pl_module, "sampler", None), "alpha_max", None)
         if isinstance(alpha_max, Tensor):
             metrics["sampler/alpha_max"] = alpha_max

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.callbacks.ais import base_law
@@ -21,6 +20,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation.log_z import MIN_CHAINS
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
+from ebmlab.lightning.averages import before_averages
 from ebmlab.samplers import Sampler
 
 
@@ -96,10 +96,7 @@ class TrajectoryLikelihood(pl.Callback):
                 f"TrajectoryLikelihood needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` "
                 "to one that is, such as DMALA, GWG, or BlockGibbs for RBMs"
             )
-        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        swaps = next((i for i, c in enumerate(callbacks) if isinstance(c, WeightAveraging)), len(callbacks))
-        if swaps < callbacks.index(self):  # at the end of training its average replaces the weights that are followed
-            callbacks.insert(swaps, callbacks.pop(callbacks.index(self)))
+        before_averages(trainer, self)  # at the end of training an average replaces the weights that are followed
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, loaded, data = learner_of(pl_module, self), self._loaded, data_of(trainer)

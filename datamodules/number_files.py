@@ -135,7 +135,7 @@ def _tensors(path: Path, labels: Labels, field: str) -> dict[Any, Any]:
     """The tensors of a .pt file by their names."""
     content = load(path, map_location="cpu")
     if isinstance(content, dict) and not MODEL.isdisjoint(content):
-        raise UserError(f"{path} is a checkpoint of a model, not data: give it to --ckpt_path")
+        raise UserError(f"{path} is a checkpoint of a model, not data: give it to ckpt_path")
     if isinstance(content, list | tuple):
         if len(content) != 1 and not (len(content) == 2 and getattr(content[1], "ndim", 0) == 1):
             raise UserError(

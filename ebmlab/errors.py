@@ -26,14 +26,19 @@ class UserError(Exception):
     The message is one line: what is wrong, where, and what would be right. The command line prints it
     without a traceback and exits with code 2.
 
+    Args:
+        message: as above. It speaks of settings, which Python, configs and the command line share.
+        option: the setting that mends it, if the command line has one of that name; it adds the flag.
+
     Example:
         >>> raise UserError("step_size is -1, but must be positive")
         Traceback (most recent call last):
         ebmlab.errors.UserError: step_size is -1, but must be positive
     """
 
-    def __init__(self, message: object = "") -> None:
+    def __init__(self, message: object = "", option: str = "") -> None:
         super().__init__(shown(str(message)))
+        self.option = option
 
 
 def one_line(error: Exception) -> str:

@@ -21,10 +21,11 @@ from kept import Result, run_missing
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ebmlab.energies import Bernoulli, Energy, LogisticPosterior, QuarticMixture
+from ebmlab.energies import Bernoulli, Energy
 from ebmlab.evaluation import effective_sample_size
 from ebmlab.samplers import AnyScale
 from ebmlab.samplers.tuners import AnyScaleTuner
+from ebmlab.studies.targets import LogisticPosterior, QuarticMixture
 
 CHAINS, BURN_IN = 100, 200
 ALPHAS = [round(0.3 + 0.05 * k, 2) for k in range(15)]

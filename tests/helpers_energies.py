@@ -14,17 +14,14 @@ from ebmlab.energies import (
     Clamped,
     Energy,
     Ising,
-    LatticeGaussian,
-    LogisticPosterior,
     Mixture,
-    ModeGrid,
     Potts,
-    QuarticMixture,
     ResNet,
     ScalarPotts,
     Scaled,
     Sum,
 )
+from ebmlab.studies.targets import LatticeGaussian, LogisticPosterior, ModeGrid, QuarticMixture
 
 
 def lopsided_resnet() -> ResNet:

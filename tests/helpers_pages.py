@@ -14,6 +14,7 @@ TINY = {
     "complete": "--num_steps=2 --first=4",
 }
 QUIET = {
+    "family": "--callbacks.FamilyReport.num_samples=20 --callbacks.FamilyReport.num_steps=2",
     "grbm_digits": "--callbacks.FID=false",
     "block_gibbs": "--callbacks.FID=false",
     "my_energy": "--callbacks.SampleGrid=false --callbacks.AIS.num_temperatures=20 --callbacks.AIS.num_chains=10",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -104,6 +105,20 @@ def test_no_kernel_imports_the_engine() -> None:
     """`samplers/sampler.py` alone hands kernels to the engine."""
     users = {module_name(path) for path in FILES if any(name.startswith("ebmlab.engine") for name in imports(path))}
     assert {name for name in users if name.startswith("ebmlab.samplers")} == {"ebmlab.samplers.sampler"}
+
+
+def flags(path: Path) -> list[str]:
+    """Texts of a module that name an option as the command line has it, docstrings included."""
+    nodes = ast.walk(ast.parse((ROOT / path).read_text()))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [text for text in texts if re.search(r"(?<![\w-])--[a-z]", text)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_only_the_command_line_speaks_of_flags(path: Path) -> None:
+    """Elsewhere texts speak of settings. A study may say how to train what it samples: `sample` alone runs it."""
+    if layer(module_name(path)) not in ("app", "studies", None):
+        assert flags(path) == []
 
 
 def test_every_module_named_in_a_layer_exists() -> None:

@@ -21,7 +21,7 @@ from ebmlab.callbacks import (
     TrajectoryLikelihood,
 )
 from ebmlab.datamodules import Digits, EgoSmall, GaussianMixture, GrayCode2D, IsingSamples
-from ebmlab.energies import GRBM, MLP, RBM, RGCN, Bernoulli, Ising, QuarticMixture, ResNet
+from ebmlab.energies import GRBM, MLP, RBM, RGCN, Bernoulli, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, hamming_mmd
 from ebmlab.learners import (
@@ -48,6 +48,7 @@ from ebmlab.samplers import (
     Tempered,
 )
 from ebmlab.samplers.tuners import ACSTuner, JumpDistance, PatternSearch, SwapRate, TargetAcceptance
+from ebmlab.studies.targets import QuarticMixture
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 UNIT = ([0.0, 1.0], [-0.01, 1.01])  # the interval with its ends

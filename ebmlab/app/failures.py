@@ -55,7 +55,7 @@ def describe(error: BaseException) -> str:
         if found := _in_worker(str(cause)):
             return found
         if isinstance(cause, UserError):
-            return str(cause)
+            return f"{cause} (--{cause.option})" if cause.option else str(cause)
     if _is(error, "MisconfigurationException"):
         return parser_message(str(error))
     if any(map(is_memory, chain)):

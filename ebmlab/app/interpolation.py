@@ -48,7 +48,11 @@ def _names(node: Any, prefix: str = "") -> list[str]:
 
 
 def _event_size(axis: int | None = None, *, _parent_: Any) -> int:
-    """`${event_size:}`: the number of entries of one event of the config's data; `${event_size:0}`: along an axis."""
+    """`${event_size:}`: the number of entries of one event of the config's data; `${event_size:0}`: along an axis.
+
+    The datamodule that tells it is dropped. Lightning builds the run's own later, when the config is complete: under
+    the run's seed, and with the settings that its checkpoints record.
+    """
     node = _parent_
     while node is not None and "data" not in node:
         node = node._get_parent()
@@ -61,7 +65,7 @@ def _event_size(axis: int | None = None, *, _parent_: Any) -> int:
         raise UserError(
             f"${{event_size:}} cannot tell the size of {type(datamodule).__name__}'s events, for it is no "
             "ebmlab.data.Data with an event_shape: give the energy's size as a number, such as "
-            "--model.energy.num_visible 784"
+            "--model.energy.num_coordinates 784"
         )
     shape = datamodule.event_shape
     if axis is None:

@@ -13,7 +13,7 @@ from ebmlab.errors import UserError
 
 FAMILIES = (
     *("ebmlab.energies", "ebmlab.samplers", "ebmlab.samplers.tuners", "ebmlab.learners", "ebmlab.studies"),
-    *("ebmlab.datamodules", "ebmlab.callbacks"),
+    *("ebmlab.studies.targets", "ebmlab.datamodules", "ebmlab.callbacks"),
 )
 
 

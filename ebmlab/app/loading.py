@@ -6,6 +6,7 @@ import os
 import sysconfig
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ebmlab.app.failures import is_memory
@@ -17,7 +18,7 @@ _PYTHON = Path(sysconfig.get_path("stdlib"))
 
 
 def load_command_line() -> Callable[[], None]:
-    """The function that runs the command, with torch and Lightning imported.
+    """The function that runs the command, with torch and Lightning imported; `answer` had nothing to say to it.
 
     Raises:
         UserError: a package is missing or broken, or a file of the user's has its name.
@@ -33,7 +34,7 @@ def load_command_line() -> Callable[[], None]:
         if is_memory(error):
             raise
         raise UserError(_reason(error)) from error
-    return main
+    return partial(main, answered=True)
 
 
 def _reason(error: Exception) -> str:

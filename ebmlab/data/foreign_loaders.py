@@ -16,13 +16,12 @@ from ebmlab.data.interface import Data, one_loader, samples_of
 from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.domains import Categorical, Domain, Ordinal, Real
 from ebmlab.errors import UserError
-from ebmlab.lightning.trainer import data_sources
+from ebmlab.lightning.trainer import data_sources, kept_while
 from ebmlab.numerics.streams import own_numbers, undisturbed
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
-_KEPT = "_ebmlab_plain_data"
 MEASURED = 10_000  # samples that tell the limits of pictures
 Loaders = Mapping[str, Callable[[], Any]]
 
@@ -153,12 +152,8 @@ def data_of(trainer: pl.Trainer) -> Data:
         if isinstance(owner, Data):
             return owner
     asked = {**given, "model": trainer.lightning_module}
-    kept: tuple[dict[str, Any], PlainData] | None = getattr(trainer, _KEPT, None)
-    if kept is not None and kept[0].keys() == asked.keys() and all(kept[0][part] is asked[part] for part in asked):
-        return kept[1]
     loaders = {split: source.dataloader for split, source in sources.items() if source.is_defined()}
     owner = next((given[split] for split in [*loaders, *given]), None)
     energy: Any = trainer.lightning_module.energy
-    data = PlainData("the run" if owner is None else type(owner).__name__, loaders, energy.domain)
-    setattr(trainer, _KEPT, (asked, data))
-    return data
+    title = "the run" if owner is None else type(owner).__name__
+    return kept_while(trainer, asked, lambda: PlainData(title, loaders, energy.domain))

@@ -1,7 +1,5 @@
 """Energies E(x), which define p(x) = exp(-E(x)) / Z."""
 
-from ebmlab.data.tables import Rows, TabularSource
-from ebmlab.energies.binary_net_posterior import BinaryNetPosterior
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.categorical_rbm import CategoricalRBM
 from ebmlab.energies.clamped import Clamped, ClampedBipartite
@@ -9,11 +7,8 @@ from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.grbm import GRBM
-from ebmlab.energies.lattice_gaussian import LatticeGaussian
-from ebmlab.energies.logistic_posterior import LogisticPosterior
 from ebmlab.energies.masked_language_model import MaskedLanguageModel
 from ebmlab.energies.mlp import MLP
-from ebmlab.energies.mode_grid import ModeGrid
 from ebmlab.energies.pairwise.ising import Ising
 from ebmlab.energies.pairwise.potts import Potts
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
@@ -23,7 +18,6 @@ from ebmlab.energies.paths.composed import Mixture, Sum
 from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform, reference
 from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
-from ebmlab.energies.quartic_mixture import QuarticMixture
 from ebmlab.energies.rbm import RBM
 from ebmlab.energies.real_mlp import RealMLP
 from ebmlab.energies.resnet.resnet import ResNet
@@ -36,7 +30,6 @@ __all__ = [
     "RGCN",
     "Base",
     "Bernoulli",
-    "BinaryNetPosterior",
     "Bipartite",
     "BipartiteBridge",
     "Bridge",
@@ -47,23 +40,17 @@ __all__ = [
     "Evaluation",
     "Gaussian",
     "Ising",
-    "LatticeGaussian",
-    "LogisticPosterior",
     "MaskedLanguageModel",
     "Mixture",
-    "ModeGrid",
     "PerChain",
     "Potts",
-    "QuarticMixture",
     "RealMLP",
     "ResNet",
-    "Rows",
     "ScalarPotts",
     "Scaled",
     "Solved",
     "StandardNormal",
     "Sum",
-    "TabularSource",
     "TemperedBipartite",
     "TemperedEnergy",
     "Uniform",

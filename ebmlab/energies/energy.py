@@ -36,6 +36,7 @@ class Energy(Recorded, nn.Module):
     Attributes:
         domain: of x.
         domains: kinds of domain that the class supports.
+        fast_compiled: whether programs that `torch.compile` makes evaluate it as fast as it does itself.
 
     Example:
         >>> from ebmlab.domains import Real
@@ -52,6 +53,7 @@ class Energy(Recorded, nn.Module):
 
     domain: Domain
     domains: ClassVar[tuple[type[Domain], ...]] = ()
+    fast_compiled: ClassVar[bool] = True
 
     def __getattr__(self, name: str) -> Tensor | nn.Module:
         if name == "domain":

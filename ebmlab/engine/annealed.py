@@ -48,14 +48,13 @@ def temperatures(
     """
     rows = torch.cat([betas[:-1, None], betas[1:, None], settings.cpu().to(betas)], 1)
     rows = rows.to(x.device, torch.promote_types(x.dtype, torch.float32))
-    at: Any = path  # whose beta is a tensor here
-    at.beta = rows[0, 0]
-    known = kernel.start(path, x, rows[0, 2:].unbind(), *kernel.options).known
+    own: Any = path.at(rows[0, 0])  # whose beta the program sets
+    known = kernel.start(own, x, rows[0, 2:].unbind(), *kernel.options).known
     with compiling(_several, path.energy, x, caller) as program:
         for block in torch.split(rows, UNROLLED):
-            at.beta = block[0, 0]
+            own.beta = block[0, 0]
             several = program if len(block) == UNROLLED else _several
-            increments, x, known = several(kernel.start, kernel.step, kernel.options, path, x, known, block)
+            increments, x, known = several(kernel.start, kernel.step, kernel.options, own, x, known, block)
             yield increments, x
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ebmlab.energies import Energy, ResNet
+from ebmlab.energies import Energy
 from ebmlab.engine.protocol import Kernel
 from ebmlab.errors import UserError
 
@@ -27,14 +27,14 @@ COMPILERS = ("g++", "clang++", "c++", "cl")
 
 
 def worth_compiling(energy: Energy) -> bool:
-    """Whether programs evaluate the energy as fast as it does itself: all but residual networks.
+    """Whether programs evaluate the energy, and what it is made of, as fast as it does itself.
 
     Example:
         >>> from ebmlab.energies import MLP, ResNet
         >>> worth_compiling(MLP(4)), worth_compiling(ResNet((1, 8, 8), channels=4))
         (True, False)
     """
-    return not any(isinstance(module, ResNet) for module in energy.modules())
+    return all(module.fast_compiled for module in energy.modules() if isinstance(module, Energy))
 
 
 @contextlib.contextmanager

@@ -60,8 +60,8 @@ def ais(
         check: called before each temperature, or each program of them; an exception from it ends the call.
         resample: the effective share of the chains below which they are resampled systematically; 0 never resamples.
         num_moves: steps of each chain at each temperature.
-        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.last_states`, for DMALA,
-            ACS, AnyScale first and GWG on bits and spins, without resampling and with one move.
+        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.last_states`, for samplers
+            that offer a kernel, such as DMALA and BlockGibbs, without resampling and with one move.
 
     Raises:
         UserError: the sampler is not exact, does not support the energy, or cannot be compiled; or the energy is in
@@ -86,7 +86,6 @@ def ais(
     if compile:
         annealing_kernel(path, sampler, resample, num_moves)
     ladder = _ladder(path, sampler, schedule, num_temperatures, total, num_moves)
-    path.beta = 0.0
     islands = [size for size in (torch.arange(first, first + share) // num_chains).bincount().tolist() if size]
     chains = Population(base.sample(share).to(energy.dtype), islands, first)
     anneal(path, sampler, chains, ladder, progress, saved, check, resample, num_moves, compile)
@@ -147,7 +146,6 @@ def reverse_ais(
     if compile:
         annealing_kernel(path, sampler, num_moves=num_moves)
     ladder = _ladder(path, sampler, schedule, num_temperatures, len(x), num_moves)
-    path.beta = 1.0
     chains = Population(x[rank::world])
     anneal(
         path, sampler, chains, turned := ladder.turned(), progress, check=check, num_moves=num_moves, compile=compile

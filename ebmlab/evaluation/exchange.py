@@ -86,10 +86,9 @@ def exchange_log_z(
     kernel, base = sampler.kernel, base.to(energy.device)
     *later, earliest = sampler.path(energy)
     # The bridges' end at beta = 1 stands for the earliest stage: what it knows at x then serves all rungs.
-    ladder = _ladder(path_for(kernel, base, earliest), kernel, len(x), num_rungs, schedule)
-    bridges = [path_for(kernel, base, earliest) for _ in ladder.betas]
-    for rung, beta in zip(bridges, ladder.betas, strict=True):
-        rung.beta = beta
+    bridge = path_for(kernel, base, earliest)
+    ladder = _ladder(bridge, kernel, len(x), num_rungs, schedule)
+    bridges = [bridge.at(beta) for beta in ladder.betas]
     first, *others = path = [*later, *bridges]
     exchange = _Exchange([kernel] * len(later) + _kernels(kernel, ladder), others, sampler.swap_every)
     exchange.check(first)

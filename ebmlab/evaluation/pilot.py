@@ -66,34 +66,33 @@ def _run(
 ) -> tuple[list[float], list[float], list[float] | None]:
     """The pilot's temperatures, the length of the path up to each, and the factors of the step size (or None)."""
     chains = Population(path.base.sample(num_chains).to(path.energy.dtype))
-    path.beta = 0.0  # a state that the energy forbids has weight 0 at every beta above 0
-    chains.log_w.masked_fill_(path.increment(chains.x, 1.0) == -torch.inf, -torch.inf)
+    here = path.at(0.0)  # a state that the energy forbids has weight 0 at every beta above 0
+    chains.log_w.masked_fill_(here.increment(chains.x, 1.0) == -torch.inf, -torch.inf)
     sampler, tunable = copy.deepcopy(sampler), "step_size" in dict(sampler.named_buffers(recurse=False))
     own, log_scale = (sampler.step_size.clone() if tunable else None), 0.0  # type: ignore[operator]
     betas, lengths, scales = [0.0], [0.0], [1.0]
     known: PerChain | None = None
     length, left, halved = LENGTH, budget, budget // 2
     while betas[-1] < 1:
-        path.beta = betas[-1]
         if left <= halved:
             length, halved = 2 * length, left // 2
         left -= 1
-        at = path.values(chains.x) if known is None else known
-        new = next_beta(path, chains.x, chains.log_w, math.exp(-(length**2)), at) if left else 1.0
-        increment = path.increment(chains.x, new, at).to(chains.log_w)
+        at = here.values(chains.x) if known is None else known
+        new = next_beta(here, chains.x, chains.log_w, math.exp(-(length**2)), at) if left else 1.0
+        increment = here.increment(chains.x, new, at).to(chains.log_w)
         effective = conditional_ess(chains.log_w, increment)
         chains.log_w += increment
         known = rows(known, chains.resample(0.5))
-        path.beta = new
-        state = sampler.init(path, chains.x, budget, known)
+        here = path.at(new)
+        state = sampler.init(here, chains.x, budget, known)
         for _ in range(num_moves):
-            state, info = sampler.step(path, state)
+            state, info = sampler.step(here, state)
             if tunable:
                 excess = float(info.acceptance.nan_to_num(0.0).mean()) - ACCEPTANCE
                 log_scale += GAIN * excess / (ACCEPTANCE * (1 - ACCEPTANCE))
                 log_scale = max(-WIDEST, min(WIDEST, log_scale))
                 sampler.step_size.copy_(own * math.exp(log_scale))  # type: ignore
-                state = replace(sampler.init(path, state.x, budget, state.known), step=state.step)  # other settings
+                state = replace(sampler.init(here, state.x, budget, state.known), step=state.step)  # other settings
         chains.x, known = state.x, state.known
         betas.append(new)
         lengths.append(lengths[-1] + math.sqrt(-math.log(effective)) if effective > 0 else math.nan)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ebmlab.energies import Bridge
+from ebmlab.energies import BipartiteBridge, Bridge, Gaussian
 from ebmlab.engine import require_compiler, temperatures
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ladder import Ladder
@@ -76,17 +76,17 @@ def _walk(
     if ladder.scales is not None:
         sampler = copy.deepcopy(sampler)
         own = sampler.step_size.clone()  # type: ignore[operator]
+    here = path.at(ladder.betas[begin])
     known = None  # what the path has computed at x; None if the sampler does not keep it
     for k in range(begin, last):
-        path.beta, new = ladder.betas[k], ladder.betas[k + 1]
-        chains.log_w += path.increment(chains.x, new, known).to(chains.log_w)
+        chains.log_w += here.increment(chains.x, ladder.betas[k + 1], known).to(chains.log_w)
         if k in noted:
             chains.note()
         known = rows(known, chains.resample(resample))
-        path.beta = new
+        here = path.at(ladder.betas[k + 1])
         if ladder.scales is not None:
             sampler.step_size.copy_(own * ladder.scales[k + 1])  # type: ignore
-        for state, _ in sampler.chain(path, chains.x, num_moves, Leg(k * num_moves, last * num_moves, known)):
+        for state, _ in sampler.chain(here, chains.x, num_moves, Leg(k * num_moves, last * num_moves, known)):
             chains.x, known = state.x, state.known
         yield k + 1
 
@@ -109,7 +109,7 @@ def _compiled_walk(
             if k in noted:
                 chains.note()
         begin += len(increments)
-        chains.x, path.beta = x, ladder.betas[begin]
+        chains.x = x
         yield begin
 
 
@@ -140,10 +140,10 @@ def annealing_kernel(path: Bridge, sampler: Sampler, resample: float = 0.0, num_
             f"AIS: resample is {resample} and num_moves {num_moves}, but compiled temperatures neither resample nor "
             "make more than one move: leave compile out, or these"
         )
-    if type(path) is not Bridge:
+    if isinstance(path, BipartiteBridge) and isinstance(path.base, Gaussian):
         raise UserError(
-            f"{CALLER}: {type(sampler).__name__} on {type(path.energy).__name__} cannot be compiled along the path of "
-            "the joint law: take a sampler that follows the marginal law, such as DMALA, or leave compile out"
+            f"{CALLER}: {type(sampler).__name__} draws all of v at once on the way from a Gaussian base, which cannot "
+            "be compiled: take a base whose coordinates are independent, such as StandardNormal, or leave compile out"
         )
     kernel = sampler.require_compilable(path, CALLER)
     require_compiler(path.energy.device, CALLER)

@@ -52,7 +52,7 @@ def read(path: Path, vartype: str | None) -> Foreign:
         else:
             pairs[key] = bias
     if vartype not in ("SPIN", "BINARY"):
-        raise UserError("it does not say whether its variables are spins or bits: give --vartype SPIN or BINARY")
+        raise UserError("it does not say whether its variables are spins or bits: give vartype SPIN or BINARY")
     names = sorted({*linear, *(i for pair in pairs for i in pair)})
     place = {name: k for k, name in enumerate(names)}
     rows, columns = ([place[pair[end]] for pair in pairs] for end in (0, 1))

@@ -147,7 +147,7 @@ def _read(path: Path, kind: str | None, vartype: str | None) -> Foreign:
                 head = file.read(1)
             if head == b"\x80":
                 raise UserError(f"{path} is a pickled object: opening it could run any code; save its arrays instead")
-            raise UserError(f"{path} is of no known format; say which by --kind, if it is one of {known_kinds()}")
+            raise UserError(f"{path} is of no known format; say which kind, if it is one of {known_kinds()}")
         if known.read is None:
             raise UserError(f"{known.kind} has no files that are read: give ebmlab.exchange.read the object")
         found = known.read(path, vartype)

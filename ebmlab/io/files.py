@@ -168,7 +168,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         UserError: there is no such file, or it is damaged or not a checkpoint.
     """
     if not path.is_file():
-        raise UserError(f"--ckpt_path {path}: no such file; give a .ckpt file, or `last` for the newest run's")
+        raise UserError(f"ckpt_path is {path}: no such file; give a .ckpt file, or `last` for the newest run's")
     try:
         checkpoint = load(path, map_location="cpu")
     except (Damaged, OSError) as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOVED = {  # modules
+    **{f"ebmlab.callbacks.{name}": "ebmlab.callbacks.chain_schedules" for name in ("annealed_steps", "short_chains")},
     "ebmlab.preprocessing": "ebmlab.data.preprocessing",
     "ebmlab.tables": "ebmlab.data.tables",
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},
@@ -14,12 +15,25 @@ MOVED = {  # modules
         f"ebmlab.energies.{name}": f"ebmlab.energies.paths.{name}"
         for name in ("bipartite_bridge", "bridge", "composed", "reference", "tempering")
     },
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in ("binary_net_posterior", "lattice_gaussian", "logistic_posterior", "mode_grid", "quartic_mixture")
+    },
+    "ebmlab.studies.bayesian_net": "ebmlab.studies.targets.prediction",
+    "ebmlab.studies.histogram": "ebmlab.studies.targets.histogram",
     "ebmlab.energies.solved": "ebmlab.energies.paths.known_log_z",
     "ebmlab.energies.paths.solved": "ebmlab.energies.paths.known_log_z",
     "ebmlab.samplers.starts": "ebmlab.samplers.initial_states",
 }
 CALLBACKS = {"AISEvaluation": "AIS", "HammingMMDEvaluation": "HammingMMD", "GraphMMDEvaluation": "GraphMMD"}
 RENAMED = {  # classes
+    **{
+        f"ebmlab.energies.{name}": f"ebmlab.studies.targets.{name}"
+        for name in (
+            *("BinaryNetPosterior", "LatticeGaussian", "LogisticPosterior", "ModeGrid", "QuarticMixture", "Rows"),
+            "TabularSource",
+        )
+    },
     **{f"ebmlab.callbacks.{old}": f"ebmlab.callbacks.{new}" for old, new in CALLBACKS.items()},
     "ebmlab.callbacks.ais_evaluation.AISEvaluation": "ebmlab.callbacks.AIS",
     "ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation": "ebmlab.callbacks.HammingMMD",
@@ -39,13 +53,18 @@ SETTINGS = {  # by class: settings that have another name today
     "ScalarPotts.lattice": {"num_classes": "num_values"},
     "Potts.lattice": {"num_classes": "num_values"},
     "Potts.scalar": {"num_classes": "num_values"},
-    "MLP": {"hidden": "hidden_dim"},
+    "MLP": {"hidden": "hidden_dim", "num_inputs": "num_coordinates"},
     "RGCN": {"hidden": "hidden_dim", "layers": "num_layers"},
     "BinaryNetPosterior": {"hidden": "hidden_dim"},
     "GibbsLangevin": {"inner_steps": "num_inner_steps"},
     "AIS": {"moves": "num_moves"},
     "ACS": {"beta_max": "balance_max", "beta_min": "balance_min"},
     "PersistentACS": {"beta_max": "balance_max", "beta_min": "balance_min"},
+    "RBM": {"num_visible": "num_coordinates"},
+    "GRBM": {"num_visible": "num_coordinates"},
+    "CategoricalRBM": {"num_sites": "num_coordinates"},
+    "Potts": {"num_sites": "num_coordinates"},
+    "QuarticMixture": {"size": "num_coordinates"},
 }
 _OLD = re.compile(
     rf"(?<![\w./-])(({'|'.join(map(re.escape, RENAMED))})(?!\w)|({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z]))"

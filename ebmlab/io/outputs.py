@@ -38,4 +38,4 @@ def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:
     for path in outputs:
         check_is_local(path)
         if path.exists() and any(other.exists() and path.samefile(other) for other in read):
-            raise UserError(f"{path} is read, and would be overwritten: name another --output")
+            raise UserError(f"{path} is read, and would be overwritten: name another file", option="output")

@@ -20,7 +20,7 @@ from ebmlab.io.old_names import current_class, current_paths, current_settings
 IMPORTED = ("ebmlab.", "torch.nn.", "torch.optim.")  # rebuilding may import these; others must have been imported
 PLAIN = (type(None), bool, int, float, str)  # the types of settings that need no description
 MAKERS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-granted: set[str] = set()  # modules that the user has named for what checkpoints may name, by `--import`
+granted: set[str] = set()  # modules that the user has named for what checkpoints may name, by `import`
 
 
 class Recorded:
@@ -143,7 +143,8 @@ def find(path: Any) -> Callable[..., Any]:
     if (reaches := getattr(kind, "reaches", "")) and kind.__module__ not in granted:
         raise UserError(
             f"{path} reaches {reaches}, which no checkpoint does of itself: build it yourself for "
-            f"ebmlab.load(path, learner), or give --import {kind.__module__} if you trust it"
+            "ebmlab.load(path, learner), or name its module if you trust it",
+            option=f"import {kind.__module__}",
         )
     return made_by  # type: ignore[no-any-return]
 
@@ -166,8 +167,8 @@ def imported(path: Any) -> Any:
             break
     else:
         raise UserError(
-            f"{path} is not part of ebmlab and has not been imported: if you trust it, import its module before "
-            "(`score`, `complete`, `features` and `predict` have --import MODULE)"
+            f"{path} is not part of ebmlab and has not been imported: if you trust it, import its module before",
+            option="import MODULE",
         )
     found: Any = vars(sys.modules[module]).get(parts[cut])  # no `getattr`, by which a module may import more
     for name in parts[cut + 1 :]:

@@ -23,6 +23,7 @@ from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.initial_states import FromNoise, Start
+from ebmlab.samplers.schedules import scaled_steps
 from ebmlab.settings import require_factor
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
@@ -65,6 +66,8 @@ class ContrastiveDivergence(Learner):
             the joint density and E[h | v] for the marginal density.
         chain_steps: steps of each chain in the current training step, which `callbacks.ShortChains` sets; None for
             num_steps.
+        step_factor: that of the sampler's `step_size` in the current training step, which `callbacks.AnnealedSteps`
+            sets. Outside of training steps the sampler has its own.
 
     Raises:
         UserError: the settings do not fit each other or the energy.
@@ -81,6 +84,7 @@ class ContrastiveDivergence(Learner):
     takes_weights = True
     energies: tuple[Tensor, Tensor] | None = None
     chain_steps: int | None = None
+    step_factor: float = 1.0
 
     logs = (
         *("train/energy_data", "train/energy_negative", "train/energy_gap", "train/grad_norm", "train/learning_rate"),
@@ -177,7 +181,7 @@ class ContrastiveDivergence(Learner):
             share = 1 / len(x) if weights is None else weights / len(x)
             contrast.add(x, self._hidden_of_data(x), weight=share)
         data_energy = contrast.value().detach()
-        with fast_products(self.energy, len(x)):
+        with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
             starts = self.start.draw(self.energy, len(x), x)
             if self.compile_chains and x.is_cuda:
                 info, y, negative = self._replayed_negatives(starts)

@@ -124,6 +124,18 @@ def load_trained(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
         )
 
 
+def before_averages(trainer: pl.Trainer, callback: pl.Callback) -> None:
+    """Has a callback see the weights at the end of training before averages replace them.
+
+    Lightning calls `on_train_end` of its callbacks in the order of their list, and has no hook between the last step
+    and the averages' hook. The callback therefore moves before them.
+    """
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    swaps = next((i for i, c in enumerate(callbacks) if isinstance(c, WeightAveraging)), len(callbacks))
+    if swaps < callbacks.index(callback):
+        callbacks.insert(swaps, callbacks.pop(callbacks.index(callback)))
+
+
 @contextmanager
 def averaged(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
     """Runs its body with the averaged weights of a `WeightAveraging` callback, if there is one that has begun.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Real
-from ebmlab.energies import GRBM, Energy, PerChain
+from ebmlab.energies import GRBM, Bipartite, BipartiteBridge, Energy, Gaussian, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli
+from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import metropolis
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite
 from ebmlab.samplers.schedules import cosine_factors
 from ebmlab.samplers.state import BipartiteState, Info
@@ -63,6 +66,58 @@ class GibbsLangevinState(BipartiteState):
     mean: Tensor
     law: InnerLaw
     marginal: Tensor | None = None
+
+
+def start(
+    energy: Energy,
+    x: Tensor,
+    settings: Sequence[Number],
+    factors: Tensor,
+    temperature: float,
+    noise_temperature: float,
+    adjusted: bool,
+    known: PerChain | None = None,
+    law: InnerLaw | None = None,
+) -> GibbsLangevinState:
+    """H ~ p(h | x), and the law of v after inner steps of alpha_0 times the factors, if no step before has made it."""
+    (alpha,), energy = settings, cast(Bipartite, energy)
+    logits, known = energy.hidden_logits(x, known)
+    hidden = bernoulli(logits / temperature if temperature != 1.0 else logits)
+    mean, variance = energy.visible_given_hidden(hidden)
+    if law is None:
+        law = inner_law(alpha * variance.mean() * factors.to(variance), variance, noise_temperature)
+    marginal = energy.marginal_energy(x, logits, temperature) if adjusted else None
+    return GibbsLangevinState(
+        x=x, logits=logits, hidden=hidden, mean=mean.to(x), law=law, marginal=marginal, known=known
+    )
+
+
+def step(
+    energy: Energy,
+    state: GibbsLangevinState,
+    settings: Sequence[Number],
+    factors: Tensor,
+    temperature: float,
+    noise_temperature: float,
+    adjusted: bool,
+    next_adjusted: bool | None = None,
+) -> tuple[GibbsLangevinState, Info]:
+    """Draws v after all inner steps, and then h ~ p(h | v).
+
+    An adjusted step accepts both with min(1, p(v') q(v | v', h') / (p(v) q(v' | v, h))): p(v, h) / p(h | v) is p(v), so
+    that Eq. 12 needs only marginal energies.
+    """
+    noise = torch.randn_like(state.x)
+    x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
+    later = adjusted if next_adjusted is None else next_adjusted
+    new = start(energy, x, settings, factors, temperature, noise_temperature, later, law=state.law)
+    probability = x.new_ones(len(x))
+    if adjusted and state.marginal is not None and new.marginal is not None:
+        back = _log_density(state.x, new)
+        forth = -noise.square().sum(1) / 2
+        accepted, probability = metropolis(state.marginal - new.marginal + back - forth)
+        new = new.overwritten(accepted, state)
+    return new, Info(probability, energy.domain.hops(new.x, state.x))
 
 
 class GibbsLangevin(Sampler):
@@ -123,49 +178,44 @@ class GibbsLangevin(Sampler):
 
     def check(self, energy: Energy) -> None:
         require_bipartite(self, energy)
-        if not isinstance(energy, GRBM):
+        bridged = isinstance(energy, BipartiteBridge)
+        if not isinstance(energy.energy if bridged else energy, GRBM):
             raise UserError(
                 f"GibbsLangevin needs Gaussian visible units with variances (GRBM), not a {type(energy).__name__}; "
                 "BlockGibbs samples any bipartite energy"
             )
+        if bridged and isinstance(energy.base, Gaussian):
+            raise UserError(
+                "GibbsLangevin needs coordinates of v that are independent given h, and a Gaussian base correlates them"
+            )
+
+    def kernel_on(self, energy: Energy) -> Kernel | None:
+        """The steps; None if Metropolis sets in along the chain."""
+        if self.adjust_from not in (None, 0):
+            return None
+        return Kernel(start, step, self.step_size.view(1, 1), self._options(self.adjust_from == 0))
 
     @torch.no_grad()
-    def init(  # type: ignore[override]
-        self, energy: GRBM, x: Tensor, horizon: int | None = None, known: PerChain | None = None
+    def init(
+        self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None
     ) -> GibbsLangevinState:
-        variance = energy.variance
-        law = inner_law(self.step_size * variance.mean() * self.factors.to(variance), variance, self.noise_temperature)
         # the next step may be any one of a longer chain (`Leg`), and so an adjusted one
-        return self._state(energy, x, 0, law, with_marginal=self.adjust_from is not None)
+        return start(energy, x, (self.step_size,), *self._options(self.adjust_from is not None), known)
 
     @torch.no_grad()
-    def step(self, energy: GRBM, state: GibbsLangevinState) -> tuple[GibbsLangevinState, Info]:  # type: ignore[override]
-        noise = torch.randn_like(state.x)
-        x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
-        new = self._state(energy, x, state.step + 1, state.law, self._adjusts(state.step + 1))
-        probability = x.new_ones(len(x))
-        if self._adjusts(state.step) and state.marginal is not None and new.marginal is not None:
-            # p(v, h) / p(h | v) is p(v), so Eq. 12 needs only marginal energies
-            back = self._log_density(state.x, new)
-            forth = -noise.square().sum(1) / 2
-            accepted, probability = metropolis(state.marginal - new.marginal + back - forth)
-            new = new.overwritten(accepted, state)
-        return new, Info(probability, energy.domain.hops(new.x, state.x))
+    def step(self, energy: Energy, state: GibbsLangevinState) -> tuple[GibbsLangevinState, Info]:
+        options, later = self._options(self._adjusts(state.step)), self._adjusts(state.step + 1)
+        new, info = step(energy, state, (self.step_size,), *options, next_adjusted=later)
+        return replace(new, step=state.step + 1), info
+
+    def _options(self, adjusted: bool) -> tuple[Tensor, float, float, bool]:
+        return self.factors, self.temperature, self.noise_temperature, adjusted
 
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
 
-    def _state(self, energy: GRBM, x: Tensor, step: int, law: InnerLaw, with_marginal: bool) -> GibbsLangevinState:
-        logits = energy.hidden_given_visible(x)
-        hidden = bernoulli(logits / self.temperature if self.temperature != 1.0 else logits)
-        mean, _ = energy.visible_given_hidden(hidden)
-        marginal = energy.marginal_energy(x, logits, self.temperature) if with_marginal else None
-        return GibbsLangevinState(
-            x=x, step=step, logits=logits, hidden=hidden, mean=mean.to(x), law=law, marginal=marginal
-        )
 
-    @staticmethod
-    def _log_density(x: Tensor, start: GibbsLangevinState) -> Tensor:
-        """Log of the inner law's density at x from `start`, `(B,)`, up to a constant."""
-        mean = torch.lerp(start.mean, start.x, start.law.decay)
-        return -((x - mean) / start.law.std).square().sum(1) / 2
+def _log_density(x: Tensor, start: GibbsLangevinState) -> Tensor:
+    """Log of the inner law's density at x from `start`, `(B,)`, up to a constant."""
+    mean = torch.lerp(start.mean, start.x, start.law.decay)
+    return -((x - mean) / start.law.std).square().sum(1) / 2

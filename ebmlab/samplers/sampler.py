@@ -21,7 +21,9 @@ from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.state import Info, Leg, State
 from ebmlab.settings import require_positive
 
-WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary and DULA, Langevin, BlockGibbs and ChromaticGibbs"
+WITH_KERNEL = (
+    "DMALA, ACS, AnyScale, GWG, PathAuxiliary and DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
+)
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU
 SMALLEST = 100  # but not fewer chains than this
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
@@ -62,3 +64,24 @@ class Cosine(Schedule):
 def cosine_factors(horizon: int) -> Tensor:
     """All the factors of a `Cosine` schedule, `(horizon,)`."""
     return torch.tensor([Cosine().factor(k, horizon) for k in range(horizon)])
+
+
+@contextmanager
+def scaled_steps(sampler: nn.Module, factor: float) -> Iterator[None]:
+    """Runs its body with a multiple of the sampler's `step_size`, which lies where it lay, as CUDA graphs need it.
+
+    Args:
+        sampler: has a tensor `step_size`, unless the factor is 1.
+        factor: of the step size.
+    """
+    if factor == 1.0:
+        yield
+        return
+    size = sampler.step_size
+    assert isinstance(size, Tensor)
+    whole = size.clone()
+    size.mul_(factor)
+    try:
+        yield
+    finally:
+        size.copy_(whole)

@@ -1,14 +1,14 @@
 """Studies that compare samplers on targets, as `python -m ebmlab sample` runs them."""
 
 from ebmlab.samplers.initial_states import FromMode, FromNoise, FromPoint, Start
-from ebmlab.studies.bayesian_net import Prediction
-from ebmlab.studies.histogram import Histogram2D
 from ebmlab.studies.last_states import Images
 from ebmlab.studies.law import LawDistance
 from ebmlab.studies.log_mmd import LogMMD
 from ebmlab.studies.means import MeanError
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.study import Contender, Study
+from ebmlab.studies.targets.histogram import Histogram2D
+from ebmlab.studies.targets.prediction import Prediction
 from ebmlab.studies.text import Sentences
 from ebmlab.studies.trained import trained_energy
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import yaml
 
 from ebmlab.app.loggers import make_loggers
 from ebmlab.app.run_folder import continued_run
+from ebmlab.datamodules import GrayCode2D
 from ebmlab.learners import ContrastiveDivergence
 
 Run = Callable[..., None]
@@ -23,6 +25,21 @@ Run = Callable[..., None]
 def read_csv(path: Path) -> list[dict[str, str]]:
     with path.open() as file:
         return list(csv.DictReader(file))
+
+
+def test_the_datamodule_is_built_for_the_size_of_its_data_and_for_the_run(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = [], GrayCode2D.__init__
+
+    @wraps(make)
+    def counted(self: GrayCode2D, *args: Any, **kwargs: Any) -> None:
+        made.append(self)
+        make(self, *args, **kwargs)
+
+    monkeypatch.setattr(GrayCode2D, "__init__", counted)
+    run("fit", "--trainer.fast_dev_run=true", config="rm_2spirals", quick=False)
+    assert len(made) == 2
 
 
 def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +58,7 @@ def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) 
     assert columns | {"sampler/acceptance"} <= set(rows[0])
     assert [int(row["step"]) for row in rows] == sorted(int(row["step"]) for row in rows)
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert config["model"]["init_args"]["energy"]["init_args"]["num_visible"] == 64  # resolved, not ${event_size:}
+    assert config["model"]["init_args"]["energy"]["init_args"]["num_coordinates"] == 64  # resolved, not ${event_size:}
     assert config["trainer"]["max_epochs"] == 2
 
     checkpoint = folder / "checkpoints" / "last.ckpt"

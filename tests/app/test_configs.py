@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers_data import make_celeba, make_mnist
+from helpers_family import family_texts, write_family, write_structure
 from helpers_published import allow_small, write_caltech, write_emnist, write_omniglot, write_static_mnist
 
 from ebmlab.app.config_files import read_config
@@ -22,6 +23,8 @@ PICTURES = {
     "EnergyLandscape": "samples-landscape",
     "GraphGrid": "samples-graphs",
     "CouplingRMSE": "parameters-couplings",
+    "Contacts": "contacts-map",
+    "FamilyReport": "family-report",
 }
 # At the papers' sizes one step takes minutes on a CPU. Fewer chains and steps run here; all else is as written.
 LARGE = {"grbm_mnist", "grbm_fashion", "grbm_celeba32", "grbm_celeba2k64", "rbm_mnist_cd", "ebm_digits_cd"}
@@ -59,6 +62,9 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     options += ["--data.init_args.num_samples=2000"] if "GrayCode2D" in text else []
     options += ["--model.init_args.sampler.init_args.tuning_steps=5"] if config.endswith("_acs") else []
     options += ["--data.init_args.side=5", "--data.init_args.num_sweeps=3"] if "IsingSamples" in text else []
+    if "datamodules.Alignment" in text:
+        options += [f"--data.init_args.path={write_family(tmp_path / 'family.fasta')}", "--data.batch_size=20"]
+        options += [f"--callbacks.Contacts.path={write_structure(tmp_path / 'wild.pdb', family_texts()[0])}"]
     run("fit", "--trainer.fast_dev_run=true", *options, config=config, quick=False)
     pictures = {path.name.split("_step")[0] for path in Path("runs").rglob("images/*.png")}
     named = {name for name, options in settings["callbacks"].items() if options is not None}

@@ -47,7 +47,7 @@ def test_sampler_that_does_not_fit_the_energy(fails: Fails) -> None:
 
 
 def test_data_of_the_wrong_shape(fails: Fails) -> None:
-    line = fails("fit", "--model.init_args.energy.init_args.num_visible=65")
+    line = fails("fit", "--model.init_args.energy.init_args.num_coordinates=65")
     assert "Digits gives events of shape (1, 8, 8) (64 numbers)" in line
     assert "Real(65)" in line
 
@@ -287,7 +287,7 @@ def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]
         ("--trainer.devices=-1", "error: trainer.devices is '-1', but must be at least 1 (or auto)"),
         ("--trainer.callbacks=callbacks.Progress", "would replace all callbacks: add one by --callbacks.NAME true"),
         ("--model.optimizer.lr=1e30", "optimizer: lr is 1e+30, but must be 0 or a positive number up to 1e+18"),
-        ("--trainer.precision=16-true", "set --trainer.precision bf16-true, or 32-true"),
+        ("--trainer.precision=16-true", "set trainer.precision to bf16-true, or 32-true"),
         ("--model.sampler=ebmlab.samplers.GibsLangevin", "did you mean ebmlab.samplers.GibbsLangevin?"),
         ("--model.optimizer=torch.optim.Adm", "did you mean torch.optim.Adam?"),
         ("--model.energy=GRBN", "did you mean ebmlab.energies.GRBM?"),

@@ -278,7 +278,7 @@ def test_no_command_overwrites_what_it_reads(digits: torch.Tensor, capsys: pytes
         with pytest.raises(SystemExit) as ended:
             main([*command, f"--ckpt_path={RUN}" if command[0] != "predict" else f"--ckpt_path={LAST}"])
         assert ended.value.code == 2, command
-        assert "is read, and would be overwritten: name another --output" in capsys.readouterr().err, command
+        assert "is read, and would be overwritten: name another file (--output)" in capsys.readouterr().err, command
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 

@@ -96,7 +96,7 @@ def test_a_checkpoint_that_is_named_as_data_is_not_read(tmp_path: Path) -> None:
     short_fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), ReplayBuffer(200)), tmp_path, 1)
     path = (tmp_path / "epoch=0.ckpt").rename(tmp_path / "data.pt")
     for field in ("x", "replay_buffer"):
-        with pytest.raises(UserError, match=r"data.pt is a checkpoint of a model, not data: give it to --ckpt_path"):
+        with pytest.raises(UserError, match=r"data.pt is a checkpoint of a model, not data: give it to ckpt_path"):
             read_numbers(path, None, field)
 
 

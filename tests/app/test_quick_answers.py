@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 from pytorch_lightning.cli import LightningCLI
 
+import ebmlab.__main__ as entry
 from ebmlab import __version__
+from ebmlab.app import cli, quick_answers
 from ebmlab.app.cli import main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
@@ -44,7 +47,7 @@ finally:
             ["list", "all"],
             2,
             "",
-            "error: list: there is no all; choose energies, samplers, tuners, learners, studies, datamodules, "
+            "error: list: there is no all; choose energies, samplers, tuners, learners, studies, targets, datamodules, "
             "callbacks, configs, or give none for all",
         ),
         (
@@ -63,6 +66,19 @@ def test_answered_at_once(words: list[str], code: int, out: str, err: str) -> No
         assert said.startswith("Traceback")
         said = said.splitlines()[-1]
     assert (done.returncode, done.stdout.strip(), said) == (code, out, err)
+
+
+def test_a_command_that_runs_is_asked_for_an_answer_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    for module in (quick_answers, cli):
+        monkeypatch.setattr(module, "answer", lambda given: asked.append(given))
+    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(sys, "argv", ["ebmlab", "fit", "--config", "gone"])
+    with pytest.raises(SystemExit):
+        entry.main()
+    for signum, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+        signal.signal(signum, handler)
+    assert asked == [["fit", "--config", "gone"]]
 
 
 def test_ctrl_c_during_the_imports_is_a_line(tmp_path: Path) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler
 
-from ebmlab.callbacks import AnnealedSteps, ShortChains, TrajectoryLikelihood
+from ebmlab.callbacks import AnnealedSteps, SamplerMonitor, ShortChains, TrajectoryLikelihood
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
+from ebmlab.learners import ContrastiveDivergence, PersistentACS, RatioMatching, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, GibbsLangevin, Sampler
 
 
@@ -129,6 +131,9 @@ def test_wrong_use_is_refused(setup: Any) -> None:
     model, trainer = setup([AnnealedSteps()], learner=learner(BlockGibbs()))
     with pytest.raises(UserError, match="BlockGibbs has no step_size"):
         trainer.fit(model, datamodule=Digits())
+    model, trainer = setup([AnnealedSteps()], learner=RatioMatching(RBM(64, 4)))
+    with pytest.raises(UserError, match="RatioMatching has no negative chains"):
+        trainer.fit(model, datamodule=Digits(binarize=True))
     model, trainer = setup([AnnealedSteps()], learner=learner(), max_epochs=-1)
     with pytest.raises(UserError, match="training has no end"):
         trainer.fit(model, datamodule=Digits())
@@ -148,3 +153,22 @@ def test_averaged_weights_have_the_whole_step(setup: Any, first: bool) -> None:
     model, trainer = setup(callbacks, learner=learner(GibbsLangevin(0.2)), max_steps=6, max_epochs=-1)
     trainer.fit(model, datamodule=Digits())
     assert float(model.sampler.step_size) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_monitor_logs_the_step_of_the_batch_and_nothing_changes_places(setup: Any, first: bool) -> None:
+    class Seen(SamplerMonitor):
+        seen: ClassVar[list[float]] = []
+
+        def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
+            super().on_train_batch_end(trainer, *args)
+            self.seen.append(float(trainer.callback_metrics["sampler/step_size"]))
+
+    Seen.seen, monitor, annealed = [], Seen(), AnnealedSteps()
+    callbacks = [monitor, annealed] if first else [annealed, monitor]
+    energy = GRBM(64, 4)  # whose variances are 1 and stay so: its step unit is 1
+    model = ContrastiveDivergence(energy, GibbsLangevin(0.2), optimizer=partial(torch.optim.SGD, lr=0.0))
+    model, trainer = setup(callbacks, learner=model, max_steps=4, max_epochs=-1)
+    trainer.fit(model, datamodule=Digits())
+    assert monitor.seen == pytest.approx(expected(4, 4, 0))
+    assert [c for c in trainer.callbacks if c in callbacks] == callbacks

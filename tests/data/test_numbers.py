@@ -16,10 +16,11 @@ from torch import Tensor
 from ebmlab.data.numbers import as_numbers
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.domains import Real
-from ebmlab.energies import GRBM, Clamped, Ising, LatticeGaussian, LogisticPosterior, ResNet, ScalarPotts
+from ebmlab.energies import GRBM, Clamped, Ising, ResNet, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.samplers import ACS, DMALA, AnyScale
 from ebmlab.samplers.initial_states import FromPoint
+from ebmlab.studies.targets import LatticeGaussian, LogisticPosterior
 
 
 def read_only(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

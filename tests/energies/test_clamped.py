@@ -20,7 +20,6 @@ from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.energies import (
     GRBM,
     RBM,
-    BinaryNetPosterior,
     Bipartite,
     Clamped,
     ClampedBipartite,
@@ -35,6 +34,7 @@ from ebmlab.energies import (
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, exact_mean
 from ebmlab.samplers import DMALA, DULA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
+from ebmlab.studies.targets import BinaryNetPosterior
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
 

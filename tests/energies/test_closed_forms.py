@@ -8,7 +8,8 @@ from helpers_energies import ENERGIES
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Spin
-from ebmlab.energies import Energy, LatticeGaussian, LogisticPosterior, QuarticMixture
+from ebmlab.energies import Energy
+from ebmlab.studies.targets import LatticeGaussian, LogisticPosterior, QuarticMixture
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 

@@ -17,7 +17,6 @@ from ebmlab.energies import (
     RGCN,
     Base,
     Bernoulli,
-    BinaryNetPosterior,
     Bipartite,
     Bridge,
     CategoricalRBM,
@@ -26,16 +25,11 @@ from ebmlab.energies import (
     Energy,
     Gaussian,
     Ising,
-    LatticeGaussian,
-    LogisticPosterior,
     MaskedLanguageModel,
     Mixture,
-    ModeGrid,
     Potts,
-    QuarticMixture,
     RealMLP,
     ResNet,
-    Rows,
     ScalarPotts,
     Scaled,
     Solved,
@@ -49,6 +43,14 @@ from ebmlab.energies import (
     tempered,
 )
 from ebmlab.learners import EnergyDiscrepancy, Exact
+from ebmlab.studies.targets import (
+    BinaryNetPosterior,
+    LatticeGaussian,
+    LogisticPosterior,
+    ModeGrid,
+    QuarticMixture,
+    Rows,
+)
 
 LARGE = 3000.0  # its neighbours in bfloat16 are 16 apart
 

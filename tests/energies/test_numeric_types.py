@@ -16,7 +16,6 @@ from ebmlab.energies import (
     GRBM,
     MLP,
     Bernoulli,
-    BinaryNetPosterior,
     Bipartite,
     Clamped,
     Energy,
@@ -32,6 +31,7 @@ from ebmlab.energies import (
     tempered,
 )
 from ebmlab.errors import UserError
+from ebmlab.studies.targets import BinaryNetPosterior
 
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -163,7 +163,7 @@ def test_other_values_are_refused_in_a_line(make: Callable[[], Energy], x: Any, 
 
 
 def test_a_type_that_rounds_the_values_is_refused() -> None:
-    from ebmlab.energies import LatticeGaussian
+    from ebmlab.studies.targets import LatticeGaussian
 
     energy = LatticeGaussian([[1.0]], [0.0], num_values=1000).bfloat16()
     with pytest.raises(UserError, match="bfloat16 rounds"):

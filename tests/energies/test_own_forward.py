@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebmlab.energies import MLP, RBM, Energy, Ising, LatticeGaussian, LogisticPosterior, ScalarPotts
+from ebmlab.energies import MLP, RBM, Energy, Ising, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_mean
 from ebmlab.samplers import ChromaticGibbs, Gibbs, SwendsenWang, Wolff
+from ebmlab.studies.targets import LatticeGaussian, LogisticPosterior
 
 
 class Changed(Energy):

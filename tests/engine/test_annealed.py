@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 import torch
 from helpers_finite import DOMAINS, Target
+from helpers_grbm import make_grbm
 from helpers_mutants import mutant
 
 import ebmlab.engine.annealed as annealed
 import ebmlab.evaluation.annealing as annealing
 import ebmlab.evaluation.walk as walk
 from ebmlab.domains import Binary
-from ebmlab.energies import RBM, Bernoulli, Energy, ResNet
+from ebmlab.energies import GRBM, RBM, Base, Bernoulli, Bridge, Energy, Gaussian, ResNet, Solved, reference
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_samples, reverse_ais
 from ebmlab.evaluation.ladder import Ladder
-from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, Gibbs, PathAuxiliary, Sampler
+from ebmlab.evaluation.pilot import pilot_ladder
+from ebmlab.evaluation.population import Population
+from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsLangevin, PathAuxiliary, Sampler
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 CYCLE = ACS(step_sizes=[2.0, 0.6, 0.3], balances=[0.8, 0.6, 0.5])
@@ -34,6 +37,18 @@ def energies() -> list[Energy]:
     for parameter in rbm.parameters():
         torch.nn.init.normal_(parameter)
     return [rbm.requires_grad_(False), Target(DOMAINS["binary"], "cubic"), Target(DOMAINS["spin"], "cubic")]
+
+
+def weak_rbm() -> RBM:
+    rbm = energies()[0]
+    assert isinstance(rbm, RBM)
+    with torch.no_grad():
+        for parameter in rbm.parameters():
+            parameter *= 0.3
+    return rbm
+
+
+CORRELATED = Gaussian(torch.zeros(2), torch.tensor([[1.0, 0.5], [0.5, 1.0]]))
 
 
 @pytest.fixture
@@ -69,6 +84,46 @@ def same(a: LogZ, b: LogZ) -> bool:
 def test_the_walk_is_the_plain_one(sampler: Sampler, which: int) -> None:
     a, b = both(sampler, energies()[which])
     assert same(a, b) and a.log_weights.std() > 0.01
+
+
+JOINT: dict[str, tuple[Sampler, Energy, Base | None]] = {  # samplers that draw hidden units
+    "block Gibbs": (BlockGibbs(), energies()[0], None),
+    "from bits": (BlockGibbs(), energies()[0], Bernoulli(torch.linspace(0.1, 0.9, 6).double())),
+    "from a model": (
+        BlockGibbs(),
+        energies()[0],
+        Solved(weak := weak_rbm(), float(exact_log_z(weak)), weak.random(60)),
+    ),
+    "GRBM": (BlockGibbs(), make_grbm(2), None),
+}
+
+
+@pytest.mark.parametrize("name", JOINT)
+@pytest.mark.usefixtures("plain")
+def test_the_walk_along_the_joint_law_is_the_plain_one(name: str) -> None:
+    sampler, energy, base = JOINT[name]
+    a, b = both(sampler, energy.requires_grad_(False), base=base)
+    assert same(a, b) and a.log_weights.std() > 0.01
+
+
+@pytest.mark.usefixtures("plain")
+def test_gibbs_langevin_finds_log_z() -> None:
+    """It draws hidden units where the walk begins, and so has other random numbers than the plain walk."""
+    grbm = make_grbm(2).requires_grad_(False)
+    torch.manual_seed(0)
+    result = ais(grbm, GibbsLangevin(0.3, 4, adjust_from=0), 4000, 20, compile=True)
+    weights = (result.log_weights.flatten() - float(exact_log_z(grbm))).exp()
+    assert abs(weights.mean() - 1) < 4 * weights.std() / len(weights) ** 0.5
+
+
+@pytest.mark.usefixtures("plain")
+def test_the_path_that_is_walked_keeps_its_beta() -> None:
+    energy = energies()[0]
+    path = Bridge(reference(energy.domain), energy, 0.3)
+    for compile in (False, True):
+        walk.anneal(path, DMALA(0.4), Population(energy.random(5)), Ladder([0.0, 0.5, 1.0]), compile=compile)
+    pilot_ladder(path, DMALA(0.4), 10, 5)
+    assert path.beta == 0.3 and path.at(0.5).beta == 0.5
 
 
 @pytest.mark.usefixtures("plain")
@@ -129,7 +184,7 @@ def test_mutants_differ(sampler: Sampler, old: str, new: str, monkeypatch: pytes
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [DMALA(0.4), CYCLE, GWG()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("sampler", [DMALA(0.4), CYCLE, GWG(), BlockGibbs()], ids=lambda s: type(s).__name__)
 def test_compiled_temperatures_find_log_z(sampler: Sampler) -> None:
     torch.manual_seed(1)
     energy = energies()[0].float()
@@ -182,7 +237,7 @@ def test_a_missing_compiler_is_told_before_the_pilot_runs(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("sampler", "energy", "settings", "message"),
     [
-        (BlockGibbs(), RBM(6, 3), {}, r"ais\(compile=True\): BlockGibbs on RBM cannot be compiled"),
+        (BlockGibbs(), GRBM(2, 3), {"base": CORRELATED}, r"BlockGibbs draws all of v at once on the way from a Gaus"),
         (Gibbs(), Target(DOMAINS["binary"], "cubic"), {}, r"ais\(compile=True\): Gibbs on Rugged cannot be compiled"),
         (DMALA(0.4), ResNet((1, 8, 8), channels=4), {}, r"ais\(compile=True\): DMALA on ResNet cannot be compiled"),
         (DMALA(0.4), RBM(6, 3), {"resample": 0.5}, r"resample is 0\.5 and num_moves 1, but compiled temperatures"),

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 from helpers_finite import DOMAINS, Target
+from helpers_grbm import make_grbm
 from torch import Tensor
 
 import ebmlab.engine.compiled as compiled
 import ebmlab.samplers.sampler as base
 from ebmlab.domains import Binary, Real
-from ebmlab.energies import MLP, RBM, Energy, Ising, ResNet
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA
 from ebmlab.numerics import noise
@@ -29,6 +30,7 @@ from ebmlab.samplers import (
     Cosine,
     EnergyState,
     Gibbs,
+    GibbsLangevin,
     Info,
     Kernel,
     Langevin,
@@ -151,6 +153,12 @@ def test_langevin_moves_alike(adjust_from: int | None, temperature: float) -> No
     assert follows(sampler, Cubic(), same=lambda a, b: torch.allclose(a, b, atol=1e-5))
 
 
+@pytest.mark.parametrize("adjust_from", [None, 0])
+def test_gibbs_langevin_moves_alike(adjust_from: int | None) -> None:
+    sampler = GibbsLangevin(0.3, 4, adjust_from, temperature=0.7)
+    assert follows(sampler, make_grbm(2).float(), same=lambda a, b: torch.allclose(a, b, atol=1e-5))
+
+
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("few", [0, 2**40], ids=["torch's random numbers", "the program's"])
@@ -189,6 +197,8 @@ COMPILED: dict[str, tuple[Sampler, Callable[[], Energy], int]] = {
     "one chain of block Gibbs": (BlockGibbs(), lambda: make_rbm().requires_grad_(), 1),
     "Langevin": (Langevin(0.1), Cubic, 100),
     "adjusted Langevin": (Langevin(0.1, 0), Cubic, 100),
+    "Gibbs-Langevin": (GibbsLangevin(0.3, 4), lambda: make_grbm(2).float(), 100),
+    "adjusted Gibbs-Langevin": (GibbsLangevin(0.3, 4, 0), lambda: make_grbm(2).float(), 100),
 }
 
 
@@ -268,6 +278,7 @@ def test_gradients_are_detached_in_programs_of_the_user() -> None:
         (DMALA(0.2), ResNet((1, 8, 8), channels=4)),
         (AdaptiveDMALA(0.2), RBM(6, 3)),
         (Langevin(0.1, adjust_from=5), Cubic()),
+        (GibbsLangevin(0.1, adjust_from=5), GRBM(2, 3)),
         (Langevin(0.1, schedule=Cosine()), Cubic()),
         (ChromaticGibbs(), Ising(torch.ones(9, 9) - torch.eye(9))),
     ],

@@ -17,7 +17,19 @@ from torch import Tensor
 from ebmlab import samplers as s
 from ebmlab.datamodules import Digits
 from ebmlab.domains import Binary
-from ebmlab.energies import GRBM, RBM, Bernoulli, BipartiteBridge, Bridge, Energy, Ising, ResNet, bridge, reference
+from ebmlab.energies import (
+    GRBM,
+    RBM,
+    Bernoulli,
+    BipartiteBridge,
+    Bridge,
+    Energy,
+    Gaussian,
+    Ising,
+    ResNet,
+    bridge,
+    reference,
+)
 from ebmlab.energies.paths.bridge import Ends
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
@@ -186,13 +198,14 @@ def test_sandwich(name: str, energy_name: str) -> None:
     assert lower.log_z - 2 * lower.std_error < log_z < upper.log_z + 2 * upper.std_error
 
 
-def test_gaussian_visible_units() -> None:
+@pytest.mark.parametrize("sampler", [s.BlockGibbs(), GibbsLangevin(0.3, 4, adjust_from=0)], ids=["Gibbs", "Langevin"])
+def test_gaussian_visible_units(sampler: s.Sampler) -> None:
     """A GRBM, annealed from N(0, I) along the joint energy, against the sum over h."""
     grbm = make_grbm(2)
     torch.manual_seed(0)
-    result = ais(grbm, s.BlockGibbs(), 4000, 20)
+    result = ais(grbm, sampler, 4000, 20)
     assert abs(z_score(result, float(exact_log_z(grbm)))) < 4
-    upper = reverse_ais(grbm, s.BlockGibbs(), exact_samples(grbm, 4000), 20)
+    upper = reverse_ais(grbm, sampler, exact_samples(grbm, 4000), 20)
     assert abs(z_score(upper, -float(exact_log_z(grbm)))) < 4
 
 
@@ -449,7 +462,7 @@ def test_samplers_without_gradients_need_none_for_an_adaptive_ladder() -> None:
 
 
 def test_a_sampler_of_the_energy_alone_is_refused_by_the_right_sentence() -> None:
-    with pytest.raises(UserError, match="GibbsLangevin samples GRBM, but not the laws between it and StandardNormal"):
-        ais(GRBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), num_chains=4, num_temperatures=3)
+    with pytest.raises(UserError, match="GibbsLangevin samples GRBM, but not the laws between it and Gaussian, thr"):
+        ais(GRBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), 4, 3, base=Gaussian(torch.zeros(4), torch.eye(4)))
     with pytest.raises(UserError, match="needs Gaussian visible units"):
         ais(RBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), num_chains=4, num_temperatures=3)

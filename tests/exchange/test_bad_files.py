@@ -54,7 +54,7 @@ TEXTS = [
     ("# vartype=SPIN\n0 1 2\n1 0 3\n", "gives 1 0 again"),
     ("# vartype=SPIN\n", "there are no variables"),
     ("# vartype=OTHER\n0 1 2\n", "spins or bits"),
-    ("0 1 2\n", "give --vartype"),
+    ("0 1 2\n", "give vartype"),
     ("3 3\n1 2 1\n2 3 1\n", "says 3 edges, and 2 follow"),
     ("3 2\n1 2 1\n1 4 1\n", "edge 2 is '1 4 1': nodes must be from 1 to 3"),
     ("3 1\n0 1 1\n", "edge 1 is '0 1 1': nodes must be from 1 to 3"),

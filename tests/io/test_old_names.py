@@ -20,6 +20,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.old_names import MOVED, SETTINGS
 from ebmlab.io.rebuilding import Recorded, describe, find, rebuild
 from ebmlab.learners import Learner
+from ebmlab.studies import targets
 
 OLD = {
     "ebmlab.energies.ising.Ising": energies.Ising,
@@ -32,6 +33,8 @@ OLD = {
     "ebmlab.energies.paths.solved.Solved": energies.Solved,
     "ebmlab.samplers.starts.FromNoise": learners.FromNoise,
     "ebmlab.samplers.PersistentACS": learners.PersistentACS,
+    "ebmlab.energies.QuarticMixture": targets.QuarticMixture,
+    "ebmlab.energies.lattice_gaussian.LatticeGaussian": targets.LatticeGaussian,
 }
 
 
@@ -41,9 +44,16 @@ def test_an_old_class_path_finds_the_class(path: str) -> None:
     assert find(full_names(path)) is OLD[path]
 
 
+def test_old_class_paths_of_a_study_are_read() -> None:
+    old = "{class_path: ebmlab.studies.histogram.Histogram2D, target: ebmlab.energies.ModeGrid}"
+    new = "{class_path: ebmlab.studies.targets.histogram.Histogram2D, target: ebmlab.studies.targets.ModeGrid}"
+    assert full_names(old) == new and studies.Histogram2D.__module__ == "ebmlab.studies.targets.histogram"
+
+
 def test_earlier_class_paths_of_callbacks_find_the_class() -> None:
     assert resolve_name(full_names("callbacks.AISEvaluation")) is callbacks.AIS
     assert resolve_name(full_names("ebmlab.callbacks.GraphMMDEvaluation")) is callbacks.GraphMMD
+    assert resolve_name(full_names("callbacks.short_chains.ShortChains")) is callbacks.ShortChains
     hamming = full_names("ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation")
     assert resolve_name(hamming) is callbacks.HammingMMD
 
@@ -77,12 +87,12 @@ def part(path: str, **settings: Any) -> dict[str, Any]:
 
 
 class Table(Recorded):
-    def load(self) -> energies.Rows:
-        return energies.Rows(torch.ones(3, 2), torch.ones(3))
+    def load(self) -> targets.Rows:
+        return targets.Rows(torch.ones(3, 2), torch.ones(3))
 
 
 BUFFER = part("ebmlab.learners.ReplayBuffer", size=9, init="data")
-RBM = part("ebmlab.energies.RBM", num_visible=4, num_hidden=3)
+RBM = part("ebmlab.energies.RBM", num_coordinates=4, num_hidden=3)
 GIBBS = part("ebmlab.samplers.BlockGibbs")
 PAIR = [[0.0, 1.0], [1.0, 0.0]]
 PARTS = {  # for each class with renamed settings, with today's names of all of them
@@ -92,9 +102,16 @@ PARTS = {  # for each class with renamed settings, with today's names of all of 
     "ScalarPotts": part("ebmlab.energies.ScalarPotts", coupling=PAIR, num_values=3),
     "ScalarPotts.lattice": part("ebmlab.energies.ScalarPotts.lattice", side=3, num_values=3, coupling=0.5),
     "Potts.lattice": part("ebmlab.energies.Potts.lattice", side=3, num_values=3, coupling=0.5),
-    "MLP": part("ebmlab.energies.MLP", num_inputs=4, hidden_dim=3),
+    "MLP": part("ebmlab.energies.MLP", num_coordinates=4, hidden_dim=3),
+    "RBM": RBM,
+    "GRBM": part("ebmlab.energies.GRBM", num_coordinates=4, num_hidden=3),
+    "CategoricalRBM": part("ebmlab.energies.CategoricalRBM", num_coordinates=3, num_values=2, num_hidden=2),
+    "Potts": part("ebmlab.energies.Potts", num_coordinates=3, num_values=2),
+    "QuarticMixture": part("ebmlab.studies.targets.QuarticMixture", num_coordinates=2, num_values=3),
     "RGCN": part("ebmlab.energies.RGCN", num_nodes=4, hidden_dim=3, num_layers=2),
-    "BinaryNetPosterior": part("ebmlab.energies.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2),
+    "BinaryNetPosterior": part(
+        "ebmlab.studies.targets.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2
+    ),
     "GibbsLangevin": part("ebmlab.samplers.GibbsLangevin", step_size=0.1, num_inner_steps=3),
     "ACS": part("ebmlab.samplers.ACS", balance_max=0.9, balance_min=0.6),
     "PersistentACS": part("ebmlab.learners.PersistentACS", balance_max=0.9, balance_min=0.6),

@@ -33,8 +33,8 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
         1.0,
     ),
     "reverse proposal without its new h": (
-        "back = self._log_density(state.x, new)",
-        "back = self._log_density(state.x, GibbsLangevinState(x=x, mean=state.mean, law=state.law))",
+        "back = _log_density(state.x, new)",
+        "back = _log_density(state.x, GibbsLangevinState(x=x, mean=state.mean, law=state.law))",
         1.0,
     ),
     "everything accepted": ("new = new.overwritten(accepted, state)", "pass", 1.0),
@@ -64,16 +64,16 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
         1.0,
     ),
     "temperature outside of the sum over h": (
-        "energy.marginal_energy(x, logits, self.temperature)",
-        "energy.marginal_energy(x, logits) / self.temperature",
+        "energy.marginal_energy(x, logits, temperature)",
+        "energy.marginal_energy(x, logits) / temperature",
         2.0,
     ),
     "temperature not in the energy": (
-        "energy.marginal_energy(x, logits, self.temperature)",
+        "energy.marginal_energy(x, logits, temperature)",
         "energy.marginal_energy(x, logits)",
         2.0,
     ),
-    "temperature not in h": ("logits / self.temperature if self.temperature != 1.0 else logits", "logits", 2.0),
+    "temperature not in h": ("logits / temperature if temperature != 1.0 else logits", "logits", 2.0),
 }
 
 

@@ -33,7 +33,7 @@ def _on_bits(make: Callable[[Finite], Sampler]) -> tuple[Sampler, Energy]:
 
 
 def _lattice() -> Energy:
-    from ebmlab.energies import LatticeGaussian
+    from ebmlab.studies.targets import LatticeGaussian
 
     return LatticeGaussian.rotated(6, num_values=5)
 

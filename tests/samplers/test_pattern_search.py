@@ -10,11 +10,11 @@ import pytest
 import torch
 from helpers_walker import Bernoulli, Nothing, Walker
 
-from ebmlab.energies import LatticeGaussian
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, Gibbs
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.tuners import AnyScaleTuner, PatternSearch
+from ebmlab.studies.targets import LatticeGaussian
 
 
 def run(length: Any, num_steps: int = 600, others: Any = (), chains: int = 10, **start: float) -> tuple[Walker, bool]:

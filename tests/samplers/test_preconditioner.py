@@ -8,12 +8,13 @@ from helpers_finite import Quadratic, bias
 from torch import Tensor
 
 from ebmlab.domains import Ordinal
-from ebmlab.energies import Ising, LatticeGaussian, ResNet, ScalarPotts
+from ebmlab.energies import Ising, ResNet, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, AnyScale
 from ebmlab.samplers.tuners import Preconditioner, TargetAcceptance
 from ebmlab.samplers.tuners.any_scale_search import DIAGONALS
 from ebmlab.studies.study import Contender, Study
+from ebmlab.studies.targets import LatticeGaussian
 
 W = -torch.tensor([[4.0, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.1]], dtype=torch.float64)
 

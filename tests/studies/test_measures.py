@@ -11,12 +11,13 @@ from helpers_finite import Exact
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
-from ebmlab.energies import RBM, Energy, Ising, ModeGrid
+from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.evaluation import log_mmd
 from ebmlab.samplers import BlockGibbs
 from ebmlab.studies import Histogram2D, Images, LawDistance, LogMMD, MeanError
 from ebmlab.studies.measures import Measure
+from ebmlab.studies.targets import ModeGrid
 
 
 def ising() -> Ising:

@@ -83,7 +83,7 @@ class BipartiteBridge(Bridge, Bipartite):
             )
         super().__init__(base, energy, beta)
         self.num_hidden = energy.num_hidden
-        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
+        self._kept: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # the same at every beta
 
     @property
     def log_z(self) -> float:
@@ -151,10 +151,10 @@ class BipartiteBridge(Bridge, Bipartite):
 
     def _axes(self, base: Gaussian, std: Tensor) -> tuple[Tensor, Tensor]:
         """Eigenvalues and eigenvectors of the base's precision in units of `std`, kept until these change."""
-        kept = self._kept
+        kept = self._kept.get("axes")
         if kept is None or kept[0].device != std.device or not torch.equal(kept[0], std):
             matrix = std * base.precision.to(std) * std.unsqueeze(1)
-            self._kept = kept = std, *torch.linalg.eigh(matrix)
+            self._kept["axes"] = kept = std, *torch.linalg.eigh(matrix)
         return kept[1:]
 
     def visible_energy(self, v: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -49,12 +49,12 @@ class Bridge(Energy):
     """(1 - beta) E_0(x) + beta E_1(x).
 
     `evaluate` returns the values and gradients of both ends at x as `known`. If they are passed back with the same x,
-    to `evaluate` or `increment`, the ends are not evaluated again; beta may have changed.
+    to `evaluate` or `increment`, the ends are not evaluated again, whatever beta is (`at`).
 
     Args:
         base: E_0.
         energy: E_1; held, not copied.
-        beta: from 0 to 1; may be set at any time. Compiled programs set it to a tensor without axes.
+        beta: from 0 to 1; a tensor without axes in compiled programs.
 
     Example:
         >>> from ebmlab.energies import Ising, bridge, reference
@@ -62,8 +62,8 @@ class Bridge(Energy):
         >>> path = bridge(reference(ising.domain), ising, beta=0.1)
         >>> x = ising.domain.random(5)
         >>> known = path.evaluate(x).known
-        >>> path.beta = 0.2
-        >>> bool((path.evaluate(x, known).energy == path(x)).all())
+        >>> later = path.at(0.2)
+        >>> bool((later.evaluate(x, known).energy == later(x)).all())
         True
     """
 
@@ -77,6 +77,12 @@ class Bridge(Energy):
         self.energy = energy
         self.beta = beta
         self.domain = energy.domain
+
+    def at(self, beta: float | Tensor) -> Self:
+        """The law at another beta, between the same two ends."""
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self), beta=beta)
+        return other
 
     @property
     def log_z(self) -> float:

@@ -39,6 +39,7 @@ class ResNet(Energy):
     """
 
     domains = (Binary,)
+    fast_compiled = False
     base_logits: Tensor
 
     def __init__(self, shape: Sequence[int], channels: int = 64, base: Sequence[float] | Tensor | None = None) -> None:

@@ -34,7 +34,7 @@ class Preconditioner(Tuner):
 
     Example:
         >>> import torch
-        >>> from ebmlab.energies import LatticeGaussian
+        >>> from ebmlab.studies.targets import LatticeGaussian
         >>> from ebmlab.samplers import DMALA
         >>> from ebmlab.samplers.tuners import Preconditioner
         >>> energy = LatticeGaussian.sparse(size=8, condition=50.0)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebmlab.energies import LatticeGaussian
 from ebmlab.errors import UserError
+from ebmlab.studies.targets import LatticeGaussian
 
 
 def spectrum(energy: LatticeGaussian) -> Tensor:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from ebmlab.energies import BinaryNetPosterior, Energy
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.studies.measures import Measure
+from ebmlab.studies.targets.binary_net_posterior import BinaryNetPosterior
 
 
 class Prediction(Measure):
     """Training log-likelihood and test RMSE of a `BinaryNetPosterior`'s networks (Zhang et al. 2022, Table 2).
 
     Example:
-        >>> from ebmlab.energies import Rows
+        >>> from ebmlab.studies.targets import Rows
         >>> rows = Rows(torch.rand(9, 3), torch.rand(9), test_x=torch.rand(5, 3), test_y=torch.rand(5))
         >>> energy = BinaryNetPosterior(rows, hidden_dim=2)
         >>> measure = Prediction()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ebmlab.energies import QuarticMixture
 from ebmlab.errors import UserError
+from ebmlab.studies.targets import QuarticMixture
 
 
 def test_polynomials_written_out() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ebmlab.energies import ModeGrid
 from ebmlab.errors import UserError
+from ebmlab.studies.targets import ModeGrid
 
 
 def test_is_the_sum_over_all_modes() -> None:

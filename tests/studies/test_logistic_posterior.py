@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ebmlab.energies import LogisticPosterior
 from ebmlab.errors import UserError
+from ebmlab.studies.targets import LogisticPosterior
 
 
 def test_posterior_by_bayes_rule() -> None:

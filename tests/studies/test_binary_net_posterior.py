@@ -16,10 +16,11 @@ from torch import Tensor
 
 from ebmlab.data.tables import Rows
 from ebmlab.domains import Spin
-from ebmlab.energies import BinaryNetPosterior, Energy, binary_net_posterior
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import DMALA, DULA, dmala
 from ebmlab.samplers.discrete_langevin import GuidedEnergy
+from ebmlab.studies.targets import BinaryNetPosterior, binary_net_posterior
 
 
 def table(n: int = 6, features: int = 1, seed: int = 0) -> Rows:
@@ -227,7 +228,7 @@ def test_built_from_a_config() -> None:
     here = f"{__name__}.FromYAML"
     set_parsing_settings(import_path_allowlist=[here])  # the command line, in a test before, denies other code
     spec = {
-        "class_path": "ebmlab.energies.binary_net_posterior.BinaryNetPosterior",
+        "class_path": "ebmlab.studies.targets.binary_net_posterior.BinaryNetPosterior",
         "init_args": {"data": {"class_path": here, "init_args": {"rows": 9}}, "hidden_dim": 3},
     }
     energy = parser.instantiate(parser.parse_object({"energy": spec})).energy

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Ordinal
-from ebmlab.energies import Energy, ModeGrid
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.studies.measures import Measure
+from ebmlab.studies.targets.mode_grid import ModeGrid
 
 
 class Histogram2D(Measure):
