@@ -13,10 +13,11 @@ from helpers_mutants import mutant
 from helpers_trainer import quiet_trainer
 from torch import Tensor
 
-from ebmlab.energies import GRBM, RBM, Energy, Ising, LatticeGaussian, Potts
+from ebmlab.energies import GRBM, RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.learners import PseudoLikelihood
 from ebmlab.learners.pseudo_likelihood import pseudo_log_likelihood
+from ebmlab.studies.targets.lattice_gaussian import LatticeGaussian
 
 D, Q = 5, 4
 
