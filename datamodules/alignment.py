@@ -68,6 +68,7 @@ class Alignment(TensorDataModule):
         self,
         path: str,
         alphabet: str = "protein",
+        *,
         gap: str = "-",
         inserts: Inserts = "auto",
         unknown: Unknown = "drop",
