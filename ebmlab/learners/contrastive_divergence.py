@@ -17,7 +17,8 @@ from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.engine import UNROLLED, Replayed, require_compiler, run_compiled
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
-from ebmlab.learners.learner import Interval, Learner, weighted_mean
+from ebmlab.learners.fitting_data import weighted_mean
+from ebmlab.learners.learner import Interval, Learner
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from ebmlab.data.batch_checks import check_event_shape, check_first_batch
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, samples_of
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.domains import Binary, Domain
+from ebmlab.domains import Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
@@ -174,27 +173,10 @@ class Learner(Rebuilt):
 
     def check_data(self, data: Data, training: bool = True) -> None:
         """Raises `UserError` if the energy cannot model the data or, in training, cannot learn from them."""
-        domains, energy = data.domains, type(self.energy).__name__
-        if not domains or not isinstance(domains, tuple):
-            raise UserError(
-                f"{data.title}: domains is {domains}, but must be a tuple of the domains that its states may belong "
-                "to, such as (Real,) or (Binary, Real)"
-            )
-        if not isinstance(self.energy.domain, domains):
-            mend = "choose another energy or data set"
-            options = inspect.signature(type(data)).parameters
-            if "domain" in options:
-                mend = f"set the data's domain to {type(self.energy.domain).__name__.lower()}, or {mend}"
-            elif "binarize" in options:
-                mend = f"set the data's binarize to {str(isinstance(self.energy.domain, Binary)).lower()}, or {mend}"
-            raise UserError(
-                f"{data.title} gives {domains[0].__name__} data, but {energy} lives on {self.energy.domain}: {mend}"
-            )
-        if training and data.weighted and not self.takes_weights:
-            raise UserError(
-                f"{data.title} gives weights, which {type(self).__name__} would not heed: use ContrastiveDivergence or "
-                "PseudoLikelihood"
-            )
+        energy = type(self.energy).__name__
+        check_domain(data, self.energy.domain, energy)
+        if training and not self.takes_weights:
+            refuse_weights(data, type(self).__name__)
         if data.event_shape is not None:
             check_event_shape(data.event_shape, self.energy.domain, data.title, energy)
 
@@ -309,14 +291,3 @@ class Learner(Rebuilt):
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
         return self.energy.mean_visible(torch.sigmoid(hidden_given_state(self.energy, state)))
-
-
-def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean of values `(B,)` times weights `(B,)`; of the values alone when None.
-
-    Example:
-        >>> import torch
-        >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.5, 0.5]))
-        tensor(1.5000)
-    """
-    return values.mean() if weights is None else (weights.to(values) * values).mean()

@@ -13,7 +13,8 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.errors import UserError
-from ebmlab.learners.learner import Interval, Learner, weighted_mean
+from ebmlab.learners.fitting_data import weighted_mean
+from ebmlab.learners.learner import Interval, Learner
 from ebmlab.samplers import GibbsSweep, Sampler
 from ebmlab.settings import require_factor
 
