@@ -22,6 +22,7 @@ from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
 from ebmlab.learners.compiled_energy import uncompiled
+from ebmlab.learners.fitting_data import check_domain, refuse_weights, weighted_mean
 from ebmlab.learners.monitored_metrics import monitors_training
 from ebmlab.learners.optimizer_check import try_optimizer
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
