@@ -62,8 +62,8 @@ class PseudoLikelihood(Learner):
 
     Example:
         >>> from ebmlab.energies import Potts
-        >>> learner = PseudoLikelihood(Potts(num_sites=5, num_values=4), l2=0.01, l2_field=0.01)
-        >>> round(float(learner.training_step(learner.energy.random(8), 0).detach()), 4)  # 5 log 4
+        >>> learner = PseudoLikelihood(Potts(5, 4), l2=0.01, l2_field=0.01)
+        >>> round(float(-pseudo_log_likelihood(learner.energy, learner.energy.random(1)).detach()), 4)  # 5 log 4
         6.9315
     """
 
