@@ -49,7 +49,7 @@ TRAINING = {  # config, iterations, settings that differ from it
         "ebm_dynamic_mnist_small",
         2000,
         [
-            *("--model.energy", "ebmlab.energies.MLP", "--model.energy.num_inputs", "${event_size:}"),
+            *("--model.energy", "ebmlab.energies.MLP", "--model.energy.num_coordinates", "${event_size:}"),
             *("--data.binarize", "true", "--trainer.max_epochs", "8", "--callbacks.AIS", "false"),
         ],
     ),

@@ -10,8 +10,8 @@ if __name__ != "ebmlab.callbacks":  # in a checkout, this folder also lies on th
 
 from ebmlab.callbacks.acceleration import Acceleration
 from ebmlab.callbacks.ais import AIS
-from ebmlab.callbacks.annealed_steps import AnnealedSteps
 from ebmlab.callbacks.centred_gradient import CentredGradient
+from ebmlab.callbacks.chain_schedules import AnnealedSteps, ShortChains
 from ebmlab.callbacks.contacts import Contacts
 from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
@@ -32,7 +32,6 @@ from ebmlab.callbacks.progress import Progress
 from ebmlab.callbacks.run_state import RunState
 from ebmlab.callbacks.sample_grid import SampleGrid
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
-from ebmlab.callbacks.short_chains import ShortChains
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 
 __all__ = [

@@ -38,6 +38,7 @@ class Acceleration(pl.Callback):
         self,
         compile: bool = True,
         channels_last: bool = True,
+        *,
         matmul_precision: Literal["highest", "high", "medium"] = "high",
     ) -> None:
         if matmul_precision not in PRECISIONS:

@@ -102,6 +102,7 @@ class AIS(PeriodicEvaluation):
         self,
         num_chains: int = 500,
         num_temperatures: int = 10_000,
+        *,
         test_temperatures: int | None = None,
         sampler: Sampler | None = None,
         schedule: Schedule = "linear",

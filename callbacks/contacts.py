@@ -59,6 +59,7 @@ class Contacts(PeriodicEvaluation):
         self,
         path: str,
         chain: str | None = None,
+        *,
         between: Between = "heavy",
         threshold: float = 8.0,
         min_separation: int = 5,

@@ -66,6 +66,7 @@ class DivergenceGuard(pl.Callback):
         self,
         max_gap: float = 100.0,
         on_divergence: Literal["stop", "rollback"] = "stop",
+        *,
         max_rollbacks: int = 3,
         learning_rate_factor: float = 0.5,
         num_steps_factor: float = 1.0,

@@ -45,6 +45,7 @@ class EnergyHistograms(SampleEvaluation):
         self,
         num_samples: int = 500,
         num_steps: int | None = None,
+        *,
         num_rows: int = 100,
         every_n_epochs: int = 10,
         at_start: bool = True,

@@ -53,6 +53,7 @@ class EnergyLandscape(SampleEvaluation):
         self,
         resolution: int = 200,
         num_samples: int = 2000,
+        *,
         num_steps: int | None = None,
         extent: float = 4.1,
         every_n_epochs: int = 1,

@@ -63,6 +63,7 @@ class EquilibriumCheck(SampleEvaluation):
         self,
         num_samples: int = 500,
         num_steps: int | None = None,
+        *,
         longer: int = 50,
         every_n_epochs: int = 10,
         at_start: bool = False,

@@ -47,6 +47,7 @@ class FamilyReport(SampleEvaluation):
         self,
         num_samples: int = 2000,
         num_steps: int | None = None,
+        *,
         batch_size: int = 2000,
         every_n_epochs: int = 10,
         at_start: bool = False,

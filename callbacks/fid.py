@@ -61,6 +61,7 @@ class FID(SampleEvaluation):
         self,
         extractor: Literal["inception", "classifier"] = "classifier",
         num_samples: int = 2000,
+        *,
         split: Literal["train", "val", "test"] | None = None,
         num_steps: int | None = None,
         denoise: bool | None = None,

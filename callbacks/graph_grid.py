@@ -40,6 +40,7 @@ class GraphGrid(SampleEvaluation):
         self,
         num_samples: int = 16,
         num_steps: int | None = None,
+        *,
         every_n_epochs: int = 1,
         at_start: bool = True,
         seed: int = 0,

@@ -154,6 +154,7 @@ class GraphMMD(MMD):
         self,
         num_samples: int = 200,
         num_steps: int | None = None,
+        *,
         batch_size: int = 200,
         every_n_epochs: int = 10,
         at_start: bool = True,

@@ -64,6 +64,7 @@ class OutOfDistribution(PeriodicEvaluation):
         self,
         data: Mapping[str, pl.LightningDataModule] | None = None,
         noise: bool = True,
+        *,
         transforms: Sequence[Transform] | None = None,
         num_samples: int = 1000,
         batch_size: int = 500,

@@ -35,7 +35,7 @@ class ParameterImages(PeriodicEvaluation):
         >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/parameters-filters_step0000000.png
     """
 
-    def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, at_start: bool = True) -> None:
+    def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, *, at_start: bool = True) -> None:
         super().__init__(every_n_epochs, at_start)
         if num_filters < 1:
             raise UserError(f"ParameterImages: num_filters is {num_filters}, but must be at least 1")

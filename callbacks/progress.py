@@ -36,7 +36,7 @@ class Progress(ProgressBar):
     """
 
     def __init__(
-        self, refresh_rate: int | None = None, process_position: int | None = None, leave: bool | None = None
+        self, refresh_rate: int | None = None, process_position: int | None = None, *, leave: bool | None = None
     ) -> None:
         super().__init__()
         self._enabled = True

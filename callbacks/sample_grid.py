@@ -47,6 +47,7 @@ class SampleGrid(SampleEvaluation):
         self,
         num_samples: int = 64,
         num_steps: int | None = None,
+        *,
         num_strips: int = 8,
         num_frames: int = 10,
         denoise: bool | None = None,

@@ -68,6 +68,7 @@ class Alignment(TensorDataModule):
         self,
         path: str,
         alphabet: str = "protein",
+        *,
         gap: str = "-",
         inserts: Inserts = "auto",
         unknown: Unknown = "drop",
@@ -96,6 +97,7 @@ class Alignment(TensorDataModule):
         super().__init__((sites, values), batch_size, seed)
         self.raw_shape = (sites,)
         self.domains = (Categorical,)
+        self.weighted = True
         self.name = file.name.partition(".")[0]
         self.identity = identity
         self.fractions = {"val": val_fraction, "test": test_fraction}

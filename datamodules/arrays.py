@@ -59,6 +59,7 @@ class Arrays(OwnData):
         self,
         path: str,
         domain: DomainName = "real",
+        *,
         labels: str | int | None = None,
         field: str = "x",
         shape: Sequence[int] | None = None,

@@ -45,7 +45,7 @@ class CaltechSilhouettes(PublishedImages):
     max_value = 1.0
     files = (_FILE,)
 
-    def __init__(self, batch_size: int = 100, seed: int = 0, root: str | None = None, download: bool = True) -> None:
+    def __init__(self, batch_size: int = 100, seed: int = 0, *, root: str | None = None, download: bool = True) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__(batch_size, seed, root, download, binarize=True)
 

@@ -43,6 +43,7 @@ class CelebA(TensorDataModule):
         self,
         size: int = 32,
         num_images: int | None = None,
+        *,
         batch_size: int = 512,
         seed: int = 0,
         root: str | None = None,

@@ -38,7 +38,7 @@ class Digits(TensorDataModule):
     mean = (0.305769,)
     std = (0.376497,)
 
-    def __init__(self, batch_size: int = 128, seed: int = 0, binarize: Binarize = False) -> None:
+    def __init__(self, batch_size: int = 128, seed: int = 0, *, binarize: Binarize = False) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__((1, 8, 8), batch_size, seed, binarize)
 

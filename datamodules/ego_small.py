@@ -66,6 +66,7 @@ class EgoSmall(TensorDataModule):
         self,
         root: str | None = None,
         num_graphs: int = 200,
+        *,
         min_nodes: int = 4,
         max_nodes: int = 18,
         batch_size: int = 32,

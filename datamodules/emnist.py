@@ -46,6 +46,7 @@ class EMNIST(MNIST):
         self,
         batch_size: int = 512,
         seed: int = 0,
+        *,
         root: str | None = None,
         download: bool = True,
         num_val: int | None = None,

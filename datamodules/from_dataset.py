@@ -69,6 +69,7 @@ class FromDataset(OwnData):
         self,
         train: Dataset,  # type: ignore[type-arg]  # the command line does not look into Dataset[Any]
         val: Dataset | None = None,  # type: ignore[type-arg]
+        *,
         test: Dataset | None = None,  # type: ignore[type-arg]
         field: str = "x",
         domain: DomainName = "real",

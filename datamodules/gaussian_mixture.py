@@ -45,6 +45,7 @@ class GaussianMixture(TensorDataModule):
         self,
         kind: Literal["isotropic", "anisotropic"] = "isotropic",
         num_samples: int = 1000,
+        *,
         batch_size: int = 100,
         seed: int = 0,
     ) -> None:

@@ -64,6 +64,7 @@ class ImageFolder(OwnData):
         self,
         root: str,
         size: int | Sequence[int] = 32,
+        *,
         channels: Literal[1, 3] = 1,
         standardize: bool = True,
         binarize: Binarize = False,

@@ -59,6 +59,7 @@ class IsingSamples(TensorDataModule):
         self,
         side: int = 25,
         coupling: float = 0.5,
+        *,
         num_samples: int = 2000,
         num_sweeps: int = 2000,
         batch_size: int = 100,

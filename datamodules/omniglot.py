@@ -58,6 +58,7 @@ class Omniglot(PublishedImages):
         self,
         batch_size: int = 100,
         seed: int = 0,
+        *,
         root: str | None = None,
         download: bool = True,
         binarize: Binarize = False,

@@ -60,7 +60,7 @@ class StaticMNIST(PublishedImages):
         _file("binarized_mnist_test.amat", "e6687bfea3f820c174f33b7865140b2a2dd2930ef786f35d45795fc193b5ab2c"),
     )
 
-    def __init__(self, batch_size: int = 100, seed: int = 0, root: str | None = None, download: bool = True) -> None:
+    def __init__(self, batch_size: int = 100, seed: int = 0, *, root: str | None = None, download: bool = True) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__(batch_size, seed, root, download, binarize=True)
 

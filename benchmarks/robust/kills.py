@@ -63,7 +63,7 @@ RESUMED = {  # what Lightning by itself does not resume exactly
     "step checkpoints": [
         *(f"{OFTEN}.every_n_epochs=null", f"{OFTEN}.every_n_train_steps=3", f"{OFTEN}.save_on_train_epoch_end=false"),
     ],
-    "plain loaders": ["--data=plain_rows.Rows", "--model.energy.num_visible=64"],
+    "plain loaders": ["--data=plain_rows.Rows", "--model.energy.num_coordinates=64"],
     "LBFGS": [
         *("--model.optimizer=torch.optim.LBFGS", "--model.optimizer.lr=0.1", "--model.optimizer.max_iter=2"),
         "--model.lr_scheduler=null",

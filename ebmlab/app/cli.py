@@ -24,10 +24,10 @@ from ebmlab.app.checkpoints import (
     warn_of_old_schedule,
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
-from ebmlab.app.class_help import class_help
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.distributed_errors import name_launch
 from ebmlab.app.failures import in_one_line
+from ebmlab.app.known_classes import class_help
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
 from ebmlab.app.own_configs import with_pipes_read

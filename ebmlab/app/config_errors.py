@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import re
 from typing import Any
-
-from ebmlab.app.class_paths import short_name
-from ebmlab.app.listing import FAMILIES
 
 _NOISE = (
     "Does not validate against any of the Union",
@@ -47,7 +43,9 @@ def parser_message(message: str) -> str:
             )
             data = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
             return f"{option}: {path} is no {kind}" + data * (kind == "LightningDataModule")
-        if close := _close_class(path):
+        from ebmlab.app.known_classes import close_class  # imports torch
+
+        if close := close_class(path):
             return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
         if missing:
             where = "a module of your own must be in the folder where the command is given"
@@ -58,7 +56,7 @@ def parser_message(message: str) -> str:
         given = f", not {found.group(3)}" if found.group(3) else ""
         return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"
     if found := re.match(r"[Uu]nrecognized arguments: (--[\w.+-]+)", text):
-        from ebmlab.app.option_hints import meant  # imports torch
+        from ebmlab.app.known_classes import meant  # imports torch
 
         close = meant(found.group(1))
         return f"there is no option {found.group(1)}" + (f"; did you mean {close}?" if close else "")
@@ -88,12 +86,3 @@ def _suggestion(text: str) -> str:
         return ""
     close = difflib.get_close_matches(option.group(1), accepted, n=1)
     return f"; did you mean {close[0]}?" if close else f"; {name} accepts {', '.join(accepted)}"
-
-
-def _close_class(path: str) -> str | None:
-    """The known class whose name is closest to that of a class that does not exist."""
-    module, _, name = path.rpartition(".")
-    modules = [module] if module in (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler") else FAMILIES
-    known = {n: m for m in modules for n in dir(importlib.import_module(m)) if n[0].isupper()}
-    close = difflib.get_close_matches(name, known, n=1)
-    return short_name(f"{known[close[0]]}.{close[0]}") if close and close[0] != name else None

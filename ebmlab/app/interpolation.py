@@ -65,7 +65,7 @@ def _event_size(axis: int | None = None, *, _parent_: Any) -> int:
         raise UserError(
             f"${{event_size:}} cannot tell the size of {type(datamodule).__name__}'s events, for it is no "
             "ebmlab.data.Data with an event_shape: give the energy's size as a number, such as "
-            "--model.energy.num_visible 784"
+            "--model.energy.num_coordinates 784"
         )
     shape = datamodule.event_shape
     if axis is None:

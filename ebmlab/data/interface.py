@@ -73,6 +73,9 @@ class Data:
         num_classes: number of classes of the labels; None if there are no labels.
         preprocessing: how raw data become states; None if the raw data are the states.
         raw_batches: whether the loaders give raw data, in place of states.
+        weighted: whether a batch is a pair (x, weights) of float tensors: states `(B, *event_shape)`, which are one-hot
+            `(B, d, q)` for sequences, and how much each of them counts, `(B,)`, at least 0. The mean of the weights
+            over a split is 1, so that the mean over batches of weight times loss is the weighted mean.
 
     Example:
         >>> class Coins(Data):
@@ -88,6 +91,7 @@ class Data:
     batch_size: int = 0
     num_classes: int | None = None
     raw_batches: bool = False
+    weighted: bool = False
 
     @property
     def title(self) -> str:
@@ -133,6 +137,14 @@ class Data:
         """
         x = samples_of(batch, self.title)
         return x if x.is_floating_point() else x.float()
+
+    def batch_weights(self, batch: Any) -> Tensor | None:
+        """The weights `(B,)` of a batch of a loader; None if all samples count alike.
+
+        Raises:
+            UserError: the data say that they are weighted, but the batch holds no weights.
+        """
+        return weights_of(batch, self.title) if self.weighted else None
 
     def states(self, split: str, n: int | None = None, seed: int = 0) -> Tensor:
         """All states of a split, or `n` of them.
@@ -218,6 +230,33 @@ def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
         kind = type(batch).__name__
         raise UserError(f"{where}: a batch is of the type {kind}; it must be a tensor x, (x, y) or a dictionary")
     return as_numbers(batch, f"{where}: a batch")
+
+
+def weights_of(batch: Any, where: str) -> Tensor:
+    """The weights in a batch of weighted data.
+
+    Args:
+        batch: (x, weights).
+        where: the beginning of error messages.
+
+    Raises:
+        UserError: the batch has another form, or weights are negative or not finite.
+
+    Example:
+        >>> weights_of((torch.zeros(2, 3), torch.tensor([0.5, 1.5])), "my loader")
+        tensor([0.5000, 1.5000])
+    """
+    if not isinstance(batch, list | tuple) or len(batch) != 2 or not all(isinstance(part, Tensor) for part in batch):
+        raise UserError(f"{where}: a batch of weighted data must be a pair of tensors (x, weights)")
+    x, weights = batch
+    if not weights.is_floating_point() or weights.shape != x.shape[:1]:
+        raise UserError(
+            f"{where}: weights have shape {tuple(weights.shape)} and type {weights.dtype}, but must be floats "
+            f"({len(x)},), one for each sample of the batch"
+        )
+    if not (weights >= 0).all() or weights.isinf().any():
+        raise UserError(f"{where}: weights must be finite and at least 0")
+    return cast(Tensor, weights)
 
 
 def chosen(size: int, n: int, seed: int) -> Tensor:

@@ -21,7 +21,7 @@ class Bipartite(Energy):
 
     Example:
         >>> from ebmlab.energies import RBM
-        >>> energy: Bipartite = RBM(num_visible=4, num_hidden=3)
+        >>> energy: Bipartite = RBM(num_coordinates=4, num_hidden=3)
         >>> h = bernoulli(energy.hidden_given_visible(energy.random(5)))
         >>> energy.sample_visible(h).shape
         torch.Size([5, 4])

@@ -23,7 +23,7 @@ class CategoricalRBM(Bipartite):
     gives the marginal energy. E is linear in v, which extends it to real v and defines its gradient.
 
     Args:
-        num_sites: d, the visible units.
+        num_coordinates: d, the visible units.
         num_values: q, the values of each, the gap of an alignment included.
         num_hidden: H, the length of h.
 
@@ -33,7 +33,7 @@ class CategoricalRBM(Bipartite):
         b_h: hidden bias `(H,)`, zero at first.
 
     Example:
-        >>> energy = CategoricalRBM(num_sites=4, num_values=3, num_hidden=2)
+        >>> energy = CategoricalRBM(num_coordinates=4, num_values=3, num_hidden=2)
         >>> v = energy.random(5)
         >>> v.shape, energy(v).shape, energy.hidden_given_visible(v).shape
         (torch.Size([5, 4, 3]), torch.Size([5]), torch.Size([5, 2]))
@@ -41,15 +41,19 @@ class CategoricalRBM(Bipartite):
 
     domains = (Categorical,)
 
-    def __init__(self, num_sites: int, num_values: int, num_hidden: int) -> None:
+    def __init__(self, num_coordinates: int, num_values: int, num_hidden: int) -> None:
         super().__init__()
-        for name, value in (("num_sites", num_sites), ("num_values", num_values), ("num_hidden", num_hidden)):
+        for name, value in (
+            ("num_coordinates", num_coordinates),
+            ("num_values", num_values),
+            ("num_hidden", num_hidden),
+        ):
             if value < 1:
                 raise UserError(f"CategoricalRBM: {name} is {value}, but must be at least 1")
-        self.domain = Categorical(num_sites, num_values)
+        self.domain = Categorical(num_coordinates, num_values)
         self.num_hidden = num_hidden
-        self.W = nn.Parameter(0.01 * torch.randn(num_sites, num_values, num_hidden))
-        self.b_v = nn.Parameter(torch.zeros(num_sites, num_values))
+        self.W = nn.Parameter(0.01 * torch.randn(num_coordinates, num_values, num_hidden))
+        self.b_v = nn.Parameter(torch.zeros(num_coordinates, num_values))
         self.b_h = nn.Parameter(torch.zeros(num_hidden))
 
     @torch.no_grad()

@@ -20,7 +20,7 @@ class GRBM(Bipartite):
     Called on x = v, it gives the marginal energy (Eq. 5).
 
     Args:
-        num_visible: V, the length of v.
+        num_coordinates: V, the length of v.
         num_hidden: H, the length of h.
 
     Attributes:
@@ -30,7 +30,7 @@ class GRBM(Bipartite):
         log_var: log sigma^2 `(V,)`, zero at first.
 
     Example:
-        >>> energy = GRBM(num_visible=4, num_hidden=3)
+        >>> energy = GRBM(num_coordinates=4, num_hidden=3)
         >>> mean, variance = energy.visible_given_hidden(torch.ones(5, 3))
         >>> energy(mean).shape, mean.shape, variance.shape
         (torch.Size([5]), torch.Size([5, 4]), torch.Size([4]))
@@ -38,16 +38,18 @@ class GRBM(Bipartite):
 
     domains = (Real,)
 
-    def __init__(self, num_visible: int, num_hidden: int) -> None:
+    def __init__(self, num_coordinates: int, num_hidden: int) -> None:
         super().__init__()
-        if num_visible < 1 or num_hidden < 1:
-            raise UserError(f"GRBM: num_visible is {num_visible} and num_hidden {num_hidden}; both must be at least 1")
-        self.domain = Real(num_visible)
+        if num_coordinates < 1 or num_hidden < 1:
+            raise UserError(
+                f"GRBM: num_coordinates is {num_coordinates} and num_hidden {num_hidden}; both must be at least 1"
+            )
+        self.domain = Real(num_coordinates)
         self.num_hidden = num_hidden
-        self.W = nn.Parameter(torch.randn(num_visible, num_hidden) / (num_visible + num_hidden) ** 0.5)
+        self.W = nn.Parameter(torch.randn(num_coordinates, num_hidden) / (num_coordinates + num_hidden) ** 0.5)
         self.b = nn.Parameter(torch.zeros(num_hidden))
-        self.mu = nn.Parameter(torch.zeros(num_visible))
-        self.log_var = nn.Parameter(torch.zeros(num_visible))
+        self.mu = nn.Parameter(torch.zeros(num_coordinates))
+        self.log_var = nn.Parameter(torch.zeros(num_coordinates))
 
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:

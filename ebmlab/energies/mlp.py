@@ -22,7 +22,7 @@ class MLP(Energy):
     The paper states the activation and the 256 hidden units, but not the number of layers. Three is our choice.
 
     Args:
-        num_inputs: d, the length of x.
+        num_coordinates: d, the length of x.
         hidden_dim: units in each hidden layer.
         num_layers: how many hidden layers.
         gain: factor of the first layer's initial weights. With 1, torch's own, the perceptron is nearly linear in x at
@@ -30,28 +30,28 @@ class MLP(Energy):
             code; with 5 it learns them in a few thousand iterations.
 
     Attributes:
-        W: weights of the first layer, `(num_inputs, hidden_dim)`: one row per bit.
+        W: weights of the first layer, `(num_coordinates, hidden_dim)`: one row per bit.
         b: biases of the first layer, `(hidden_dim,)`.
         rest: the layers after the first.
 
     Example:
-        >>> energy = MLP(num_inputs=3, hidden_dim=4)
+        >>> energy = MLP(num_coordinates=3, hidden_dim=4)
         >>> energy(torch.ones(5, 3)).shape, energy.flip_differences(torch.ones(5, 3)).shape
         (torch.Size([5]), torch.Size([5, 3]))
     """
 
     domains = (Binary,)
 
-    def __init__(self, num_inputs: int, hidden_dim: int = 256, num_layers: int = 3, gain: float = 1.0) -> None:
+    def __init__(self, num_coordinates: int, hidden_dim: int = 256, num_layers: int = 3, gain: float = 1.0) -> None:
         super().__init__()
-        if min(num_inputs, hidden_dim, num_layers) < 1:
+        if min(num_coordinates, hidden_dim, num_layers) < 1:
             raise UserError(
-                f"MLP: num_inputs is {num_inputs}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
+                f"MLP: num_coordinates is {num_coordinates}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
                 "all must be at least 1"
             )
         require_positive("MLP", gain=gain)
-        self.domain = Binary(num_inputs)
-        first = nn.Linear(num_inputs, hidden_dim)
+        self.domain = Binary(num_coordinates)
+        first = nn.Linear(num_coordinates, hidden_dim)
         self.W, self.b = nn.Parameter(gain * first.weight.detach().T.contiguous()), nn.Parameter(first.bias.detach())
         layers: list[nn.Module] = [nn.SiLU()]
         for _ in range(num_layers - 1):

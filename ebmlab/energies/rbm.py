@@ -23,7 +23,7 @@ class RBM(Bipartite):
     Called on x = v, it gives the marginal energy -b_v'v - sum of softplus(W'v + b_h).
 
     Args:
-        num_visible: V, the length of v.
+        num_coordinates: V, the length of v.
         num_hidden: H, the length of h.
 
     Attributes:
@@ -32,7 +32,7 @@ class RBM(Bipartite):
         b_h: hidden bias `(H,)`, zero at first.
 
     Example:
-        >>> energy = RBM(num_visible=4, num_hidden=3)
+        >>> energy = RBM(num_coordinates=4, num_hidden=3)
         >>> v = energy.random(5)
         >>> energy(v).shape, energy.hidden_given_visible(v).shape
         (torch.Size([5]), torch.Size([5, 3]))
@@ -40,14 +40,16 @@ class RBM(Bipartite):
 
     domains = (Binary,)
 
-    def __init__(self, num_visible: int, num_hidden: int) -> None:
+    def __init__(self, num_coordinates: int, num_hidden: int) -> None:
         super().__init__()
-        if num_visible < 1 or num_hidden < 1:
-            raise UserError(f"RBM: num_visible is {num_visible} and num_hidden {num_hidden}; both must be at least 1")
-        self.domain = Binary(num_visible)
+        if num_coordinates < 1 or num_hidden < 1:
+            raise UserError(
+                f"RBM: num_coordinates is {num_coordinates} and num_hidden {num_hidden}; both must be at least 1"
+            )
+        self.domain = Binary(num_coordinates)
         self.num_hidden = num_hidden
-        self.W = nn.Parameter(0.01 * torch.randn(num_visible, num_hidden))
-        self.b_v = nn.Parameter(torch.zeros(num_visible))
+        self.W = nn.Parameter(0.01 * torch.randn(num_coordinates, num_hidden))
+        self.b_v = nn.Parameter(torch.zeros(num_coordinates))
         self.b_h = nn.Parameter(torch.zeros(num_hidden))
 
     @torch.no_grad()

@@ -20,31 +20,31 @@ class RealMLP(Energy):
     standard deviation, tilted by exp(-f(x)) (Xie et al., 2016, A Theory of Generative ConvNet).
 
     Args:
-        num_inputs: d, the length of x.
+        num_coordinates: d, the length of x.
         hidden_dim: units in each hidden layer.
         num_layers: how many hidden layers.
         scale: standard deviation of the Gaussian, in the units of x; a few times that of the data.
 
     Example:
         >>> import torch
-        >>> energy = RealMLP(num_inputs=2, hidden_dim=8, scale=3.0)
+        >>> energy = RealMLP(num_coordinates=2, hidden_dim=8, scale=3.0)
         >>> energy(torch.zeros(5, 2)).shape
         torch.Size([5])
     """
 
     domains = (Real,)
 
-    def __init__(self, num_inputs: int, hidden_dim: int = 128, *, num_layers: int = 3, scale: float = 4.0) -> None:
+    def __init__(self, num_coordinates: int, hidden_dim: int = 128, *, num_layers: int = 3, scale: float = 4.0) -> None:
         super().__init__()
-        if min(num_inputs, hidden_dim, num_layers) < 1:
+        if min(num_coordinates, hidden_dim, num_layers) < 1:
             raise UserError(
-                f"RealMLP: num_inputs is {num_inputs}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
+                f"RealMLP: num_coordinates is {num_coordinates}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
                 "all must be at least 1"
             )
         require_positive("RealMLP", scale=scale)
-        self.domain = Real(num_inputs)
+        self.domain = Real(num_coordinates)
         self.scale = scale
-        widths = [num_inputs, *[hidden_dim] * num_layers]
+        widths = [num_coordinates, *[hidden_dim] * num_layers]
         layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
         self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 

@@ -22,8 +22,8 @@ class WeightedSum:
         self._energy = energy
         self._sum = Accumulated(energy.parameters())
 
-    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float = 1.0) -> None:
-        """Adds states `(B, *event)`, each with this weight.
+    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float | Tensor = 1.0) -> None:
+        """Adds states `(B, *event)`, each with this weight, or with weights of their own, `(B,)`.
 
         With `hidden`, which bipartite energies allow, the sum is that of E(v, h). With E[h | v] for h its gradient is
         that of the marginal energy.
@@ -34,7 +34,7 @@ class WeightedSum:
         with torch.inference_mode(False), torch.enable_grad():
             x = x.detach().clone()
             value = self._energy(x) if hidden is None or joint is None else joint(x, hidden.detach().clone())
-            self._sum.add(weight * value.sum())
+            self._sum.add((weight.to(value) * value).sum() if isinstance(weight, Tensor) else weight * value.sum())
 
     def value(self) -> Tensor:
         """The sum so far, a scalar whose gradient with respect to the parameters is the sum of the gradients."""
@@ -79,19 +79,25 @@ class WeightedPairs(WeightedSum):
         self._count = 0.0
 
     @torch.no_grad()
-    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float = 1.0) -> None:
+    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float | Tensor = 1.0) -> None:
         """Adds pairs of v `(B, V)` and h `(B, H)`; E[h | v] when None."""
         if hidden is None:
             hidden = torch.sigmoid(self._pairs.hidden_given_visible(x))
         x, h = x.to(self._v), hidden.to(self._v)  # mixed precision gives half precision here
-        v = x.sum(0) * weight
+        alpha, weighted_x, weighted_h = 1.0, x, h
+        if isinstance(weight, Tensor):
+            weighted_x, weighted_h = (part * weight.to(x).unsqueeze(1) for part in (x, h))
+        else:
+            alpha = weight
+        v = weighted_x.sum(0) * alpha
         self._v += v
-        self._v_squared += v if isinstance(self._pairs.domain, Binary) else x.square().sum(0) * weight
-        self._h += h.sum(0) * weight
+        self._v_squared += v if isinstance(self._pairs.domain, Binary) else (x * weighted_x).sum(0) * alpha
+        self._h += weighted_h.sum(0) * alpha
         first = self._vh is None
         self._vh = h.new_empty(self._pairs.W.shape) if self._vh is None else self._vh
-        self._vh.addmm_(x.T, h, beta=0 if first else 1, alpha=weight)  # autocast does not round in-place products
-        self._count += weight * len(x)
+        # autocast does not round in-place products
+        self._vh.addmm_(weighted_x.T, h, beta=0 if first else 1, alpha=alpha)
+        self._count += float(weight.sum()) if isinstance(weight, Tensor) else weight * len(x)
 
     def value(self) -> Tensor:
         vh = self._v.new_zeros(self._pairs.W.shape) if self._vh is None else self._vh

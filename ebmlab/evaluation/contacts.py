@@ -125,7 +125,7 @@ def contact_scores(energy: Energy, gap: int | None = 0, around: Tensor | None = 
         around: see `pair_couplings`.
 
     Example:
-        >>> energy = Potts(num_sites=4, num_values=3)
+        >>> energy = Potts(num_coordinates=4, num_values=3)
         >>> with torch.no_grad():
         ...     _ = energy.coupling[2].fill_diagonal_(1.0)  # the pair (0, 3)
         >>> int(contact_scores(energy, gap=None).argmax())
@@ -169,7 +169,7 @@ def pair_couplings(energy: Energy, around: Tensor | None = None) -> Tensor:
         UserError: the energy is not one of sequences, or states are missing.
 
     Example:
-        >>> energy = Potts(num_sites=3, num_values=2)
+        >>> energy = Potts(num_coordinates=3, num_values=2)
         >>> with torch.no_grad():
         ...     energy.coupling[0, 1, 1] = 4.0
         >>> pair_couplings(energy)[0, 1]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOVED = {  # modules
+    **{f"ebmlab.callbacks.{name}": "ebmlab.callbacks.chain_schedules" for name in ("annealed_steps", "short_chains")},
     "ebmlab.preprocessing": "ebmlab.data.preprocessing",
     "ebmlab.tables": "ebmlab.data.tables",
     **{f"ebmlab.energies.{name}": f"ebmlab.energies.pairwise.{name}" for name in ("ising", "potts")},
@@ -52,13 +53,18 @@ SETTINGS = {  # by class: settings that have another name today
     "ScalarPotts.lattice": {"num_classes": "num_values"},
     "Potts.lattice": {"num_classes": "num_values"},
     "Potts.scalar": {"num_classes": "num_values"},
-    "MLP": {"hidden": "hidden_dim"},
+    "MLP": {"hidden": "hidden_dim", "num_inputs": "num_coordinates"},
     "RGCN": {"hidden": "hidden_dim", "layers": "num_layers"},
     "BinaryNetPosterior": {"hidden": "hidden_dim"},
     "GibbsLangevin": {"inner_steps": "num_inner_steps"},
     "AIS": {"moves": "num_moves"},
     "ACS": {"beta_max": "balance_max", "beta_min": "balance_min"},
     "PersistentACS": {"beta_max": "balance_max", "beta_min": "balance_min"},
+    "RBM": {"num_visible": "num_coordinates"},
+    "GRBM": {"num_visible": "num_coordinates"},
+    "CategoricalRBM": {"num_sites": "num_coordinates"},
+    "Potts": {"num_sites": "num_coordinates"},
+    "QuarticMixture": {"size": "num_coordinates"},
 }
 _OLD = re.compile(
     rf"(?<![\w./-])(({'|'.join(map(re.escape, RENAMED))})(?!\w)|({'|'.join(map(re.escape, MOVED))})(?=\.[A-Z]))"

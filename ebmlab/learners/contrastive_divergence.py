@@ -17,6 +17,7 @@ from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.engine import UNROLLED, Replayed, require_compiler, run_compiled
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
+from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.products import fast_products
@@ -32,7 +33,7 @@ SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
 class ContrastiveDivergence(Learner):
     """Fits an energy by the gradient <dE/dtheta>_data - <dE/dtheta>_negatives (Liao et al. 2022, Alg. 3 and 4).
 
-    The negatives are states of the sampler's chains.
+    The negatives are states of the sampler's chains. Weighted data count by their weights, but in penalties.
 
     Args:
         energy: the model.
@@ -81,6 +82,7 @@ class ContrastiveDivergence(Learner):
         torch.Size([4, 6])
     """
 
+    takes_weights = True
     energies: tuple[Tensor, Tensor] | None = None
     chain_steps: int | None = None
     step_factor: float = 1.0
@@ -172,12 +174,13 @@ class ContrastiveDivergence(Learner):
             )
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        x = self.states(batch)
+        x, weights = self.states(batch), self.weights(batch)
         if self.data_noise:
             x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()
         with fast_products(self.energy, len(x)):
-            contrast.add(x, self._hidden_of_data(x), weight=1 / len(x))
+            share = 1 / len(x) if weights is None else weights / len(x)
+            contrast.add(x, self._hidden_of_data(x), weight=share)
         data_energy = contrast.value().detach()
         with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
             starts = self.start.draw(self.energy, len(x), x)
@@ -190,7 +193,7 @@ class ContrastiveDivergence(Learner):
             regularizer = self._regularizer(x, y)
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
-            self._log_chains(info, x, y)
+            self._log_chains(info, x, y, weights)
         return difference + self.penalty() + regularizer
 
     def _hidden_of_data(self, x: Tensor) -> Tensor | None:
@@ -257,13 +260,13 @@ class ContrastiveDivergence(Learner):
         self.start.put_back(kept)
         return Info(acceptance, hops) if self.log_is_due else None, last, known(value, grads, parameters)
 
-    def _log_chains(self, info: Info, x: Tensor, y: Tensor) -> None:
+    def _log_chains(self, info: Info, x: Tensor, y: Tensor, weights: Tensor | None) -> None:
         """Logs the chains' acceptance and hops, and mean (marginal) energies of data x and negatives y."""
         assert self.energies is not None
         data, negative = self.energies
         if isinstance(self.energy, Bipartite):
             with torch.no_grad():
-                data, negative = self.energy(x).mean(), self.energy(y).mean()
+                data, negative = weighted_mean(self.energy(x), weights), self.energy(y).mean()
         values = {
             "train/energy_data": data,
             "train/energy_negative": negative,

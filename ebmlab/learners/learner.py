@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -18,11 +17,12 @@ from ebmlab.data.batch_checks import check_event_shape, check_first_batch
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, samples_of
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.domains import Binary, Domain
+from ebmlab.domains import Domain
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.io.plain import require_finite
 from ebmlab.learners.compiled_energy import uncompiled
+from ebmlab.learners.fitting_data import check_domain, refuse_weights, weighted_mean
 from ebmlab.learners.monitored_metrics import monitors_training
 from ebmlab.learners.optimizer_check import try_optimizer
 from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
@@ -63,6 +63,7 @@ class Learner(Rebuilt):
     """
 
     domains: tuple[type[Domain], ...] = (Domain,)
+    takes_weights: bool = False  # whether the loss counts samples by their weights
     logs: tuple[str, ...] = ()  # all that this very class logs; a subclass that says nothing may log anything
 
     def __init__(
@@ -92,6 +93,7 @@ class Learner(Rebuilt):
         self._lr_interval = lr_interval
         self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
         self._is_monitored = False  # something in the run depends on values that are logged in training steps
+        self._split_weights: Tensor | None = None  # of the batch that `log_split` sees
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
         sampler.check(energy)
         require_count(type(self).__name__, num_steps=num_steps)
@@ -116,11 +118,16 @@ class Learner(Rebuilt):
     def _evaluate(self, split: str, batch: Any, batch_idx: int) -> None:
         """With random numbers of the batch's own: the same each time, and without moving those of training."""
         with own_numbers(seed_of_rank(batch_idx, self.global_rank), self.device):
+            self._split_weights = self.weights(batch)
             self.log_split(split, self.states(batch))
 
     def log_split(self, split: str, x: Tensor) -> None:
         """Logs the mean energy of a batch x `(B, *event)` of the validation or test split."""
-        self.log(f"{split}/energy", self.energy(x).mean(), batch_size=len(x), sync_dist=True)
+        self.log_mean(f"{split}/energy", self.energy(x))
+
+    def log_mean(self, name: str, values: Tensor) -> None:
+        """Logs the mean of values `(B,)` of a batch of the validation or test split, by their weights if they have."""
+        self.log(name, weighted_mean(values, self._split_weights), batch_size=len(values), sync_dist=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Deep-copies all but the optimizer factories, which hold the trainer. Weight averaging needs this."""
@@ -145,6 +152,10 @@ class Learner(Rebuilt):
         x = samples_of(batch, "the batch") if self._trainer is None else data_of(self.trainer).convert(batch)
         return self.energy.as_states(self.to_event(x))
 
+    def weights(self, batch: Any) -> Tensor | None:
+        """How much each sample of a batch counts, `(B,)`, with mean 1 over the split; None if all count alike."""
+        return None if self._trainer is None else data_of(self.trainer).batch_weights(batch)
+
     def penalty(self) -> Tensor | float:
         """The term of the loss that does not depend on the data: l1 times the sum of the absolute weights."""
         if self.l1 == 0:
@@ -163,22 +174,10 @@ class Learner(Rebuilt):
 
     def check_data(self, data: Data, training: bool = True) -> None:
         """Raises `UserError` if the energy cannot model the data or, in training, cannot learn from them."""
-        domains, energy = data.domains, type(self.energy).__name__
-        if not domains or not isinstance(domains, tuple):
-            raise UserError(
-                f"{data.title}: domains is {domains}, but must be a tuple of the domains that its states may belong "
-                "to, such as (Real,) or (Binary, Real)"
-            )
-        if not isinstance(self.energy.domain, domains):
-            mend = "choose another energy or data set"
-            options = inspect.signature(type(data)).parameters
-            if "domain" in options:
-                mend = f"set the data's domain to {type(self.energy.domain).__name__.lower()}, or {mend}"
-            elif "binarize" in options:
-                mend = f"set the data's binarize to {str(isinstance(self.energy.domain, Binary)).lower()}, or {mend}"
-            raise UserError(
-                f"{data.title} gives {domains[0].__name__} data, but {energy} lives on {self.energy.domain}: {mend}"
-            )
+        energy = type(self.energy).__name__
+        check_domain(data, self.energy.domain, energy)
+        if training and not self.takes_weights:
+            refuse_weights(data, type(self).__name__)
         if data.event_shape is not None:
             check_event_shape(data.event_shape, self.energy.domain, data.title, energy)
 

@@ -129,14 +129,6 @@ def before_averages(trainer: pl.Trainer, callback: pl.Callback) -> None:
 
     Lightning calls `on_train_end` of its callbacks in the order of their list, and has no hook between the last step
     and the averages' hook. The callback therefore moves before them.
-
-    Example:
-        >>> from pytorch_lightning.callbacks import Callback
-        >>> average, last = EMAWeightAveraging(), Callback()
-        >>> trainer = pl.Trainer(logger=False, enable_checkpointing=False, callbacks=[average, last])
-        >>> before_averages(trainer, last)
-        >>> trainer.callbacks.index(last) < trainer.callbacks.index(average)
-        True
     """
     callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
     swaps = next((i for i, c in enumerate(callbacks) if isinstance(c, WeightAveraging)), len(callbacks))

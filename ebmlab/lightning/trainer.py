@@ -40,11 +40,6 @@ def kept_while(trainer: pl.Trainer, asked: dict[str, Any], make: Callable[[], Ma
         trainer: of the run.
         asked: what the run has, by name.
         make: called if the trainer keeps nothing, or what was made for something else.
-
-    Example:
-        >>> trainer = pl.Trainer(logger=False, enable_checkpointing=False, barebones=True)
-        >>> kept_while(trainer, {"model": None}, list) is kept_while(trainer, {"model": None}, list)
-        True
     """
     before, made = getattr(trainer, "_ebmlab_kept", (None, None))
     if before is None or before.keys() != asked.keys() or any(before[part] is not asked[part] for part in asked):

@@ -12,6 +12,7 @@ from ebmlab.samplers.gibbs_langevin import GibbsLangevin
 from ebmlab.samplers.gibbs_sweep import GibbsSweep
 from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.hamming_ball import HammingBall
+from ebmlab.samplers.hmc import HMC
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import MALA, ULA, Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
@@ -32,6 +33,7 @@ __all__ = [
     "DMALA",
     "DULA",
     "GWG",
+    "HMC",
     "MALA",
     "ULA",
     "AnyScale",

@@ -53,7 +53,7 @@ class GibbsSweep(Sampler):
 
     Example:
         >>> from ebmlab.energies import Potts
-        >>> energy = Potts(num_sites=5, num_values=4)
+        >>> energy = Potts(num_coordinates=5, num_values=4)
         >>> x, info = GibbsSweep().sample(energy, energy.random(10), num_steps=3)
         >>> x.shape, info.evaluations
         (torch.Size([10, 5, 4]), 1.0)

@@ -73,15 +73,6 @@ def scaled_steps(sampler: nn.Module, factor: float) -> Iterator[None]:
     Args:
         sampler: has a tensor `step_size`, unless the factor is 1.
         factor: of the step size.
-
-    Example:
-        >>> from ebmlab.samplers import DMALA
-        >>> sampler = DMALA(0.2)
-        >>> with scaled_steps(sampler, 0.5):
-        ...     sampler.step_size
-        tensor(0.1000)
-        >>> sampler.step_size
-        tensor(0.2000)
     """
     if factor == 1.0:
         yield

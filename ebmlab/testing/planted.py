@@ -17,7 +17,7 @@ from ebmlab.numerics.noise import uniform_numbers
 SCALE = 0.08  # of the planted weights: the hidden units' inputs have a standard deviation of 1.6
 
 
-def planted_rbm(num_visible: int = 784, num_hidden: int = 500, scale: float = SCALE) -> tuple[RBM, Tensor, Tensor]:
+def planted_rbm(num_coordinates: int = 784, num_hidden: int = 500, scale: float = SCALE) -> tuple[RBM, Tensor, Tensor]:
     """An RBM with weights of standard deviation `scale`, and one exact state `(1, V)`, `(1, H)` of its joint law.
 
     With W_ij ~ N(0, s^2) as the prior, the joint law of (W, v, h) is proportional to
@@ -32,12 +32,12 @@ def planted_rbm(num_visible: int = 784, num_hidden: int = 500, scale: float = SC
         >>> v.shape, h.shape
         (torch.Size([1, 20]), torch.Size([1, 10]))
     """
-    bias_v, bias_h = -(scale**2) / 4 * num_hidden, -(scale**2) / 4 * num_visible
-    cell = int(torch.searchsorted(_counts(num_visible, num_hidden, scale), torch.rand((), dtype=torch.float64)))
-    v, h = torch.zeros(1, num_visible), torch.zeros(1, num_hidden)
-    v[0, torch.randperm(num_visible)[: cell // (num_hidden + 1)]] = 1
+    bias_v, bias_h = -(scale**2) / 4 * num_hidden, -(scale**2) / 4 * num_coordinates
+    cell = int(torch.searchsorted(_counts(num_coordinates, num_hidden, scale), torch.rand((), dtype=torch.float64)))
+    v, h = torch.zeros(1, num_coordinates), torch.zeros(1, num_hidden)
+    v[0, torch.randperm(num_coordinates)[: cell // (num_hidden + 1)]] = 1
     h[0, torch.randperm(num_hidden)[: cell % (num_hidden + 1)]] = 1
-    rbm = RBM(num_visible, num_hidden).requires_grad_(False)
+    rbm = RBM(num_coordinates, num_hidden).requires_grad_(False)
     rbm.W.normal_(0, scale).add_(scale**2 * v.T @ h)
     rbm.b_v.fill_(bias_v)
     rbm.b_h.fill_(bias_h)
@@ -45,12 +45,12 @@ def planted_rbm(num_visible: int = 784, num_hidden: int = 500, scale: float = SC
 
 
 @cache
-def _counts(num_visible: int, num_hidden: int, scale: float) -> Tensor:
+def _counts(num_coordinates: int, num_hidden: int, scale: float) -> Tensor:
     """Distribution function of the cell n_v (H + 1) + n_h."""
-    n_v = torch.arange(num_visible + 1, dtype=torch.float64)
+    n_v = torch.arange(num_coordinates + 1, dtype=torch.float64)
     n_h = torch.arange(num_hidden + 1, dtype=torch.float64)
-    row = -torch.lgamma(n_v + 1) - torch.lgamma(num_visible - n_v + 1) - scale**2 / 4 * num_hidden * n_v
-    column = -torch.lgamma(n_h + 1) - torch.lgamma(num_hidden - n_h + 1) - scale**2 / 4 * num_visible * n_h
+    row = -torch.lgamma(n_v + 1) - torch.lgamma(num_coordinates - n_v + 1) - scale**2 / 4 * num_hidden * n_v
+    column = -torch.lgamma(n_h + 1) - torch.lgamma(num_hidden - n_h + 1) - scale**2 / 4 * num_coordinates * n_h
     table = row[:, None] + column + scale**2 / 2 * n_v[:, None] * n_h
     return table.flatten().softmax(0).cumsum(0)
 

@@ -113,7 +113,7 @@ def mutation_scores(model: TrainedModel, sequence: str, first: int = 1) -> Mutat
         >>> from ebmlab.energies import Potts
         >>> from ebmlab.learners import ContrastiveDivergence
         >>> from ebmlab.samplers import Gibbs
-        >>> energy = Potts(num_sites=2, num_values=5)
+        >>> energy = Potts(num_coordinates=2, num_values=5)
         >>> with torch.no_grad():
         ...     energy.field[0, 3] = 2.0
         >>> form = Preprocessing((2,), num_classes=5, letters="-ACGU", columns=("1", "3"), width=3)

@@ -58,7 +58,7 @@ def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) 
     assert columns | {"sampler/acceptance"} <= set(rows[0])
     assert [int(row["step"]) for row in rows] == sorted(int(row["step"]) for row in rows)
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert config["model"]["init_args"]["energy"]["init_args"]["num_visible"] == 64  # resolved, not ${event_size:}
+    assert config["model"]["init_args"]["energy"]["init_args"]["num_coordinates"] == 64  # resolved, not ${event_size:}
     assert config["trainer"]["max_epochs"] == 2
 
     checkpoint = folder / "checkpoints" / "last.ckpt"

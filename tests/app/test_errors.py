@@ -47,7 +47,7 @@ def test_sampler_that_does_not_fit_the_energy(fails: Fails) -> None:
 
 
 def test_data_of_the_wrong_shape(fails: Fails) -> None:
-    line = fails("fit", "--model.init_args.energy.init_args.num_visible=65")
+    line = fails("fit", "--model.init_args.energy.init_args.num_coordinates=65")
     assert "Digits gives events of shape (1, 8, 8) (64 numbers)" in line
     assert "Real(65)" in line
 

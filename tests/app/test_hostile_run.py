@@ -203,7 +203,7 @@ def test_data_are_downloaded_only_if_the_user_says_so(
     """MNIST downloads by default, and so do others; a stranger's run asks for nothing, whatever it says."""
     monkeypatch.setattr(torchvision.datasets.MNIST, "mirrors", [f"{server}/"])
     monkeypatch.setenv("EBMLAB_DATA", "data")
-    hostile({"data": callback("ebmlab.datamodules.MNIST", **options), f"{ENERGY}.init_args.num_visible": 784})
+    hostile({"data": callback("ebmlab.datamodules.MNIST", **options), f"{ENERGY}.init_args.num_coordinates": 784})
     checkpoint = torch.load(CHECKPOINT, weights_only=True)
     hidden = checkpoint["state_dict"]["energy.W"].shape[1]
     checkpoint["state_dict"] |= {f"energy.{name}": value for name, value in GRBM(784, hidden).state_dict().items()}

@@ -17,7 +17,7 @@ GRBM = """
 model:
   class_path: ebmlab.learners.ContrastiveDivergence
   init_args:
-    energy: {class_path: ebmlab.energies.GRBM, init_args: {num_visible: "${event_size:}", num_hidden: 3}}
+    energy: {class_path: ebmlab.energies.GRBM, init_args: {num_coordinates: "${event_size:}", num_hidden: 3}}
     sampler: {class_path: ebmlab.samplers.Langevin, init_args: {step_size: 0.01}}
     num_steps: 1
 data: {class_path: datamodules.Arrays, init_args: {path: table.npy, batch_size: 10}}
@@ -90,7 +90,7 @@ def test_a_dataset_of_a_module_beside_the_config(streamed: bool, folder: Path, r
 def test_a_plain_datamodule_of_the_users(folder: Path, run: Callable[..., None], fails: Callable[..., str]) -> None:
     plain = ("--config=own.yaml", "--data=ramps.Loaders")
     assert "${event_size:} cannot tell the size of Loaders's events" in fails("fit", *plain, bare=True)
-    run("fit", *plain, "--model.energy.num_visible=6", "--name=a", bare=True)
+    run("fit", *plain, "--model.energy.num_coordinates=6", "--name=a", bare=True)
     for command in ("validate", "test", "predict"):
         run(command, "--config=runs/own/a/config.yaml", f"--ckpt_path={CHECKPOINT}", bare=True)
     assert "the config beside a checkpoint must not name other code" in (
@@ -107,7 +107,7 @@ def test_functions_among_a_datasets_defaults(folder: Path, run: Callable[..., No
         Image.new("RGB", (3, 2), (i, 0, 99)).save(f"pictures/{i % 2}/{i}.png")
     options = ("--data.train=torchvision.datasets.ImageFolder", "--data.train.root=pictures")
     run("fit", "--config=own.yaml", "--name=a", FROM_DATASET[0], FROM_DATASET[2], *options, bare=True)
-    assert "num_visible: 18" in Path("runs/own/a/config.yaml").read_text()
+    assert "num_coordinates: 18" in Path("runs/own/a/config.yaml").read_text()
 
 
 @pytest.mark.parametrize(

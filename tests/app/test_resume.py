@@ -158,7 +158,7 @@ def test_two_processes_share_out_a_plain_loader(start: Start, tmp_path: Path) ->
     """Lightning does that with loaders that are not ebmlab's."""
     (tmp_path / "plain.py").write_text(PLAIN)
     options = ["--data=plain.Plain", "--callbacks.plain.Seen=true", "--callbacks.FID=false"]
-    options += ["--model.energy.num_visible=64", "--trainer.max_epochs=1"]
+    options += ["--model.energy.num_coordinates=64", "--trainer.max_epochs=1"]
     finish(start(*options, "--trainer.devices=2", "--trainer.strategy=ddp"))
     seen = [(tmp_path / f"seen-{rank}.txt").read_text().split() for rank in range(2)]
     assert len(seen[0]) == len(seen[1]) == 40 and {int(i) for i in seen[0] + seen[1]} == set(range(80))

@@ -284,7 +284,7 @@ def test_a_damaged_result_is_named(
 def test_random_targets_depend_on_the_seed_alone(study: Callable[..., Path], tmp_path: Path) -> None:
     path = tiny(tmp_path, GIBBS)
     path.write_text(
-        "targets: {r: {class_path: ebmlab.energies.MLP, init_args: {num_inputs: 6, hidden_dim: 4}}}\n"
+        "targets: {r: {class_path: ebmlab.energies.MLP, init_args: {num_coordinates: 6, hidden_dim: 4}}}\n"
         + f"samplers: {GIBBS}\n"
     )
     (first,), (second,) = rows(study(path, name="a")), rows(study(path, name="b"))

@@ -88,7 +88,7 @@ def test_code_of_a_downloaded_run_is_refused(
 ) -> None:
     downloaded(*ATTACKS[attack])
     if attack == "a process as data":  # `event_size` is evaluated before anything else is checked
-        downloaded("model.init_args.energy.init_args.num_visible", "${event_size:}")
+        downloaded("model.init_args.energy.init_args.num_coordinates", "${event_size:}")
     line = fails(command, "--ckpt_path", CHECKPOINT, bare=True)
     assert "name the config" in line or "must be a subclass" in line or "to be a subclass" in line
     assert not list(Path().rglob("executed"))

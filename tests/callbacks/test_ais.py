@@ -24,7 +24,7 @@ from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
-from ebmlab.samplers import DMALA, DULA, MALA, BlockGibbs, Tempered
+from ebmlab.samplers import DMALA, DULA, MALA, BlockGibbs, Gibbs, Tempered
 
 
 def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
@@ -306,8 +306,8 @@ def saved(state: dict[str, Any]) -> io.BytesIO:
 
 
 def test_temperatures_that_cannot_be_compiled_are_refused_before_training(setup) -> None:
-    model, trainer = setup([AIS(compile=True)], learner=learner())
-    with pytest.raises(UserError, match=r"AIS: BlockGibbs cannot move its chains: ais\(compile=True\): Block"):
+    model, trainer = setup([AIS(compile=True, sampler=Gibbs())], learner=learner())
+    with pytest.raises(UserError, match=r"AIS: Gibbs cannot move its chains: ais\(compile=True\): Gibbs"):
         trainer.fit(model, datamodule=Digits(binarize=True))
     callback = AIS(compile=True, sampler=DMALA(0.2), resample=0.5)
     model, trainer = setup([callback], learner=learner(), folder="second")

@@ -35,6 +35,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "CelebA": {},
     "GaussianMixture": {"kind": "anisotropic", "num_samples": 50},
     "GrayCode2D": {"shape": "moons", "num_samples": 50},
+    "Shapes2D": {"shape": "moons", "num_samples": 50},
     "IsingSamples": {"side": 7, "coupling": 0.1, "num_samples": 50, "num_sweeps": 5},
     "EgoSmall": {},
 }

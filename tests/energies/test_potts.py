@@ -153,7 +153,7 @@ def test_constructors_of_one_coupling_a_pair_stay() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Potts(0, 3), "num_sites is 0"),
+        (lambda: Potts(0, 3), "num_coordinates is 0"),
         (lambda: Potts(3, 0), "num_values is 0"),
         (lambda: Potts(3, 2, [[0, 3]]), "two different sites from 0 to 2"),
         (lambda: Potts(3, 2, [[1, 1]]), "two different sites"),

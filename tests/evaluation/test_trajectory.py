@@ -16,7 +16,7 @@ from ebmlab.samplers import DMALA, GWG, BlockGibbs, Gibbs
 
 
 def make_mlp() -> Energy:
-    energy = MLP(num_inputs=6, hidden_dim=8)
+    energy = MLP(num_coordinates=6, hidden_dim=8)
     with torch.no_grad():
         for p in energy.parameters():
             p.mul_(2)

@@ -53,6 +53,7 @@ def test_old_class_paths_of_a_study_are_read() -> None:
 def test_earlier_class_paths_of_callbacks_find_the_class() -> None:
     assert resolve_name(full_names("callbacks.AISEvaluation")) is callbacks.AIS
     assert resolve_name(full_names("ebmlab.callbacks.GraphMMDEvaluation")) is callbacks.GraphMMD
+    assert resolve_name(full_names("callbacks.short_chains.ShortChains")) is callbacks.ShortChains
     hamming = full_names("ebmlab.callbacks.hamming_mmd_evaluation.HammingMMDEvaluation")
     assert resolve_name(hamming) is callbacks.HammingMMD
 
@@ -91,7 +92,7 @@ class Table(Recorded):
 
 
 BUFFER = part("ebmlab.learners.ReplayBuffer", size=9, init="data")
-RBM = part("ebmlab.energies.RBM", num_visible=4, num_hidden=3)
+RBM = part("ebmlab.energies.RBM", num_coordinates=4, num_hidden=3)
 GIBBS = part("ebmlab.samplers.BlockGibbs")
 PAIR = [[0.0, 1.0], [1.0, 0.0]]
 PARTS = {  # for each class with renamed settings, with today's names of all of them
@@ -101,7 +102,12 @@ PARTS = {  # for each class with renamed settings, with today's names of all of 
     "ScalarPotts": part("ebmlab.energies.ScalarPotts", coupling=PAIR, num_values=3),
     "ScalarPotts.lattice": part("ebmlab.energies.ScalarPotts.lattice", side=3, num_values=3, coupling=0.5),
     "Potts.lattice": part("ebmlab.energies.Potts.lattice", side=3, num_values=3, coupling=0.5),
-    "MLP": part("ebmlab.energies.MLP", num_inputs=4, hidden_dim=3),
+    "MLP": part("ebmlab.energies.MLP", num_coordinates=4, hidden_dim=3),
+    "RBM": RBM,
+    "GRBM": part("ebmlab.energies.GRBM", num_coordinates=4, num_hidden=3),
+    "CategoricalRBM": part("ebmlab.energies.CategoricalRBM", num_coordinates=3, num_values=2, num_hidden=2),
+    "Potts": part("ebmlab.energies.Potts", num_coordinates=3, num_values=2),
+    "QuarticMixture": part("ebmlab.studies.targets.QuarticMixture", num_coordinates=2, num_values=3),
     "RGCN": part("ebmlab.energies.RGCN", num_nodes=4, hidden_dim=3, num_layers=2),
     "BinaryNetPosterior": part(
         "ebmlab.studies.targets.BinaryNetPosterior", data=part(f"{__name__}.Table"), hidden_dim=2

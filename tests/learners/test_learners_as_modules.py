@@ -42,7 +42,7 @@ def test_checkpoint_of_a_learner_built_in_python_is_plain_data(tmp_path: Path) -
     }
     assert torch.equal(checkpoint["state_dict"]["energy.W"], grbm.W)
     assert checkpoint["hyper_parameters"]["num_steps"] == 2 and checkpoint["hyper_parameters"]["density"] == "joint"
-    assert checkpoint["hyper_parameters"]["energy"]["init_args"] == {"num_visible": 4, "num_hidden": 3}
+    assert checkpoint["hyper_parameters"]["energy"]["init_args"] == {"num_coordinates": 4, "num_hidden": 3}
 
 
 def test_learning_rate_schedules_step_where_they_are_told() -> None:

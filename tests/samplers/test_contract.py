@@ -17,13 +17,14 @@ import ebmlab.samplers
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import MALA, ULA, BlockGibbs, Cosine, GibbsLangevin, Langevin, Sampler
+from ebmlab.samplers import HMC, MALA, ULA, BlockGibbs, Cosine, GibbsLangevin, Langevin, Sampler
 
 SAMPLERS: list[tuple[Sampler, bool]] = [  # a sampler, and whether it is exact
     (BlockGibbs(), True),
     (ULA(0.3), False),
     (MALA(0.9), True),
     (Langevin(0.9, adjust_from=0), True),
+    (HMC(1.3, num_leapfrog=1), True),
     (Langevin(0.9, adjust_from=2, schedule=Cosine(), temperature=1.5), False),
     (GibbsLangevin(0.3), False),
     (GibbsLangevin(0.5, num_inner_steps=2, adjust_from=0), True),

@@ -142,7 +142,7 @@ def test_nothing_that_a_checkpoint_names_is_executed(
     Path("evil_beside.py").write_text("import pathlib; pathlib.Path('executed').touch()")
     saved: dict[str, Any] = {
         "_class_path": "ebmlab.learners.ContrastiveDivergence",
-        "energy": {"class_path": "ebmlab.energies.RBM", "init_args": {"num_visible": 2, "num_hidden": 2}},
+        "energy": {"class_path": "ebmlab.energies.RBM", "init_args": {"num_coordinates": 2, "num_hidden": 2}},
         "sampler": {"class_path": "ebmlab.samplers.BlockGibbs"},
     }
     saved[where] = ATTACKS[attack]

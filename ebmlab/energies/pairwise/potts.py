@@ -13,6 +13,8 @@ from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.pairwise.site_tables import SiteTable, site_tables
+from ebmlab.energies.pairwise.statistics import PottsSum
+from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
 
@@ -28,7 +30,7 @@ class Potts(Energy):
     couplings and fields are parameters, zero at first.
 
     Args:
-        num_sites: d.
+        num_coordinates: d.
         num_values: q, the gap of an alignment included.
         pairs: the pairs of sites that interact, `(P, 2)`, numbered from 0, each once; all by default. Memory grows
             with their number.
@@ -39,7 +41,7 @@ class Potts(Energy):
         field: h, `(d, q)`.
 
     Example:
-        >>> energy = Potts(num_sites=3, num_values=4, pairs=[[0, 2]])
+        >>> energy = Potts(num_coordinates=3, num_values=4, pairs=[[0, 2]])
         >>> with torch.no_grad():
         ...     energy.coupling[0, 1, 3] = 2.0
         >>> energy(energy.domain.from_index(torch.tensor([[1, 0, 3], [3, 0, 1]]))).tolist()
@@ -52,15 +54,15 @@ class Potts(Energy):
     scalar = ScalarPotts
     lattice = ScalarPotts.lattice
 
-    def __init__(self, num_sites: int, num_values: int, pairs: Pairs | None = None) -> None:
+    def __init__(self, num_coordinates: int, num_values: int, pairs: Pairs | None = None) -> None:
         super().__init__()
-        for name, value in (("num_sites", num_sites), ("num_values", num_values)):
+        for name, value in (("num_coordinates", num_coordinates), ("num_values", num_values)):
             if value < 1:
                 raise UserError(f"Potts: {name} is {value}, but must be at least 1")
-        self.domain = Categorical(num_sites, num_values)
-        self.register_buffer("pairs", _ordered(num_sites, pairs))
+        self.domain = Categorical(num_coordinates, num_values)
+        self.register_buffer("pairs", _ordered(num_coordinates, pairs))
         self.coupling = nn.Parameter(torch.zeros(len(self.pairs), num_values, num_values))
-        self.field = nn.Parameter(torch.zeros(num_sites, num_values))
+        self.field = nn.Parameter(torch.zeros(num_coordinates, num_values))
         self._kept: tuple[Tensor, Tensor] | None = None
 
     @classmethod
@@ -110,7 +112,7 @@ class Potts(Energy):
     def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """h_i(a) + sum_j J_ij(a, x_j) = -dE/dx_i(a) of all sites, `(B, d, q)`, or of the given ones, `(B, k, q)`."""
         d, q = self.field.shape
-        if len(self.pairs) < DENSE * d * (d - 1) / 2:
+        if not self._dense:
             i, j = self.pairs.T
             each = x.transpose(0, 1)  # (d, B, q)
             pull = torch.zeros_like(each, memory_format=torch.contiguous_format)
@@ -177,6 +179,18 @@ class Potts(Energy):
         i, j = self.pairs.T
         self.field.index_add_(0, i, first).index_add_(0, j, second)
 
+    def weighted_sum(self) -> WeightedSum:
+        """The statistics f_i(a) and f_ij(a, b) alone, where `forward` is that of this class."""
+        if type(self).forward is not Potts.forward:
+            return super().weighted_sum()
+        return PottsSum(self, self.pairs, self.coupling, self.field, self._dense)
+
+    @property
+    def _dense(self) -> bool:
+        """Whether there are so many pairs that one product with all of J pays."""
+        d = len(self.field)
+        return len(self.pairs) >= DENSE * d * (d - 1) / 2
+
     def _energy(self, x: Tensor, local: Tensor) -> Tensor:
         return -0.5 * (x * (local + self.field)).flatten(1).sum(1)
 
@@ -205,18 +219,18 @@ def _same(kept: Tensor, now: Tensor) -> bool:
     return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
 
 
-def _ordered(num_sites: int, pairs: Pairs | None) -> Tensor:
+def _ordered(num_coordinates: int, pairs: Pairs | None) -> Tensor:
     """The pairs `(P, 2)`, int64, the smaller site first, in order; checked."""
     if pairs is None:
-        return torch.triu_indices(num_sites, num_sites, 1).T.contiguous()
+        return torch.triu_indices(num_coordinates, num_coordinates, 1).T.contiguous()
     given = as_numbers(pairs, "Potts: pairs")
     if given.numel() == 0:
         return torch.zeros(0, 2, dtype=torch.int64)
     if given.dim() != 2 or given.shape[1] != 2 or given.is_floating_point():
         raise UserError(f"Potts: pairs has shape {tuple(given.shape)}, but must be whole numbers (P, 2)")
     given = given.long().sort(1).values
-    if given.min() < 0 or given.max() >= num_sites or (given[:, 0] == given[:, 1]).any():
-        raise UserError(f"Potts: pairs must join two different sites from 0 to {num_sites - 1}")
+    if given.min() < 0 or given.max() >= num_coordinates or (given[:, 0] == given[:, 1]).any():
+        raise UserError(f"Potts: pairs must join two different sites from 0 to {num_coordinates - 1}")
     unique: Tensor = torch.unique(given, dim=0)
     if len(unique) < len(given):
         raise UserError(f"Potts: {len(given) - len(unique)} of the pairs are given twice, in one order or both")

@@ -28,13 +28,13 @@ class QuarticMixture(Energy):
     the middle of the domain.
 
     Args:
-        size: d.
+        num_coordinates: d.
         num_values: S.
         num_components: K.
         seed: of the rotation.
 
     Example:
-        >>> energy = QuarticMixture(size=2, num_values=5, num_components=3)
+        >>> energy = QuarticMixture(num_coordinates=2, num_values=5, num_components=3)
         >>> x = energy.domain.enumerate()
         >>> torch.allclose(energy(x), energy(4 - x))
         True
@@ -44,17 +44,19 @@ class QuarticMixture(Energy):
     axes: Tensor
     coefficients: Tensor
 
-    def __init__(self, size: int = 50, num_values: int = 21, num_components: int = 50, seed: int = 0) -> None:
+    def __init__(
+        self, num_coordinates: int = 50, num_values: int = 21, num_components: int = 50, seed: int = 0
+    ) -> None:
         super().__init__()
-        if min(size, num_values, num_components) < 1:
+        if min(num_coordinates, num_values, num_components) < 1:
             raise UserError(
-                f"QuarticMixture: size is {size}, num_values {num_values} and num_components {num_components}; "
-                "all must be at least 1"
+                f"QuarticMixture: num_coordinates is {num_coordinates}, num_values {num_values} and "
+                f"num_components {num_components}; all must be at least 1"
             )
-        self.domain = Ordinal(size, num_values)
+        self.domain = Ordinal(num_coordinates, num_values)
         generator = torch.Generator().manual_seed(seed)
-        P, _ = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64, generator=generator))
-        s = max(num_values - 1, 1) * torch.linspace(-0.5, 0.5, size, dtype=torch.float64).exp()
+        P, _ = torch.linalg.qr(torch.randn(num_coordinates, num_coordinates, dtype=torch.float64, generator=generator))
+        s = max(num_values - 1, 1) * torch.linspace(-0.5, 0.5, num_coordinates, dtype=torch.float64).exp()
         b = (torch.arange(num_components).double() - (num_components - 1) / 2) / max(num_components - 1, 1)
         powers = [(b**2 - 1) ** 2, 4 * b * (1 - b**2), 6 * b**2 - 2, -4 * b, torch.ones_like(b)]
         dtype = torch.get_default_dtype()

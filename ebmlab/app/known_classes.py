@@ -1,0 +1,90 @@
+"""The classes that there are: the help of one, and what was meant by a class or option that there is not."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Sequence
+from functools import cache
+
+from jsonargparse import ArgumentParser
+from pytorch_lightning import Trainer
+
+from ebmlab.app.class_paths import full_names, short_name
+from ebmlab.app.listing import FAMILIES
+from ebmlab.app.trust import denied, found, is_trusted
+from ebmlab.app.words import options
+from ebmlab.errors import UserError
+
+MODULES = (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler")
+_SHARED = ("config", "name", "ckpt_path", "resume", "wandb", "wandb_project", "tensorboard", "seed_everything")
+_PLACES = {
+    "model": "ebmlab.learners",
+    "model.optimizer": "torch.optim",
+    "model.sampler": "ebmlab.samplers",
+    "model.energy": "ebmlab.energies",
+    "data": "ebmlab.datamodules",
+}
+
+
+@cache
+def known(*modules: str) -> dict[str, str]:
+    """The class paths of the classes in modules, by name; of one that is in several, in the last of them."""
+    members = {name: f"{module}.{name}" for module in modules for name in vars(importlib.import_module(module))}
+    return {name: path for name, path in members.items() if isinstance(found(path), type)}
+
+
+def class_help(given: Sequence[str]) -> str | None:
+    """The help of the class that a word such as `--model.energy.help` asks for; None if there is no such word.
+
+    Raises:
+        UserError: no class is named, or there is no such class.
+    """
+    for option, value in options(given):
+        if not option.startswith("--") or not option.endswith(".help"):
+            continue
+        path = full_names(value)
+        if not path or path.startswith("-"):
+            raise UserError(f"{option} needs a class, such as {option} ebmlab.energies.RBM (`ebmlab list` shows all)")
+        if "." in path and not is_trusted(path):
+            raise UserError(denied(path))
+        kind = found(path if "." in path else known(*MODULES).get(path, ""))
+        if not isinstance(kind, type):
+            raise UserError(f"{option}: there is no class {path} (`python -m ebmlab list` shows all)")
+        place = option.removesuffix(".help").removeprefix("--")
+        parser = ArgumentParser(prog=f"python -m ebmlab {given[0]} --{place} {path}", add_help=False)
+        parser.add_class_arguments(kind, place, fail_untyped=False)
+        return parser.format_help().rstrip()
+    return None
+
+
+def close_class(path: str) -> str | None:
+    """The known class whose name is closest to that of a class that does not exist."""
+    module, _, name = path.rpartition(".")
+    paths = known(*([module] if module in MODULES else FAMILIES))
+    close = difflib.get_close_matches(name, paths, n=1)
+    return short_name(paths[close[0]]) if close and close[0] != name else None
+
+
+def meant(option: str) -> str | None:
+    """The full name of an option whose last word, or whose beginning, was given; None if there is none like it."""
+    name = option.lstrip("-").partition("=")[0]
+    there_are = [*_SHARED, *(f"trainer.{name}" for name in _parameters(Trainer)), *_options()]
+    longer = [full for full in there_are if full.endswith(f".{name}")] or [o for o in there_are if o.startswith(name)]
+    near = longer or [o for o in there_are if o.endswith(f"_{name}")] or difflib.get_close_matches(name, there_are, 1)
+    return f"--{near[0]}" if near else None
+
+
+def _options() -> list[str]:
+    """The options of learners, optimizers, samplers, energies and datamodules, by their full names."""
+    of = [(place, found(path)) for place, module in _PLACES.items() for path in known(module).values()]
+    return list(dict.fromkeys(f"{place}.{name}" for place, kind in of for name in _parameters(kind)))
+
+
+def _parameters(kind: type) -> list[str]:
+    try:
+        taken = inspect.signature(kind).parameters
+    except ValueError:
+        return []
+    return [name for name, one in taken.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]

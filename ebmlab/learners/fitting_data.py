@@ -1,0 +1,56 @@
+"""Whether a learner can learn from data: their domain, and weights of their samples."""
+
+from __future__ import annotations
+
+import inspect
+
+from torch import Tensor
+
+from ebmlab.data.interface import Data
+from ebmlab.domains import Binary, Domain
+from ebmlab.errors import UserError
+
+
+def check_domain(data: Data, domain: Domain, energy: str) -> None:
+    """Raises `UserError` unless the data belong to the domain of an energy of this name.
+
+    Example:
+        >>> check_domain(Data(), Binary(3), "mine")
+    """
+    domains = data.domains
+    if not domains or not isinstance(domains, tuple):
+        raise UserError(
+            f"{data.title}: domains is {domains}, but must be a tuple of the domains that its states may belong "
+            "to, such as (Real,) or (Binary, Real)"
+        )
+    if not isinstance(domain, domains):
+        mend = "choose another energy or data set"
+        options = inspect.signature(type(data)).parameters
+        if "domain" in options:
+            mend = f"set the data's domain to {type(domain).__name__.lower()}, or {mend}"
+        elif "binarize" in options:
+            mend = f"set the data's binarize to {str(isinstance(domain, Binary)).lower()}, or {mend}"
+        raise UserError(f"{data.title} gives {domains[0].__name__} data, but {energy} lives on {domain}: {mend}")
+
+
+def refuse_weights(data: Data, learner: str) -> None:
+    """Raises `UserError` if the data are weighted, which a learner of this name would not heed.
+
+    Example:
+        >>> refuse_weights(Data(), "mine")
+    """
+    if data.weighted:
+        raise UserError(
+            f"{data.title} gives weights, which {learner} would not heed: use ContrastiveDivergence or PseudoLikelihood"
+        )
+
+
+def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of values `(B,)` times weights `(B,)`; of the values alone when None.
+
+    Example:
+        >>> import torch
+        >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.5, 0.5]))
+        tensor(1.5000)
+    """
+    return values.mean() if weights is None else (weights.to(values) * values).mean()

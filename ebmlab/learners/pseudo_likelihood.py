@@ -1,0 +1,188 @@
+"""Pseudo-likelihood: each coordinate is predicted from all others (Besag, 1975; Ekeberg et al., 2013)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, cast
+
+import torch
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from ebmlab.domains import Binary, Finite, Spin
+from ebmlab.energies import Energy, Ising, Potts
+from ebmlab.errors import UserError
+from ebmlab.learners.fitting_data import weighted_mean
+from ebmlab.learners.learner import Interval, Learner
+from ebmlab.samplers import GibbsSweep, Sampler
+from ebmlab.settings import require_factor
+
+ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-2)
+
+
+def pseudo_log_likelihood(energy: Energy, x: Tensor) -> Tensor:
+    """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> pseudo_log_likelihood(Ising([[0.0]], field=0.0), torch.ones(1, 1))  # log 1/2
+        tensor([-0.6931])
+    """
+    if isinstance(energy.domain, Binary | Spin):
+        return -softplus(-energy.flip_differences(x)).sum(1)
+    return -(-energy.value_differences(x)).logsumexp(-1).sum(1)
+
+
+class PseudoLikelihood(Learner):
+    """Fits an energy on a finite domain by maximal pseudo-likelihood, without chains in training.
+
+    The loss is the mean over data of -sum_i log p(x_i | all others), in nats, plus penalties. Weighted data count by
+    their weights. `Potts` and `Ising` have two forms (Ekeberg, Hartonen & Aurell, 2014): in the symmetric one a pair
+    has one coupling; in the asymmetric one each site is regressed on the others with couplings of its own, and the
+    energy has the mean of the two of each pair, and is in the zero-sum gauge.
+
+    Penalties are on couplings, each pair once; on the other energies, on parameters with two or more axes. Without one
+    on fields, values that never occur take a field to minus infinity.
+
+    Args:
+        energy: the model.
+        sampler: draws from it for pictures, scores and `predict`.
+        num_steps: steps of these chains.
+        form: `symmetric` or `asymmetric`.
+        l1: factor of the sum of absolute couplings. In the asymmetric form both couplings of a pair count, by half.
+        l2: factor of the sum of squared couplings, likewise.
+        l2_field: factor of the sum of squared fields.
+        optimizer: makes the optimizer from the parameters. `torch.optim.LBFGS` needs all data in one batch.
+        lr_scheduler: makes the learning-rate schedule from the optimizer.
+        lr_interval: see `Learner`.
+
+    Raises:
+        UserError: the energy has no finite domain, or the form does not suit it.
+
+    Example:
+        >>> from ebmlab.energies import Potts
+        >>> learner = PseudoLikelihood(Potts(5, 4), l2=0.01, l2_field=0.01)
+        >>> round(float(-pseudo_log_likelihood(learner.energy, learner.energy.random(1)).detach()), 4)  # 5 log 4
+        6.9315
+    """
+
+    domains = (Finite,)
+    takes_weights = True
+
+    logs = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
+
+    def __init__(
+        self,
+        energy: Energy,
+        sampler: Sampler | None = None,
+        *,
+        num_steps: int = 100,
+        form: Literal["symmetric", "asymmetric"] = "symmetric",
+        l1: float = 0.0,
+        l2: float = 0.0,
+        l2_field: float = 0.0,
+        optimizer: OptimizerCallable = ADAM,
+        lr_scheduler: LRSchedulerCallable | None = None,
+        lr_interval: Interval = "epoch",
+    ) -> None:
+        if not isinstance(energy.domain, Finite):
+            raise UserError(
+                f"PseudoLikelihood sums over the values of a coordinate, but {type(energy).__name__} lives on "
+                f"{energy.domain}: take an energy on a finite domain"
+            )
+        super().__init__(energy, sampler or GibbsSweep(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        require_factor("PseudoLikelihood", l2=l2, l2_field=l2_field)
+        if form not in ("symmetric", "asymmetric"):
+            raise UserError(f'PseudoLikelihood: form is "{form}", but must be "symmetric" or "asymmetric"')
+        self.form, self.l2, self.l2_field = form, l2, l2_field
+        energy = self.energy
+        paired = isinstance(energy, Potts) or (isinstance(energy, Ising) and energy.learn)
+        if l2_field and not paired:
+            raise UserError("PseudoLikelihood: l2_field needs a Potts or Ising energy that learns: set it to 0")
+        if form == "asymmetric":
+            if not paired or not isinstance(energy, Potts | Ising):
+                raise UserError(
+                    'PseudoLikelihood: form "asymmetric" needs a Potts or Ising energy that learns, got '
+                    f'{type(energy).__name__}: use "symmetric"'
+                )
+            self.regressions = nn.Parameter(_both_orders(energy))
+            self.fields = nn.Parameter(energy.field.detach().clone())
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        x, weights = self.states(batch), self.weights(batch)
+        losses = -(pseudo_log_likelihood(self.energy, x) if self.form == "symmetric" else self._regressed(x))
+        loss = weighted_mean(losses, weights)
+        if self.log_is_due:
+            self.log("train/loss", loss.detach(), prog_bar=True, sync_dist=True)
+        return loss + self.penalty()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """In the asymmetric form, gives the energy what the regressions have found."""
+        if self.form == "asymmetric":
+            self.average_()
+
+    @torch.no_grad()
+    def average_(self) -> None:
+        """Sets the energy's couplings to the means of both that the regressions of a pair have found, and its fields.
+
+        In a Potts model both are brought to the zero-sum gauge before, each with the field of its own site.
+        """
+        here, there = self.regressions
+        if isinstance(self.energy, Ising):
+            self.energy.parametrizations.coupling.original.copy_((here + there) / 2)
+            self.energy.field.copy_(self.fields)
+            return
+        assert isinstance(self.energy, Potts)
+        i, j = self.energy.pairs.T
+        field = self.fields.index_add(0, i, here.mean(2)).index_add_(0, j, there.mean(1))
+        mean = (here + there) / 2
+        mean -= mean.mean(1, keepdim=True)
+        self.energy.coupling.copy_(mean - mean.mean(2, keepdim=True))
+        self.energy.field.copy_(field - field.mean(1, keepdim=True))
+
+    def penalty(self) -> Tensor | float:
+        total: Tensor | float = 0.0
+        for couplings, share in self._penalised():
+            total = total + share * (self.l1 * couplings.abs().sum() if self.l1 else 0.0)
+            total = total + share * (self.l2 * couplings.square().sum() if self.l2 else 0.0)
+        if self.l2_field:
+            fields = self.fields if self.form == "asymmetric" else cast(Tensor, self.energy.field)
+            total = total + self.l2_field * fields.square().sum()
+        return total
+
+    def log_split(self, split: str, x: Tensor) -> None:
+        super().log_split(split, x)
+        self.log_mean(f"{split}/loss", -pseudo_log_likelihood(self.energy, x))
+
+    def _penalised(self) -> list[tuple[Tensor, float]]:
+        """Couplings, and how much a pair of them counts."""
+        if self.form == "asymmetric":
+            return [(self.regressions, 0.5)]
+        if isinstance(self.energy, Potts):
+            return [(self.energy.coupling, 1.0)]
+        if isinstance(self.energy, Ising):
+            return [(self.energy.coupling, 0.5)]  # symmetric: each pair is there twice
+        return [(p, 1.0) for p in self.energy.parameters() if p.dim() > 1]
+
+    def _regressed(self, x: Tensor) -> Tensor:
+        """As `pseudo_log_likelihood`, each site with couplings of its own, `(B,)`."""
+        here, there = self.regressions
+        if isinstance(self.energy, Potts):
+            local = _local_field(x, self.energy.pairs, here, there) + self.fields
+            return ((local * x).sum(-1) - local.logsumexp(-1)).sum(1)
+        local = x @ (here.triu(1) + there.triu(1).T).T + self.fields
+        return -softplus(-2 * x * local).sum(1)
+
+
+def _both_orders(energy: Potts | Ising) -> Tensor:
+    """The couplings twice, `(2, ...)`: those of the regression of the smaller site of a pair, and of the larger."""
+    held = energy.coupling if isinstance(energy, Potts) else energy.coupling.triu(1)
+    return held.detach().clone().expand(2, *held.shape).clone()
+
+
+def _local_field(x: Tensor, pairs: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    """What all sites feel, `(B, d, q)`, if i < j feels `here` `(P, q, q)`, and j feels `there`."""
+    (_, d, q), (i, j) = x.shape, pairs.T
+    blocks = here.new_zeros(d, d, q, q).index_put((i, j), here).index_put((j, i), there.mT)
+    return (x.flatten(1) @ blocks.transpose(1, 2).reshape(d * q, d * q).T).view(x.shape)

@@ -1,0 +1,105 @@
+"""Weighted data: a weight of k counts a sample k times, and a learner that would not heed weights refuses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from helpers_trainer import quiet_trainer
+from torch import Tensor
+
+from ebmlab.data.interface import Data
+from ebmlab.domains import Binary, Categorical
+from ebmlab.energies import MLP, CategoricalRBM, Energy, Potts
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, FromNoise, Learner, PseudoLikelihood, RatioMatching
+from ebmlab.samplers import Gibbs
+
+WEIGHTS = torch.tensor([3.0, 1.0, 2.0])
+
+
+class Pairs(Data, pl.LightningDataModule):
+    """Three sequences with weights, or each as often as its weight says."""
+
+    weighted, domains = True, (Categorical,)
+
+    def __init__(self, repeated: bool = False, weights: Tensor = WEIGHTS) -> None:
+        super().__init__()
+        x = Categorical(3, 4).from_index(torch.tensor([[0, 1, 2], [3, 1, 0], [2, 2, 1]]))
+        self.batch: Any = (x, weights / weights.mean())
+        if repeated:
+            self.batch = (x.repeat_interleave(weights.long(), 0), torch.ones(int(weights.sum())))
+
+    def train_dataloader(self) -> Any:
+        return torch.utils.data.DataLoader([self.batch], batch_size=None)
+
+    val_dataloader = train_dataloader
+
+
+def energies() -> list[Energy]:
+    made: list[Energy] = [Potts(3, 4), CategoricalRBM(3, 4, 2)]
+    for energy in made:
+        for p in energy.parameters():
+            torch.nn.init.normal_(p, generator=torch.Generator().manual_seed(0))
+    return made
+
+
+class Fixed(FromNoise):
+    """As many chains from one state as there are data: equal means for any number of them."""
+
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        state: Tensor = energy.domain.from_index(torch.tensor([[1, 1, 1]]))  # type: ignore[attr-defined]
+        return state.expand(n, -1, -1).clone()
+
+
+class Stays(Gibbs):
+    """Chains that do not move."""
+
+    def step(self, energy: Energy, state: Any) -> Any:
+        old = state.x
+        state, info = super().step(energy, state)
+        state.x = old
+        return state, info
+
+
+def learners(k: int) -> list[Learner]:
+    energy = energies()[k]
+    return [ContrastiveDivergence(energy, Stays(), Fixed()), PseudoLikelihood(energy)]
+
+
+@pytest.mark.parametrize("k", [0, 1], ids=["Potts", "CategoricalRBM"])
+@pytest.mark.parametrize("which", [0, 1], ids=["contrastive divergence", "pseudo-likelihood"])
+def test_weights_count_samples_that_often(k: int, which: int, tmp_path: Path) -> None:
+    ends = []
+    for data in (Pairs(), Pairs(repeated=True), Pairs(weights=torch.ones(3))):
+        learner = learners(k)[which]
+        trainer = quiet_trainer(tmp_path, max_epochs=2, log_every_n_steps=1)
+        trainer.fit(learner, datamodule=data)
+        ends.append((torch.cat([p.detach().flatten() for p in learner.parameters()]), trainer.callback_metrics))
+    torch.testing.assert_close(ends[0][0], ends[1][0])
+    assert not torch.allclose(ends[0][0], ends[2][0])
+    for name in ("val/energy", "train/loss", "train/energy_data"):
+        if name in ends[0][1]:
+            torch.testing.assert_close(ends[0][1][name], ends[1][1][name])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [(torch.tensor([1, 2, 3]), "must be floats"), (-WEIGHTS, "at least 0"), (torch.ones(2), "one for each sample")],
+)
+def test_wrong_weights_are_refused(weights: Tensor, message: str) -> None:
+    data = Pairs()
+    with pytest.raises(UserError, match=message):
+        data.batch_weights((data.batch[0], weights))
+    with pytest.raises(UserError, match="a pair of tensors"):
+        data.batch_weights(data.batch[0])
+
+
+def test_a_learner_that_would_not_heed_weights_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Pairs()
+    monkeypatch.setattr(data, "domains", (Binary,), raising=False)
+    with pytest.raises(UserError, match="gives weights, which RatioMatching would not heed"):
+        RatioMatching(MLP(4)).check_data(data)

@@ -1,0 +1,148 @@
+"""HMC: exact on mixtures and on a non-quadratic target, reversible, and known-wrong kernels are caught."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from helpers_grbm import FAIL, PASS, Banana, invariance_p, make_grbm
+from helpers_mutants import mutant
+
+from ebmlab.energies import GRBM, RealMLP
+from ebmlab.errors import UserError
+from ebmlab.evaluation import ais, exact_log_z
+from ebmlab.samplers import HMC, MALA, Sampler
+from ebmlab.samplers.hmc import Options, leapfrog, start
+
+STEP, NUM = 0.9, 3  # large: about four fifths are accepted
+BANANA_STEP = 0.45
+SCALE = torch.tensor([0.6, 1.4], dtype=torch.float64)
+BEGIN = "-0.5 * epsilon, scale * state.grad"
+END = "-0.5 * epsilon, scale * new.grad"
+DRIFT = "x = plus(x, epsilon, scale * velocity)"
+MUTANTS = {  # what to replace in the source of hmc.py, with what
+    "a whole kick at the beginning": (BEGIN, "-1.0 * epsilon, scale * state.grad"),
+    "a whole kick at the end": (END, "-1.0 * epsilon, scale * new.grad"),
+    "no kick at the end": (END, "-0.0 * epsilon, scale * new.grad"),
+    "the old gradient at the end": (END, "-0.5 * epsilon, scale * state.grad"),
+    "kinetic energy counted twice": (".sum(1) / 2", ".sum(1)"),
+    "kinetic energy left out": ("- new.energy - gained", "- new.energy"),
+    "kinetic energy upside down": ("- new.energy - gained", "- new.energy + gained"),
+    "potential energy upside down": ("state.energy - new.energy", "new.energy - state.energy"),
+    "everything accepted": ("after = new.overwritten(accepted, state)", "after = new"),
+    "proposals kept only if better": ("metropolis(", "(lambda r: ((r >= 0), r.exp()))("),
+    "the scale in moves alone": ("scale * state.grad", "state.grad"),
+    "one ratio for the whole batch": (
+        "metropolis(state.energy - new.energy - gained)",
+        "metropolis((state.energy - new.energy - gained).mean().expand_as(gained))",
+    ),
+}
+
+
+def banana_p(sampler: Sampler, num_steps: int = 3, num_chains: int = 200_000) -> float:
+    torch.manual_seed(0)
+    target = Banana(2)
+    return target.p_value(sampler.sample(target, target.sample(num_chains), num_steps)[0])
+
+
+@pytest.mark.parametrize("scale", [None, SCALE])
+def test_leaves_the_mixture_invariant(scale: torch.Tensor | None) -> None:
+    assert invariance_p(HMC(STEP, NUM, scale=scale), make_grbm(2)) > PASS
+
+
+@pytest.mark.parametrize("scale", [None, SCALE])
+@pytest.mark.parametrize("num_leapfrog", [1, 4])
+def test_leaves_a_quartic_invariant(num_leapfrog: int, scale: torch.Tensor | None) -> None:
+    sampler = HMC(BANANA_STEP, num_leapfrog, scale=scale)
+    assert sampler.exact and banana_p(sampler) > PASS
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_caught(name: str) -> None:
+    wrong = mutant(HMC, *MUTANTS[name])
+    assert banana_p(wrong(BANANA_STEP, NUM, scale=SCALE), num_chains=50_000) < FAIL
+
+
+def test_trajectories_are_reversible() -> None:
+    """The end with its velocity turned round leads back to the beginning, to rounding."""
+    torch.manual_seed(0)
+    target, x = Banana(2), 2 * torch.randn(50, 2, dtype=torch.float64)
+    velocity, settings, options = torch.randn_like(x), (0.05,), Options(40, SCALE)
+    there, end = leapfrog(target, start(target, x, settings, options), velocity, settings, options)
+    back, turned = leapfrog(target, there, -end, settings, options)
+    assert (there.x - x).norm(dim=1).min() > 0.1
+    torch.testing.assert_close(back.x, x, rtol=0, atol=1e-9)
+    torch.testing.assert_close(-turned, velocity, rtol=0, atol=1e-9)
+
+
+def test_energy_errors_shrink_with_the_square_of_the_step() -> None:
+    torch.manual_seed(0)
+    target = Banana(2)
+    x = target.sample(500)
+    errors = []
+    for epsilon, num in ((0.1, 10), (0.05, 20), (0.025, 40)):
+        velocity, options = (
+            torch.randn(x.shape, generator=torch.Generator().manual_seed(1)).double(),
+            Options(num, None),
+        )
+        new, end = leapfrog(target, start(target, x, (epsilon,), options), velocity, (epsilon,), options)
+        gained = new.energy - target(x) + (end.square() - velocity.square()).sum(1) / 2
+        errors.append(gained.abs().mean().item())
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.15) and errors[1] / errors[2] == pytest.approx(4, rel=0.1)
+
+
+def test_one_leapfrog_step_is_mala() -> None:
+    grbm, x = make_grbm(2), torch.randn(100, 2, dtype=torch.float64)
+    found = []
+    for sampler in (HMC(0.8, 1), MALA(0.8**2 / 2)):
+        torch.manual_seed(3)
+        found.append(sampler.sample(grbm, x, 20)[0])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)  # both step sizes are kept in float32
+
+
+def test_a_scale_is_a_change_of_units() -> None:
+    """Chains of E(s z) in z are chains of E(x) in x = s z."""
+
+    class Stretched(RealMLP):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(SCALE * x)
+
+    torch.manual_seed(0)
+    energy, stretched = RealMLP(2, 8).double(), Stretched(2, 8).double()
+    stretched.load_state_dict(energy.state_dict())
+    z = torch.randn(50, 2, dtype=torch.float64)
+    torch.manual_seed(1)
+    x = HMC(0.3, 5, scale=SCALE).last_states(energy, SCALE * z, 10)
+    torch.manual_seed(1)
+    torch.testing.assert_close(x, SCALE * HMC(0.3, 5).last_states(stretched, z, 10))
+
+
+def test_an_annealed_chain_finds_log_z() -> None:
+    torch.manual_seed(0)
+    grbm = GRBM(4, 3).double()
+    result = ais(grbm, HMC(0.4, 5), num_chains=400, num_temperatures=200)
+    assert abs(result.log_z - exact_log_z(grbm).item()) < 5 * result.std_error
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.slow
+def test_compiled_chains_are_exact() -> None:
+    torch.manual_seed(0)
+    target = Banana(2)
+    x, info = HMC(BANANA_STEP, 4, scale=SCALE).sample(target, target.sample(50_000), 3, compile=True)
+    assert target.p_value(x) > PASS and info.evaluations == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: HMC(0.0), "step_size is 0.0"),
+        (lambda: HMC(0.1, 0), "num_leapfrog is 0"),
+        (lambda: HMC(0.1, scale=[1.0, -1.0]), "scale"),
+        (lambda: HMC(0.1, scale=[1.0]).sample(make_grbm(2), torch.zeros(1, 2), 1), r"scale has shape \(1,\)"),
+    ],
+)
+def test_refusals(make: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()  # type: ignore[operator]
