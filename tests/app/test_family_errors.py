@@ -1,0 +1,51 @@
+"""What is wrong with an alignment or a structure is one line and exit code 2, and no run is begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_family import family_texts, write_family, write_structure
+
+GOOD = "".join(f">{i}\n{text}\n" for i, text in enumerate(family_texts()))
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        ("", [], "family.fasta is empty: give an alignment in FASTA, A2M, A3M or Stockholm"),
+        (GOOD + ">ragged\nACDE\n", [], "sequence 61, ragged, has 4 columns, but most have 12: align the sequences"),
+        (GOOD + ">odd\nACXDEFGHIKLM\n", ["--data.unknown=refuse"], "sequence 61, odd, has the letter X in column 3"),
+        (GOOD, ["--data.alphabet=rna"], "which is not in the alphabet -ACGU, and so have"),
+        (
+            GOOD,
+            ["--callbacks.Contacts.path=short.pdb"],
+            "short.pdb: the structure's chain of 4 residues covers",
+        ),
+        (GOOD, ["--callbacks.Contacts.path=gone.pdb"], "gone.pdb: no such file"),
+        (GOOD, ["--callbacks.Contacts.chain=Z"], "wild.pdb has no chain Z; there are A"),
+        (GOOD, ["--data.path=package:not_there/a.fasta"], "the package not_there is not installed: pip install"),
+        (GOOD, ["--model.energy.num_sites=${event_size:7}"], "events have the shape (12, 21), and no axis 7"),
+    ],
+)
+def test_bad_families_are_refused(content: str, options: list[str], said: str, fails: Callable[..., str]) -> None:
+    Path("family.fasta").write_text(content)
+    write_structure(Path("wild.pdb"), family_texts()[0])
+    write_structure(Path("short.pdb"), "GGGG")
+    given = ["--data.path=family.fasta", "--data.batch_size=20", "--callbacks.Contacts.path=wild.pdb"]
+    line = fails("fit", "--name=a", *given, *options, config="family", quick=False)
+    assert said in line and not Path("runs").exists()
+
+
+def test_a_family_is_told_from_one_with_other_letters_when_a_run_is_tested(
+    run: Callable[..., None], fails: Callable[..., str]
+) -> None:
+    write_family(Path("family.fasta"))
+    options = ["--data.path=family.fasta", "--data.batch_size=20", "--callbacks.Contacts=false"]
+    options += ["--callbacks.FamilyReport=false"]
+    run("fit", "--name=a", "--trainer.max_epochs=1", *options, config="family", quick=False)
+    options += ["--ckpt_path=runs/family/a", "--data.alphabet=ACDEFGHIKLMNPQRSTVWY-"]
+    assert "letters is ACDEFGHIKLMNPQRSTVWY-, not -ACDEFGHIKLMNPQRSTVWY" in fails(
+        "test", *options, config="family", quick=False
+    )
