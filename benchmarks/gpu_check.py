@@ -53,6 +53,7 @@ from ebmlab.energies import (
     Ising,
     Mixture,
     Potts,
+    RealMLP,
     ResNet,
     ScalarPotts,
     Scaled,
@@ -91,6 +92,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "RBM": lambda: RBM(784, 500),
     "GRBM": lambda: GRBM(784, 256),
     "MLP": lambda: MLP(256),
+    "RealMLP": lambda: RealMLP(20),
     "ResNet": lambda: ResNet((28, 28)),
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),
@@ -109,6 +111,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
 }
 SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "Gibbs": ("Ising", s.Gibbs()),
+    "GibbsSweep": ("Ising", s.GibbsSweep()),
     "ChromaticGibbs": ("Ising", s.ChromaticGibbs()),
     "SwendsenWang": ("Ising", s.SwendsenWang()),
     "Wolff": ("Ising", s.Wolff()),
@@ -133,8 +136,10 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
 
 REAL_SAMPLERS: dict[str, s.Sampler] = {
     "BlockGibbs on a GRBM": s.BlockGibbs(),
-    "Langevin": s.ULA(0.1),
-    "Langevin, adjusted": s.MALA(0.1),
+    "Langevin": s.Langevin(0.1, adjust_from=2),
+    "ULA": s.ULA(0.1),
+    "MALA": s.MALA(0.1),
+    "HMC": s.HMC(0.2, 5),
     "GibbsLangevin": s.GibbsLangevin(0.1),
     "GibbsLangevin, adjusted": s.GibbsLangevin(0.1, adjust_from=0),
 }

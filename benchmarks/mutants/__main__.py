@@ -43,6 +43,7 @@ LAYERS = (
     "ebmlab/callbacks",
     "ebmlab/datamodules",
     "ebmlab/testing",
+    "ebmlab/studies/targets",
 )
 IMPORTED_ONCE = "pytorch_lightning.cli torchvision torchmetrics.image.fid sklearn.utils.estimator_checks transformers"
 BUDGETS, LIMIT, WALL = (4.0, 40.0), 200, 900  # seconds: of tests for a mutant, of its CPU time, of its whole time

@@ -26,7 +26,7 @@ GOOD = "".join(f">{i}\n{text}\n" for i, text in enumerate(family_texts()))
         (GOOD, ["--callbacks.Contacts.path=gone.pdb"], "gone.pdb: no such file"),
         (GOOD, ["--callbacks.Contacts.chain=Z"], "wild.pdb has no chain Z; there are A"),
         (GOOD, ["--data.path=package:not_there/a.fasta"], "the package not_there is not installed: pip install"),
-        (GOOD, ["--model.energy.num_sites=${event_size:7}"], "events have the shape (12, 21), and no axis 7"),
+        (GOOD, ["--model.energy.num_coordinates=${event_size:7}"], "events have the shape (12, 21), and no axis 7"),
     ],
 )
 def test_bad_families_are_refused(content: str, options: list[str], said: str, fails: Callable[..., str]) -> None:

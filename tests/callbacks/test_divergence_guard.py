@@ -101,7 +101,7 @@ def test_float16_that_loses_every_gradient_is_named_with_what_works(setup, squar
     learner, trainer = setup([], precision="16-true")
     learner, guard = learner.half(), DivergenceGuard()
     learner.energy.W.grad = torch.zeros_like(learner.energy.W)
-    with pytest.raises(UserError, match=r"--trainer\.precision bf16-true"):
+    with pytest.raises(UserError, match=r"set trainer\.precision to bf16-true"):
         for _ in range(40):
             guard.on_before_optimizer_step(trainer, learner, None)
 

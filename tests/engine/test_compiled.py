@@ -284,7 +284,7 @@ def test_gradients_are_detached_in_programs_of_the_user() -> None:
     ],
 )
 def test_samplers_without_a_kernel_are_refused(sampler: Sampler, energy: Energy) -> None:
-    with pytest.raises(UserError, match=r"run\(compile=True\): .* cannot be compiled with these settings"):
+    with pytest.raises(UserError, match=r"last_states\(compile=True\): .* cannot be compiled with these settings"):
         sampler.last_states(energy, energy.domain.random(2), 3, compile=True)
 
 
