@@ -82,7 +82,7 @@ class Density2D(SampleEvaluation):
         learner, data = learner_of(pl_module, self), data_of(trainer)
         n, num_steps = self.size(trainer, learner)
         states = data.states(split_of(data, held_out(trainer)), NUM_SCORED, self.seed)
-        extent = 1.25 * float(states.abs().max()) if self.extent is None else self.extent
+        extent = 1.25 * (float(states.abs().max()) or 1.0) if self.extent is None else self.extent
         z = plane_integral(learner.energy, 2 * extent, resolution=2 * RESOLUTION)
         like = next(learner.energy.parameters(), torch.empty(0, device=learner.device))
         metrics = {

@@ -64,13 +64,13 @@ def leapfrog(
     In units of s, in which x / s moves by v, all masses are 1. A trajectory of -v from the end leads back.
     """
     (epsilon,) = settings
-    scale = 1.0 if options.scale is None else options.scale.to(state.x)
-    x, velocity = state.x, plus(velocity, -0.5 * epsilon, scale * state.grad)
+    reach = epsilon if options.scale is None else epsilon * options.scale.to(state.x)
+    x, velocity = state.x, plus(velocity, -0.5 * reach, state.grad)
     for _ in range(options.num_leapfrog - 1):
-        x = plus(x, epsilon, scale * velocity)
-        velocity = plus(velocity, -epsilon, scale * energy.gradient(x))
-    new = start(energy, plus(x, epsilon, scale * velocity), settings, options)
-    return new, plus(velocity, -0.5 * epsilon, scale * new.grad)
+        x = plus(x, reach, velocity)
+        velocity = plus(velocity, -reach, energy.gradient(x))
+    new = start(energy, plus(x, reach, velocity), settings, options)
+    return new, plus(velocity, -0.5 * reach, new.grad)
 
 
 def step(energy: Energy, state: HMCState, settings: Sequence[Number], options: Options) -> tuple[HMCState, Info]:
