@@ -241,6 +241,15 @@ def test_density2d_says_where_its_window_is_too_small(setup):
     assert trainer.callback_metrics["quadrature/trusted"] == 0
 
 
+def test_density2d_of_points_that_are_all_the_origin(setup):
+    learner, trainer = setup([Density2D(10)], learner=ContrastiveDivergence(centred(), ULA(0.1)))
+    trainer.test(learner, torch.utils.data.DataLoader(torch.zeros(4, 2), batch_size=4), verbose=False)
+    energy = centred()(torch.zeros(1, 2)).item()
+    found, log_z = (trainer.callback_metrics[f"quadrature/{name}"].item() for name in ("log_likelihood", "log_z"))
+    assert found == pytest.approx(-energy - log_z, abs=1e-5)
+    assert trainer.callback_metrics["quadrature/trusted"] == 0  # the window is about the origin, and the mass is not
+
+
 def test_density2d_refuses_images(setup, squares):
     learner, trainer = setup([Density2D()])
     with pytest.raises(UserError, match=r"callbacks\.SampleGrid for images"):
