@@ -89,7 +89,7 @@ def step(energy: Energy, state: HamsState, settings: Sequence[Number]) -> tuple[
 
 
 class DiscreteHAMS(Sampler):
-    """Discrete Hamiltonian-assisted Metropolis sampling (Zhou & Tan 2025, arXiv:2507.09807): with momentum, irreversible.
+    """Discrete Hamiltonian-assisted Metropolis sampling (Zhou & Tan 2025, arXiv:2507.09807), irreversible.
 
     The law is extended to p(x) N(u; 0, I). A step refreshes a part of u, proposes y near z = x + delta u, and reflects
     the momentum there, so that an accepted move goes on in its direction. A rejected one turns back: u is negated.

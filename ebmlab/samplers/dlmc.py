@@ -71,7 +71,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number], solver:
 
 
 class DLMC(Sampler):
-    """Discrete Langevin Monte Carlo (Sun et al., ICLR 2023): steps along the Wasserstein gradient flow of a discrete law.
+    """Discrete Langevin Monte Carlo (Sun et al., ICLR 2023): steps along the Wasserstein gradient flow of a law.
 
     The flow is a jump process whose rate from x to a neighbour y is sqrt(p(y) / p(x)). With the gradient at x in place
     of p, the coordinates jump independently. A proposal follows them for a time h; Metropolis accepts or rejects it.
