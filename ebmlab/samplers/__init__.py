@@ -4,7 +4,9 @@ from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
+from ebmlab.samplers.discrete_hams import DiscreteHAMS
 from ebmlab.samplers.discrete_svgd import DiscreteSVGD
+from ebmlab.samplers.dlmc import DLMC
 from ebmlab.samplers.dmala import DMALA
 from ebmlab.samplers.dula import DULA
 from ebmlab.samplers.gibbs import Gibbs
@@ -19,6 +21,7 @@ from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler, decide
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.random_walk import RandomWalk
+from ebmlab.samplers.regularised_langevin import RegularisedLangevin
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
@@ -30,6 +33,7 @@ from ebmlab.samplers.wolff import Wolff
 
 __all__ = [
     "ACS",
+    "DLMC",
     "DMALA",
     "DULA",
     "GWG",
@@ -42,6 +46,7 @@ __all__ = [
     "ChromaticGibbs",
     "Constant",
     "Cosine",
+    "DiscreteHAMS",
     "DiscreteSVGD",
     "EnergyState",
     "Gibbs",
@@ -57,6 +62,7 @@ __all__ = [
     "MetropolisSampler",
     "PathAuxiliary",
     "RandomWalk",
+    "RegularisedLangevin",
     "RelaxedMALA",
     "Sampler",
     "Schedule",
