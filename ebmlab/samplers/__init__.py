@@ -4,7 +4,9 @@ from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
+from ebmlab.samplers.discrete_hams import DiscreteHAMS
 from ebmlab.samplers.discrete_svgd import DiscreteSVGD
+from ebmlab.samplers.dlmc import DLMC
 from ebmlab.samplers.dmala import DMALA
 from ebmlab.samplers.dula import DULA
 from ebmlab.samplers.gibbs import Gibbs
@@ -20,6 +22,7 @@ from ebmlab.samplers.metropolis import MetropolisSampler, decide
 from ebmlab.samplers.nuts import NUTS
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.random_walk import RandomWalk
+from ebmlab.samplers.regularised_langevin import RegularisedLangevin
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
@@ -32,6 +35,7 @@ from ebmlab.samplers.wolff import Wolff
 
 __all__ = [
     "ACS",
+    "DLMC",
     "DMALA",
     "DULA",
     "GWG",
@@ -45,6 +49,7 @@ __all__ = [
     "ChromaticGibbs",
     "Constant",
     "Cosine",
+    "DiscreteHAMS",
     "DiscreteSVGD",
     "EnergyState",
     "Gibbs",
@@ -60,6 +65,7 @@ __all__ = [
     "MetropolisSampler",
     "PathAuxiliary",
     "RandomWalk",
+    "RegularisedLangevin",
     "RelaxedMALA",
     "Sampler",
     "Schedule",
