@@ -80,7 +80,8 @@ class WarmUp(Tuner):
 
 def windows(num_steps: int) -> list[int]:
     """Lengths that double and add up to a number of steps; the last one takes what is left of them."""
-    lengths, rest = [], num_steps
+    lengths: list[int] = []
+    rest = num_steps
     while rest > 0:
         length = WINDOW * 2 ** len(lengths)
         lengths.append(rest if rest < 3 * length else length)
@@ -120,6 +121,5 @@ class Spread:
         variance = (self.count * moments + PRIOR * guess) / (self.count + PRIOR)
         if not (variance.isfinite().all() and floor > 0):
             raise UserError("WarmUp: the chains do not move, or are not finite; try a smaller step size")
-        if self.dense:
-            return torch.linalg.cholesky(variance).to(self.x.dtype)
-        return variance.sqrt().to(self.x.dtype).view(self.domain.event_shape)
+        root: Tensor = torch.linalg.cholesky(variance) if self.dense else variance.sqrt()
+        return root.to(self.x.dtype).view(root.shape if self.dense else self.domain.event_shape)
