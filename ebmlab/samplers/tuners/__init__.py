@@ -2,6 +2,7 @@
 
 from ebmlab.samplers.tuners.acs_search import ACSTuner
 from ebmlab.samplers.tuners.any_scale_search import AnyScaleTuner
+from ebmlab.samplers.tuners.equal_rejection import EqualRejection
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
 from ebmlab.samplers.tuners.preconditioner import Preconditioner
@@ -13,6 +14,7 @@ from ebmlab.samplers.tuners.tuner import Tuner
 __all__ = [
     "ACSTuner",
     "AnyScaleTuner",
+    "EqualRejection",
     "JumpDistance",
     "PatternSearch",
     "Preconditioner",
