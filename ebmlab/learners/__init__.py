@@ -4,7 +4,9 @@ from ebmlab.learners.adaptive_dmala import AdaptiveDMALA
 from ebmlab.learners.conditional_noise_contrast import ConditionalNoiseContrast
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.denoising_score_matching import DenoisingScoreMatching
+from ebmlab.learners.diffusion_recovery import DiffusionRecovery
 from ebmlab.learners.estimators import EnergyDiscrepancy, Estimator, Exact, GradientGuided, UniformSubset
+from ebmlab.learners.joint_classifier import JointClassifier
 from ebmlab.learners.learner import Learner
 from ebmlab.learners.noise_contrast import NoiseContrast
 from ebmlab.learners.persistent_acs import PersistentACS
@@ -19,6 +21,7 @@ __all__ = [
     "ConditionalNoiseContrast",
     "ContrastiveDivergence",
     "DenoisingScoreMatching",
+    "DiffusionRecovery",
     "EnergyDiscrepancy",
     "Estimator",
     "Exact",
@@ -27,6 +30,7 @@ __all__ = [
     "FromNoise",
     "FromPoint",
     "GradientGuided",
+    "JointClassifier",
     "Learner",
     "NoiseContrast",
     "PersistentACS",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isclose
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from ebmlab.data.numbers import as_numbers
-from ebmlab.energies import Energy
+from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval
 from ebmlab.learners.sample_loss import ADAM, SampleLoss, input_gradient
@@ -37,8 +38,9 @@ def denoising_losses(energy: Energy, x: Tensor, noise: Tensor, sigma: Tensor) ->
         >>> denoising_losses(StandardNormal(Real(1)), x, torch.ones(1, 1), sigma).tolist()  # (2 * 2 - 1)^2 / 2
         [4.5]
     """
+    law = energy.at(sigma) if isinstance(energy, NoisyEnergy) else energy
     sigma = sigma.view(-1, *[1] * (x.dim() - 1))
-    _, grad = input_gradient(energy, x + sigma * noise)
+    _, grad = input_gradient(law, x + sigma * noise)
     return (sigma * grad - noise).flatten(1).square().sum(1) / 2
 
 
@@ -47,8 +49,8 @@ class DenoisingScoreMatching(SampleLoss):
 
     The loss of a level sigma is sigma^2 / 2 times the squared distance of dE/dx at the noisy state from
     noise / sigma. Each sample of a step draws one of the levels. With one level the optimum is the data's density
-    blurred by sigma. With several it is the mixture of the blurred densities, each with a weight in proportion to
-    sigma^2, by which levels are weighted (Song & Ermon, 2019, Sec. 4.2).
+    blurred by sigma. With several, a `NoisyEnergy` learns the blurred density of each. Any other energy learns their
+    mixture, with weights in proportion to sigma^2, by which levels are weighted (Song & Ermon, 2019, Sec. 4.2).
 
     What it cannot see: with small noise alone, the weights of separated modes, as `ScoreMatching`. A level of about
     half the distance of the modes sees them. Nothing finer than the smallest level is learnt.
@@ -90,6 +92,11 @@ class DenoisingScoreMatching(SampleLoss):
         if not self.noise_levels:
             raise UserError("DenoisingScoreMatching: noise_levels is empty, but must hold at least one")
         require_positive("DenoisingScoreMatching", noise_levels=noise_levels)
+        if isinstance(energy, NoisyEnergy) and not any(isclose(energy.lowest, s) for s in self.noise_levels):
+            raise UserError(
+                f"DenoisingScoreMatching: {type(energy).__name__} gives the law at the noise level lowest = "
+                f"{energy.lowest:g}, which is none of noise_levels: set lowest to {min(self.noise_levels):g}"
+            )
 
     def losses(self, x: Tensor) -> Tensor:
         levels = x.new_tensor(self.noise_levels)

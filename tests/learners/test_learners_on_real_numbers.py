@@ -13,10 +13,11 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from ebmlab.callbacks import RunState
 from ebmlab.datamodules import Shapes2D
-from ebmlab.energies import RealMLP
+from ebmlab.energies import NoisyMLP, RealMLP
 from ebmlab.learners import (
     ConditionalNoiseContrast,
     DenoisingScoreMatching,
+    DiffusionRecovery,
     Learner,
     NoiseContrast,
     ScoreMatching,
@@ -37,12 +38,13 @@ LEARNERS: dict[str, Callable[[RealMLP], Learner]] = {
     "noise": lambda energy: NoiseContrast(energy, ratio=2),
     "conditional noise": lambda energy: ConditionalNoiseContrast(energy, scale=0.3),
 }
+RECOVERY = {"recovery": lambda: DiffusionRecovery(NoisyMLP(2, 8, num_layers=1), num_steps=3)}
 every_learner = pytest.mark.parametrize("name", LEARNERS)
 
 
 def learner(name: str) -> Any:
     torch.manual_seed(0)
-    return LEARNERS[name](RealMLP(2, 8, num_layers=1))
+    return RECOVERY[name]() if name in RECOVERY else LEARNERS[name](RealMLP(2, 8, num_layers=1))
 
 
 def fit(folder: Path, model: Learner, resume: str = "", **settings: Any) -> Learner:
@@ -61,7 +63,7 @@ def same(one: Learner, other: Learner) -> bool:
     return all(torch.equal(value, saved[name]) for name, value in one.state_dict().items())
 
 
-@every_learner
+@pytest.mark.parametrize("name", [*LEARNERS, *RECOVERY])
 @pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
 def test_it_resumes_and_reloads_bit_for_bit_and_validation_does_not_move_it(name: str, tmp_path: Path) -> None:
     whole = fit(tmp_path, learner(name))

@@ -150,19 +150,21 @@ def test_the_fitted_noise_is_the_gaussian_of_the_data() -> None:
 
 
 def test_log_z_is_that_of_quadrature_before_and_after_training(tmp_path: Path) -> None:
+    """It is first estimated from the noise. Set off by one nat, it is learnt all the same."""
     torch.manual_seed(0)
-    adam = partial(torch.optim.Adam, lr=5e-3)
-    learner = NoiseContrast(RealMLP(2, 32, num_layers=2), ratio=4, optimizer=adam)
     data = Shapes2D("8gaussians", num_samples=4000, batch_size=400)
+    learner = NoiseContrast(RealMLP(2, 32, num_layers=2), ratio=4, optimizer=partial(torch.optim.Adam, lr=2e-2))
     first = plane_integral(learner.energy, 20.0).log_z
-    trainer = quiet_trainer(tmp_path, max_epochs=30, limit_val_batches=0, callbacks=[First()])
-    trainer.fit(learner, data)
+    quiet_trainer(tmp_path, max_steps=1, limit_val_batches=0, callbacks=[First()]).fit(learner, data)
     assert First.log_z == pytest.approx(first, abs=0.1)
+    learner.log_z.data.fill_(first - 1)
+    trainer = quiet_trainer(tmp_path, max_epochs=25, callbacks=[First()], check_val_every_n_epoch=25)
+    trainer.fit(learner, data)
     last = plane_integral(learner.energy, 20.0).log_z
-    assert abs(last - first) > 0.3 and learner.log_z.item() == pytest.approx(last, abs=0.1)
-    found = trainer.validate(learner, data, verbose=False)[0]["val/log_likelihood"]
+    assert First.log_z == pytest.approx(first - 1) and learner.log_z.item() == pytest.approx(last, abs=0.15)
+    found = float(trainer.callback_metrics["val/log_likelihood"])
     exact = -learner.energy(data.states("val")).mean().item() - last
-    assert found == pytest.approx(exact, abs=0.1) and found > -4.0
+    assert found == pytest.approx(exact, abs=0.15) and found > -4.0
 
 
 @pytest.mark.parametrize(
