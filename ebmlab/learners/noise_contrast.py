@@ -69,7 +69,8 @@ class FittedGaussian(Base):
     @unrounded
     def forward(self, x: Tensor) -> Tensor:
         away = (x - self.mean.to(x)).flatten(1)
-        return torch.linalg.solve_triangular(self.root.to(x), away.T, upper=False).square().sum(0) / 2
+        white: Tensor = torch.linalg.solve_triangular(self.root.to(x), away.T, upper=False)
+        return white.square().sum(0) / 2
 
 
 class NoiseContrast(SampleLoss):

@@ -50,7 +50,7 @@ class SampleLoss(Learner):
     domains = (Real,)
     takes_weights = True
 
-    logs = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
+    logs: tuple[str, ...] = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
 
     def __init__(
         self,
