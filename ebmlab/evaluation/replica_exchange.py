@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -147,7 +147,7 @@ def exchange_report(
         raise UserError("exchange_report: replicas travel between two places or more, but this sampler has one")
     sampler.check(energy)
     burn_in = num_steps if burn_in is None else burn_in
-    state = sampler.init(energy, x, burn_in + num_steps)
+    state: Any = sampler.init(energy, x, burn_in + num_steps)
     for _ in range(burn_in):
         state, _ = sampler.step(energy, state)
     while state.rounds % 2:  # the pairs take turns, and the mean of each begins with its first
@@ -160,7 +160,7 @@ def exchange_report(
         rungs.append(state.labels[0].argsort())
     return ExchangeReport(
         places.cpu(),
-        1 - cast(Tensor, state.swap_rates).double().cpu(),
+        1 - state.swap_rates.double().cpu(),
         trips.count,
         state.rounds,
         len(state.x),
