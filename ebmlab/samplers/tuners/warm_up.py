@@ -18,9 +18,9 @@ from ebmlab.samplers.tuners.dual_averaging import DualAveraging
 from ebmlab.samplers.tuners.tuner import Tuner
 from ebmlab.samplers.underdamped_langevin import UnderdampedLangevin
 
-FIRST, LAST, WINDOW = 0.15, 0.1, 25  # parts of all steps before and after the windows, and steps of the first window
-AGAIN = 0.1  # the first step in a new metric, in which variances are 1
-PRIOR = 5.0  # draws for which the guess of equal variances counts
+FIRST, LAST, WINDOW = 0.15, 0.2, 25  # parts of all steps before and after the windows, and steps of the first window
+AGAIN = 0.5  # the first step in a new metric, in which variances are 1
+PRIOR = 5.0  # draws for which the guess that nothing is correlated counts
 FEWEST = 20
 
 
@@ -29,9 +29,9 @@ class WarmUp(Tuner):
     """Finds the step size and the metric of `HMC`, `NUTS` or an adjusted `UnderdampedLangevin`.
 
     The chains come down to typical states in the first 15 % of the steps. Then each of several windows, of 25, 50,
-    100, ... steps, sets the metric to the spread of its states, of all chains and steps together. The last 10 % serve
+    100, ... steps, sets the metric to the spread of its states, of all chains and steps together. The last 20 % serve
     the step size alone, which `DualAveraging` follows throughout (Stan Reference Manual, Sec. on HMC algorithm
-    parameters). Estimates are shrunk as if 5 more draws had shown 0.001 of the mean variance in every direction.
+    parameters). Correlations are shrunk as if 5 more draws had shown none.
 
     Args:
         rate: the acceptance that the step sizes aim at.
@@ -114,12 +114,13 @@ class Spread:
     def scale(self) -> Tensor:
         """Standard deviations in the shape of the domain, or a Cholesky factor `(size, size)`."""
         mean = self.sums / self.count
-        moments = self.squares / self.count - (torch.outer(mean, mean) if self.dense else mean.square())
-        diagonal = moments.diagonal() if self.dense else moments
-        floor = 1e-3 * diagonal.mean()
-        guess = torch.eye(len(mean)).to(moments) * floor if self.dense else floor
-        variance = (self.count * moments + PRIOR * guess) / (self.count + PRIOR)
-        if not (variance.isfinite().all() and floor > 0):
-            raise UserError("WarmUp: the chains do not move, or are not finite; try a smaller step size")
-        root: Tensor = torch.linalg.cholesky(variance) if self.dense else variance.sqrt()
-        return root.to(self.x.dtype).view(root.shape if self.dense else self.domain.event_shape)
+        if self.dense:
+            variance = self.squares / self.count - torch.outer(mean, mean)
+            shrunk = variance * (self.count / (self.count + PRIOR))
+            variance = torch.where(torch.eye(len(mean), device=mean.device) > 0, variance, shrunk)
+            found, shape = torch.linalg.cholesky_ex(variance)[0], variance.shape
+        else:
+            found, shape = (self.squares / self.count - mean.square()).sqrt(), self.domain.event_shape
+        if not (found.isfinite().all() and (found.diagonal() if self.dense else found).min() > 0):
+            raise UserError("WarmUp: the chains do not move, or are not finite; start from other states")
+        return found.to(self.x.dtype).view(shape)
