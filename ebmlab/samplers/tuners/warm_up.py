@@ -115,12 +115,15 @@ class Spread:
         """Standard deviations in the shape of the domain, or a Cholesky factor `(size, size)`."""
         mean = self.sums / self.count
         if self.dense:
-            variance = self.squares / self.count - torch.outer(mean, mean)
-            shrunk = variance * (self.count / (self.count + PRIOR))
-            variance = torch.where(torch.eye(len(mean), device=mean.device) > 0, variance, shrunk)
-            found, shape = torch.linalg.cholesky_ex(variance)[0], variance.shape
-        else:
-            found, shape = (self.squares / self.count - mean.square()).sqrt(), self.domain.event_shape
-        if not (found.isfinite().all() and (found.diagonal() if self.dense else found).min() > 0):
+            covariance = self.squares / self.count - torch.outer(mean, mean)
+            shrunk = covariance * (self.count / (self.count + PRIOR))
+            factor = torch.linalg.cholesky_ex(shrunk + (covariance - shrunk).diagonal().diag())[0]
+            return self._moving(factor, factor.diagonal())
+        stds = (self.squares / self.count - mean.square()).sqrt()
+        return self._moving(stds.view(self.domain.event_shape), stds)
+
+    def _moving(self, scale: Tensor, stds: Tensor) -> Tensor:
+        """The scale in the type of the states; `UserError` unless it is finite and its standard deviations positive."""
+        if not (scale.isfinite().all() and (stds > 0).all()):
             raise UserError("WarmUp: the chains do not move, or are not finite; start from other states")
-        return found.to(self.x.dtype).view(shape)
+        return scale.to(self.x.dtype)
