@@ -62,7 +62,7 @@ def test_the_acceptance_is_reached_from_any_step(make: object, rate: float, step
     given: Sampler = make(step_size)  # type: ignore[operator]
     tuned, x = DualAveraging(rate).tune(given, target, target.sample(200), 50)
     assert float(given.step_size) == pytest.approx(step_size), "the argument has been changed"
-    assert tuned.sample(target, x, 10)[1].acceptance.mean().item() == pytest.approx(rate, abs=0.04)
+    assert tuned.sample(target, x, 10)[1].acceptance.mean().item() == pytest.approx(rate, abs=0.06)
 
 
 def test_the_tuned_sampler_is_exact() -> None:

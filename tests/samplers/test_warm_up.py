@@ -57,7 +57,7 @@ def test_standard_deviations_over_four_orders_are_found(sampler: HMC) -> None:
     tuned, x = WarmUp(0.8).tune(sampler, UNEQUAL, UNEQUAL.sample(40), 120)
     assert sampler.scale is None and (tuned.scale / STDS).log().abs().max() < 0.3
     info = tuned.sample(UNEQUAL, x, 10)[1]
-    assert 0.65 < info.acceptance.mean() < 0.95 and tuned.step_size > 0.4
+    assert 0.65 < info.acceptance.mean() < 0.97 and tuned.step_size > 0.4
 
 
 def test_a_dense_metric_makes_a_rotated_gaussian_round() -> None:
