@@ -24,6 +24,7 @@ from ebmlab.app.checkpoints import (
     warn_of_old_schedule,
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
+from ebmlab.app.closing import closing_lines
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.distributed_errors import name_launch
 from ebmlab.app.failures import in_one_line
@@ -246,7 +247,14 @@ class CLI(LightningCLI):
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
             idle = why_idle(self.trainer, self.checkpoint if self._get(self.config, "ckpt_path") else {})
-            print(f"\nfinished at step {self.trainer.global_step}{idle}", *contents(self.folder), sep="\n")
+            print(f"\nfinished at step {self.trainer.global_step}{idle}", *closing_lines(self.trainer), sep="\n")
+            print(*contents(self.folder), sep="\n")
+
+    def after_test(self) -> None:
+        if self.trainer.is_global_zero:
+            print(*closing_lines(self.trainer), sep="\n", end="\n")
+
+    after_validate = after_test
 
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
