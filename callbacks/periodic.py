@@ -36,8 +36,8 @@ class PeriodicEvaluation(pl.Callback):
     """Evaluates before the first step, after every n-th epoch, at the end of fit, and in `validate` and `test`.
 
     A subclass overrides `evaluate`, which runs in eval mode, without gradients and with its own random numbers, so that
-    it does not change the training. One with a number that counts says so by `headline_of`, and the run ends with it. If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged
-    weights are evaluated.
+    it does not change the training. If it has a number that counts, `headline_of` names it, and the run ends with it.
+    If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged weights are evaluated.
 
     A score is that of the weights at its evaluation: a `ModelCheckpoint` that monitors it takes no other weights for
     the best, and a learning rate that falls on a plateau changes only after an evaluation. The evaluation at the end of

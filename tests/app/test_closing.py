@@ -41,12 +41,15 @@ def test_fit_resume_and_test_end_with_the_score(run: Callable[..., None], capfd:
     trusted = logged("metrics.csv", "ais/trusted")[-1]
     assert line.endswith(", trusted" if trusted else "not to be trusted") and ("+-" in line) == bool(trusted)
     assert Path(PICTURE.findall(out)[0]).is_file()
-    run("fit", "--trainer.max_epochs=2", "--resume=auto", *SHORT, config="rbm_digits", quick=False)  # nothing is left to train
+    # nothing is left to train
+    run("fit", "--trainer.max_epochs=2", "--resume=auto", *SHORT, config="rbm_digits", quick=False)
     assert SCORE.findall(capfd.readouterr().out) == [line]
     run("test", "--ckpt_path=runs/rbm_digits/one/checkpoints/last.ckpt", bare=True)
     out = capfd.readouterr().out
-    assert f"test log-likelihood {logged('test/metrics.csv', 'ais/log_likelihood')[0]:.4g}"[:26] in SCORE.findall(out)[0]
-    assert "->" not in SCORE.findall(out)[0] and Path(PICTURE.findall(out)[0]).is_file()
+    (line,) = SCORE.findall(out)
+    assert line.startswith("test log-likelihood ") and "->" not in line
+    assert float(line.split()[2]) == pytest.approx(logged("test/metrics.csv", "ais/log_likelihood")[0], abs=0.06)
+    assert Path(PICTURE.findall(out)[0]).is_file()
 
 
 def test_a_run_without_a_score_says_none(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
