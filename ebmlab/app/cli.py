@@ -44,7 +44,6 @@ from ebmlab.app.run_folder import (
     contents,
     continued_run,
     describe_model,
-    held,
     how_to_go_on,
     in_a_run,
     new_run,
@@ -252,7 +251,7 @@ class CLI(LightningCLI):
 
     def after_test(self) -> None:
         if self.trainer.is_global_zero:
-            print(*closing_lines(self.trainer), sep="\n", end="\n")
+            print(*closing_lines(self.trainer), sep="\n")
 
     after_validate = after_test
 
@@ -273,7 +272,7 @@ def main(args: list[str] | None = None, answered: bool = False) -> None:
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     name_launch()
     try:
-        with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
+        with in_one_line(partial(how_to_go_on, given), debug), stoppable():
             _run(given, answered)
     finally:
         release()
@@ -296,12 +295,3 @@ def _run(given: list[str], answered: bool) -> None:
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()
-
-
-def _how_to_go_on(given: list[str]) -> str:
-    folder = held()
-    if folder is None:
-        return "nothing was begun; give the same command again"
-    if given[0] == "sample":
-        return f"go on with the same command and --resume true --name {folder.name}"
-    return f"go on with python -m ebmlab {how_to_go_on(folder)}"
