@@ -143,6 +143,9 @@ REAL_SAMPLERS: dict[str, s.Sampler] = {
     "ULA": s.ULA(0.1),
     "MALA": s.MALA(0.1),
     "HMC": s.HMC(0.2, 5),
+    "NUTS": s.NUTS(0.3, max_depth=4),
+    "UnderdampedLangevin": s.UnderdampedLangevin(0.3),
+    "UnderdampedLangevin, adjusted": s.UnderdampedLangevin(0.3, adjusted=True),
     "GibbsLangevin": s.GibbsLangevin(0.1),
     "GibbsLangevin, adjusted": s.GibbsLangevin(0.1, adjust_from=0),
 }

@@ -19,6 +19,7 @@ from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import MALA, ULA, Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler, decide
+from ebmlab.samplers.nuts import NUTS
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.random_walk import RandomWalk
 from ebmlab.samplers.regularised_langevin import RegularisedLangevin
@@ -29,6 +30,7 @@ from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, In
 from ebmlab.samplers.swendsen_wang import SwendsenWang
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
+from ebmlab.samplers.underdamped_langevin import UnderdampedLangevin
 from ebmlab.samplers.wolff import Wolff
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "GWG",
     "HMC",
     "MALA",
+    "NUTS",
     "ULA",
     "AnyScale",
     "BipartiteState",
@@ -70,6 +73,7 @@ __all__ = [
     "SwendsenWang",
     "Tempered",
     "TrajectoryTempered",
+    "UnderdampedLangevin",
     "Wolff",
     "decide",
     "hidden_given_state",
