@@ -30,6 +30,8 @@ PACKAGES = (
     "numpy",
     "pytorch-lightning",
     "jax",
+    "blackjax",
+    "numpyro",
     "thrml",
     "rbms",
     "torchebm",
