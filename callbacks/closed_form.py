@@ -19,8 +19,7 @@ METHODS = {"independent": independent_, "mean_field": mean_field_, "tap": tap_}
 class ClosedForm(pl.Callback):
     """Starts a `Potts` or `Ising` energy from an estimate in closed form, before the first step of a new run.
 
-    Data count by their weights. A resumed run keeps its parameters. Without any step (`--trainer.max_epochs 0`) the
-    estimate itself is the model.
+    Data count by their weights. A resumed run keeps its parameters.
 
     Args:
         method: `independent`, the fields that reproduce the data's means, and no couplings; `mean_field`, the naive

@@ -30,6 +30,9 @@ class StopAtCorrelation(PeriodicEvaluation):
             1 / (number of effective sequences).
         every_n_epochs: see `PeriodicEvaluation`.
 
+    Attributes:
+        pearson: the last correlation; NaN before the first.
+
     Raises:
         UserError: the target is no correlation, the learner has no replay buffer, or the energy no finite domain.
 
@@ -48,6 +51,7 @@ class StopAtCorrelation(PeriodicEvaluation):
             raise UserError(f"StopAtCorrelation: pseudo_count is {pseudo_count}, but must be at least 0 and below 1")
         self.target = target
         self.pseudo_count = pseudo_count
+        self.pearson = float("nan")
         self._of_data: Tensor | None = None
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -72,9 +76,9 @@ class StopAtCorrelation(PeriodicEvaluation):
             x, weights = weighted_states(trainer, pl_module)
             self._of_data = connected(x.float().to(chains.device), weights, self.pseudo_count)
         of_chains = connected(_of_all_ranks(trainer, pl_module, chains).float())
-        pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
-        self.log_metrics(trainer, pl_module, {"correlation/pearson": pearson, "correlation/slope": slope})
-        if pearson >= self.target:
+        self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
+        self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
+        if self.pearson >= self.target:
             trainer.should_stop = True
 
 
