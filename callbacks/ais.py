@@ -90,7 +90,7 @@ class AIS(PeriodicEvaluation):
         >>> from ebmlab.samplers import BlockGibbs
         >>> callback = AIS(num_chains=100, num_temperatures=20)
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[callback])
-        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
         >>> (metrics,) = trainer.test(learner, Digits(binarize=True), verbose=False)
         >>> -50 < metrics["ais/log_likelihood"] < -40  # 64 log(1/2) = -44 before training
         True
@@ -116,7 +116,7 @@ class AIS(PeriodicEvaluation):
         equilibrate: Sampler | None = None,
         compile: bool = False,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
+        super().__init__(every_n_epochs, at_start, seed=seed)
         check_schedule(schedule)
         if min(num_chains, num_temperatures, 1 if test_temperatures is None else test_temperatures, num_replicates) < 1:
             raise UserError(
@@ -192,12 +192,12 @@ class AIS(PeriodicEvaluation):
         caption = made_by(self._sampler(learner), steps * self.num_moves)
         if fitting:
             history = self._extended(trainer.global_step, metrics)
-            self.log_image(trainer, "ais/likelihood", draw_likelihood(history), caption)
-        self.log_image(trainer, "ais/weights", draw_annealing(found), caption)
+            self.log_image(trainer, "ais/likelihood", draw_likelihood(history), caption=caption)
+        self.log_image(trainer, "ais/weights", draw_annealing(found), caption=caption)
         shown = data.show(found.samples[:SHOWN])
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
-            self.log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
+            self.log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption=caption)
 
     def _log_z(
         self, trainer: pl.Trainer, learner: Learner, data: Data, states: Tensor, chains: int, steps: int

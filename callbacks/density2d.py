@@ -103,7 +103,7 @@ class Density2D(SampleEvaluation):
         samples = learner.draw(noise(learner, n), num_steps).cpu()
         title = f"{len(samples)} samples after {num_steps} steps"
         figure = draw_surfaces_and_points(surfaces, extent, samples, states[:n], title)
-        self.log_image(trainer, "samples/density", figure, made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/density", figure, caption=made_by(learner.sampler, num_steps))
 
 
 def energy_above_minimum(z: PlaneIntegral) -> Tensor:

@@ -72,7 +72,7 @@ class OutOfDistribution(PeriodicEvaluation):
         at_start: bool = False,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
+        super().__init__(every_n_epochs, at_start, seed=seed)
         if num_samples < 1 or batch_size < 1:
             raise UserError(
                 f"OutOfDistribution: num_samples is {num_samples} and batch_size {batch_size}; both must be at least 1"

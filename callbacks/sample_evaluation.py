@@ -37,7 +37,7 @@ class SampleEvaluation(PeriodicEvaluation):
         seed: int,
         batch_size: int = 1,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
+        super().__init__(every_n_epochs, at_start, seed=seed)
         steps = 1 if num_steps is None else num_steps
         for setting, value, least in (
             ("num_samples", num_samples, self.least),

@@ -57,7 +57,7 @@ class TrajectoryLikelihood(pl.Callback):
         >>> callback = TrajectoryLikelihood(num_chains=20)
         >>> quiet = ("logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary")
         >>> trainer = pl.Trainer(max_steps=5, log_every_n_steps=5, callbacks=[callback], **dict.fromkeys(quiet, False))
-        >>> trainer.fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData()), Digits(binarize=True))
+        >>> trainer.fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData()), Digits(binarize=True))
         >>> -50 < float(trainer.callback_metrics["trajectory/train_log_likelihood"]) < -20
         True
     """
@@ -66,6 +66,7 @@ class TrajectoryLikelihood(pl.Callback):
         self,
         num_chains: int = 100,
         num_steps: int = 150,
+        *,
         every_n_steps: int = 500,
         num_data: int = 1000,
         sampler: Sampler | None = None,

@@ -50,7 +50,7 @@ class GaussianMixture(TensorDataModule):
         seed: int = 0,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((2,), batch_size, seed)
+        super().__init__((2,), batch_size, seed=seed)
         if kind not in _STDS:
             raise UserError(f"GaussianMixture: no kind '{kind}'; there are {', '.join(_STDS)}")
         if num_samples < 1:

@@ -62,7 +62,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
     """Mean of the training images, per channel; if it is empty, it is measured on them."""
     std: tuple[float, ...] = (1.0,)
 
-    def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int, binarize: Binarize = False) -> None:
+    def __init__(self, event_shape: tuple[int, ...], batch_size: int, *, seed: int, binarize: Binarize = False) -> None:
         super().__init__()
         if binarize not in (False, True, "dynamic"):
             raise UserError(f"{type(self).__name__}: binarize is '{binarize}'; it must be false, true or dynamic")

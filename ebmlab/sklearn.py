@@ -75,6 +75,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self,
         energy: str | Energy = "GRBM",
         num_hidden: int = 64,
+        *,
         sampler: Sampler | None = None,
         num_steps: int = 1,
         learning_rate: float = 0.005,
@@ -131,7 +132,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return float(self.score_samples(X).mean())
 
     def sample(
-        self, n_samples: int = 1, num_steps: int = 1000, random_state: int | np.random.RandomState | None = None
+        self, n_samples: int = 1, num_steps: int = 1000, *, random_state: int | np.random.RandomState | None = None
     ) -> NDArray[Any]:
         """States `(n_samples, d)` of chains after `num_steps` steps from noise, in the units of X."""
         check_is_fitted(self, "energy_")
@@ -169,8 +170,8 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         learner = ContrastiveDivergence(
             energy,
             self._sampler(),
-            ReplayBuffer(min(self.batch_size, len(x)), init="data"),
-            self.num_steps,
+            start=ReplayBuffer(min(self.batch_size, len(x)), init="data"),
+            num_steps=self.num_steps,
             optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
             lr_scheduler=partial(CosineAnnealingLR, T_max=max(1, self.num_epochs)),
         )

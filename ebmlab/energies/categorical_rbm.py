@@ -41,7 +41,7 @@ class CategoricalRBM(Bipartite):
 
     domains = (Categorical,)
 
-    def __init__(self, num_coordinates: int, num_values: int, num_hidden: int) -> None:
+    def __init__(self, num_coordinates: int, num_values: int, *, num_hidden: int) -> None:
         super().__init__()
         for name, value in (
             ("num_coordinates", num_coordinates),

@@ -92,7 +92,7 @@ class GRBM(Bipartite):
         """The marginal energy and its gradient (v - mu - W sigmoid(logits)) / sigma^2 (Eq. 21)."""
         logits = self.hidden_given_visible(x)
         mean, _ = self.visible_given_hidden(torch.sigmoid(logits))
-        return Evaluation(self.marginal_energy(x, logits), (x - mean) * self.precision, logits)
+        return Evaluation(self.marginal_energy(x, logits), (x - mean) * self.precision, logits=logits)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         result = self.evaluate(x)

@@ -42,7 +42,7 @@ class MLP(Energy):
 
     domains = (Binary,)
 
-    def __init__(self, num_coordinates: int, hidden_dim: int = 256, num_layers: int = 3, gain: float = 1.0) -> None:
+    def __init__(self, num_coordinates: int, hidden_dim: int = 256, *, num_layers: int = 3, gain: float = 1.0) -> None:
         super().__init__()
         if min(num_coordinates, hidden_dim, num_layers) < 1:
             raise UserError(

@@ -23,6 +23,7 @@ from ebmlab.samplers import Sampler
 def ais(
     energy: Energy,
     sampler: Sampler,
+    *,
     num_chains: int = 500,
     num_temperatures: int = 10_000,
     base: Base | None = None,
@@ -72,7 +73,7 @@ def ais(
         >>> from ebmlab.evaluation import exact_log_z
         >>> from ebmlab.samplers import Gibbs
         >>> energy = Ising.lattice(2, coupling=0.3)
-        >>> result = ais(energy, Gibbs(), 100, 20, schedule="adaptive", resample=0.5)
+        >>> result = ais(energy, Gibbs(), num_chains=100, num_temperatures=20, schedule="adaptive", resample=0.5)
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
@@ -99,6 +100,7 @@ def reverse_ais(
     energy: Energy,
     sampler: Sampler,
     x: Tensor,
+    *,
     num_temperatures: int = 10_000,
     base: Base | None = None,
     schedule: Schedule | Ladder = "linear",

@@ -49,7 +49,7 @@ def read(path: Path, vartype: str | None) -> Foreign:
             raise UserError(f"{what}: edge {first} joins the same nodes")
     energy = spins(rows, columns, -np.asarray(weights, float), np.zeros(size))
     names = tuple(range(1, size + 1))
-    return Foreign(energy, "gset", sum(weights) / 2, -0.5, names=names, facts={"edges": count})
+    return Foreign(energy, "gset", offset=sum(weights) / 2, scale=-0.5, names=names, facts={"edges": count})
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:

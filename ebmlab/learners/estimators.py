@@ -114,7 +114,7 @@ class GradientGuided(Estimator):
         2.25
     """
 
-    def __init__(self, num_samples: int = 10, advanced: bool = False, objective: Form = "bounded") -> None:
+    def __init__(self, num_samples: int = 10, advanced: bool = False, *, objective: Form = "bounded") -> None:
         self.num_samples = _check_samples(self, num_samples)
         self.advanced = advanced
         self.objective = make_objective(objective)
@@ -153,7 +153,7 @@ class EnergyDiscrepancy(Estimator):
         0.0
     """
 
-    def __init__(self, num_samples: int = 32, flip_probability: float = 0.1, stabilizer: float = 1.0) -> None:
+    def __init__(self, num_samples: int = 32, flip_probability: float = 0.1, *, stabilizer: float = 1.0) -> None:
         self.num_samples = _check_samples(self, num_samples)
         if not 0 < flip_probability <= 0.5:
             raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")

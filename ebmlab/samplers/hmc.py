@@ -83,7 +83,9 @@ def step(energy: Energy, state: HMCState, settings: Sequence[Number], options: O
     gained = ((end - begin) * (end + begin)).flatten(1).sum(1) / 2  # rounds less than the difference of two sums
     accepted, probability = metropolis(state.energy - new.energy - gained)
     after = new.overwritten(accepted, state)
-    return after, Info(probability, lambda: energy.domain.hops(after.x, state.x), float(options.num_leapfrog))
+    return after, Info(
+        probability, lambda: energy.domain.hops(after.x, state.x), evaluations=float(options.num_leapfrog)
+    )
 
 
 class HMC(Sampler):

@@ -110,6 +110,7 @@ class Langevin(Sampler):
         self,
         step_size: float,
         adjust_from: int | None = None,
+        *,
         schedule: Schedule | None = None,
         temperature: float = 1.0,
     ) -> None:
@@ -185,7 +186,7 @@ class ULA(Langevin):
     """
 
     def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
-        super().__init__(step_size, None, schedule, temperature)
+        super().__init__(step_size, None, schedule=schedule, temperature=temperature)
 
 
 class MALA(Langevin):
@@ -206,4 +207,4 @@ class MALA(Langevin):
     """
 
     def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
-        super().__init__(step_size, 0, schedule, temperature)
+        super().__init__(step_size, 0, schedule=schedule, temperature=temperature)

@@ -111,7 +111,9 @@ def test_it_finds_nearly_the_best_of_a_grid() -> None:
         return float(sampler.sample(energy, x, 30)[1].hops.mean())
 
     grid = {
-        (s, a): distance(AnyScale("first", s, a)) for s in (0.1, 0.3, 1, 3, 10, 100) for a in (0.5, 0.6, 0.8, 0.9, 1)
+        (s, a): distance(AnyScale("first", s, balance=a))
+        for s in (0.1, 0.3, 1, 3, 10, 100)
+        for a in (0.5, 0.6, 0.8, 0.9, 1)
     }
     tuned, _ = JumpDistance(window=8).tune(AnyScale("first"), energy, x, 2400)
     assert isinstance(tuned, AnyScale)

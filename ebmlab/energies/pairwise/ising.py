@@ -32,7 +32,7 @@ class Ising(Pairwise):
 
     domains = (Spin,)
 
-    def __init__(self, coupling: Matrix, field: float | Sequence[float] | Tensor = 0.0, learn: bool = False) -> None:
+    def __init__(self, coupling: Matrix, field: float | Sequence[float] | Tensor = 0.0, *, learn: bool = False) -> None:
         super().__init__(coupling, field, learn=learn)
         self.domain = Spin(len(self.field))
 
@@ -45,7 +45,7 @@ class Ising(Pairwise):
 
     @classmethod
     def lattice(
-        cls, side: int, coupling: float, field: float | Sequence[float] | Tensor = 0.0, periodic: bool = True
+        cls, side: int, coupling: float, *, field: float | Sequence[float] | Tensor = 0.0, periodic: bool = True
     ) -> Ising:
         """A square grid of side * side spins, each joined to its nearest neighbours (`graphs.lattice`).
 
@@ -55,13 +55,14 @@ class Ising(Pairwise):
             field: h, a number or `(side * side,)`.
             periodic: joins opposite borders.
         """
-        return cls(graphs.lattice_edges(side, coupling, periodic), field)
+        return cls(graphs.lattice_edges(side, coupling, periodic=periodic), field)
 
     @classmethod
     def barabasi_albert(
         cls,
         num_nodes: int,
         num_edges: int,
+        *,
         coupling: float,
         field: float | Sequence[float] | Tensor = 0.0,
         seed: int = 0,
@@ -75,7 +76,7 @@ class Ising(Pairwise):
             field: h, a number or `(num_nodes,)`.
             seed: of the graph; torch's global generator is not used.
         """
-        return cls(graphs.barabasi_albert_edges(num_nodes, num_edges, coupling, seed), field)
+        return cls(graphs.barabasi_albert_edges(num_nodes, num_edges, coupling=coupling, seed=seed), field)
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and J x + h `(B, d)`."""

@@ -54,7 +54,7 @@ class Potts(Energy):
     scalar = ScalarPotts
     lattice = ScalarPotts.lattice
 
-    def __init__(self, num_coordinates: int, num_values: int, pairs: Pairs | None = None) -> None:
+    def __init__(self, num_coordinates: int, num_values: int, *, pairs: Pairs | None = None) -> None:
         super().__init__()
         for name, value in (("num_coordinates", num_coordinates), ("num_values", num_values)):
             if value < 1:
@@ -97,7 +97,7 @@ class Potts(Energy):
         if (used[0] & used[1] & (first != second).flatten(1).any(1)).any() or coupling.diagonal().any():
             raise UserError("Potts: coupling must have J_ji(b, a) = J_ij(a, b) and J_ii = 0")
         there = used[0] | used[1]
-        energy = cls(d, q, torch.stack([rows, columns], 1)[there])
+        energy = cls(d, q, pairs=torch.stack([rows, columns], 1)[there])
         with torch.no_grad():
             energy.coupling.copy_(torch.where(used[0].view(-1, 1, 1), first, second)[there])
             energy.field.copy_(field)

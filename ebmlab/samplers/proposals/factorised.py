@@ -15,7 +15,7 @@ TWO_VALUES = (Binary, Spin)
 
 
 def factorised(
-    domain: Domain, x: Tensor, drift: Tensor, stiffness: Number, window: int | None = None, weight: Number = 1.0
+    domain: Domain, x: Tensor, drift: Tensor, *, stiffness: Number, window: int | None = None, weight: Number = 1.0
 ) -> Proposal:
     """The product over i of softmax over y_i of weight drift_i (y_i - x_i) - stiffness_i (y_i - x_i)^2 / 2.
 
@@ -75,7 +75,7 @@ class Flips(Proposal):
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)
         y = flipped(self.domain, self.x, flips)
-        return Draw(y, lambda: self.log_prob(flips), flips, hops=lambda: flips.flatten(1).sum(1))
+        return Draw(y, lambda: self.log_prob(flips), reverse=flips, hops=lambda: flips.flatten(1).sum(1))
 
     def log_prob(self, move: Tensor) -> Tensor:
         return (move * self.logits).flatten(1).sum(1) - self.normaliser
@@ -107,7 +107,7 @@ class Classes(Proposal):
     def sample(self) -> Draw:
         index = categorical(self.log_probs).unsqueeze(-1)
         log_q = self.log_probs.gather(-1, index).flatten(1).sum(1)
-        return Draw(torch.zeros_like(self.x).scatter_(-1, index, 1.0), log_q, self.x)
+        return Draw(torch.zeros_like(self.x).scatter_(-1, index, 1.0), log_q, reverse=self.x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return self.log_probs.gather(-1, move.argmax(-1, keepdim=True)).flatten(1).sum(1)
@@ -134,7 +134,7 @@ class Levels(Proposal):
     def sample(self) -> Draw:
         index = categorical(self.log_probs).unsqueeze(-1)
         log_q = self.log_probs.gather(-1, index).flatten(1).sum(1)
-        return Draw(self.x + self.offsets.gather(-1, index).squeeze(-1), log_q, self.x)
+        return Draw(self.x + self.offsets.gather(-1, index).squeeze(-1), log_q, reverse=self.x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         index = (move if self.window is None else move - self.x + self.window).long().unsqueeze(-1)

@@ -50,6 +50,7 @@ class JumpDistance(Tuner):
         self,
         rate: float = 0.2,
         decay: float = 0.9,
+        *,
         window: int = 100,
         parameters: Sequence[str] = ("step_size", "balance"),
     ) -> None:
@@ -75,7 +76,7 @@ class JumpDistance(Tuner):
         return sampler, state.x
 
     def search(
-        self, sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None = None
+        self, sampler: Sampler, energy: Energy, state: Any, num_steps: int, *, observe: Observer | None = None
     ) -> Any:
         """Tunes `sampler` in place from `state`; `observe(before, after)` sees every step. Returns the last state."""
         window = max(1, min(self.window, num_steps // (3 * len(self.parameters))))

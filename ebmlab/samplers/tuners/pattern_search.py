@@ -79,6 +79,7 @@ class PatternSearch(Tuner):
         energy: Energy,
         x: Tensor,
         num_steps: int,
+        *,
         others: Sequence[Setting] = (),
         observe: Observer | None = None,
     ) -> tuple[Tensor, bool]:

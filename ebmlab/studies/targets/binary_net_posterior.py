@@ -52,7 +52,7 @@ class BinaryNetPosterior(Energy):
     test_y: Tensor | None
 
     def __init__(
-        self, data: TabularSource, hidden_dim: int = 500, sharpness: float = 100.0, batch_size: int = 100
+        self, data: TabularSource, hidden_dim: int = 500, *, sharpness: float = 100.0, batch_size: int = 100
     ) -> None:
         super().__init__()
         table = data.load()
@@ -123,7 +123,7 @@ class BinaryNetPosterior(Energy):
         size = self.batch_size if size is None else size
         rows = torch.randperm(len(self.targets), device=self.targets.device)[:size]
         part = Rows(self.inputs[self.row[rows], :-1], self.targets[rows])
-        return BinaryNetPosterior(part, self.hidden_dim, self.sharpness, self.batch_size)
+        return BinaryNetPosterior(part, self.hidden_dim, sharpness=self.sharpness, batch_size=self.batch_size)
 
     @unrounded
     @torch.no_grad()

@@ -45,7 +45,7 @@ class QuarticMixture(Energy):
     coefficients: Tensor
 
     def __init__(
-        self, num_coordinates: int = 50, num_values: int = 21, num_components: int = 50, seed: int = 0
+        self, num_coordinates: int = 50, num_values: int = 21, *, num_components: int = 50, seed: int = 0
     ) -> None:
         super().__init__()
         if min(num_coordinates, num_values, num_components) < 1:
