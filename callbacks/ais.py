@@ -34,6 +34,7 @@ from ebmlab.learners import Learner
 from ebmlab.lightning.checkpoints import skip_where
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
+from ebmlab.settings import require_count
 
 SHOWN = 64
 LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/train_log_likelihood", "ais/bits_per_dim")
@@ -118,23 +119,18 @@ class AIS(PeriodicEvaluation):
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed=seed)
         check_schedule(schedule)
-        if min(num_chains, num_temperatures, 1 if test_temperatures is None else test_temperatures, num_replicates) < 1:
-            raise UserError(
-                f"AIS: num_chains is {num_chains}, num_temperatures {num_temperatures}, test_temperatures "
-                f"{test_temperatures} and num_replicates {num_replicates}; all must be at least 1"
-            )
+        tests = num_temperatures if test_temperatures is None else test_temperatures
+        require_count("AIS", num_chains=num_chains, num_temperatures=num_temperatures, test_temperatures=tests)
+        require_count("AIS", num_replicates=num_replicates, num_moves=num_moves)
         self.num_chains = num_chains
         self.num_temperatures = num_temperatures
-        self.test_temperatures = num_temperatures if test_temperatures is None else test_temperatures
+        self.test_temperatures = tests
         self.sampler = sampler
         self.schedule: Schedule = schedule
         self.num_replicates = num_replicates
         self.reverse = reverse
-        if not 0 <= resample <= 1 or num_moves < 1:
-            raise UserError(
-                f"AIS: resample is {resample} and num_moves {num_moves}; need a share of the chains, from 0 to 1, "
-                "and at least 1 step at each temperature"
-            )
+        if not 0 <= resample <= 1:
+            raise UserError(f"AIS: resample is {resample}, but must be a share of the chains, from 0 to 1")
         self.resample = resample
         self.num_moves = num_moves
         if equilibrate is not None and not equilibrate.converges:

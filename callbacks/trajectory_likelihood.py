@@ -22,6 +22,7 @@ from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import before_averages
 from ebmlab.samplers import Sampler
+from ebmlab.settings import require_count
 
 
 class TrajectoryLikelihood(pl.Callback):
@@ -72,11 +73,8 @@ class TrajectoryLikelihood(pl.Callback):
         sampler: Sampler | None = None,
         seed: int = 0,
     ) -> None:
-        if min(num_chains, num_steps, every_n_steps, num_data) < 1:
-            raise UserError(
-                f"TrajectoryLikelihood: num_chains is {num_chains}, num_steps {num_steps}, every_n_steps "
-                f"{every_n_steps} and num_data {num_data}; all must be at least 1"
-            )
+        counts = {"num_chains": num_chains, "num_steps": num_steps, "every_n_steps": every_n_steps}
+        require_count("TrajectoryLikelihood", **counts, num_data=num_data)
         self.num_chains = num_chains
         self.num_steps = num_steps
         self.every_n_steps = every_n_steps

@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
+from ebmlab.settings import require_count
 
 
 class Edges(Recorded):
@@ -81,8 +82,7 @@ def lattice_edges(side: int, coupling: float, *, periodic: bool = True) -> Edges
         >>> len(lattice_edges(100, coupling=0.5).values)
         40000
     """
-    if side < 1:
-        raise UserError(f"lattice: side is {side}, but must be at least 1")
+    require_count("lattice", side=side)
     sites = torch.arange(side * side).view(side, side)
     last = side if periodic else side - 1
     pairs = [(sites.narrow(axis, 0, last), sites.roll(-1, axis).narrow(axis, 0, last)) for axis in (0, 1)]

@@ -32,7 +32,7 @@ from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.numerics.noise import bits
 from ebmlab.samplers import BlockGibbs, Sampler
-from ebmlab.settings import require_factor
+from ebmlab.settings import require_count, require_factor
 
 SUMMABLE = 16  # hidden units up to which log Z is summed exactly
 AIS_CHAINS, AIS_TEMPERATURES = 200, 2000
@@ -136,8 +136,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     ) -> NDArray[Any]:
         """States `(n_samples, d)` of chains after `num_steps` steps from noise, in the units of X."""
         check_is_fitted(self, "energy_")
-        if n_samples < 1 or num_steps < 1:
-            raise UserError(f"EBM: n_samples is {n_samples} and num_steps {num_steps}; both must be at least 1")
+        require_count("EBM", n_samples=n_samples, num_steps=num_steps)
         with _seeded(random_state), torch.no_grad():
             x, _ = self._sampler().sample(self.energy_, self.energy_.random(n_samples).double(), num_steps)
         states: NDArray[Any] = x.flatten(1).numpy() * self.scale_ + self.mean_

@@ -18,6 +18,7 @@ from ebmlab.evaluation.population import Population
 from ebmlab.evaluation.walk import anneal, annealing_kernel, noted_after
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import Sampler
+from ebmlab.settings import require_count
 
 
 def ais(
@@ -220,11 +221,8 @@ def _check(
             f"AIS needs a sampler that leaves each temperature's law invariant, but {type(sampler).__name__} is not "
             "exact: take one that is, such as DMALA, GWG, Gibbs, or BlockGibbs for RBMs"
         )
-    if min(num_chains, num_temperatures, num_replicates, num_moves) < 1:
-        raise UserError(
-            f"AIS: num_chains is {num_chains}, num_temperatures {num_temperatures}, num_replicates {num_replicates} "
-            f"and num_moves {num_moves}; all must be at least 1"
-        )
+    counts = {"num_chains": num_chains, "num_temperatures": num_temperatures}
+    require_count("AIS", **counts, num_replicates=num_replicates, num_moves=num_moves)
 
 
 def _mine(total: int) -> tuple[int, int]:

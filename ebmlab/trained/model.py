@@ -17,6 +17,7 @@ from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
+from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
@@ -127,8 +128,7 @@ class TrainedModel:
             denoise: give E[v | h] of the last states (only with hidden units).
             batch_size: chains that run at the same time.
         """
-        if n < 1 or batch_size < 1:
-            raise UserError(f"n is {n} and batch_size {batch_size}; both must be at least 1")
+        require_count("sample", n=n, batch_size=batch_size)
         sizes = [min(batch_size, n - first) for first in range(0, n, batch_size)]
         parts = [self.learner.draw(self._energy.random(size), num_steps, denoise=denoise) for size in sizes]
         return self.preprocessing.to_raw(torch.cat(parts))
@@ -174,8 +174,7 @@ class TrainedModel:
             `(N, *shape)`, or `(N, num_samples, *shape)` if `num_samples` is given.
         """
         k = 1 if num_samples is None else num_samples
-        if k < 1 or num_steps < 1:
-            raise UserError(f"num_samples is {k} and num_steps {num_steps}; both must be at least 1")
+        require_count("complete", num_samples=k, num_steps=num_steps)
         _, back = as_tensor(raw)
         completed = []
         for clamped in tqdm(self.conditionals(raw, mask), "completing", disable=not sys.stderr.isatty(), leave=False):

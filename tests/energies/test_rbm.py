@@ -202,7 +202,7 @@ def test_first_parameters() -> None:
     rbm = RBM(100, 200)
     assert abs(float(rbm.W.detach().std()) - 0.01) < 2e-4 and rbm.W.shape == (100, 200)
     assert not rbm.b_v.any() and not rbm.b_h.any() and rbm.domain.event_shape == (100,)
-    with pytest.raises(UserError, match="num_hidden 0; both must be at least 1"):
+    with pytest.raises(UserError, match="num_hidden is 0, but must be at least 1"):
         RBM(3, 0)
 
 

@@ -11,7 +11,7 @@ from ebmlab import graphs
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Around
 from ebmlab.energies.pairwise.pairwise import Matrix, Pairwise
-from ebmlab.errors import UserError
+from ebmlab.settings import require_count
 
 
 class Ising(Pairwise):
@@ -39,8 +39,7 @@ class Ising(Pairwise):
     @classmethod
     def learnable(cls, num_spins: int) -> Ising:
         """Couplings between all spins, and fields, as parameters; all zero at first."""
-        if num_spins < 1:
-            raise UserError(f"Ising: num_spins is {num_spins}; it must be at least 1")
+        require_count("Ising", num_spins=num_spins)
         return cls(torch.zeros(num_spins, num_spins), learn=True)
 
     @classmethod

@@ -17,6 +17,7 @@ from ebmlab.energies.pairwise.statistics import PottsSum
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_count
 
 DENSE = 0.25  # share of all pairs from which one matrix product beats a product a pair
 
@@ -56,9 +57,7 @@ class Potts(Energy):
 
     def __init__(self, num_coordinates: int, num_values: int, *, pairs: Pairs | None = None) -> None:
         super().__init__()
-        for name, value in (("num_coordinates", num_coordinates), ("num_values", num_values)):
-            if value < 1:
-                raise UserError(f"Potts: {name} is {value}, but must be at least 1")
+        require_count("Potts", num_coordinates=num_coordinates, num_values=num_values)
         self.domain = Categorical(num_coordinates, num_values)
         self.register_buffer("pairs", _ordered(num_coordinates, pairs))
         self.coupling = nn.Parameter(torch.zeros(len(self.pairs), num_values, num_values))

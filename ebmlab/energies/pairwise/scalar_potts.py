@@ -9,7 +9,7 @@ from torch import Tensor
 from ebmlab import graphs
 from ebmlab.domains import Categorical
 from ebmlab.energies.pairwise.pairwise import Matrix, Pairwise
-from ebmlab.errors import UserError
+from ebmlab.settings import require_count
 
 Field = Sequence[float] | Sequence[Sequence[float]] | Tensor | None
 
@@ -36,8 +36,7 @@ class ScalarPotts(Pairwise):
     domains = (Categorical,)
 
     def __init__(self, coupling: Matrix, field: Field = None, *, num_values: int = 3) -> None:
-        if num_values < 1:
-            raise UserError(f"ScalarPotts: num_values is {num_values}, but must be at least 1")
+        require_count("ScalarPotts", num_values=num_values)
         super().__init__(coupling, 0.0 if field is None else field, (num_values,))
         self.domain = Categorical(len(self.field), num_values)
 
