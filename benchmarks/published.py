@@ -48,7 +48,7 @@ def dmala(f: LogProb, x: Tensor, step_size: float, balance: float = 0.5, adjuste
     forth = torch.log(p * flips + (1 - p) * (1 - flips)).sum(1)
     p = flip_probability(f, y, step_size, balance)
     back = torch.log(p * flips + (1 - p) * (1 - flips)).sum(1)
-    return decide(f(y) - f(x) + back - forth, y, draw=x)
+    return decide(f(y) - f(x) + back - forth, y, x)
 
 
 def acs(f: LogProb, x: Tensor, step_sizes: Tensor, balances: Tensor, k: int) -> Tensor:
@@ -73,7 +73,7 @@ def any_scale(f: LogProb, x: Tensor, step_size: float, balance: float, root: Ten
     forth = torch.log(p * flips + (1 - p) * (1 - flips)).sum(1) - (u - x @ A).square().sum(1) / 2
     p = law(y)
     back = torch.log(p * flips + (1 - p) * (1 - flips)).sum(1) - (u - y @ A).square().sum(1) / 2
-    return decide(f(y) - f(x) + back - forth, y, draw=x)
+    return decide(f(y) - f(x) + back - forth, y, x)
 
 
 def gwg(f: LogProb, x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def gwg(f: LogProb, x: Tensor) -> Tensor:
     flip = torch.zeros_like(x).scatter_(1, i.unsqueeze(1), 1)
     y = (1 - x) * flip + x * (1 - flip)
     reverse = Categorical(logits=-(2 * y - 1) * gradient(f, y) / 2)
-    return decide(f(y) - f(x) + reverse.log_prob(i) - law.log_prob(i), y, draw=x)
+    return decide(f(y) - f(x) + reverse.log_prob(i) - law.log_prob(i), y, x)
 
 
 def path_auxiliary(f: LogProb, x: Tensor, max_length: int) -> Tensor:
@@ -104,7 +104,7 @@ def path_auxiliary(f: LogProb, x: Tensor, max_length: int) -> Tensor:
         law, taken, i = Categorical(logits=logits), k < length, path[k]
         back += torch.where(taken, law.log_prob(i), 0.0)
         logits = torch.where(taken.unsqueeze(1), logits.scatter(1, i.unsqueeze(1), -torch.inf), logits)
-    return decide(f(y) - f(x) + back - forth, y, draw=x)
+    return decide(f(y) - f(x) + back - forth, y, x)
 
 
 def block_gibbs(W: Tensor, b_v: Tensor, b_h: Tensor, v: Tensor) -> Tensor:

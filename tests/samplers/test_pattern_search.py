@@ -20,7 +20,7 @@ from ebmlab.studies.targets import LatticeGaussian
 def run(length: Any, num_steps: int = 600, others: Any = (), chains: int = 10, **start: float) -> tuple[Walker, bool]:
     torch.manual_seed(0)
     walker = Walker(length, **start)
-    _, over = PatternSearch(5).search(walker, Nothing(), torch.zeros(chains, 1), num_steps, others)
+    _, over = PatternSearch(5).search(walker, Nothing(), torch.zeros(chains, 1), num_steps, others=others)
     return walker, over
 
 

@@ -90,7 +90,7 @@ class LatticeGaussian(Energy):
     def _centred(cls, precision: Tensor, num_values: int) -> LatticeGaussian:
         """Puts the mean in the middle and scales A such that precision 1 becomes standard deviation num_values / 5."""
         precision = ((precision + precision.T) / 2 * (5 / num_values) ** 2).to(torch.get_default_dtype())
-        return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values)
+        return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values=num_values)
 
     @unrounded
     def forward(self, x: Tensor) -> Tensor:
