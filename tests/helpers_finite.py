@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -25,6 +26,21 @@ DOMAINS: dict[str, Finite] = {
     "categorical": Categorical(2, 3),
 }
 KINDS: tuple[Literal["quadratic", "cubic", "flat"], ...] = ("quadratic", "cubic", "flat")
+
+
+class Linear(Energy):
+    """E(x) = b' x, b without symmetries."""
+
+    def __init__(self, domain: Finite) -> None:
+        super().__init__()
+        self.domain = domain
+        self.b = 0.7 * torch.linspace(-2, 3, math.prod(domain.event_shape), dtype=torch.float64).cos()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1) @ self.b
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), self.b.view(x.shape[1:]).expand_as(x)
 
 
 class Quadratic(Energy):

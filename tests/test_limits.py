@@ -36,15 +36,18 @@ from ebmlab.learners import (
 )
 from ebmlab.samplers import (
     ACS,
+    DLMC,
     DMALA,
     GWG,
     BlockGibbs,
+    DiscreteHAMS,
     Gibbs,
     GibbsLangevin,
     HammingBall,
     Langevin,
     PathAuxiliary,
     RandomWalk,
+    RegularisedLangevin,
     Tempered,
 )
 from ebmlab.samplers.tuners import ACSTuner, JumpDistance, PatternSearch, SwapRate, TargetAcceptance
@@ -52,6 +55,7 @@ from ebmlab.studies.targets import QuarticMixture
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 UNIT = ([0.0, 1.0], [-0.01, 1.01])  # the interval with its ends
+HALF_OPEN = ([0.0, 0.99], [-0.01, 1.0])  # with the lower end
 INSIDE = ([0.01, 0.99], [0.0, 1.0])  # and without
 ONE, TWO, POSITIVE = ([1], [0]), ([2], [1]), ([0.01], [0.0])
 
@@ -149,6 +153,13 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], tuple[list[Any], list[Any]]]] = {
     "Langevin step_size": (Langevin, POSITIVE),
     "Langevin adjust_from": (lambda k: Langevin(0.1, adjust_from=k), ([0], [-1])),
     "PathAuxiliary": (PathAuxiliary, ONE),
+    "DLMC step_size": (DLMC, POSITIVE),
+    "RegularisedLangevin changes": (RegularisedLangevin, POSITIVE),
+    "RegularisedLangevin balance": (lambda k: RegularisedLangevin(1.0, k), UNIT),
+    "DiscreteHAMS step_size": (DiscreteHAMS, POSITIVE),
+    "DiscreteHAMS persistence": (lambda k: DiscreteHAMS(1.0, k), HALF_OPEN),
+    "DiscreteHAMS over_relaxation": (lambda k: DiscreteHAMS(1.0, over_relaxation=k), HALF_OPEN),
+    "DiscreteHAMS correction": (lambda k: DiscreteHAMS(1.0, correction=k), ([0.0], [-0.01, math.inf])),
     "RandomWalk num_flips": (RandomWalk, ONE),
     "RandomWalk probability": (lambda k: RandomWalk(probability=k), ([0.01, 1.0], [0.0, 1.01])),
     "RandomWalk window": (lambda k: RandomWalk(window=k), ONE),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,13 +40,13 @@ class Part:
 
     Args:
         name: of the part.
-        resume: keep the outcomes of the last time that were no faults.
+        keep: which outcomes of the file are kept: "none", those "without fault", or "all".
     """
 
-    def __init__(self, name: str, resume: bool) -> None:
+    def __init__(self, name: str, keep: str) -> None:
         self.name, self._path, self._begin = name, KEPT / f"{name}.jsonl", time.monotonic()
-        old = self._path.read_text().splitlines() if resume and self._path.exists() else []
-        self.outcomes = [o for line in old if (o := Outcome(**json.loads(line))).fault is None]
+        old = self._path.read_text().splitlines() if keep != "none" and self._path.exists() else []
+        self.outcomes = [o for line in old if (o := Outcome(**json.loads(line))).fault is None or keep == "all"]
         KEPT.mkdir(parents=True, exist_ok=True)
         self._path.write_text("".join(json.dumps(asdict(o)) + "\n" for o in self.outcomes))
 
@@ -77,16 +78,36 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(wrong)}; there are {', '.join(PARTS)}")
     torch.set_num_threads(1)
     os.environ.setdefault("EBMLAB_CACHE", str(Path(tempfile.gettempdir(), f"ebmlab-robust-cache-{os.getuid()}")))
+    names, keep = args.parts or list(PARTS), "without fault" if args.resume else "none"
+    beside = _endurance_beside(args.resume) if "endurance" in names and len(names) > 1 else None
     rows, bad = [], 0
-    for name in args.parts or PARTS:
-        part = Part(name, args.resume)
-        run(part)
+    for name in sorted(names, key=PARTS.index):
+        if name == "endurance" and beside is not None:
+            part = _ended(beside)
+        else:
+            run(part := Part(name, keep))
         bad += sum(outcome.fault is not None for outcome in part.outcomes)
         rows.append(part.row())
         if name in ("kills", "endurance"):
             rows += [f"|   {o.name} | | {o.code} | {o.fault or 'none'} | {o.last} |" for o in part.outcomes]
     print("| part | cases | exit codes | faults | time |\n|---|---|---|---|---|", *rows, sep="\n")
     return 1 if bad else 0
+
+
+def _endurance_beside(resume: bool) -> subprocess.Popen[bytes]:
+    """Starts the long run, of one process, so that it trains while two others try the rest."""
+    if not resume:
+        Path(KEPT, "endurance.jsonl").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "benchmarks.robust", "endurance", *(["--resume"] if resume else [])]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def _ended(beside: subprocess.Popen[bytes]) -> Part:
+    """Waits for the long run, and takes over its outcome."""
+    code, part = beside.wait(), Part("endurance", "all")
+    if not part.outcomes:
+        part.add(Outcome("endurance", code, "the process that starts it has failed", "not run"))
+    return part
 
 
 def run(part: Part) -> None:

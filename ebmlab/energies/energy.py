@@ -269,6 +269,10 @@ class Energy(Recorded, nn.Module):
         """Draws states `(n, *event)` for new chains from the domain's reference law, as this energy takes them."""
         return self.domain.random(n, device=self.device).to(self.dtype)
 
+    def of_chains(self, index: Tensor) -> Energy:
+        """The energy of the chains with these numbers `(n,)`, where each chain of a batch may have one of its own."""
+        return self
+
     def step_unit(self) -> Tensor | float:
         """The factor by which samplers multiply their step size: 1, unless the energy has a natural squared length."""
         return 1.0

@@ -46,11 +46,24 @@ class PerChain:
             chosen.__dict__[name] = _rows(mine, index)
         return chosen
 
+    def with_rows(self, index: Tensor, other: Self) -> Self:
+        """This object, with the rows of `other` in place of those with these numbers `(n,)`."""
+        changed = object.__new__(type(self))
+        for name, mine in vars(self).items():
+            changed.__dict__[name] = _with_rows(mine, index, vars(other)[name])
+        return changed
+
 
 def _rows(value: Any, index: Tensor) -> Any:
     if isinstance(value, PerChain):
         return value.rows(index)
     return value[index] if isinstance(value, Tensor) and value.dim() > 0 else value
+
+
+def _with_rows(value: Any, index: Tensor, other: Any) -> Any:
+    if isinstance(value, PerChain):
+        return value.with_rows(index, other)
+    return value.index_copy(0, index, other) if isinstance(value, Tensor) and value.dim() > 0 else value
 
 
 class Merge:

@@ -4,7 +4,9 @@ from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
+from ebmlab.samplers.discrete_hams import DiscreteHAMS
 from ebmlab.samplers.discrete_svgd import DiscreteSVGD
+from ebmlab.samplers.dlmc import DLMC
 from ebmlab.samplers.dmala import DMALA
 from ebmlab.samplers.dula import DULA
 from ebmlab.samplers.gibbs import Gibbs
@@ -17,8 +19,10 @@ from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import MALA, ULA, Langevin
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 from ebmlab.samplers.metropolis import MetropolisSampler, decide
+from ebmlab.samplers.nuts import NUTS
 from ebmlab.samplers.path_auxiliary import PathAuxiliary
 from ebmlab.samplers.random_walk import RandomWalk
+from ebmlab.samplers.regularised_langevin import RegularisedLangevin
 from ebmlab.samplers.relaxed_mala import RelaxedMALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Cosine, Schedule
@@ -26,15 +30,18 @@ from ebmlab.samplers.state import BipartiteState, EnergyState, GradientState, In
 from ebmlab.samplers.swendsen_wang import SwendsenWang
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered
+from ebmlab.samplers.underdamped_langevin import UnderdampedLangevin
 from ebmlab.samplers.wolff import Wolff
 
 __all__ = [
     "ACS",
+    "DLMC",
     "DMALA",
     "DULA",
     "GWG",
     "HMC",
     "MALA",
+    "NUTS",
     "ULA",
     "AnyScale",
     "BipartiteState",
@@ -42,6 +49,7 @@ __all__ = [
     "ChromaticGibbs",
     "Constant",
     "Cosine",
+    "DiscreteHAMS",
     "DiscreteSVGD",
     "EnergyState",
     "Gibbs",
@@ -57,6 +65,7 @@ __all__ = [
     "MetropolisSampler",
     "PathAuxiliary",
     "RandomWalk",
+    "RegularisedLangevin",
     "RelaxedMALA",
     "Sampler",
     "Schedule",
@@ -64,6 +73,7 @@ __all__ = [
     "SwendsenWang",
     "Tempered",
     "TrajectoryTempered",
+    "UnderdampedLangevin",
     "Wolff",
     "decide",
     "hidden_given_state",

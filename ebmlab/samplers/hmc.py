@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, PerChain
-from ebmlab.errors import UserError
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic_rise, length_unit
 from ebmlab.samplers.metropolis import metropolis
-from ebmlab.samplers.numbers import Number, plus
+from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import BipartiteState, Info
 from ebmlab.settings import require_count, require_positive
@@ -28,7 +26,7 @@ class Options(NamedTuple):
 
     Attributes:
         num_leapfrog: leapfrog steps of a trajectory.
-        scale: s, the square roots of the inverse masses, in the shape of the domain; None is 1.
+        scale: S of the metric (`ebmlab.samplers.metric`); None is 1.
     """
 
     num_leapfrog: int
@@ -59,18 +57,17 @@ def start(
 def leapfrog(
     energy: Energy, state: HMCState, velocity: Tensor, settings: Sequence[Number], options: Options
 ) -> tuple[HMCState, Tensor]:
-    """Follows x and v along dx/dt = s v, dv/dt = -s dE/dx (Neal 2011, Eq. 5.18-5.20).
+    """Follows x and v along dx/dt = S v, dv/dt = -S' dE/dx (Neal 2011, Eq. 5.18-5.20).
 
-    In units of s, in which x / s moves by v, all masses are 1. A trajectory of -v from the end leads back.
+    In z of x = S z all masses are 1. A trajectory of -v from the end leads back.
     """
-    (epsilon,) = settings
-    reach = epsilon if options.scale is None else epsilon * options.scale.to(state.x)
-    x, velocity = state.x, plus(velocity, -0.5 * reach, state.grad)
+    (epsilon,), scale = settings, options.scale
+    x, velocity = state.x, kick(velocity, scale, 0.5 * epsilon, state.grad)
     for _ in range(options.num_leapfrog - 1):
-        x = plus(x, reach, velocity)
-        velocity = plus(velocity, -reach, energy.gradient(x))
-    new = start(energy, plus(x, reach, velocity), settings, options)
-    return new, plus(velocity, -0.5 * reach, new.grad)
+        x = drift(x, scale, epsilon, velocity)
+        velocity = kick(velocity, scale, epsilon, energy.gradient(x))
+    new = start(energy, drift(x, scale, epsilon, velocity), settings, options)
+    return new, kick(velocity, scale, 0.5 * epsilon, new.grad)
 
 
 def step(energy: Energy, state: HMCState, settings: Sequence[Number], options: Options) -> tuple[HMCState, Info]:
@@ -80,8 +77,7 @@ def step(energy: Energy, state: HMCState, settings: Sequence[Number], options: O
     """
     begin = normal(state.x)
     new, end = leapfrog(energy, state, begin, settings, options)
-    gained = ((end - begin) * (end + begin)).flatten(1).sum(1) / 2  # rounds less than the difference of two sums
-    accepted, probability = metropolis(state.energy - new.energy - gained)
+    accepted, probability = metropolis(state.energy - new.energy - kinetic_rise(end, begin))
     after = new.overwritten(accepted, state)
     return after, Info(
         probability, lambda: energy.domain.hops(after.x, state.x), evaluations=float(options.num_leapfrog)
@@ -98,8 +94,9 @@ class HMC(Sampler):
     Args:
         step_size: epsilon of a leapfrog step, in units of the root of `energy.step_unit()`; tunable.
         num_leapfrog: leapfrog steps of a trajectory, each an evaluation of the gradient.
-        scale: standard deviations of x, or what is known of them, in the shape of the domain: the step of each
-            coordinate is proportional to it. All 1 by default.
+        scale: what is known of the spread of x: standard deviations, in the shape of the domain, to which the steps
+            of the coordinates are proportional; or a Cholesky factor of the covariance, `(size, size)`. 1 by default.
+            `WarmUp` finds it.
 
     Example:
         >>> from ebmlab.energies import RealMLP
@@ -114,26 +111,18 @@ class HMC(Sampler):
     step_size: Tensor
     scale: Tensor | None
 
-    def __init__(
-        self, step_size: float, num_leapfrog: int = 10, *, scale: Sequence[float] | Tensor | None = None
-    ) -> None:
+    def __init__(self, step_size: float, num_leapfrog: int = 10, *, scale: Scale | None = None) -> None:
         super().__init__()
         require_positive("HMC", step_size=step_size)
         require_count("HMC", num_leapfrog=num_leapfrog)
-        given = None if scale is None else as_numbers(scale, "HMC: scale")
-        if given is not None:
-            require_positive("HMC", scale=given)
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
-        self.register_buffer("scale", given, persistent=False)
+        self.register_buffer("scale", as_scale("HMC", scale), persistent=False)
         self.num_leapfrog = num_leapfrog
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
-        shape = tuple(cast(Real, energy.domain).event_shape)
-        if self.scale is not None and tuple(self.scale.shape) != shape:
-            raise UserError(f"HMC: scale has shape {tuple(self.scale.shape)}, but {energy.domain} has {shape}")
+        check_scale("HMC", self.scale, energy.domain)
 
     def kernel_on(self, energy: Energy) -> Kernel:
-        unit = energy.step_unit()
-        root = unit.sqrt() if isinstance(unit, Tensor) else math.sqrt(unit)
-        return Kernel(start, step, (self.step_size * root).view(1, 1), (Options(self.num_leapfrog, self.scale),))
+        epsilon = self.step_size * length_unit(energy)
+        return Kernel(start, step, epsilon.view(1, 1), (Options(self.num_leapfrog, self.scale),))

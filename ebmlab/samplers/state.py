@@ -175,11 +175,12 @@ class Info:
 
     @staticmethod
     def cat(reports: Sequence[Info]) -> Info:
-        """The report of blocks of chains that took the same steps one after the other."""
+        """The report of blocks of chains that moved one after the other; `evaluations` is the mean over all chains."""
         if len(reports) == 1:
             return reports[0]
         acceptance, hops = torch.cat([r.acceptance for r in reports]), torch.cat([r.hops for r in reports])
-        return Info(acceptance, hops, evaluations=reports[0].evaluations)
+        evaluations = sum(r.evaluations * len(r.hops) for r in reports) / len(hops)
+        return Info(acceptance, hops, evaluations=evaluations)
 
     def __add__(self, other: Info) -> Info:
         return Info(

@@ -95,13 +95,14 @@ def test_growing_memory_is_a_fault() -> None:
 
 def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    part = Part("inputs", resume=False)
+    part = Part("inputs", keep="none")
     part.add(Outcome("good", 0, "", None))
     part.add(Outcome("bad", 2, "error: no", "traceback"))
     assert part.row().startswith("| inputs | 2 | {'0': 1, '2': 1} | {'traceback': 1} |")
     cases = [Case("good", []), Case("bad", []), Case("new", [])]
-    assert [case.name for case in Part("inputs", resume=True).missing(iter(cases))] == ["bad", "new"]
-    assert [case.name for case in Part("inputs", resume=False).missing(iter(cases))] == ["good", "bad", "new"]
+    assert [outcome.name for outcome in Part("inputs", keep="all").outcomes] == ["good", "bad"]
+    assert [case.name for case in Part("inputs", keep="without fault").missing(iter(cases))] == ["bad", "new"]
+    assert [case.name for case in Part("inputs", keep="none").missing(iter(cases))] == ["good", "bad", "new"]
 
 
 def test_at_least_900_inputs_of_different_names(tmp_path: Path) -> None:

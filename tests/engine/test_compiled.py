@@ -21,6 +21,7 @@ from ebmlab.learners import AdaptiveDMALA
 from ebmlab.numerics import noise
 from ebmlab.samplers import (
     ACS,
+    DLMC,
     DMALA,
     DULA,
     GWG,
@@ -28,6 +29,7 @@ from ebmlab.samplers import (
     BlockGibbs,
     ChromaticGibbs,
     Cosine,
+    DiscreteHAMS,
     EnergyState,
     Gibbs,
     GibbsLangevin,
@@ -35,6 +37,7 @@ from ebmlab.samplers import (
     Kernel,
     Langevin,
     PathAuxiliary,
+    RegularisedLangevin,
     Sampler,
     Tempered,
 )
@@ -51,6 +54,10 @@ KERNELS: list[Sampler] = [
     GWG(),
     GWG(2),
     PathAuxiliary(2),
+    DLMC(0.5),
+    DLMC(0.5, solver="euler"),
+    RegularisedLangevin(0.9),
+    DiscreteHAMS(0.9),
 ]
 ENERGIES = {
     "binary": lambda: Target(DOMAINS["binary"], "cubic"),

@@ -17,7 +17,18 @@ import ebmlab.samplers
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, Bipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import HMC, MALA, ULA, BlockGibbs, Cosine, GibbsLangevin, Langevin, Sampler
+from ebmlab.samplers import (
+    HMC,
+    MALA,
+    NUTS,
+    ULA,
+    BlockGibbs,
+    Cosine,
+    GibbsLangevin,
+    Langevin,
+    Sampler,
+    UnderdampedLangevin,
+)
 
 SAMPLERS: list[tuple[Sampler, bool]] = [  # a sampler, and whether it is exact
     (BlockGibbs(), True),
@@ -25,6 +36,9 @@ SAMPLERS: list[tuple[Sampler, bool]] = [  # a sampler, and whether it is exact
     (MALA(0.9), True),
     (Langevin(0.9, adjust_from=0), True),
     (HMC(1.3, num_leapfrog=1), True),
+    (NUTS(1.3, max_depth=1), True),
+    (UnderdampedLangevin(0.9, friction=1.0), False),
+    (UnderdampedLangevin(0.9, friction=1.0, adjusted=True), True),
     (Langevin(0.9, adjust_from=2, schedule=Cosine(), temperature=1.5), False),
     (GibbsLangevin(0.3), False),
     (GibbsLangevin(0.5, num_inner_steps=2, adjust_from=0), True),

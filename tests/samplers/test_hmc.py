@@ -18,23 +18,24 @@ from ebmlab.samplers.hmc import Options, leapfrog, start
 STEP, NUM = 0.9, 3  # large: about four fifths are accepted
 BANANA_STEP = 0.45
 SCALE = torch.tensor([0.6, 1.4], dtype=torch.float64)
-BEGIN = "-0.5 * reach, state.grad"
-END = "-0.5 * reach, new.grad"
+BEGIN = "scale, 0.5 * epsilon, state.grad"
+END = "scale, 0.5 * epsilon, new.grad"
+RATIO = "metropolis(state.energy - new.energy - kinetic_rise(end, begin))"
 MUTANTS = {  # what to replace in the source of hmc.py, with what
-    "a whole kick at the beginning": (BEGIN, "-1.0 * reach, state.grad"),
-    "a whole kick at the end": (END, "-1.0 * reach, new.grad"),
-    "no kick at the end": (END, "-0.0 * reach, new.grad"),
-    "the old gradient at the end": (END, "-0.5 * reach, state.grad"),
-    "kinetic energy counted twice": (".sum(1) / 2", ".sum(1)"),
-    "kinetic energy left out": ("- new.energy - gained", "- new.energy"),
-    "kinetic energy upside down": ("- new.energy - gained", "- new.energy + gained"),
+    "a whole kick at the beginning": (BEGIN, "scale, epsilon, state.grad"),
+    "a whole kick at the end": (END, "scale, epsilon, new.grad"),
+    "no kick at the end": (END, "scale, 0.0 * epsilon, new.grad"),
+    "the old gradient at the end": (END, "scale, 0.5 * epsilon, state.grad"),
+    "kinetic energy counted twice": ("- kinetic_rise(end, begin)", "- 2 * kinetic_rise(end, begin)"),
+    "kinetic energy left out": ("- kinetic_rise(end, begin)", ""),
+    "kinetic energy upside down": ("- kinetic_rise(end, begin)", "+ kinetic_rise(end, begin)"),
     "potential energy upside down": ("state.energy - new.energy", "new.energy - state.energy"),
     "everything accepted": ("after = new.overwritten(accepted, state)", "after = new"),
     "proposals kept only if better": ("metropolis(", "(lambda r: ((r >= 0), r.exp()))("),
-    "the scale in moves alone": (BEGIN, "-0.5 * epsilon, state.grad"),
+    "the scale in moves alone": (BEGIN, "None, 0.5 * epsilon, state.grad"),
     "one ratio for the whole batch": (
-        "metropolis(state.energy - new.energy - gained)",
-        "metropolis((state.energy - new.energy - gained).mean().expand_as(gained))",
+        RATIO,
+        "metropolis((state.energy - new.energy - kinetic_rise(end, begin)).mean().expand(len(begin)))",
     ),
 }
 

@@ -65,6 +65,10 @@ class Tempering(Energy):
     def step_unit(self) -> Tensor | float:
         return self.energy.step_unit()
 
+    def of_chains(self, index: Tensor) -> Tempering:
+        """At the temperatures of these chains."""
+        return self if self.beta.dim() == 0 else type(self)(self.energy, self.beta[index])
+
     def beta_of(self, value: Tensor) -> Tensor:
         """Beta in a shape that broadcasts against `value`, whose first axis is the batch."""
         beta = self.beta.to(value)

@@ -2,6 +2,7 @@
 
 from ebmlab.samplers.tuners.acs_search import ACSTuner
 from ebmlab.samplers.tuners.any_scale_search import AnyScaleTuner
+from ebmlab.samplers.tuners.dual_averaging import DualAveraging
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
 from ebmlab.samplers.tuners.preconditioner import Preconditioner
@@ -9,10 +10,12 @@ from ebmlab.samplers.tuners.swap_rate import SwapRate
 from ebmlab.samplers.tuners.swap_stages import SwapStages
 from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
 from ebmlab.samplers.tuners.tuner import Tuner
+from ebmlab.samplers.tuners.warm_up import WarmUp
 
 __all__ = [
     "ACSTuner",
     "AnyScaleTuner",
+    "DualAveraging",
     "JumpDistance",
     "PatternSearch",
     "Preconditioner",
@@ -20,4 +23,5 @@ __all__ = [
     "SwapStages",
     "TargetAcceptance",
     "Tuner",
+    "WarmUp",
 ]
