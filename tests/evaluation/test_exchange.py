@@ -51,7 +51,8 @@ def run(
     path, kernel, base = CASES[name]
     torch.manual_seed(seed)
     x = exact_samples(path[0], chains)
-    result = how(path[0], TrajectoryTempered(kernel, path[1:]), base.double(), x, num_steps, 3, schedule)
+    settings = {"num_steps": num_steps, "num_rungs": 3, "schedule": schedule}
+    result = how(path[0], TrajectoryTempered(kernel, path[1:]), base=base.double(), x=x, **settings)
     return result, result.log_z - float(exact_log_z(path[0]))
 
 

@@ -283,7 +283,7 @@ def test_wrong_settings_are_refused() -> None:
     energy, sampler = CASES["Ising"]
     with pytest.raises(UserError, match="resample is 2"):
         ais(energy, sampler, resample=2)
-    with pytest.raises(UserError, match="num_moves 0"):
+    with pytest.raises(UserError, match="num_moves is 0"):
         ais(energy, sampler, num_moves=0)
     assert ais(energy, sampler, num_chains=5, num_temperatures=3, schedule=Ladder([0.0, 0.5, 1.0])).families is None
 

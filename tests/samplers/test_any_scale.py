@@ -165,7 +165,8 @@ def test_reverse_noise_matters_to_acceptance_alone(old: str, new: str) -> None:
     """Any involution of the noise leaves the law invariant; only the one that keeps u accepts all on a quadratic."""
     domain, W, wrong = DOMAINS["binary"], indefinite(4), mutant(AnyScale, old, new)
     torch.manual_seed(0)
-    _, info = wrong("trace", 1e18, 1.0, W, diagonal_trace(W)).sample(Quadratic(domain, W, 0.5), domain.random(300), 20)
+    sampler = wrong("trace", 1e18, balance=1.0, curvature=W, diagonal=diagonal_trace(W))
+    _, info = sampler.sample(Quadratic(domain, W, 0.5), domain.random(300), 20)
     assert info.acceptance.mean() < 0.9
     assert invariance_p(auxiliary(domain, "shift", wrong, step_size=2.0), Table(Target(domain, "cubic"))) > PASS
 
