@@ -73,6 +73,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
         self.event_shape = self.raw_shape = event_shape
         self.batch_size = batch_size
         self.seed = seed
+        self.labelled = False  # whether a batch is a pair (x, labels)
         self._splits: dict[str, tuple[Tensor, Tensor | None]] = {}
 
     @classmethod
@@ -154,7 +155,19 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
 
     def make_loader(self, split: str, shuffle: bool = False, drop_last: bool = False) -> TensorLoader:
         """Makes the loader of a split."""
-        return TensorLoader(self.raw(split), self.batch_size, shuffle, self.seed, drop_last, self._batch)
+        raw, labels = self._split(split)
+        if not self.labelled or labels is None:
+            return TensorLoader(raw, self.batch_size, shuffle, self.seed, drop_last, self._batch)
+
+        def batch(index: Tensor, generator: torch.Generator) -> Any:
+            return self._batch(raw[index], generator), labels[index]
+
+        return TensorLoader(torch.arange(len(raw)), self.batch_size, shuffle, self.seed, drop_last, batch)
+
+    def give_labels(self) -> None:
+        if self.num_classes is None:
+            raise UserError(f"{type(self).__name__} has no labels: take data of several classes, such as Digits")
+        self.labelled = True
 
     def _split(self, split: str) -> tuple[Tensor, Tensor | None]:
         if split not in SPLITS:

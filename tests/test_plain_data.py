@@ -18,8 +18,9 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 
 from ebmlab.callbacks import AIS, FID, HammingMMD, RunState, SampleGrid
 from ebmlab.data.batch_checks import check_first_batch
+from ebmlab.data.batch_parts import samples_of
 from ebmlab.data.foreign_loaders import PlainData, data_of
-from ebmlab.data.interface import Data, Images, samples_of
+from ebmlab.data.interface import Data, Images
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin

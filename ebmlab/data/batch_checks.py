@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebmlab.data.interface import Data, samples_of
+from ebmlab.data.batch_parts import samples_of
+from ebmlab.data.interface import Data
 from ebmlab.domains import Binary, Domain, Ordinal, Spin
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import undisturbed

@@ -12,7 +12,8 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from ebmlab.data.batch_checks import first_batch
-from ebmlab.data.interface import Data, one_loader, samples_of
+from ebmlab.data.batch_parts import samples_of
+from ebmlab.data.interface import Data, one_loader
 from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.domains import Categorical, Domain, Ordinal, Real
 from ebmlab.errors import UserError

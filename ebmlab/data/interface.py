@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from ebmlab.data.numbers import as_numbers
+from ebmlab.data.batch_parts import labels_of, samples_of, weights_of
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Categorical, Domain
 from ebmlab.errors import UserError
@@ -146,6 +146,21 @@ class Data:
         """
         return weights_of(batch, self.title) if self.weighted else None
 
+    def give_labels(self) -> None:
+        """Makes batches pairs (x, labels) from now on; learners of classes ask for it. Default: they are such pairs.
+
+        Raises:
+            UserError: the data have no labels.
+        """
+
+    def batch_labels(self, batch: Any) -> Tensor:
+        """The labels `(B,)`, int64, of a batch of a loader that gives them.
+
+        Raises:
+            UserError: the batch holds no labels.
+        """
+        return labels_of(batch, self.title)
+
     def states(self, split: str, n: int | None = None, seed: int = 0) -> Tensor:
         """All states of a split, or `n` of them.
 
@@ -202,61 +217,6 @@ def one_loader(loader: Any, where: str) -> Iterable[Any]:
     if len(loaders) != 1:
         raise UserError(f"{where}: the number of loaders is {len(loaders)}; a split must have one, or no method at all")
     return cast(Iterable[Any], loaders[0])
-
-
-def samples_of(batch: Any, where: str, field: str = "x") -> Tensor:
-    """The tensor of samples in a batch.
-
-    Args:
-        batch: x, (x,), (x, y) or a dictionary in which x has the name `field` or is the only tensor.
-        where: the beginning of error messages.
-        field: the key of x in a dictionary.
-
-    Raises:
-        UserError: the batch has another form.
-    """
-    if isinstance(batch, Mapping):
-        tensors = [name for name, value in batch.items() if isinstance(value, Tensor)]
-        if field not in batch and len(tensors) != 1:
-            raise UserError(
-                f"{where}: a batch is a dictionary of {', '.join(map(str, batch)) or 'nothing'}, and which of them is "
-                f'the samples is not clear: call them "{field}", or wrap the data set in datamodules.FromDataset, '
-                "which has the option `field`"
-            )
-        batch = batch[field if field in batch else tensors[0]]
-    elif isinstance(batch, list | tuple) and batch:
-        return samples_of(batch[0], where, field)
-    if not isinstance(batch, Tensor):
-        kind = type(batch).__name__
-        raise UserError(f"{where}: a batch is of the type {kind}; it must be a tensor x, (x, y) or a dictionary")
-    return as_numbers(batch, f"{where}: a batch")
-
-
-def weights_of(batch: Any, where: str) -> Tensor:
-    """The weights in a batch of weighted data.
-
-    Args:
-        batch: (x, weights).
-        where: the beginning of error messages.
-
-    Raises:
-        UserError: the batch has another form, or weights are negative or not finite.
-
-    Example:
-        >>> weights_of((torch.zeros(2, 3), torch.tensor([0.5, 1.5])), "my loader")
-        tensor([0.5000, 1.5000])
-    """
-    if not isinstance(batch, list | tuple) or len(batch) != 2 or not all(isinstance(part, Tensor) for part in batch):
-        raise UserError(f"{where}: a batch of weighted data must be a pair of tensors (x, weights)")
-    x, weights = batch
-    if not weights.is_floating_point() or weights.shape != x.shape[:1]:
-        raise UserError(
-            f"{where}: weights have shape {tuple(weights.shape)} and type {weights.dtype}, but must be floats "
-            f"({len(x)},), one for each sample of the batch"
-        )
-    if not (weights >= 0).all() or weights.isinf().any():
-        raise UserError(f"{where}: weights must be finite and at least 0")
-    return cast(Tensor, weights)
 
 
 def chosen(size: int, n: int, seed: int) -> Tensor:

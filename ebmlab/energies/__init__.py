@@ -3,12 +3,14 @@
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.categorical_rbm import CategoricalRBM
 from ebmlab.energies.clamped import Clamped, ClampedBipartite
+from ebmlab.energies.classifier import Classifier, ClassifierMLP
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.masked_language_model import MaskedLanguageModel
 from ebmlab.energies.mlp import MLP
+from ebmlab.energies.noisy import AtNoise, NoisyEnergy, NoisyMLP
 from ebmlab.energies.pairwise.ising import Ising
 from ebmlab.energies.pairwise.potts import Potts
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
@@ -28,6 +30,7 @@ __all__ = [
     "MLP",
     "RBM",
     "RGCN",
+    "AtNoise",
     "Base",
     "Bernoulli",
     "Bipartite",
@@ -36,12 +39,16 @@ __all__ = [
     "CategoricalRBM",
     "Clamped",
     "ClampedBipartite",
+    "Classifier",
+    "ClassifierMLP",
     "Energy",
     "Evaluation",
     "Gaussian",
     "Ising",
     "MaskedLanguageModel",
     "Mixture",
+    "NoisyEnergy",
+    "NoisyMLP",
     "PerChain",
     "Potts",
     "RealMLP",

@@ -24,10 +24,12 @@ from ebmlab.evaluation.nearest_neighbour import AdversarialAccuracy, adversarial
 from ebmlab.evaluation.orbits import orbit_counts
 from ebmlab.evaluation.quadrature import PlaneIntegral, plane_integral
 from ebmlab.evaluation.r_hat import split_r_hat
+from ebmlab.evaluation.replica_exchange import ExchangeReport, RoundTrips, exchange_report
 
 __all__ = [
     "AdversarialAccuracy",
     "ContactPrediction",
+    "ExchangeReport",
     "FamilyComparison",
     "GraphNovelty",
     "LabelClassifier",
@@ -35,6 +37,7 @@ __all__ = [
     "LawCheck",
     "LogZ",
     "PlaneIntegral",
+    "RoundTrips",
     "adversarial_accuracy",
     "ais",
     "compare_families",
@@ -47,6 +50,7 @@ __all__ = [
     "exact_mean",
     "exact_samples",
     "exchange_log_z",
+    "exchange_report",
     "frechet_distance",
     "graph_mmd",
     "graph_mmds",

@@ -87,7 +87,7 @@ class ContrastiveDivergence(Learner):
     chain_steps: int | None = None
     step_factor: float = 1.0
 
-    logs = (
+    logs: tuple[str, ...] = (
         *("train/energy_data", "train/energy_negative", "train/energy_gap", "train/grad_norm", "train/learning_rate"),
         *("val/energy", "sampler/acceptance", "sampler/hops"),
     )

@@ -14,8 +14,9 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from ebmlab.data.batch_checks import check_event_shape, check_first_batch
+from ebmlab.data.batch_parts import samples_of
 from ebmlab.data.foreign_loaders import data_of
-from ebmlab.data.interface import Data, samples_of
+from ebmlab.data.interface import Data
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Domain
 from ebmlab.energies import Bipartite, Energy
@@ -272,13 +273,17 @@ class Learner(Rebuilt):
         """
         if num_steps is not None and num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
-        for state, _ in self.sampler.chain(self.energy, x, self.num_steps if num_steps is None else num_steps):
+        for state in self.walk(x, self.num_steps if num_steps is None else num_steps):
             yield self._mean_visible(state) if denoise else state.x
         if bad := int((~self.energy(state.x).isfinite()).sum()):
             raise UserError(
                 f"the energies of {bad} of {len(x)} samples are not finite, so they do not come from the model: take "
                 "an earlier checkpoint if training has diverged, smaller steps if the sampler has"
             )
+
+    def walk(self, x: Tensor, num_steps: int) -> Iterator[State]:
+        """The states of chains from x `(B, *event)` after each step; learners that draw otherwise override it."""
+        return (state for state, _ in self.sampler.chain(self.energy, x, num_steps))
 
     @torch.no_grad()
     def draw(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Tensor:

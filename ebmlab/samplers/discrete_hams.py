@@ -99,7 +99,7 @@ class DiscreteHAMS(Sampler):
     Args:
         step_size: delta, in the units of x; tunable. `DMALA` calls its square alpha.
         persistence: epsilon, the share of the momentum that a step keeps; from 0 to below 1.
-        correction: phi, the weight of the gradient's change in the momentum, times delta; 1/2 as in a leapfrog step.
+        correction: phi, the weight of the gradient's change in the momentum, times delta; a leapfrog step has 1/2.
         over_relaxation: r, from 0 (an independent draw) to below 1.
 
     Example:
@@ -119,7 +119,7 @@ class DiscreteHAMS(Sampler):
     over_relaxation: Tensor
 
     def __init__(
-        self, step_size: float, persistence: float = 0.9, *, correction: float = 0.5, over_relaxation: float = 0.9
+        self, step_size: float, persistence: float = 0.9, *, correction: float = 0.0, over_relaxation: float = 0.0
     ) -> None:
         super().__init__()
         require_positive("DiscreteHAMS", step_size=step_size)

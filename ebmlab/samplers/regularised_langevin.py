@@ -19,7 +19,7 @@ from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info
 
-ROUNDS = 16  # of Newton's method; the law is exact whatever it has reached
+ROUNDS = 8  # of Newton's method; the law is exact whatever it has reached
 
 
 def change_logits(domain: Finite, x: Tensor, drift: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def threshold(logits: Tensor, changes: Number) -> Tensor:
     level = changes / logits.shape[1]
     shift = level.log() - (-level).log1p() if isinstance(level, Tensor) else float(torch.logit(torch.tensor(level)))
     low, high = logits.amin(1, keepdim=True) - shift, logits.amax(1, keepdim=True) - shift
-    c = (low + high) / 2
+    c = logits.mean(1, keepdim=True) - shift
     for _ in range(ROUNDS):
         p = torch.sigmoid(logits - c)
         excess = p.sum(1, keepdim=True) - changes

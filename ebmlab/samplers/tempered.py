@@ -26,11 +26,13 @@ class TemperedState(State):
         replicas: the kernel's state over B * K rows, chain by chain, coldest replica first.
         swap_rates: mean acceptance of swaps between neighbours on the ladder over chains and `rounds`, `(K - 1,)`.
         rounds: number of rounds of swaps in these means.
+        labels: where the replica at each rung has started, `(B, K)`: at `init` the rung itself.
         horizon: steps planned, if they were given.
     """
 
     replicas: State
     swap_rates: Tensor
+    labels: Tensor
     rounds: int = 0
     horizon: int | None = None
 
@@ -119,6 +121,7 @@ class Tempered(Sampler):
             x=replicas[:, 0],
             replicas=state,
             swap_rates=replicas.new_zeros(len(self.betas) - 1),
+            labels=torch.arange(len(self.betas), device=rows.device).repeat(len(replicas), 1),
             horizon=horizon,
         )
 
@@ -163,10 +166,11 @@ class Tempered(Sampler):
         source = torch.arange(rungs, device=rows.device).repeat(chains, 1)
         source[:, upper] = torch.where(accepted, lower, upper)
         source[:, lower] = torch.where(accepted, upper, lower)
+        labels = state.labels.gather(1, source)
         source = source + rungs * torch.arange(chains, device=rows.device).unsqueeze(1)
 
         rates = state.swap_rates.clone()
         turn = state.rounds // min(2, rungs - 1) + 1  # each pair tries to swap every second round
         rates[upper] += (probability.nan_to_num(0.0).mean(0) - rates[upper]) / turn  # a swap with NaN was rejected
-        state = replace(state, swap_rates=rates, rounds=state.rounds + 1)
+        state = replace(state, swap_rates=rates, labels=labels, rounds=state.rounds + 1)
         return self.refresh(energy, state, rows[source.flatten()])

@@ -26,11 +26,13 @@ class TrajectoryState(State):
         replicas: the kernel's state at the energy, then at each stage.
         swap_rates: mean acceptance of swaps between neighbours over chains and `rounds`, `(stages,)`.
         rounds: number of rounds of swaps in these means.
+        labels: where the replica at each place has started, `(B, 1 + stages)`: at `init` the place itself.
         horizon: steps planned, if they were given.
     """
 
     replicas: list[State]
     swap_rates: Tensor
+    labels: Tensor
     rounds: int = 0
     horizon: int | None = None
 
@@ -113,7 +115,11 @@ class TrajectoryTempered(Sampler):
             raise UserError(f"TrajectoryTempered: the chains have {x.shape[1]} replicas, but {len(path)} are needed")
         replicas = [self.kernel_of(k).init(each, x[:, k].contiguous(), horizon) for k, each in enumerate(path)]
         return TrajectoryState(
-            x=replicas[0].x, replicas=replicas, swap_rates=x.new_zeros(len(path) - 1), horizon=horizon
+            x=replicas[0].x,
+            replicas=replicas,
+            swap_rates=x.new_zeros(len(path) - 1),
+            labels=torch.arange(len(path), device=x.device).repeat(len(x), 1),
+            horizon=horizon,
         )
 
     @torch.no_grad()
@@ -133,6 +139,7 @@ class TrajectoryTempered(Sampler):
     def swap(self, path: list[Energy], state: TrajectoryState) -> TrajectoryState:
         """One round of swaps, between every second pair of neighbours."""
         pairs, replicas, rates = len(path) - 1, list(state.replicas), state.swap_rates.clone()
+        labels = state.labels.clone()
         turn = state.rounds // min(2, pairs) + 1  # each pair tries to swap every second round
         for k in range(state.rounds % min(2, pairs), pairs, 2):
             one, other = path[k], path[k + 1]
@@ -141,10 +148,11 @@ class TrajectoryTempered(Sampler):
                 x.known = y.known = None
             accepted, probability = metropolis(rise(one, other, y) - rise(one, other, x))
             rates[k] += (probability.nan_to_num(0.0).mean() - rates[k]) / turn  # a swap with NaN was rejected
+            labels[:, k : k + 2] = labels[:, k : k + 2].flip(1).where(accepted.unsqueeze(1), labels[:, k : k + 2])
             for at, new in ((k, y.where(accepted, x)), (k + 1, x.where(accepted, y))):
                 started = self.kernel_of(at).init(path[at], new.x, state.horizon, new.known)
                 replicas[at] = replace(started, step=replicas[at].step)
-        return replace(state, replicas=replicas, swap_rates=rates, rounds=state.rounds + 1)
+        return replace(state, replicas=replicas, swap_rates=rates, labels=labels, rounds=state.rounds + 1)
 
 
 def _on_one_path(one: Energy, other: Energy) -> bool:

@@ -3,6 +3,7 @@
 from ebmlab.samplers.tuners.acs_search import ACSTuner
 from ebmlab.samplers.tuners.any_scale_search import AnyScaleTuner
 from ebmlab.samplers.tuners.dual_averaging import DualAveraging
+from ebmlab.samplers.tuners.equal_rejection import EqualRejection
 from ebmlab.samplers.tuners.jump_distance import JumpDistance
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
 from ebmlab.samplers.tuners.preconditioner import Preconditioner
@@ -16,6 +17,7 @@ __all__ = [
     "ACSTuner",
     "AnyScaleTuner",
     "DualAveraging",
+    "EqualRejection",
     "JumpDistance",
     "PatternSearch",
     "Preconditioner",

@@ -1,0 +1,131 @@
+"""Energies that take a noise level as an input: one law for data with each amount of Gaussian noise."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.domains import Real
+from ebmlab.energies.energy import Energy
+from ebmlab.errors import UserError
+from ebmlab.numerics.unrounded import read_out, unrounded
+from ebmlab.settings import require_factor, require_positive
+
+FREQUENCIES = 4  # sines and cosines of each that a network sees of a noise level
+
+
+class NoisyEnergy(Energy):
+    """E(x, sigma), for data plus Gaussian noise of the standard deviation sigma. A subclass writes `noisy`.
+
+    As an energy of x alone it is that at the noise level `lowest`, so that samplers, pictures and likelihoods take it
+    as any other. `at` gives the energy at another level.
+
+    Attributes:
+        lowest: sigma of E(x).
+
+    Example:
+        >>> energy: NoisyEnergy = NoisyMLP(num_coordinates=2, hidden_dim=8)
+        >>> x = torch.zeros(3, 2)
+        >>> energy.noisy(x, torch.tensor([0.0, 0.5, 2.0])).shape
+        torch.Size([3])
+    """
+
+    lowest: float = 0.0
+
+    def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """Energies `(B,)` of states `(B, *event)` at noise levels `(B,)`."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.noisy(x, x.new_full((len(x),), self.lowest))
+
+    def at(self, sigma: float | Tensor) -> AtNoise:
+        """The energy at one noise level, or at one for each state, `(B,)`; it shares the parameters."""
+        return AtNoise(self, sigma)
+
+
+class AtNoise(Energy):
+    """E(x, sigma) at one sigma, or at one for each state, as an energy of x alone.
+
+    Args:
+        energy: held, not copied.
+        sigma: the noise level, at least 0; or a tensor `(B,)` of them, for batches of B states.
+
+    Example:
+        >>> energy = NoisyMLP(num_coordinates=2, hidden_dim=8)
+        >>> bool((AtNoise(energy, 0.0)(torch.ones(3, 2)) == energy(torch.ones(3, 2))).all())
+        True
+    """
+
+    domains = (Real,)
+
+    def __init__(self, energy: NoisyEnergy, sigma: float | Tensor) -> None:
+        super().__init__()
+        if not isinstance(sigma, Tensor):
+            require_factor("AtNoise", sigma=sigma)
+        self.domain = energy.domain
+        self.energy = energy
+        self.sigma = sigma
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.energy.noisy(x, torch.as_tensor(self.sigma, dtype=x.dtype, device=x.device).expand(len(x)))
+
+
+class NoisyMLP(NoisyEnergy):
+    """E(x, sigma) = f(x / s, sigma) + |x|^2 / (2 (scale^2 + sigma^2)), s^2 = unit^2 + sigma^2, f a swish perceptron.
+
+    The second term makes Z finite, as in `RealMLP`. f sees sines and cosines of the logarithm of sigma, to which a
+    fiftieth of the unit is added, so that there may be no noise.
+
+    Args:
+        num_coordinates: d, the length of x.
+        hidden_dim: units in each hidden layer.
+        num_layers: how many hidden layers.
+        scale: standard deviation of the Gaussian without noise, in the units of x; a few times that of the data.
+        unit: about the standard deviation of the data.
+        lowest: sigma of E(x), the energy of x alone.
+
+    Example:
+        >>> energy = NoisyMLP(num_coordinates=2, hidden_dim=8)
+        >>> energy(torch.zeros(5, 2)).shape, energy.at(0.5)(torch.zeros(5, 2)).shape
+        (torch.Size([5]), torch.Size([5]))
+    """
+
+    domains = (Real,)
+
+    def __init__(
+        self,
+        num_coordinates: int,
+        hidden_dim: int = 128,
+        *,
+        num_layers: int = 3,
+        scale: float = 4.0,
+        unit: float = 1.0,
+        lowest: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if min(num_coordinates, hidden_dim, num_layers) < 1:
+            raise UserError(
+                f"NoisyMLP: num_coordinates is {num_coordinates}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
+                "all must be at least 1"
+            )
+        require_positive("NoisyMLP", scale=scale, unit=unit)
+        require_factor("NoisyMLP", lowest=lowest)
+        self.domain = Real(num_coordinates)
+        self.scale, self.unit, self.lowest = scale, unit, lowest
+        widths = [num_coordinates + 2 * FREQUENCIES, *[hidden_dim] * num_layers]
+        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
+        self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
+
+    def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
+        spread = (self.unit**2 + sigma.square()).sqrt().unsqueeze(1)
+        level = (sigma / self.unit + 1 / 50).log().unsqueeze(1)
+        angles = level * torch.arange(1, FREQUENCIES + 1, device=x.device, dtype=x.dtype) / 2
+        inputs = torch.cat([x / spread, angles.sin(), angles.cos()], 1)
+        return read_out(self.network, inputs) + self._bowl(x, sigma)
+
+    @unrounded
+    def _bowl(self, x: Tensor, sigma: Tensor) -> Tensor:
+        return x.square().sum(1) / (2 * (self.scale**2 + sigma.square()))

@@ -1,0 +1,104 @@
+"""Denoising score matching: the energy's gradient points back to where noise has come from (Vincent, 2011)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isclose
+
+import torch
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from ebmlab.data.numbers import as_numbers
+from ebmlab.energies import Energy, NoisyEnergy
+from ebmlab.errors import UserError
+from ebmlab.learners.learner import Interval
+from ebmlab.learners.sample_loss import ADAM, SampleLoss, input_gradient
+from ebmlab.numerics.noise import normal
+from ebmlab.samplers import Sampler
+from ebmlab.settings import require_positive
+
+
+def denoising_losses(energy: Energy, x: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
+    """|sigma dE/dx(x + sigma noise) - noise|^2 / 2, `(B,)`: Vincent's loss (2011, Eq. 9) times sigma^2.
+
+    Args:
+        energy: on real numbers.
+        x: data, `(B, *event)`.
+        noise: standard normal numbers, as x.
+        sigma: standard deviation of the noise of each sample, `(B,)`.
+
+    Raises:
+        UserError: autograd finds no derivative in x.
+
+    Example:
+        >>> from ebmlab.domains import Real
+        >>> from ebmlab.energies import StandardNormal
+        >>> x, sigma = torch.zeros(1, 1), torch.tensor([2.0])
+        >>> denoising_losses(StandardNormal(Real(1)), x, torch.ones(1, 1), sigma).tolist()  # (2 * 2 - 1)^2 / 2
+        [4.5]
+    """
+    law = energy.at(sigma) if isinstance(energy, NoisyEnergy) else energy
+    sigma = sigma.view(-1, *[1] * (x.dim() - 1))
+    _, grad = input_gradient(law, x + sigma * noise)
+    return (sigma * grad - noise).flatten(1).square().sum(1) / 2
+
+
+class DenoisingScoreMatching(SampleLoss):
+    """Fits an energy to the law of data plus Gaussian noise, without chains, second derivatives or Z.
+
+    The loss of a level sigma is sigma^2 / 2 times the squared distance of dE/dx at the noisy state from
+    noise / sigma. Each sample of a step draws one of the levels. With one level the optimum is the data's density
+    blurred by sigma. With several, a `NoisyEnergy` learns the blurred density of each. Any other energy learns their
+    mixture, with weights in proportion to sigma^2, by which levels are weighted (Song & Ermon, 2019, Sec. 4.2).
+
+    What it cannot see: with small noise alone, the weights of separated modes, as `ScoreMatching`. A level of about
+    half the distance of the modes sees them. Nothing finer than the smallest level is learnt.
+
+    Args:
+        energy: the model.
+        sampler: draws from it for pictures, scores and `predict`; `MALA(0.1)` when None.
+        noise_levels: sigma, or several, in the units of the states.
+        num_steps: steps of the sampler's chains.
+        l1: see `Learner`.
+        optimizer: makes the optimizer from the parameters.
+        lr_scheduler: makes the learning-rate schedule from the optimizer.
+        lr_interval: see `Learner`.
+
+    Raises:
+        UserError: the energy does not live on real numbers, or a setting is out of range.
+
+    Example:
+        >>> from ebmlab.energies import RealMLP
+        >>> learner = DenoisingScoreMatching(RealMLP(2), noise_levels=[0.1, 1.0])
+        >>> learner.training_step(torch.randn(5, 2), 0).shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self,
+        energy: Energy,
+        sampler: Sampler | None = None,
+        *,
+        noise_levels: float | Sequence[float] = 0.1,
+        num_steps: int = 100,
+        l1: float = 0.0,
+        optimizer: OptimizerCallable = ADAM,
+        lr_scheduler: LRSchedulerCallable | None = None,
+        lr_interval: Interval = "epoch",
+    ) -> None:
+        super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        self.noise_levels = as_numbers(noise_levels, "DenoisingScoreMatching: noise_levels").flatten().tolist()
+        if not self.noise_levels:
+            raise UserError("DenoisingScoreMatching: noise_levels is empty, but must hold at least one")
+        require_positive("DenoisingScoreMatching", noise_levels=noise_levels)
+        if isinstance(energy, NoisyEnergy) and not any(isclose(energy.lowest, s) for s in self.noise_levels):
+            raise UserError(
+                f"DenoisingScoreMatching: {type(energy).__name__} gives the law at the noise level lowest = "
+                f"{energy.lowest:g}, which is none of noise_levels: set lowest to {min(self.noise_levels):g}"
+            )
+
+    def losses(self, x: Tensor) -> Tensor:
+        levels = x.new_tensor(self.noise_levels)
+        drawn = levels[torch.randint(len(levels), (len(x),), device=x.device)]
+        return denoising_losses(self.energy, x, normal(x), drawn)

@@ -1,0 +1,114 @@
+"""Learners whose loss is a mean over the data of a function of each sample, and which need no chains in training."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from ebmlab.domains import Real
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.learners.fitting_data import weighted_mean
+from ebmlab.learners.learner import Interval, Learner
+from ebmlab.numerics.unrounded import no_autocast
+from ebmlab.samplers import MALA, Sampler
+
+ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
+
+
+class SampleLoss(Learner):
+    """Fits an energy on real numbers by a loss of each sample. A subclass defines `losses`.
+
+    Weighted data count by their weights. The loss is logged, in training as `train/loss`, else as `val/loss` and
+    `test/loss`.
+
+    Args:
+        energy: the model, on real numbers.
+        sampler: draws from it for pictures, scores and `predict`; `MALA(0.1)` when None.
+        num_steps: steps of these chains.
+        l1: see `Learner`.
+        optimizer: makes the optimizer from the parameters.
+        lr_scheduler: makes the learning-rate schedule from the optimizer.
+        lr_interval: see `Learner`.
+
+    Raises:
+        UserError: the energy does not live on real numbers, or a setting is out of range.
+
+    Example:
+        >>> from ebmlab.energies import RealMLP
+        >>> class LeastEnergy(SampleLoss):
+        ...     def losses(self, x):
+        ...         return self.energy(x).square()
+        >>> LeastEnergy(RealMLP(2), None, 10, 0.0, ADAM, None, "epoch").training_step(torch.zeros(5, 2), 0).shape
+        torch.Size([])
+    """
+
+    domains = (Real,)
+    takes_weights = True
+
+    logs: tuple[str, ...] = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
+
+    def __init__(
+        self,
+        energy: Energy,
+        sampler: Sampler | None,
+        num_steps: int,
+        l1: float,
+        optimizer: OptimizerCallable,
+        lr_scheduler: LRSchedulerCallable | None,
+        lr_interval: Interval,
+    ) -> None:
+        if not isinstance(energy.domain, Real):
+            raise UserError(
+                f"{type(self).__name__} fits energies on real numbers, but {type(energy).__name__} lives on "
+                f"{energy.domain}: take an energy on Real, such as RealMLP, or RatioMatching for bits"
+            )
+        super().__init__(energy, sampler or MALA(0.1), num_steps=num_steps, l1=l1, optimizer=optimizer, lr_scheduler=lr_scheduler, lr_interval=lr_interval)
+
+    def losses(self, x: Tensor) -> Tensor:
+        """The loss of each state of a batch x `(B, *event)`, `(B,)`; gradients are on when it is called."""
+        raise NotImplementedError
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        loss = weighted_mean(self.losses(self.states(batch)), self.weights(batch))
+        if self.log_is_due:
+            self.log_training(loss.detach())
+        return loss + self.penalty()
+
+    def log_training(self, loss: Tensor) -> None:
+        """Logs what a training step has found."""
+        self.log("train/loss", loss, prog_bar=True, sync_dist=True)
+
+    def log_split(self, split: str, x: Tensor) -> None:
+        super().log_split(split, x)
+        with torch.inference_mode(False), torch.enable_grad():  # a loss may hold gradients in x
+            losses = self.losses(x.clone()).detach()
+        self.log_mean(f"{split}/loss", losses)
+
+
+def input_gradient(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
+    """A copy of x and dE/dx there, both `(B, *event)`, through which the parameters and x can be differentiated.
+
+    Raises:
+        UserError: E does not follow from x by operations that autograd differentiates.
+
+    Example:
+        >>> from ebmlab.domains import Real
+        >>> from ebmlab.energies import StandardNormal
+        >>> input_gradient(StandardNormal(Real(2)), torch.tensor([[3.0, 4.0]]))[1].tolist()
+        [[3.0, 4.0]]
+    """
+    x = x.detach().clone().requires_grad_()
+    total = energy(x).sum()
+    with no_autocast(x.device):
+        found = torch.autograd.grad(total, x, create_graph=True, allow_unused=True) if total.requires_grad else (None,)
+    if found[0] is None:
+        raise UserError(
+            f"{type(energy).__name__} has no gradient: autograd finds no way from its energies back to x. Leave out "
+            "what has no derivative, or learn by ContrastiveDivergence"
+        )
+    return x, found[0]
