@@ -93,7 +93,7 @@ def has_rate(x: Tensor, p: float) -> bool:
 
 @pytest.mark.parametrize(("name", "domain"), PAIRS)
 def test_samplers_decide_in_full_precision(name: str, domain: str) -> None:
-    walk(CASES[name].make(DOMAINS[domain]), Target(DOMAINS[domain], "cubic", 0.5))
+    walk(CASES[name].make(DOMAINS[domain]), Target(DOMAINS[domain], "cubic", scale=0.5))
 
 
 @pytest.mark.parametrize("kind", STRUCTURED)

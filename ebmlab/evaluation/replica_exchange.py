@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,13 +33,15 @@ class ExchangeReport:
         rungs: the place of each replica of the first chain after each step, `(steps, K)`, for a picture.
 
     Example:
-        >>> report = ExchangeReport(torch.tensor([1.0, 0.5]), torch.tensor([0.25]).double(), round_trips=50, rounds=100, num_chains=4)
+        >>> places, rejections = torch.tensor([1.0, 0.5]), torch.tensor([0.25]).double()
+        >>> report = ExchangeReport(places, rejections, round_trips=50, rounds=100, num_chains=4)
         >>> print(report)
         2 places, barrier 0.25: 0.125 round trips a round (a long ladder 0.4); swaps are rejected at 0.25; ...
     """
 
     places: Tensor
     rejections: Tensor
+    _: KW_ONLY
     round_trips: int
     rounds: int
     num_chains: int
@@ -117,7 +119,8 @@ class RoundTrips:
 def exchange_report(
     energy: Energy,
     sampler: Tempered | TrajectoryTempered,
-    *, x: Tensor,
+    *,
+    x: Tensor,
     num_steps: int = 1000,
     burn_in: int | None = None,
 ) -> ExchangeReport:

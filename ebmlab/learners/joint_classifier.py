@@ -71,8 +71,8 @@ class JointClassifier(ContrastiveDivergence):
         self,
         energy: Classifier,
         sampler: Sampler,
-        *, start: Start | None = None,
-        
+        *,
+        start: Start | None = None,
         num_steps: int = 20,
         generative_weight: float = 1.0,
         data_noise: float = 0.0,

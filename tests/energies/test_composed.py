@@ -153,7 +153,7 @@ def test_far_apart_energies_give_no_nan() -> None:
     domain = Spin(4)
     x = domain.enumerate()
     for scale in (1e6, -1e6):
-        mixture = Mixture([Target(domain, "cubic", scale), Target(domain, "quadratic")])
+        mixture = Mixture([Target(domain, "cubic", scale=scale), Target(domain, "quadratic")])
         for value in (mixture(x), *mixture.value_and_grad(x), mixture.flip_differences(x)):
             assert value.isfinite().all()
 
