@@ -23,6 +23,7 @@ from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
 from ebmlab.callbacks.family_report import FamilyReport
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.mmd import GraphMMD, HammingMMD
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
@@ -52,6 +53,7 @@ __all__ = [
     "GraphGrid",
     "GraphMMD",
     "HammingMMD",
+    "Headline",
     "OutOfDistribution",
     "ParameterImages",
     "PeriodicEvaluation",
