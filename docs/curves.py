@@ -1,4 +1,4 @@
-"""Healthy and sick curves of docs/howto/trouble.md: `python -m docs.curves` draws docs/pictures/trouble.png in a minute."""
+"""The curves of docs/howto/trouble.md: `python -m docs.curves` draws docs/pictures/trouble.png in a minute."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEALTHY, SICK = "#1f77b4", "#d62728"
 
 
 def trained(x: Tensor, sampler: Sampler, iterations: int = 1000) -> tuple[RBM, list[float]]:
-    """An RBM by persistent CD by ten steps of a sampler an iteration, and the energies of data minus those of chains."""
+    """An RBM by persistent CD, ten steps an iteration, and the energies of data minus those of chains."""
     torch.manual_seed(0)
     rbm = RBM(x.shape[1], num_hidden=64)
     optimizer = torch.optim.Adam(rbm.parameters(), lr=5e-3)
