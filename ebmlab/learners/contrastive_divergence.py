@@ -110,15 +110,8 @@ class ContrastiveDivergence(Learner):
         data_noise: float = 0.0,
         compile_chains: bool = False,
     ) -> None:
-        super().__init__(
-            energy,
-            sampler,
-            num_steps=num_steps,
-            l1=l1,
-            optimizer=optimizer,
-            lr_scheduler=lr_scheduler,
-            lr_interval=lr_interval,
-        )
+        schedule: dict[str, Any] = {"lr_scheduler": lr_scheduler, "lr_interval": lr_interval}
+        super().__init__(energy, sampler, num_steps=num_steps, l1=l1, optimizer=optimizer, **schedule)
         require_factor(
             type(self).__name__, energy_l2=energy_l2, gradient_penalty=gradient_penalty, data_noise=data_noise
         )
