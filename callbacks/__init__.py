@@ -12,6 +12,7 @@ from ebmlab.callbacks.acceleration import Acceleration
 from ebmlab.callbacks.ais import AIS
 from ebmlab.callbacks.centred_gradient import CentredGradient
 from ebmlab.callbacks.chain_schedules import AnnealedSteps, ShortChains
+from ebmlab.callbacks.closed_form import ClosedForm
 from ebmlab.callbacks.contacts import Contacts
 from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
@@ -23,6 +24,7 @@ from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
 from ebmlab.callbacks.family_report import FamilyReport
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.mmd import GraphMMD, HammingMMD
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
@@ -32,6 +34,7 @@ from ebmlab.callbacks.progress import Progress
 from ebmlab.callbacks.run_state import RunState
 from ebmlab.callbacks.sample_grid import SampleGrid
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
+from ebmlab.callbacks.stop_at_correlation import StopAtCorrelation
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 
 __all__ = [
@@ -40,6 +43,7 @@ __all__ = [
     "Acceleration",
     "AnnealedSteps",
     "CentredGradient",
+    "ClosedForm",
     "Contacts",
     "CouplingRMSE",
     "DataMean",
@@ -52,6 +56,7 @@ __all__ = [
     "GraphGrid",
     "GraphMMD",
     "HammingMMD",
+    "Headline",
     "OutOfDistribution",
     "ParameterImages",
     "PeriodicEvaluation",
@@ -60,6 +65,7 @@ __all__ = [
     "SampleGrid",
     "SamplerMonitor",
     "ShortChains",
+    "StopAtCorrelation",
     "TrajectoryLikelihood",
     "log_image",
 ]

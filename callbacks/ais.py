@@ -15,6 +15,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_split, split_of
@@ -198,6 +199,11 @@ class AIS(PeriodicEvaluation):
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
             self.log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
+
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
+        name = f"{'test' if held_out(trainer) == 'test' else 'validation'} log-likelihood"
+        error, trusted = metrics.get("ais/std_error"), bool(metrics["ais/trusted"])
+        return Headline(name, metrics["ais/log_likelihood"], "nats", error, trusted)
 
     def _log_z(
         self, trainer: pl.Trainer, learner: Learner, data: Data, states: Tensor, chains: int, steps: int

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import pytorch_lightning as pl
 from torch import Tensor
 
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
 from ebmlab.drawing.contact_map import draw_contacts
@@ -90,6 +91,9 @@ class Contacts(PeriodicEvaluation):
         if trainer.is_global_zero:
             title = f"{type(energy_of(pl_module)).__name__} against {self.path.rpartition('/')[2]}"
             self.log_image(trainer, "contacts/map", draw_contacts(found, title))
+
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
+        return Headline("precision of contacts", metrics["contacts/precision_l"], about="best L pairs")
 
     def prediction(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> ContactPrediction:
         """The energy's scores beside the structure's distances."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytorch_lightning as pl
 
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
 from ebmlab.data.interface import KnownCouplings
@@ -57,6 +58,9 @@ class CouplingRMSE(PeriodicEvaluation):
     def _data(self, trainer: pl.Trainer) -> KnownCouplings:
         what = "data of known couplings, with coupling_matrix"
         return known_data(trainer, KnownCouplings, self, what, "datamodules.IsingSamples")  # type: ignore[type-abstract]
+
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
+        return Headline("RMSE of the couplings", metrics["coupling/rmse"])
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         energy, true = energy_of(pl_module), self._data(trainer).coupling_matrix()

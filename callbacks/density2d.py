@@ -6,6 +6,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import held_out, learner_of, split_of
@@ -104,6 +105,11 @@ class Density2D(SampleEvaluation):
         title = f"{len(samples)} samples after {num_steps} steps"
         figure = draw_surfaces_and_points(surfaces, extent, samples, states[:n], title)
         self.log_image(trainer, "samples/density", figure, made_by(learner.sampler, num_steps))
+
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
+        name = f"{'test' if held_out(trainer) == 'test' else 'validation'} log-likelihood"
+        trusted = bool(metrics["quadrature/trusted"])
+        return Headline(name, metrics["quadrature/log_likelihood"], "nats", trusted=trusted, about="quadrature")
 
 
 def energy_above_minimum(z: PlaneIntegral) -> Tensor:

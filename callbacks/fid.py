@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.periodic import epoch_of, shows_progress
 from ebmlab.callbacks.requirements import held_out, image_data, images, learner_of, require_split, shows_mean
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
@@ -120,6 +121,9 @@ class FID(SampleEvaluation):
             "dtype": str(samples.dtype).removeprefix("torch."),
         }
         self._report(trainer, pl_module, fid, protocol)
+
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
+        return Headline("FID", metrics[f"fid/{self.extractor}"], about=self.extractor)
 
     def _split(self, trainer: pl.Trainer) -> str:
         return self.split or held_out(trainer)

@@ -9,6 +9,7 @@ import torchmetrics
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.requirements import adjacency, graph_data, held_out, learner_of, require_split
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.data.foreign_loaders import data_of
@@ -112,6 +113,9 @@ class HammingMMD(MMD):
                 f"has {count} in its {split} split: take more data"
             )
 
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
+        return Headline("MMD", metrics["mmd/exponential"], about="exponential kernel")
+
     def metric(self, trainer: pl.Trainer, learner: Learner) -> torchmetrics.MetricCollection:
         domain = learner.energy.domain
         assert isinstance(domain, Finite)
@@ -166,6 +170,9 @@ class GraphMMD(MMD):
         data = graph_data(trainer, self)
         require_split(data, held_out(trainer), self, "give it a validation split, or remove it")
         learner_of(pl_module, self)
+
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
+        return Headline("MMD of graphs", metrics["mmd/average"], about="mean of degree, clustering and orbit")
 
     def metric(self, trainer: pl.Trainer, learner: Learner) -> torchmetrics.Metric:
         data = graph_data(trainer, self)

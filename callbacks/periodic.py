@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,6 +16,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.errors import UserError
@@ -33,8 +36,8 @@ class PeriodicEvaluation(pl.Callback):
     """Evaluates before the first step, after every n-th epoch, at the end of fit, and in `validate` and `test`.
 
     A subclass overrides `evaluate`, which runs in eval mode, without gradients and with its own random numbers, so that
-    it does not change the training. If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged
-    weights are evaluated.
+    it does not change the training. If it has a number that counts, `headline_of` names it, and the run ends with it.
+    If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged weights are evaluated.
 
     A score is that of the weights at its evaluation: a `ModelCheckpoint` that monitors it takes no other weights for
     the best, and a learning rate that falls on a plateau changes only after an evaluation. The evaluation at the end of
@@ -48,6 +51,10 @@ class PeriodicEvaluation(pl.Callback):
         every_n_epochs: evaluate after each n-th training epoch (and after the last).
         at_start: also evaluate before the first training step, but not when a run is resumed.
         seed: of the evaluation's random numbers, the same each time, so that pictures and scores can be compared.
+
+    Attributes:
+        headline: the score of the last evaluation that counts, with that of the first one in training.
+        picture: the first picture of the last evaluation in this process, on rank 0.
 
     Example:
         >>> class MeanEnergy(PeriodicEvaluation):
@@ -64,6 +71,8 @@ class PeriodicEvaluation(pl.Callback):
         self.every_n_epochs = every_n_epochs
         self.at_start = at_start
         self.seed = seed
+        self.headline: Headline | None = None
+        self.picture: Path | None = None
         self._last_step = -1
         self._metrics: dict[str, float] = {}
         self._watched: set[str] = set()
@@ -85,6 +94,10 @@ class PeriodicEvaluation(pl.Callback):
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluates and logs; called on every rank."""
         raise NotImplementedError
+
+    def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline | None:
+        """What of the metrics of an evaluation counts most; None if nothing does."""
+        return None
 
     def samples(
         self,
@@ -129,7 +142,8 @@ class PeriodicEvaluation(pl.Callback):
 
     def log_image(self, trainer: pl.Trainer, name: str, image: Figure | Tensor, caption: str = "") -> None:
         """Writes a picture to the run's folder and sends it to the loggers; see `callbacks.image_log.log_image`."""
-        log_image(trainer, self.key(trainer, name), image, caption)
+        path = log_image(trainer, self.key(trainer, name), image, caption)
+        self.picture = self.picture or path
 
     def log_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule, metrics: dict[str, float]) -> None:
         """Sends metrics to the loggers and to `trainer.callback_metrics`, where a ModelCheckpoint finds them.
@@ -138,8 +152,13 @@ class PeriodicEvaluation(pl.Callback):
         and `test` only, where it also fills the table that they print. The step is the number of steps taken, while
         Lightning's own metrics count from 0; a logger that has `count_steps_taken` is told which metrics these are.
         """
+        fitting = trainer.state.fn == TrainerFn.FITTING
+        if (found := self.headline_of(trainer, metrics)) is not None:
+            before = self.headline if fitting else None
+            begin = None if before is None else before.value if before.begin is None else before.begin
+            self.headline = replace(found, begin=begin)
         metrics = {self.key(trainer, name): value for name, value in metrics.items()}
-        if trainer.state.fn != TrainerFn.FITTING:
+        if not fitting:
             pl_module.log_dict(metrics)
             return
         self._metrics.update(metrics)
@@ -181,7 +200,8 @@ class PeriodicEvaluation(pl.Callback):
         self._run(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"last_step": self._last_step, "metrics": self._metrics}
+        headline = None if self.headline is None else asdict(self.headline)
+        return {"last_step": self._last_step, "metrics": self._metrics, "headline": headline}
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Finds the state that an older checkpoint holds under an earlier name of the class."""
@@ -190,8 +210,11 @@ class PeriodicEvaluation(pl.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._last_step = state_dict["last_step"]
         self._metrics = dict(state_dict["metrics"])
+        headline = state_dict.get("headline")  # older checkpoints have none
+        self.headline = None if headline is None else Headline(**headline)
 
     def _run(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.picture = None
         with averaged(trainer, pl_module), isolated(pl_module, self.seed):
             self.evaluate(trainer, pl_module)
         if trainer.state.fn == TrainerFn.FITTING:

@@ -24,6 +24,7 @@ from ebmlab.app.checkpoints import (
     warn_of_old_schedule,
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
+from ebmlab.app.closing import closing_lines
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.distributed_errors import name_launch
 from ebmlab.app.failures import in_one_line
@@ -43,7 +44,6 @@ from ebmlab.app.run_folder import (
     contents,
     continued_run,
     describe_model,
-    held,
     how_to_go_on,
     in_a_run,
     new_run,
@@ -246,7 +246,14 @@ class CLI(LightningCLI):
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
             idle = why_idle(self.trainer, self.checkpoint if self._get(self.config, "ckpt_path") else {})
-            print(f"\nfinished at step {self.trainer.global_step}{idle}", *contents(self.folder), sep="\n")
+            print(f"\nfinished at step {self.trainer.global_step}{idle}", *closing_lines(self.trainer), sep="\n")
+            print(*contents(self.folder), sep="\n")
+
+    def after_test(self) -> None:
+        if self.trainer.is_global_zero:
+            print(*closing_lines(self.trainer), sep="\n")
+
+    after_validate = after_test
 
     def predict(self, model: Learner, datamodule: pl.LightningDataModule, **_: Any) -> None:
         """Draws samples into the run folder."""
@@ -265,7 +272,7 @@ def main(args: list[str] | None = None, answered: bool = False) -> None:
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     name_launch()
     try:
-        with in_one_line(partial(_how_to_go_on, given), debug), stoppable():
+        with in_one_line(partial(how_to_go_on, given), debug), stoppable():
             _run(given, answered)
     finally:
         release()
@@ -288,12 +295,3 @@ def _run(given: list[str], answered: bool) -> None:
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()
-
-
-def _how_to_go_on(given: list[str]) -> str:
-    folder = held()
-    if folder is None:
-        return "nothing was begun; give the same command again"
-    if given[0] == "sample":
-        return f"go on with the same command and --resume true --name {folder.name}"
-    return f"go on with python -m ebmlab {how_to_go_on(folder)}"

@@ -153,7 +153,17 @@ def held() -> Path | None:
     return next((_short(folder) for folder in _held), None)
 
 
-def how_to_go_on(folder: Path) -> str:
+def how_to_go_on(args: Sequence[str]) -> str:
+    """What to do after a signal has ended a command."""
+    folder = held()
+    if folder is None:
+        return "nothing was begun; give the same command again"
+    if args[0] == "sample":
+        return f"go on with the same command and --resume true --name {folder.name}"
+    return f"go on with python -m ebmlab {continuation(folder)}"
+
+
+def continuation(folder: Path) -> str:
     """The command that continues a run, whether or not it has a checkpoint."""
     named = f"--name {shlex.quote(folder.name)} --resume auto"
     return f"fit --config {shlex.quote(str(folder / CONFIG))} {named}" if checkpoints_of(folder) else f"fit ... {named}"

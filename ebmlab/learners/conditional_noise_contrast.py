@@ -52,8 +52,8 @@ class ConditionalNoiseContrast(SampleLoss):
     Example:
         >>> from ebmlab.energies import RealMLP
         >>> learner = ConditionalNoiseContrast(RealMLP(2), scale=0.3)
-        >>> learner.training_step(torch.randn(5, 2), 0).shape
-        torch.Size([])
+        >>> learner.losses(torch.randn(5, 2)).shape
+        torch.Size([5])
     """
 
     def __init__(

@@ -71,8 +71,8 @@ class DenoisingScoreMatching(SampleLoss):
     Example:
         >>> from ebmlab.energies import RealMLP
         >>> learner = DenoisingScoreMatching(RealMLP(2), noise_levels=[0.1, 1.0])
-        >>> learner.training_step(torch.randn(5, 2), 0).shape
-        torch.Size([])
+        >>> learner.losses(torch.randn(5, 2)).shape
+        torch.Size([5])
     """
 
     def __init__(

@@ -87,8 +87,8 @@ class DiffusionRecovery(Learner):
     Example:
         >>> from ebmlab.energies import NoisyMLP
         >>> learner = DiffusionRecovery(NoisyMLP(2), noise_levels=[0.3, 1.0, 4.0], num_steps=5)
-        >>> learner.training_step(torch.randn(8, 2), 0).shape
-        torch.Size([])
+        >>> len([*learner.trajectory(torch.randn(8, 2))]), learner.draw(torch.randn(8, 2)).shape
+        (15, torch.Size([8, 2]))
     """
 
     domains = (Real,)

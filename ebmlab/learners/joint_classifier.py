@@ -59,8 +59,9 @@ class JointClassifier(ContrastiveDivergence):
         >>> from ebmlab.energies import ClassifierMLP
         >>> from ebmlab.samplers import MALA
         >>> learner = JointClassifier(ClassifierMLP(4, num_classes=3), MALA(0.1), num_steps=5)
-        >>> learner.training_step((torch.randn(8, 4), torch.arange(8) % 3), 0).shape
-        torch.Size([])
+        >>> x = learner.draw(torch.randn(8, 4))
+        >>> learner.energy.logits(x).softmax(1).shape
+        torch.Size([8, 3])
     """
 
     takes_weights = False

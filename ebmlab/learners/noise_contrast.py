@@ -104,8 +104,8 @@ class NoiseContrast(SampleLoss):
     Example:
         >>> from ebmlab.energies import RealMLP
         >>> learner = NoiseContrast(RealMLP(2), ratio=4)
-        >>> learner.training_step(torch.randn(5, 2), 0).shape
-        torch.Size([])
+        >>> learner.losses(torch.randn(5, 2)).shape
+        torch.Size([5])
     """
 
     logs = (*SampleLoss.logs, "train/log_z", "val/log_likelihood")

@@ -43,8 +43,8 @@ class SampleLoss(Learner):
         >>> class LeastEnergy(SampleLoss):
         ...     def losses(self, x):
         ...         return self.energy(x).square()
-        >>> LeastEnergy(RealMLP(2), None, 10, 0.0, ADAM, None, "epoch").training_step(torch.zeros(5, 2), 0).shape
-        torch.Size([])
+        >>> LeastEnergy(RealMLP(2), None, 10, 0.0, ADAM, None, "epoch").losses(torch.zeros(5, 2)).shape
+        torch.Size([5])
     """
 
     domains = (Real,)

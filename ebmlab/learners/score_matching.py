@@ -95,8 +95,8 @@ class ScoreMatching(SampleLoss):
     Example:
         >>> from ebmlab.energies import RealMLP
         >>> learner = ScoreMatching(RealMLP(2), form="exact")
-        >>> learner.training_step(torch.randn(5, 2), 0).shape
-        torch.Size([])
+        >>> learner.losses(torch.randn(5, 2)).shape
+        torch.Size([5])
     """
 
     def __init__(

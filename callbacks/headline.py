@@ -1,0 +1,51 @@
+"""The number of an evaluation that counts, in one line for people."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One score and how far to trust it, as `fit`, `validate` and `test` print it at their end.
+
+    Attributes:
+        name: what was measured, such as "FID" or "validation log-likelihood".
+        value: the number.
+        unit: of the number.
+        error: its standard error.
+        trusted: whether the evaluation trusts it; None if it does not judge.
+        about: how it was measured, in a word.
+        begin: the number at the first evaluation of the training.
+
+    Example:
+        >>> print(Headline("FID", 14.1, about="classifier", begin=283.6))
+        FID 283.6 -> 14.1 (classifier)
+        >>> print(Headline("validation log-likelihood", -126.63, "nats", error=0.4, trusted=True))
+        validation log-likelihood -126.6 +- 0.4 nats, trusted
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    error: float | None = None
+    trusted: bool | None = None
+    about: str = ""
+    begin: float | None = None
+
+    def __str__(self) -> str:
+        begin = "" if self.begin is None else f"{self.begin:.4g} -> "
+        words = [self.name, begin + _with_error(self.value, self.error)]
+        words += [self.unit] if self.unit else []
+        words += [f"({self.about})"] if self.about else []
+        judged = {None: "", True: ", trusted", False: ", not to be trusted"}[self.trusted]
+        return " ".join(words) + judged
+
+
+def _with_error(value: float, error: float | None) -> str:
+    """Both numbers to the error's first digit; the value alone to four digits."""
+    if error is None or not 0 < error < math.inf:
+        return f"{value:.4g}"
+    digits = max(0, -math.floor(math.log10(error)))
+    return f"{value:.{digits}f} +- {error:.{digits}f}"

@@ -1,0 +1,23 @@
+"""What a run came to: the scores that count, with their pictures, for the end of `fit`, `validate` and `test`."""
+
+from __future__ import annotations
+
+import pytorch_lightning as pl
+
+from ebmlab.callbacks.periodic import PeriodicEvaluation
+from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+
+
+def closing_lines(trainer: pl.Trainer) -> list[str]:
+    """A line for each callback that has a `headline`, and the picture that goes with it: its own, or of samples."""
+    if trainer.fast_dev_run:  # type: ignore[attr-defined]
+        return []
+    looked = [c for c in trainer.callbacks if isinstance(c, PeriodicEvaluation)]  # type: ignore[attr-defined]
+    drawn = next((c.picture for c in looked if isinstance(c, SampleEvaluation) and c.picture is not None), None)
+    lines: list[str] = []
+    for callback in looked:
+        if callback.headline is not None:
+            lines.append(f"  score      {callback.headline}")
+            picture = callback.picture or drawn
+            lines += [] if picture is None else [f"  picture    {picture}"]
+    return list(dict.fromkeys(lines))
