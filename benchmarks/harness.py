@@ -36,6 +36,7 @@ PACKAGES = (
     "rbms",
     "torchebm",
     "ebmkit",
+    "adabmDCA",
     "scikit-learn",
 )
 

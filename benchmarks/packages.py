@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.energies import RBM
+from ebmlab.energies import RBM, Potts
 
 
 def rbms_machine(energy: RBM) -> Any:
@@ -127,6 +127,16 @@ def sklearn_epoch(energy: RBM, data: Tensor, batch_size: int, lr: float) -> Call
 
     array = data.numpy()
     return lambda: BernoulliRBM(energy.num_hidden, batch_size=batch_size, learning_rate=lr, n_iter=1).fit(array)
+
+
+def adabmdca_sweeps(energy: Potts, x: Tensor, sweeps: int) -> Callable[[], object]:
+    """Steps at one random site of all chains, as many as a sweep has sites; one-hot states, matrix products."""
+    from adabmDCA.sampling import prepare_sampler
+
+    sampler = prepare_sampler("gibbs", x.device)
+    couplings = energy.couplings().detach().transpose(1, 2).contiguous()  # (d, q, d, q)
+    parameters = {"bias": energy.field.detach(), "coupling_matrix": couplings}
+    return lambda: sampler(x, parameters, sweeps)
 
 
 def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Callable[[], object]:
