@@ -225,8 +225,8 @@ def _by_exchange(
     found = exchange_log_z(
         energy,
         TrajectoryTempered(sampler, []),
-        base,
-        x[torch.arange(max(2, chains // 2)) % len(x)],
+        base=base,
+        x=x[torch.arange(max(2, chains // 2)) % len(x)],
         num_steps=max(STEPS, 2 * temperatures // RUNGS),
         num_rungs=RUNGS,
         schedule="adaptive",

@@ -42,7 +42,7 @@ class Still(GibbsSweep):
 
 def learner() -> ContrastiveDivergence:
     optimizer = lambda parameters: torch.optim.SGD(parameters, lr=0.0)  # noqa: E731
-    return ContrastiveDivergence(Potts(SITES, 21), GibbsSweep(), start=ReplayBuffer(200), num_steps=1, optimizer=optimizer)
+    return ContrastiveDivergence(Potts(SITES, 21), GibbsSweep(), start=ReplayBuffer(200), optimizer=optimizer)
 
 
 def fit(
