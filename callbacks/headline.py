@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Headline:
 
     name: str
     value: float
+    _: KW_ONLY
     unit: str = ""
     error: float | None = None
     trusted: bool | None = None
