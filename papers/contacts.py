@@ -72,7 +72,9 @@ def pseudo_likelihood(path: str, seconds: float) -> tuple[Potts, Result]:
 def boltzmann(path: str, seconds: float) -> tuple[Potts, Result]:
     data = Alignment(path, batch_size=CHAINS)
     energy, start = Potts(*data.event_shape), ReplayBuffer(CHAINS)
-    learner = ContrastiveDivergence(energy, GibbsSweep(), start, SWEEPS, optimizer=partial(SGD, lr=RATE))
+    learner = ContrastiveDivergence(
+        energy, GibbsSweep(), start=start, num_steps=SWEEPS, optimizer=partial(SGD, lr=RATE)
+    )
     watch = StopAtCorrelation(0.95)
     fit(learner, data, 10**6, callbacks=[ClosedForm("independent", pseudo_count=0.01), watch, Limit(seconds)])
     return energy, {"iterations": learner.global_step, "pearson": watch.pearson}

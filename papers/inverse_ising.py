@@ -62,7 +62,7 @@ def learners(steps: int) -> dict[str, Callable[[Ising], Learner]]:
         "pseudo_likelihood": lambda e: PseudoLikelihood(e, **rest),
         "ratio_matching": lambda e: RatioMatching(e, Exact(), **rest),
         "rmwggis": lambda e: RatioMatching(e, GradientGuided(num_samples=10), **rest),
-        "pcd": lambda e: ContrastiveDivergence(e, DMALA(0.6), ReplayBuffer(BATCH), 10, **rest),
+        "pcd": lambda e: ContrastiveDivergence(e, DMALA(0.6), start=ReplayBuffer(BATCH), num_steps=10, **rest),
     }
 
 
