@@ -8,7 +8,7 @@
 
 Install the peers by `pip install -e ".[bench]"`; tables say which of them are not installed. They
 go to the screen, `results-N.json` and `results-N.png` for N threads to `--output`. `python -m benchmarks.tables` writes
-them into docs/performance.md.
+them into docs/appendix/races.md.
 """
 
 from __future__ import annotations

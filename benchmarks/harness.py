@@ -25,7 +25,20 @@ LIMITS = 0.03, 30.0
 """Ratios that the chart shows; longer bars are cut."""
 SHORTEST = 0.05
 """Seconds; a shorter run is repeated within its turn until it takes about as long."""
-PACKAGES = ("torch", "numpy", "pytorch-lightning", "jax", "thrml", "rbms", "torchebm", "ebmkit", "scikit-learn")
+PACKAGES = (
+    "torch",
+    "numpy",
+    "pytorch-lightning",
+    "jax",
+    "blackjax",
+    "numpyro",
+    "thrml",
+    "rbms",
+    "torchebm",
+    "ebmkit",
+    "adabmDCA",
+    "scikit-learn",
+)
 
 
 @dataclass

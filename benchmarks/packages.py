@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.energies import RBM
+from ebmlab.energies import RBM, Potts
 
 
 def rbms_machine(energy: RBM) -> Any:
@@ -129,6 +129,16 @@ def sklearn_epoch(energy: RBM, data: Tensor, batch_size: int, lr: float) -> Call
     return lambda: BernoulliRBM(energy.num_hidden, batch_size=batch_size, learning_rate=lr, n_iter=1).fit(array)
 
 
+def adabmdca_sweeps(energy: Potts, x: Tensor, sweeps: int) -> Callable[[], object]:
+    """Steps at one random site of all chains, as many as a sweep has sites; one-hot states, matrix products."""
+    from adabmDCA.sampling import prepare_sampler
+
+    sampler = prepare_sampler("gibbs", x.device)
+    couplings = energy.couplings().detach().transpose(1, 2).contiguous()  # (d, q, d, q)
+    parameters = {"bias": energy.field.detach(), "coupling_matrix": couplings}
+    return lambda: sampler(x, parameters, sweeps)
+
+
 def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Callable[[], object]:
     """Sweeps over a periodic square lattice of spins, the two colours as two blocks; gives the blocks' spins."""
     import jax
@@ -170,3 +180,94 @@ def torchebm_langevin(closed: bool, x: Tensor, steps: int, step_size: float) -> 
     model = (ClosedForm if closed else DoubleWellModel)(barrier_height=1.0, b=1.0, device="cpu")
     sampler = LangevinDynamics(model, step_size=step_size, device="cpu")
     return lambda: sampler.sample(x=x, n_steps=steps)
+
+
+Drawn = Callable[[], tuple[Tensor, float]]
+"""Draws `(steps, chains, d)` of a run, and the gradients of a chain in it, the mean over the chains."""
+
+
+def blackjax_draws(
+    energy: Callable[[Any], Any], x: Tensor, step_size: float, steps: int, num_leapfrog: int = 0, max_depth: int = 0
+) -> Drawn:
+    """HMC, or NUTS if a depth is given, as one compiled scan over all chains side by side."""
+    import blackjax
+    import jax
+    import jax.numpy as jnp
+
+    mass, settings = jnp.ones(x.shape[1]), {"step_size": step_size}
+    log_density = lambda y: -energy(y)  # noqa: E731
+    if max_depth:
+        kernel = blackjax.nuts(log_density, **settings, inverse_mass_matrix=mass, max_num_doublings=max_depth)
+    else:
+        kernel = blackjax.hmc(log_density, **settings, inverse_mass_matrix=mass, num_integration_steps=num_leapfrog)
+    chains, keys = len(x), iter(range(2**31))
+
+    @jax.jit
+    def run(key: Any, y: Any) -> Any:
+        def step(state: Any, key: Any) -> Any:
+            state, info = jax.vmap(kernel.step)(jax.random.split(key, chains), state)
+            return state, (state.position, info.num_integration_steps)
+
+        return jax.lax.scan(step, jax.vmap(kernel.init)(y), jax.random.split(key, steps))[1]
+
+    begin = jnp.asarray(x.numpy())
+
+    def draw() -> tuple[Tensor, float]:
+        draws, leaps = jax.block_until_ready(run(jax.random.key(next(keys)), begin))
+        return torch.from_numpy(np.array(draws)), float(leaps.sum()) / chains
+
+    return draw
+
+
+def numpyro_draws(
+    energy: Callable[[Any], Any], x: Tensor, step_size: float, steps: int, num_leapfrog: int = 0, max_depth: int = 0
+) -> Drawn:
+    """HMC, or NUTS if a depth is given, as one compiled scan; `MCMC.run` would compile again at each call.
+
+    HMC takes its step size from `trajectory_length / num_steps` unless the length is None, whatever `step_size` says.
+    """
+    import jax
+    import jax.numpy as jnp
+    from numpyro.infer import HMC, NUTS
+
+    fixed = {"potential_fn": energy, "step_size": step_size, "adapt_step_size": False, "adapt_mass_matrix": False}
+    if max_depth:
+        kernel = NUTS(**fixed, max_tree_depth=max_depth)
+    else:
+        kernel = HMC(**fixed, num_steps=num_leapfrog, trajectory_length=None)
+    chains, seeds, begin = len(x), iter(range(2**31)), jnp.asarray(x.numpy())
+
+    @jax.jit
+    def run(state: Any) -> Any:
+        def step(state: Any, _: None) -> Any:
+            state = kernel.sample(state, (), {})
+            return state, (state.z, state.num_steps)
+
+        return jax.lax.scan(step, state, None, length=steps)[1]
+
+    first = kernel.init(jax.random.split(jax.random.PRNGKey(0), chains), 0, begin, (), {})
+
+    def draw() -> tuple[Tensor, float]:
+        keys = jax.random.split(jax.random.PRNGKey(next(seeds)), chains)
+        draws, leaps = jax.block_until_ready(run(first._replace(rng_key=keys)))
+        return torch.from_numpy(np.array(draws)), float(leaps.sum()) / chains
+
+    return draw
+
+
+def torchebm_hmc_draws(energy: Any, x: Tensor, step_size: float, steps: int, num_leapfrog: int) -> Drawn:
+    """HMC by autograd; the trajectory of all chains."""
+    from torchebm.core import BaseModel
+    from torchebm.samplers import HamiltonianMonteCarlo
+
+    class Same(BaseModel):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            return energy.forward(x)
+
+    sampler = HamiltonianMonteCarlo(Same(), step_size=step_size, n_leapfrog_steps=num_leapfrog, device="cpu")
+
+    def draw() -> tuple[Tensor, float]:
+        draws = sampler.sample(x=x, n_steps=steps, return_trajectory=True)
+        return draws.detach().transpose(0, 1), float(steps * num_leapfrog)
+
+    return draw

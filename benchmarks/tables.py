@@ -1,7 +1,7 @@
-"""The tables of docs/performance.md, from the results of `python -m benchmarks`.
+"""The tables of docs/appendix/races.md, from the results of `python -m benchmarks`.
 
     python -m benchmarks --threads 2 1       # every race with two threads, then with one
-    python -m benchmarks.tables              # writes the tables into docs/performance.md, and its picture
+    python -m benchmarks.tables              # writes the tables into docs/appendix/races.md, and the pictures
 
 And those of the papers, whose runs are kept: a script goes on where it stopped, and prints its table.
 
@@ -21,6 +21,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks import chart
 
 OURS, COMPILED, FLOOR = "ebmlab", "ebmlab, compiled", "floor"
 HEAD = (
@@ -160,7 +162,7 @@ def main() -> None:
         runpy.run_path(str(script), run_name="__main__")
         return
     parser.add_argument("--results", type=Path, default=Path("runs/benchmarks"))
-    parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
+    parser.add_argument("--page", type=Path, default=Path("docs/appendix/races.md"))
     options = parser.parse_args()
     page = options.page.read_text()
     for threads in (2, 1):
@@ -174,8 +176,9 @@ def main() -> None:
                 page = put(page, name, table(data["races"]))
         page = put(page, f"machine {threads}", about(data))
         if threads == 2:
-            shutil.copy(file.with_suffix(".png"), options.page.parent / "pictures" / "performance.png")
+            shutil.copy(file.with_suffix(".png"), options.page.parents[1] / "pictures" / "races.png")
     options.page.write_text(page)
+    chart.main()
 
 
 if __name__ == "__main__":

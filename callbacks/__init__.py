@@ -12,6 +12,7 @@ from ebmlab.callbacks.acceleration import Acceleration
 from ebmlab.callbacks.ais import AIS
 from ebmlab.callbacks.centred_gradient import CentredGradient
 from ebmlab.callbacks.chain_schedules import AnnealedSteps, ShortChains
+from ebmlab.callbacks.closed_form import ClosedForm
 from ebmlab.callbacks.contacts import Contacts
 from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
@@ -33,6 +34,7 @@ from ebmlab.callbacks.progress import Progress
 from ebmlab.callbacks.run_state import RunState
 from ebmlab.callbacks.sample_grid import SampleGrid
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
+from ebmlab.callbacks.stop_at_correlation import StopAtCorrelation
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Acceleration",
     "AnnealedSteps",
     "CentredGradient",
+    "ClosedForm",
     "Contacts",
     "CouplingRMSE",
     "DataMean",
@@ -62,6 +65,7 @@ __all__ = [
     "SampleGrid",
     "SamplerMonitor",
     "ShortChains",
+    "StopAtCorrelation",
     "TrajectoryLikelihood",
     "log_image",
 ]

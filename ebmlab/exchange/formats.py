@@ -11,12 +11,29 @@ import torch
 from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError, one_line
-from ebmlab.exchange import arrays, bernoulli_rbm, coniii, coo, dca, dimod, gset, plmc, pydca, rbms, thrml, torch_rbm
+from ebmlab.exchange import (
+    arrays,
+    bernoulli_rbm,
+    coniii,
+    coo,
+    dca,
+    dimacs,
+    dimod,
+    edge_list,
+    gset,
+    networkx,
+    plmc,
+    pydca,
+    rbms,
+    thrml,
+    torch_rbm,
+)
 from ebmlab.exchange.foreign import Foreign, Form
 from ebmlab.exchange.format import HEAD, Format
 
 FORMATS = (
-    *(dimod.FORMAT, gset.FORMAT, pydca.FORMAT, coo.FORMAT, dca.FORMAT, thrml.FORMAT, rbms.FORMAT, plmc.FORMAT),
+    *(dimod.FORMAT, edge_list.FORMAT, dimacs.FORMAT, networkx.FORMAT, gset.FORMAT),
+    *(pydca.FORMAT, coo.FORMAT, dca.FORMAT, thrml.FORMAT, rbms.FORMAT, plmc.FORMAT),
     *(bernoulli_rbm.FORMAT, torch_rbm.EBMKIT, torch_rbm.LEARNERGY, arrays.FORMAT, coniii.FORMAT),
 )
 KINDS = {known.kind: known for known in FORMATS}

@@ -5,16 +5,13 @@ J = -w, so that the spins of low energy are the sides of a large cut, whose weig
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
-import numpy as np
-
-from ebmlab.energies import Ising
 from ebmlab.errors import UserError
-from ebmlab.exchange.foreign import Foreign, spins
-from ebmlab.exchange.format import Format, looks_like_text, only, text_of
+from ebmlab.exchange.foreign import Foreign
+from ebmlab.exchange.format import Format, looks_like_text, text_of
+from ebmlab.exchange.weighted_graph import edges_of, graph, lost_with, number
 from ebmlab.io.files import whole
 
 _FIRST = re.compile(r"\s*\d+\s+\d+\s*")
@@ -30,45 +27,24 @@ def read(path: Path, vartype: str | None) -> Foreign:
     lines = [line.split() for line in text_of(path).splitlines() if line.strip()]
     try:
         size, count = map(int, lines[0])
-        rows, columns = ([int(line[end]) - 1 for line in lines[1:]] for end in (0, 1))
-        weights = [float(line[2]) if len(line) > 2 else 1.0 for line in lines[1:]]
-    except (ValueError, IndexError) as error:
+        edges = [
+            (int(i), int(j), float(*weight or (1,)), f"{' '.join((i, j, *weight))}") for i, j, *weight in lines[1:]
+        ]
+    except (ValueError, IndexError, TypeError) as error:
         raise UserError(f"its lines must be: nodes edges, then: i j weight ({error})") from error
-    if len(rows) != count:
-        raise UserError(f"its first line says {count} edges, and {len(rows)} follow: it is cut short or damaged")
-    seen: dict[tuple[int, int], int] = {}
-    for number, (i, j, weight) in enumerate(zip(rows, columns, weights, strict=True), 1):
-        what = f"edge {number} is '{' '.join(lines[number])}'"
-        if not (0 <= i < size and 0 <= j < size):
-            raise UserError(f"{what}: nodes must be from 1 to {size}")
-        if i == j:
-            raise UserError(f"{what}: it joins a node to itself")
-        if not math.isfinite(weight):
-            raise UserError(f"{what}: its weight must be finite")
-        if (first := seen.setdefault((min(i, j), max(i, j)), number)) != number:
-            raise UserError(f"{what}: edge {first} joins the same nodes")
-    energy = spins(rows, columns, -np.asarray(weights, float), np.zeros(size))
-    names = tuple(range(1, size + 1))
-    return Foreign(energy, "gset", sum(weights) / 2, -0.5, names=names, facts={"edges": count})
+    if len(edges) != count:
+        raise UserError(f"its first line says {count} edges, and {len(edges)} follow: it is cut short or damaged")
+    return graph("gset", range(1, size + 1), edges, f"from 1 to {size}")
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:
     """Writes couplings as the weights of edges."""
-    energy = only(foreign, Ising, "gset")
-    if bool((energy.field != 0).any()):
-        raise UserError("gset holds no fields: add a spin that is joined to all others, by their fields")
-    edges = energy.edges()
-    ends = zip(edges.rows.tolist(), edges.columns.tolist(), edges.values.tolist(), strict=True)
-    lines = [f"{i + 1} {j + 1} {_number(-J)}\n" for i, j, J in ends if i < j]
+    lines = [f"{i + 1} {j + 1} {number(weight)}\n" for i, j, weight in edges_of(foreign, "gset")]
+    size = foreign.energy.domain.size
     with whole(path) as temporary:
-        temporary.write_text(f"{energy.domain.size} {len(lines)}\n{''.join(lines)}")
-    numbered = foreign.names in ((), tuple(range(1, energy.domain.size + 1)))
-    lost = [] if numbered else ["the names of the variables, which became numbers"]
-    return lost + ([f"the offset {foreign.offset:.9g}"] if foreign.offset and foreign.scale == 1 else [])
-
-
-def _number(weight: float) -> str:
-    return str(int(weight)) if weight.is_integer() else np.format_float_positional(weight, trim="0")
+        temporary.write_text(f"{size} {len(lines)}\n{''.join(lines)}")
+    numbered = foreign.names in ((), tuple(range(1, size + 1)))
+    return ([] if numbered else ["the names of the variables, which became numbers"]) + lost_with(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Closed-form estimates of pairwise models: mean field and TAP (Kappen & Rodriguez, 1998; Morcos et al., 2011)."""
+"""Closed-form estimates of pairwise models (Kappen & Rodriguez, 1998; Roudi et al., 2009; Morcos et al., 2011)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,31 @@ from torch import Tensor
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise.statistics import moments
 from ebmlab.errors import UserError
+
+
+@torch.no_grad()
+def independent_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.5) -> None:
+    """Sets a `Potts` or `Ising` energy to independent sites with the data's frequencies.
+
+    There are no couplings, and h_i(a) = log f_i(a), or h_i = atanh m_i for spins.
+
+    Args: as in `mean_field_`.
+
+    Example:
+        >>> energy = Ising.learnable(2)
+        >>> independent_(energy, torch.tensor([[1.0, -1.0]]), pseudo_count=0.5)
+        >>> energy.field.tanh().tolist()
+        [0.5, -0.5]
+    """
+    share = _share("independent_", pseudo_count)
+    given = torch.ones(len(x)) if weights is None else weights
+    mean = (1 - share) * torch.tensordot(given.to(x).double() / given.sum(), x.double(), 1)
+    if isinstance(energy, Potts):
+        energy.coupling.zero_()
+        energy.field.copy_((mean + share / energy.field.shape[1]).log())
+    else:
+        none = torch.zeros(len(mean), len(mean), dtype=mean.dtype)
+        _fill(_spins("independent_", energy), none, mean, torch.zeros_like(mean))
 
 
 @torch.no_grad()
@@ -38,7 +63,7 @@ def mean_field_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo
     if isinstance(energy, Potts):
         _potts(energy, x, weights, pseudo_count)
     else:
-        spins, mean, inverse = _spins("mean_field_", energy, x, weights, pseudo_count)
+        spins, mean, inverse = _moments_of_spins("mean_field_", energy, x, weights, pseudo_count)
         _fill(spins, -inverse, mean, torch.zeros_like(mean))
 
 
@@ -58,7 +83,7 @@ def tap_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count:
         >>> 0 < float(energy.coupling[0, 1].detach()) < 1
         True
     """
-    spins, mean, inverse = _spins("tap_", energy, x, weights, pseudo_count)
+    spins, mean, inverse = _moments_of_spins("tap_", energy, x, weights, pseudo_count)
     product = torch.outer(mean, mean)
     root = (1 - 8 * product * inverse).sqrt()  # NaN where there is none
     coupling = torch.where(root.isnan(), -inverse, -2 * inverse / (1 + root))
@@ -82,15 +107,20 @@ def _potts(energy: Potts, x: Tensor, weights: Tensor | None, pseudo_count: float
     energy.field.copy_((frequency / frequency[:, -1:]).log() - pull)
 
 
-def _spins(
-    name: str, energy: Energy, x: Tensor, weights: Tensor | None, pseudo_count: float
-) -> tuple[Ising, Tensor, Tensor]:
-    """The energy, the data's means `(d,)`, and the inverse of their covariance `(d, d)`."""
+def _spins(name: str, energy: Energy) -> Ising:
     if not isinstance(energy, Ising) or not energy.learn:
-        others = "a Potts or" if name == "mean_field_" else "an"
+        others = "an" if name == "tap_" else "a Potts or"
         raise UserError(
             f"{name} needs {others} Ising energy that learns (Ising.learnable), got {type(energy).__name__}"
         )
+    return energy
+
+
+def _moments_of_spins(
+    name: str, energy: Energy, x: Tensor, weights: Tensor | None, pseudo_count: float
+) -> tuple[Ising, Tensor, Tensor]:
+    """The energy, the data's means `(d,)`, and the inverse of their covariance `(d, d)`."""
+    energy = _spins(name, energy)
     mean, two = moments(x.double(), weights, _share(name, pseudo_count))
     return energy, mean, _inverse(two - torch.outer(mean, mean))
 

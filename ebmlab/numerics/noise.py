@@ -56,15 +56,25 @@ def categorical(log_probs: Tensor, num_draws: int | None = None) -> Tensor:
     Returns:
         `(...)`, or `(..., num_draws)`.
     """
+    if num_draws is None:
+        return drawn(wide(log_probs).exp())
     cdf = wide(log_probs).exp().cumsum(-1)
     total = cdf[..., -1:]
     last = log_probs.shape[-1] - 1
-    if num_draws is None:
-        return (cdf <= uniform(total) * total).sum(-1).clamp(max=last)
     level = uniform(total.expand(*total.shape[:-1], num_draws)) * total
     if num_draws == 1 and torch.compiler.is_compiling():  # a program fuses the comparison with the sums
         return (cdf <= level).sum(-1, keepdim=True).clamp(max=last)
     return torch.searchsorted(cdf, level, right=True).clamp(max=last)
+
+
+def drawn(weights: Tensor) -> Tensor:
+    """As `categorical` with one draw each, of weights `(..., K)`, which are at least 0 and need not add up to 1."""
+    cdf = wide(weights).cumsum(-1)
+    total = cdf[..., -1:]
+    level, last = uniform(total) * total, weights.shape[-1] - 1
+    if torch.compiler.is_compiling() or cdf.device.type != "cpu":  # a program fuses the comparison with the sums
+        return (cdf <= level).sum(-1).clamp(max=last)
+    return torch.searchsorted(cdf, level, right=True).squeeze(-1).clamp(max=last)
 
 
 def normal(like: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
+from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.samplers.kernel import Kernel
@@ -141,6 +142,28 @@ class ChromaticGibbs(Sampler):
             if hops is not None and before is not None:
                 hops += energy.domain.hops(y, before)
         return None if total.isnan().any() else y
+
+
+@torch.no_grad()
+def annealed(energy: Energy, x: Tensor, betas: Sequence[float]) -> Tensor:
+    """The chains after a sweep at each inverse temperature, in place over one table.
+
+    Args:
+        energy: over a coloured graph.
+        x: the chains, `(B, *event)`.
+        betas: of the sweeps.
+
+    Raises:
+        UserError: a conditional law is NaN.
+    """
+    table, y = _sites_first(energy, x)
+    at, total = tempered(energy, 1.0), x.new_zeros(len(x))
+    for beta in betas:
+        at.beta.fill_(beta)
+        total += sweep(at, table, y)
+    if bool(total.isnan().any()):
+        raise UserError(f"{type(energy).__name__}: the law of a site given the others is NaN")
+    return y
 
 
 def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:

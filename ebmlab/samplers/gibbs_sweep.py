@@ -15,7 +15,7 @@ from ebmlab.energies import Energy, PerChain, Potts
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.site_tables import SiteTable
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import categorical
+from ebmlab.numerics.noise import drawn
 from ebmlab.samplers.blocks import ball, redraw
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
@@ -45,8 +45,9 @@ class GibbsSweep(Sampler):
     """One step redraws each coordinate once from p(x_i | all others), the same one in all chains at a time.
 
     On a `Potts` model the logits of a site are the sum of one row for each of its neighbours. Rows are gathered by the
-    values of x, which stay integers for the length of a sweep. A sweep then reads as much as one gradient does, and
-    counts as one evaluation. On any other energy, each value of each coordinate counts as one, as in `Gibbs`.
+    values of x, which stay integers for the length of a sweep. Three sites in order share their rows where most pairs
+    interact. A sweep then reads as much as one gradient does, and counts as one evaluation. On any other energy, each
+    value of each coordinate counts as one, as in `Gibbs`.
 
     Args:
         scan: `systematic` takes the coordinates in order; `random` in an order that is drawn for each sweep.
@@ -75,26 +76,33 @@ class GibbsSweep(Sampler):
             return SweepState(x=x)
         d, q = energy.field.shape
         places = cast(Finite, energy.domain).to_index(x) + torch.arange(0, d * q, q, device=x.device)
-        return SweepState(x=x, places=places, tables=energy.site_tables())
+        return SweepState(x=x, places=places, tables=energy.site_tables(joint=self.scan == "systematic"))
 
     @torch.no_grad()
     def step(self, energy: Energy, state: SweepState) -> tuple[SweepState, Info]:
-        size = cast(Finite, energy.domain).size
-        order = torch.randperm(size).tolist() if self.scan == "random" else range(size)
-        return _by_tables(energy, state, order) if state.tables else _one_by_one(energy, state, order)
+        parts = cast(Finite, energy.domain).size if state.tables is None else len(state.tables)
+        order = torch.randperm(parts).tolist() if self.scan == "random" else range(parts)
+        return _by_tables(state, order) if state.tables else _one_by_one(energy, state, order)
 
 
-def _by_tables(energy: Energy, state: SweepState, order: Sequence[int]) -> tuple[SweepState, Info]:
+def _by_tables(state: SweepState, order: Sequence[int]) -> tuple[SweepState, Info]:
     """A chain with a site that has no valid law stays where it was, as in `ChromaticGibbs`."""
     assert state.places is not None and state.tables is not None
-    x, places = state.x, state.places.clone()
+    x, places, q = state.x, state.places.clone(), state.x.shape[2]
     total = x.new_zeros(len(x))  # NaN where a law is not valid
-    for i in order:
-        sites, rows = state.tables[i]
-        own = places if sites is None else places[:, sites] + _moves(sites, x.shape[2])
-        log_probs = embedding_bag(own, rows, mode="sum").log_softmax(1)
-        total += log_probs[:, 0]
-        torch.add(categorical(log_probs), i * x.shape[2], out=places[:, i])
+    for table in map(state.tables.__getitem__, order):
+        near = places if table.sites is None else places[:, table.sites] + _moves(table.sites, q)
+        pull = embedding_bag(near, table.rows, mode="sum").view(len(x), -1, q)
+        first, k = table.begin * q, pull.shape[1]
+        own = places[:, table.begin : table.begin + k] - first  # places in rows of `within`
+        for i in range(k):
+            logits = pull[:, i]
+            if table.within is not None:
+                logits = embedding_bag(own, table.within[i], mode="sum").add_(logits)
+            p = logits.softmax(1)
+            total += p[:, 0]
+            torch.add(drawn(p), i * q, out=own[:, i])
+        torch.add(own, first, out=places[:, table.begin : table.begin + k])
     valid = ~total.isnan()
     places = Merge(valid)(places, state.places)
     y = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(1).scatter_(1, places, 1).view_as(x)

@@ -86,8 +86,8 @@ class TrainedModel:
         differ by a constant from those of the standardised states, which are `ais/log_likelihood` of the training.
 
         Log Z is computed once, exactly where the sum is small, else by annealed importance sampling forward and
-        backward, and kept in a file beside the checkpoint. The backward chains start from the events of this first
-        call, so call it with data of the model's own kind first.
+        backward, or by replica exchange where that is not to be trusted. It is kept in a file beside the checkpoint.
+        Chains start from the events of this first call, so call it with data of the model's own kind first.
 
         Args:
             raw: events.

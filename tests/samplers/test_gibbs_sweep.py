@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 import torch
 from helpers_finite import DOMAINS, Exact, Target
 from helpers_mutants import mutant
+from torch import nn
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy, Potts, Scaled
@@ -73,7 +76,8 @@ def test_a_sweep_in_order_is_the_product_of_the_conditionals(pairs: Any) -> None
 def test_wrong_tables_are_found(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = mutant(tables_module.site_tables, old, new)
     energy = model(d=3)
-    monkeypatch.setattr(type(energy), "site_tables", lambda self: wrong(self.pairs, self.coupling, self.field))
+    tables = lambda self, joint: wrong(self.pairs, self.coupling, self.field)  # noqa: E731
+    monkeypatch.setattr(type(energy), "site_tables", tables)
     with pytest.raises(AssertionError):
         assert_invariant(GibbsSweep(), energy)
 
@@ -81,28 +85,119 @@ def test_wrong_tables_are_found(old: str, new: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("i * x.shape[2]", "0"),  # the place of another site
-        ("(torch.arange(len(sites), device=sites.device) - sites) * q", "0 * sites"),
+        ("blocks[i, j], blocks[j, i] = coupling, coupling.mT", "blocks[i, j] = coupling"),
+        ("blocks[i, j], blocks[j, i] = coupling, coupling.mT", "blocks[j, i], blocks[i, j] = coupling, coupling.mT"),
+        ("part.transpose(1, 2)", "part"),  # the values of a pair among those of the sites
+        ("own.permute(2, 0, 1, 3)", "own.permute(2, 0, 3, 1)"),  # a and b exchanged within a table
+        ("own.zero_().diagonal", "own.diagonal"),  # pairs within a table count twice
+        ("field[begin:begin + k].T.expand(q, q, k)", "field[begin:begin + k].T.unsqueeze(1).expand(q, q, k)"),
+    ],
+)
+def test_wrong_joint_tables_are_found(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = mutant(tables_module.joint_tables, old, new)
+    energy = model(d=3)
+    tables = lambda self, joint: wrong(self.pairs, self.coupling, self.field, 2)  # noqa: E731
+    monkeypatch.setattr(type(energy), "site_tables", tables)
+    with pytest.raises((AssertionError, RuntimeError)):
+        assert_invariant(GibbsSweep(), energy)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(torch.arange(len(sites), device=sites.device) - sites) * q", "-sites * q"),
         ("places = Merge(valid)(places, state.places)", "places = state.places"),  # stands still
     ],
 )
 def test_wrong_sweeps_are_found(old: str, new: str) -> None:
     with pytest.raises((AssertionError, IndexError, RuntimeError, UserError)):
-        assert_invariant(mutant(GibbsSweep, old, new)(), model([[2, 0]]))
+        assert_invariant(mutant(GibbsSweep, old, new)(), model([[2, 0]], d=4, q=2))  # few pairs
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("own = places[:, table.begin:table.begin + k] - first", "own = places[:, :k]"),
+        ("i * q", "0 * q"),  # the place of another site
+        ("table.within[i]", "table.within[0]"),
+        ("table.within is not None", "False"),
+        ("out=own[:, i]", "out=own.clone()[:, i]"),
+    ],
+)
+def test_wrong_sweeps_by_joint_tables_are_found(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, IndexError, RuntimeError)):
+        assert_invariant(mutant(GibbsSweep, old, new)(), model(d=4, q=2))
+
+
+@pytest.mark.parametrize("scan", SCANS)
 @pytest.mark.parametrize("pairs", [None, [[3, 0], [30, 7], [7, 9], [39, 38]]], ids=["dense", "some pairs"])
-def test_rows_add_up_to_the_local_field(pairs: Any) -> None:
+def test_rows_add_up_to_the_local_field(pairs: Any, scan: Any) -> None:
     energy = model(pairs, d=40, q=21)
     x = energy.domain.random(6).double()
-    state = GibbsSweep().init(energy, x)
+    state, values = GibbsSweep(scan).init(energy, x), cast(Finite, energy.domain).to_index(x)
     assert state.tables is not None and state.places is not None
-    for i, (sites, rows) in enumerate(state.tables):
-        near = range(40) if sites is None else sites.tolist()
-        values = energy.domain.to_index(x)[:, list(near)]
-        found = rows.view(len(near), 21, 21)[torch.arange(len(near)), values].sum(1)
-        torch.testing.assert_close(found, energy.local_field(x)[:, i])
-    assert sum(len(rows) for _, rows in state.tables) == 21 * (40 + 2 * len(energy.pairs))  # memory grows with pairs
+    for begin, sites, rows, within in state.tables:
+        near = torch.arange(40) if sites is None else sites
+        found = rows.view(len(near), 21, -1, 21)[torch.arange(len(near)), values[:, near]].sum(1)
+        k = found.shape[1]
+        if within is not None:
+            inner = within.view(k, k, 21, 21)[:, torch.arange(k), values[:, begin : begin + k]]
+            found = found + inner.sum(2).transpose(0, 1)
+        torch.testing.assert_close(found, energy.local_field(x)[:, begin : begin + k])
+    joint = scan == "systematic" and pairs is None
+    assert len(state.tables) == (14 if joint else 40)
+    if not joint:  # memory grows with pairs
+        assert sum(table.rows.numel() for table in state.tables) == 21**2 * (40 + 2 * len(energy.pairs))
+
+
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_joint_tables_are_those_of_single_sites_at_any_size(pairs: Any) -> None:
+    """Seven sites by tables of one, two, three and seven: the same chains, whatever the last table is."""
+    energy = model(pairs, d=7, q=4)
+    x, chains = energy.domain.random(50).double(), []
+    for size in (1, 2, 3, 7):
+        tables = tables_module.joint_tables(energy.pairs, energy.coupling.detach(), energy.field.detach(), size)
+        torch.manual_seed(0)
+        chains.append(GibbsSweep().step(energy, replace(GibbsSweep().init(energy, x), tables=tables))[0].x)
+    assert all(torch.equal(chain, chains[0]) for chain in chains) and not torch.equal(chains[0], x)
+
+
+@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_tables_are_kept_until_a_parameter_changes(pairs: Any, scan: Any) -> None:
+    """Bit for bit the chains of tables made anew, after whatever changes a parameter."""
+    energy, other = model(pairs), model(pairs)
+    x = energy.domain.random(20).double()
+
+    def held() -> Any:
+        return GibbsSweep(scan).init(energy, x).tables
+
+    def check() -> None:
+        chains = []
+        for made in (copy.deepcopy(energy), energy):  # the copy keeps nothing
+            torch.manual_seed(1)
+            chains.append(GibbsSweep(scan).last_states(made, x, 3))
+        assert torch.equal(*chains)
+
+    first = held()
+    assert held() is first
+    check()
+    optimizer = torch.optim.SGD(energy.parameters(), lr=1.0)
+    energy(x).sum().backward()
+    optimizer.step()
+    assert held() is not first
+    check()
+    for change in (
+        lambda: energy.field.data.add_(1.0),
+        lambda: energy.coupling.data.mul_(2.0),
+        lambda: setattr(energy, "field", nn.Parameter(torch.zeros_like(energy.field))),
+        lambda: energy.load_state_dict(other.state_dict()),
+        lambda: energy.lattice_gas_(),
+    ):
+        before = held()
+        change()
+        assert held() is not before or (len(energy.pairs) == 0 and torch.equal(energy.coupling, energy.coupling * 2))
+        check()
 
 
 def test_a_chain_without_a_law_stays() -> None:

@@ -103,6 +103,8 @@ def test_log_z_of_a_given_learner_is_not_kept_for_others(tmp_path: Path) -> None
 
 def test_likelihoods_that_are_not_to_be_trusted_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
+    monkeypatch.setattr(likelihood, "RUNGS", 1)
+    monkeypatch.setattr(likelihood, "STEPS", 2)
     energy = RBM(30, 20)
     nn.init.normal_(energy.W, std=3)
     model = model_of(energy)

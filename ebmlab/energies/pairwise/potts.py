@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
-from ebmlab.energies.pairwise.site_tables import SiteTable, site_tables
+from ebmlab.energies.pairwise.site_tables import SiteTable, joint_tables, site_tables
 from ebmlab.energies.pairwise.statistics import PottsSum
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
@@ -20,7 +20,10 @@ from ebmlab.numerics.unrounded import unrounded
 
 DENSE = 0.25  # share of all pairs from which one matrix product beats a product a pair
 
+SITES = 3  # of a joint table: rows of 63 numbers are gathered fastest
+
 Pairs = Tensor | Sequence[Sequence[int]]
+Made = TypeVar("Made")
 
 
 class Potts(Energy):
@@ -63,7 +66,7 @@ class Potts(Energy):
         self.register_buffer("pairs", _ordered(num_coordinates, pairs))
         self.coupling = nn.Parameter(torch.zeros(len(self.pairs), num_values, num_values))
         self.field = nn.Parameter(torch.zeros(num_coordinates, num_values))
-        self._kept: tuple[Tensor, Tensor] | None = None
+        self._kept: dict[str, tuple[tuple[Tensor, ...], Any]] = {}
 
     @classmethod
     def of(cls, coupling: Tensor, field: Tensor) -> Self:
@@ -143,9 +146,17 @@ class Potts(Energy):
         return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 
     @torch.no_grad()
-    def site_tables(self) -> list[SiteTable]:
-        """Couplings and fields as rows that `samplers.GibbsSweep` gathers; copies, up to date when they are made."""
-        return site_tables(self.pairs, self.coupling, self.field)
+    def site_tables(self, joint: bool = False) -> list[SiteTable]:
+        """Couplings and fields as rows that `samplers.GibbsSweep` gathers; copies, up to date when they are asked for.
+
+        Args:
+            joint: tables of three neighbouring sites each, if so many pairs interact that this is faster.
+        """
+        if joint and self._dense:
+            make = lambda: joint_tables(self.pairs, self.coupling, self.field, SITES)  # noqa: E731
+        else:
+            make = lambda: site_tables(self.pairs, self.coupling, self.field)  # noqa: E731
+        return self._unchanged(f"tables {joint}", make, self.coupling, self.field)
 
     @torch.no_grad()
     def zero_sum_(self) -> Self:
@@ -199,11 +210,19 @@ class Potts(Energy):
 
         On a CPU without gradients, as in a chain, it is kept until the couplings change.
         """
-        if torch.is_grad_enabled() or self.coupling.device.type != "cpu" or torch.compiler.is_compiling():
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._make_matrix()
-        if self._kept is None or not _same(self._kept[0], self.coupling):
-            self._kept = self.coupling.detach().clone(), self._make_matrix()
-        return self._kept[1]
+        return self._unchanged("matrix", self._make_matrix, self.coupling)
+
+    def _unchanged(self, name: str, make: Callable[[], Made], *parameters: Tensor) -> Made:
+        """What `make` makes from parameters; on a CPU it is kept until a number of theirs changes."""
+        if self.coupling.device.type != "cpu":
+            return make()
+        held, made = self._kept.get(name, ((), None))
+        if len(held) != len(parameters) or not all(map(_same, held, parameters)):
+            held, made = tuple(p.detach().clone() for p in parameters), make()
+            self._kept[name] = held, made
+        return cast(Made, made)
 
     def _make_matrix(self) -> Tensor:
         (d, q), (i, j) = self.field.shape, self.pairs.T
@@ -212,7 +231,7 @@ class Potts(Energy):
         return blocks.transpose(1, 2).reshape(d * q, d * q)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": None}
+        return {**self.__dict__, "_kept": {}}
 
 
 def _same(kept: Tensor, now: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""What one site of a Potts model feels, as rows to gather: the table behind a fast Gibbs sweep."""
+"""What the sites of a Potts model feel, as rows to gather: the tables behind a fast Gibbs sweep."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from torch import Tensor
 
 
 class SiteTable(NamedTuple):
-    """Logits of a site given the others are sums of rows: one for each neighbour j, chosen by the value of x_j.
+    """Logits of one site, or of a few neighbouring ones, as sums of rows: one for each other site j, chosen by x_j.
 
     Attributes:
-        sites: the neighbours in order, the site itself among them, `(n,)`; None if they are all sites.
-        rows: `(n q, q)`. Row k q + b holds J_ij(a, b) for all a, where j is neighbour k; the rows of i itself hold h_i.
+        begin: the first of the k sites whose logits they are.
+        sites: the sites j in order, the k sites themselves among them, `(n,)`; None if they are all sites.
+        rows: `(n q, k q)`. Row m q + b holds J_ij(a, b) of all k sites i and all a, where j is the m-th of `sites`. The
+            rows of one of the k sites hold its own h_i(a), and 0 for the others.
+        within: J_ij(a, b) among the k sites, `(k, k q, q)`, the first axis being i; None if k is 1.
 
     Example:
         >>> tables = site_tables(torch.tensor([[0, 1]]), torch.ones(1, 2, 2), torch.zeros(2, 2))
@@ -21,12 +24,14 @@ class SiteTable(NamedTuple):
         (True, [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
     """
 
+    begin: int
     sites: Tensor | None
     rows: Tensor
+    within: Tensor | None
 
 
 def site_tables(pairs: Tensor, coupling: Tensor, field: Tensor) -> list[SiteTable]:
-    """The tables of all sites; memory grows with the number of pairs.
+    """The table of each site; memory grows with the number of pairs.
 
     Args:
         pairs: `(P, 2)`, the smaller site first.
@@ -46,5 +51,35 @@ def site_tables(pairs: Tensor, coupling: Tensor, field: Tensor) -> list[SiteTabl
     counts = torch.bincount(site, minlength=d).tolist()
     lists, rows = torch.split(neighbour[order], counts), torch.split(blocks[order], counts)
     return [
-        SiteTable(None if len(sites) == d else sites, own.flatten(0, 1)) for sites, own in zip(lists, rows, strict=True)
+        SiteTable(i, None if len(sites) == d else sites, own.flatten(0, 1), None)
+        for i, (sites, own) in enumerate(zip(lists, rows, strict=True))
     ]
+
+
+def joint_tables(pairs: Tensor, coupling: Tensor, field: Tensor, size: int) -> list[SiteTable]:
+    """Tables of `size` sites each, the last one of the rest: longer rows are gathered faster.
+
+    Args:
+        pairs: as in `site_tables`; other pairs take memory too.
+        coupling: as in `site_tables`.
+        field: as in `site_tables`.
+        size: k.
+
+    Example:
+        >>> tables = joint_tables(torch.tensor([[0, 2]]), torch.ones(1, 2, 2), torch.zeros(3, 2), size=2)
+        >>> [(table.begin, tuple(table.rows.shape)) for table in tables]
+        [(0, (6, 4)), (2, (6, 2))]
+    """
+    (d, q), (i, j) = field.shape, pairs.T
+    blocks = coupling.new_zeros(d, d, q, q)
+    blocks[i, j], blocks[j, i] = coupling, coupling.mT
+    tables = []
+    for begin in range(0, d, size):
+        part = blocks[:, begin : begin + size]
+        k = part.shape[1]
+        rows = part.transpose(1, 2).reshape(d * q, k * q)
+        own = rows[begin * q : (begin + k) * q].view(k, q, k, q)
+        within = own.permute(2, 0, 1, 3).flatten(1, 2).clone() if k > 1 else None
+        own.zero_().diagonal(dim1=0, dim2=2).copy_(field[begin : begin + k].T.expand(q, q, k))
+        tables.append(SiteTable(begin, None, rows, within))
+    return tables

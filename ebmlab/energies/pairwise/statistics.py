@@ -67,14 +67,14 @@ def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0)
     return (1 - pseudo_count) * one + pseudo_count * uniform, mixed
 
 
-def connected(x: Tensor, weights: Tensor | None = None) -> Tensor:
+def connected(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> Tensor:
     """C_ij(a, b) = f_ij(a, b) - f_i(a) f_j(b) of all pairs i < j and all values, `(n,)`; arguments as in `moments`.
 
     Example:
         >>> connected(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
         tensor([1.])
     """
-    one, two = moments(x, weights)
+    one, two = moments(x, weights, pseudo_count)
     i, j = torch.triu_indices(x.shape[1], x.shape[1], 1, device=x.device)
     q = x.shape[2] if x.dim() == 3 else 1
     covariance = (two - torch.outer(one, one)).view(x.shape[1], q, x.shape[1], q)

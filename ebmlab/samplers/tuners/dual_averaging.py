@@ -6,30 +6,28 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
-from ebmlab.settings import require_count, require_positive
+from ebmlab.settings import LARGEST, SMALLEST, require_count
 
 SHRINKAGE, DELAY, FORGETTING = 0.05, 10.0, 0.75  # gamma, t_0 and kappa of the paper
-LOWEST, HIGHEST = math.log(1e-12), math.log(1e12)
 
 
 @dataclass(frozen=True)
 class DualAveraging(Tuner):
     """Brings the acceptance of `HMC`, `NUTS` and their like to a rate, by a new step size after each step.
 
-    With a_t the acceptance of step t, the mean over all chains (Eq. 6 and Algorithm 5),
+    A step size that is far off is first doubled or halved until the acceptance passes 1/2 (Algorithm 4). From that e_1,
+    with a_t the acceptance of step t, the mean over all chains (Algorithm 5, with h_0 = 0),
 
         h_t = (1 - 1 / (t + 10)) h_{t-1} + (rate - a_t) / (t + 10),    log e_t = log(10 e_1) - sqrt(t) h_t / 0.05.
 
-    The step size found is exp of the mean of log e_t, weighted by t^-0.75 against the earlier ones. Steps far too large
-    are left within a few steps, so the first step size hardly matters. `TargetAcceptance` moves slower, and has less
-    noise where few chains accept or reject.
+    The step size found is exp of the mean of log e_t, which weighs step t by t^-0.75 against all before it.
+    `TargetAcceptance` changes settings less often, and other parameters than step sizes, too.
 
     Args:
         rate: the acceptance: 0.8 for HMC and NUTS (Stan's), 0.574 for MALA, above 0.95 for `UnderdampedLangevin`.
@@ -71,17 +69,28 @@ class DualAveraging(Tuner):
         observe: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         """Sets the sampler's step size while chains take steps from x; `observe` sees each x. Returns the last x."""
-        first = sampler.get_buffer("step_size")
-        require_positive("DualAveraging", step_size=first)
-        centre, excess, mean = math.log(10) + first.double().log().cpu(), 0.0, torch.zeros((), dtype=torch.float64)
-        for t in range(1, num_steps + 1):
+        epsilon = sampler.get_buffer("step_size").double().cpu()
+        mean, excess, t = epsilon.log(), 0.0, 0
+        centre: Tensor | None = None
+        longer: bool | None = None
+        for _ in range(num_steps):
             x, info = sampler.sample(energy, x, 1)
             if observe is not None:
                 observe(x)
             acceptance = float(info.acceptance.nan_to_num(0.0).mean())  # a proposal with NaN energy was rejected
-            excess += (self.rate - acceptance - excess) / (t + DELAY)
-            log = (centre - math.sqrt(t) / SHRINKAGE * excess).clamp(LOWEST, HIGHEST)
-            mean = mean + t**-FORGETTING * (log - mean)
-            sampler.step_size = log.exp().to(first)
-        sampler.step_size = mean.exp().to(first)
+            longer = acceptance > 0.5 if longer is None else longer
+            if centre is None and (acceptance > 0.5) is longer:
+                epsilon = (epsilon * (2.0 if longer else 0.5)).clamp(SMALLEST, LARGEST)
+                mean = epsilon.log()
+            else:
+                centre, t = (10 * epsilon).log() if centre is None else centre, t + 1
+                excess += (self.rate - acceptance - excess) / (t + DELAY)
+                epsilon = (centre - math.sqrt(t) / SHRINKAGE * excess).exp().clamp(SMALLEST, LARGEST)
+                mean = mean + t**-FORGETTING * (epsilon.log() - mean)
+            _set(sampler, epsilon)
+        _set(sampler, mean.exp())
         return x
+
+
+def _set(sampler: Sampler, epsilon: Tensor) -> None:
+    sampler.step_size = epsilon.to(sampler.get_buffer("step_size"))

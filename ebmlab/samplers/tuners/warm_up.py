@@ -18,9 +18,9 @@ from ebmlab.samplers.tuners.dual_averaging import DualAveraging
 from ebmlab.samplers.tuners.tuner import Tuner
 from ebmlab.samplers.underdamped_langevin import UnderdampedLangevin
 
-FIRST, LAST, WINDOW = 0.15, 0.1, 25  # parts of all steps before and after the windows, and steps of the first window
-AGAIN = 0.1  # the first step in a new metric, in which variances are 1
-PRIOR = 5.0  # draws for which the guess of equal variances counts
+FIRST, LAST, WINDOW = 0.15, 0.2, 25  # parts of all steps before and after the windows, and steps of the first window
+AGAIN = 0.5  # the first step in a new metric, in which variances are 1
+PRIOR = 5.0  # draws for which the guess that nothing is correlated counts
 FEWEST = 20
 
 
@@ -29,9 +29,9 @@ class WarmUp(Tuner):
     """Finds the step size and the metric of `HMC`, `NUTS` or an adjusted `UnderdampedLangevin`.
 
     The chains come down to typical states in the first 15 % of the steps. Then each of several windows, of 25, 50,
-    100, ... steps, sets the metric to the spread of its states, of all chains and steps together. The last 10 % serve
+    100, ... steps, sets the metric to the spread of its states, of all chains and steps together. The last 20 % serve
     the step size alone, which `DualAveraging` follows throughout (Stan Reference Manual, Sec. on HMC algorithm
-    parameters). Estimates are shrunk as if 5 more draws had shown 0.001 of the mean variance in every direction.
+    parameters). Correlations are shrunk as if 5 more draws had shown none.
 
     Args:
         rate: the acceptance that the step sizes aim at.
@@ -114,12 +114,16 @@ class Spread:
     def scale(self) -> Tensor:
         """Standard deviations in the shape of the domain, or a Cholesky factor `(size, size)`."""
         mean = self.sums / self.count
-        moments = self.squares / self.count - (torch.outer(mean, mean) if self.dense else mean.square())
-        diagonal = moments.diagonal() if self.dense else moments
-        floor = 1e-3 * diagonal.mean()
-        guess = torch.eye(len(mean)).to(moments) * floor if self.dense else floor
-        variance = (self.count * moments + PRIOR * guess) / (self.count + PRIOR)
-        if not (variance.isfinite().all() and floor > 0):
-            raise UserError("WarmUp: the chains do not move, or are not finite; try a smaller step size")
-        root: Tensor = torch.linalg.cholesky(variance) if self.dense else variance.sqrt()
-        return root.to(self.x.dtype).view(root.shape if self.dense else self.domain.event_shape)
+        if self.dense:
+            covariance = self.squares / self.count - torch.outer(mean, mean)
+            shrunk = covariance * (self.count / (self.count + PRIOR))
+            factor = torch.linalg.cholesky_ex(shrunk + (covariance - shrunk).diagonal().diag())[0]
+            return self._moving(factor, factor.diagonal())
+        stds = (self.squares / self.count - mean.square()).sqrt()
+        return self._moving(stds.view(self.domain.event_shape), stds)
+
+    def _moving(self, scale: Tensor, stds: Tensor) -> Tensor:
+        """The scale in the type of the states; `UserError` unless it is finite and its standard deviations positive."""
+        if not (scale.isfinite().all() and (stds > 0).all()):
+            raise UserError("WarmUp: the chains do not move, or are not finite; start from other states")
+        return scale.to(self.x.dtype)

@@ -1,0 +1,101 @@
+"""The end of a training whose chains have the pair statistics of the data."""
+
+from __future__ import annotations
+
+import pytorch_lightning as pl
+from torch import Tensor
+
+from ebmlab.callbacks.periodic import PeriodicEvaluation
+from ebmlab.callbacks.requirements import buffer_of, energy_of
+from ebmlab.callbacks.weighted_states import weighted_states
+from ebmlab.data.batch_checks import check_first_batch
+from ebmlab.data.foreign_loaders import data_of
+from ebmlab.domains import Finite
+from ebmlab.energies.pairwise.statistics import connected
+from ebmlab.errors import UserError
+
+
+class StopAtCorrelation(PeriodicEvaluation):
+    """Ends training when the pair statistics of the persistent chains correlate with those of the data.
+
+    The statistics are C_ij(a, b) = f_ij(a, b) - f_i(a) f_j(b) of all pairs of sites and all values, of the chains in
+    the replay buffer without weights, and of the training data with theirs. Logs their Pearson correlation as
+    `correlation/pearson` and the slope of the chains' on the data's as `correlation/slope`. Both are adabmDCA's
+    (Muntoni et al. 2021), whose fits end at 0.95. Numbers are measured without its pseudo-count, if none is asked for,
+    and after the last step of an epoch; its chains have moved once more.
+
+    Args:
+        target: training ends at this correlation or above.
+        pseudo_count: share of the uniform law that is mixed into the data's statistics; adabmDCA mixes in
+            1 / (number of effective sequences).
+        every_n_epochs: see `PeriodicEvaluation`.
+
+    Attributes:
+        pearson: the last correlation; NaN before the first.
+
+    Raises:
+        UserError: the target is no correlation, the learner has no replay buffer, or the energy no finite domain.
+
+    Example:
+        >>> StopAtCorrelation(target=0.9).target
+        0.9
+    """
+
+    logs = ("correlation/*",)
+
+    def __init__(self, target: float = 0.95, *, pseudo_count: float = 0.0, every_n_epochs: int = 1) -> None:
+        super().__init__(every_n_epochs, at_start=False)
+        if not 0 < target <= 1:
+            raise UserError(f"StopAtCorrelation: target is {target}, but must be above 0 and at most 1")
+        if not 0 <= pseudo_count < 1:
+            raise UserError(f"StopAtCorrelation: pseudo_count is {pseudo_count}, but must be at least 0 and below 1")
+        self.target = target
+        self.pseudo_count = pseudo_count
+        self.pearson = float("nan")
+        self._of_data: Tensor | None = None
+
+    def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        energy = energy_of(pl_module)
+        if buffer_of(pl_module) is None:
+            raise UserError(
+                "StopAtCorrelation measures persistent chains, but the learner has none: use ContrastiveDivergence "
+                "with start=ReplayBuffer(...), or remove it"
+            )
+        if not isinstance(energy.domain, Finite):
+            raise UserError(
+                f"StopAtCorrelation needs a finite domain, but the energy lives on {energy.domain}: remove it"
+            )
+        check_first_batch(data_of(trainer), "train", energy.domain, type(energy).__name__)
+
+    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        buffer, domain = buffer_of(pl_module), energy_of(pl_module).domain
+        chains = None if buffer is None else buffer.cold(domain)
+        if chains is None:  # before the first step
+            return
+        if self._of_data is None:
+            x, weights = weighted_states(trainer, pl_module)
+            self._of_data = connected(x.float().to(chains.device), weights, self.pseudo_count)
+        of_chains = connected(_of_all_ranks(trainer, pl_module, chains).float())
+        self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
+        self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
+        if self.pearson >= self.target:
+            trainer.should_stop = True
+
+
+def _of_all_ranks(trainer: pl.Trainer, pl_module: pl.LightningModule, chains: Tensor) -> Tensor:
+    if trainer.world_size == 1:
+        return chains
+    gathered = pl_module.all_gather(chains.to(pl_module.device))
+    assert isinstance(gathered, Tensor)
+    return gathered.flatten(0, 1)
+
+
+def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:
+    """The correlation of two vectors, and the slope of the line that fits y best from x; NaN where one is constant.
+
+    Example:
+        >>> pearson_and_slope(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([1.0, 3.0, 5.0]))
+        (1.0, 2.0)
+    """
+    a, b = x.double() - x.double().mean(), y.double() - y.double().mean()
+    return float((a @ b) / (a.norm() * b.norm())), float((a @ b) / (a @ a))

@@ -1,0 +1,62 @@
+"""Graphs in DIMACS' text: `c` comments, `p edge NODES EDGES` or `p col ...`, then `e i j`, counted from 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ebmlab.errors import UserError
+from ebmlab.exchange.foreign import Foreign
+from ebmlab.exchange.format import Format, looks_like_text, text_of
+from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with
+from ebmlab.io.files import whole
+
+
+def read(path: Path, vartype: str | None) -> Foreign:
+    """Reads a graph, all of whose edges have the weight 1.
+
+    Raises:
+        UserError: header and body disagree, a line is of another kind, an index is out of range, or an edge is given
+            twice.
+    """
+    size, count = -1, -1
+    edges: list[Edge] = []
+    for place, line in enumerate(text_of(path).splitlines(), 1):
+        kind, *words = line.split() or ["c"]
+        if kind == "c":
+            continue
+        try:
+            if kind == "p" and size < 0 and words[0] in ("edge", "col"):
+                size, count = map(int, words[1:])
+            elif kind == "e" and size >= 0:
+                i, j = map(int, words)
+                edges.append((i, j, 1.0, line.strip()))
+            else:
+                raise ValueError
+        except (ValueError, IndexError) as error:
+            form = "p edge NODES EDGES, once" if size < 0 or kind == "p" else "e i j"
+            raise UserError(f"line {place} is {line.strip()[:60]!r}, and must be: {form}") from error
+    if size < 0:
+        raise UserError("it has no line: p edge NODES EDGES")
+    if len(edges) != count:
+        raise UserError(f"its line p says {count} edges, and {len(edges)} follow: it is cut short or damaged")
+    return graph("dimacs", range(1, size + 1), edges, f"from 1 to {size}")
+
+
+def write(foreign: Foreign, path: Path) -> list[str]:
+    """Writes a graph whose weights are all 1."""
+    edges, size = edges_of(foreign, "dimacs"), foreign.energy.domain.size
+    if any(weight != 1 for _, _, weight in edges):
+        raise UserError("dimacs holds no weights, and this graph has others than 1: write a .rud file")
+    with whole(path) as temporary:
+        temporary.write_text(f"p edge {size} {len(edges)}\n" + "".join(f"e {i + 1} {j + 1}\n" for i, j, _ in edges))
+    numbered = foreign.names in ((), tuple(range(1, size + 1)))
+    return ([] if numbered else ["the names of the variables, which became numbers"]) + lost_with(foreign)
+
+
+def _holds(path: Path, head: bytes) -> bool:
+    lines = [line.split() for line in head.decode(errors="ignore").splitlines() if line.strip()]
+    first = next((words for words in lines if words[0] != "c"), [])
+    return looks_like_text(head) and (first[:2] in (["p", "edge"], ["p", "col"]))
+
+
+FORMAT = Format("dimacs", "graphs of DIMACS", (".clq", ".col", ".dimacs"), _holds, read, write=write)

@@ -1,0 +1,88 @@
+"""Schedules of the inverse temperature beta along an annealing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+
+
+class Schedule(Protocol):
+    """Beta as a function of how far an annealing has come."""
+
+    def beta(self, progress: float) -> float:
+        """Beta at a progress from 0 to 1."""
+
+
+def _check(name: str, first: float, last: float) -> None:
+    if not 0 < first <= last < math.inf:
+        raise UserError(f"{name}: beta goes from {first} to {last}, but must be positive and not fall")
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """first (last / first)^progress: beta grows by the same factor at each step (Kirkpatrick et al., 1983).
+
+    Example:
+        >>> [round(Geometric(0.1, 10.0).beta(p), 6) for p in (0, 0.5, 1)]
+        [0.1, 1.0, 10.0]
+    """
+
+    first: float
+    last: float
+
+    def __post_init__(self) -> None:
+        _check("Geometric", self.first, self.last)
+
+    def beta(self, progress: float) -> float:
+        return float(self.first * (self.last / self.first) ** progress)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """first + (last - first) progress.
+
+    Example:
+        >>> [Linear(0.0625, 1.0625).beta(p) for p in (0, 0.5, 1)]
+        [0.0625, 0.5625, 1.0625]
+    """
+
+    first: float
+    last: float
+
+    def __post_init__(self) -> None:
+        _check("Linear", self.first, self.last)
+
+    def beta(self, progress: float) -> float:
+        return self.first + (self.last - self.first) * progress
+
+
+@torch.no_grad()
+def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
+    """Where an annealing may begin and end, by what flips cost at random states.
+
+    At the first beta the dearest flip is accepted with probability 1/2. At the last one the cheapest flip upwards has
+    probability 1/100 / d, so that about one coordinate in a hundred states is excited.
+
+    Args:
+        energy: on bits or spins.
+        num_states: random states that are looked at.
+
+    Raises:
+        UserError: all states have the same energy.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> [round(beta, 3) for beta in beta_range(Ising.lattice(3, coupling=1.0))]
+        [0.087, 1.701]
+    """
+    costs = energy.flip_differences(energy.random(num_states)).abs()
+    costs = costs[costs > 1e-3 * costs.max()]
+    if costs.numel() == 0:
+        raise UserError("the energy is the same at all states: there is nothing to minimise")
+    return math.log(2) / float(costs.max()), math.log(100 * energy.domain.size) / float(costs.min())

@@ -1,0 +1,147 @@
+"""Simulated annealing of many chains by any sampler (Kirkpatrick et al., 1983)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ebmlab.domains import Binary, Spin
+from ebmlab.energies import Energy
+from ebmlab.energies.paths.tempering import tempered
+from ebmlab.errors import UserError
+from ebmlab.problems.annealing import Geometric, Schedule, beta_range
+from ebmlab.samplers import ChromaticGibbs, Sampler
+from ebmlab.samplers.chromatic_gibbs import annealed
+from ebmlab.settings import require_count, require_positive
+
+SEGMENT = 10  # steps after which the states are looked at
+CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
+
+
+@dataclass
+class Minimum:
+    """The best state that every chain has found.
+
+    Attributes:
+        x: the states, `(B, *event)`, in int8.
+        energy: their energies, `(B,)`.
+        steps: steps that every chain has taken.
+        seconds: since the start.
+        stopped: why it ended; None while it runs.
+        curve: `(seconds, lowest energy, median over the chains' best energies)` of each look.
+    """
+
+    x: Tensor
+    energy: Tensor
+    steps: int = 0
+    seconds: float = 0.0
+    stopped: Literal["steps", "seconds", "target"] | None = None
+    curve: list[tuple[float, float, float]] = field(default_factory=list)
+
+
+def minimise(
+    energy: Energy,
+    sampler: Sampler,
+    schedule: Schedule | None = None,
+    *,
+    num_chains: int = 100,
+    num_steps: int = 1000,
+    seconds: float | None = None,
+    target: float | None = None,
+    report: Callable[[Minimum], bool] | None = None,
+) -> Minimum:
+    """Anneals chains from random states, and keeps the lowest state of each.
+
+    With `seconds`, annealings follow each other, each twice as long as the one before; the last one takes the time
+    that is left. Energies are looked at every ten steps.
+
+    Args:
+        energy: on bits or spins.
+        sampler: moves the chains at each temperature; `ChromaticGibbs` is fast on sparse Ising models.
+        schedule: of beta; by default `Geometric` along `beta_range`.
+        num_chains: B.
+        num_steps: of the first annealing, and of the only one without `seconds`.
+        seconds: when to stop.
+        target: stop as soon as a chain has this energy or less.
+        report: called at each look with what has been found, which goes on changing; True stops.
+
+    Raises:
+        UserError: the sampler does not support the energy, or a setting is not valid.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> found = minimise(Ising.lattice(4, coupling=1.0), ChromaticGibbs(), num_chains=5, target=-32.0)
+        >>> found.energy.min().item(), found.stopped
+        (-32.0, 'target')
+    """
+    require_count("minimise", num_chains=num_chains, num_steps=num_steps)
+    if seconds is not None:
+        require_positive("minimise", seconds=seconds)
+    if not isinstance(energy.domain, Binary | Spin):
+        raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
+    sampler.check(energy)
+    schedule = schedule or Geometric(*beta_range(energy))
+    begun, x = time.perf_counter(), energy.random(num_chains)
+    best = Minimum(x.to(torch.int8), energy(x).detach())
+    for betas in _segments(schedule, num_steps, seconds, begun):
+        if not betas:  # a new annealing
+            x = energy.random(num_chains)
+            continue
+        x = torch.cat([_moved(energy, sampler, rows, betas) for rows in x.chunk(_blocks(energy, num_chains))])
+        _keep(best, x, energy(x).detach())
+        best.steps, best.seconds = best.steps + len(betas), time.perf_counter() - begun
+        lowest, median = float(best.energy.min()), float(best.energy.median())
+        best.curve.append((best.seconds, lowest, median))
+        if (report is not None and report(best)) or (target is not None and lowest <= target):
+            best.stopped = "target"
+            return best
+    best.stopped = "steps" if seconds is None else "seconds"
+    return best
+
+
+def _segments(schedule: Schedule, num_steps: int, seconds: float | None, begun: float) -> Iterator[list[float]]:
+    """The betas of the next steps; an empty list where an annealing begins anew."""
+    while True:
+        start = time.perf_counter()
+        for first in range(0, num_steps, SEGMENT):
+            last = max(num_steps - 1, 1)
+            yield [schedule.beta(k / last) for k in range(first, min(first + SEGMENT, num_steps))]
+            if seconds is not None and time.perf_counter() - begun >= seconds:
+                return
+        if seconds is None:
+            return
+        now = time.perf_counter()
+        left = (seconds - (now - begun)) / (now - start)  # in annealings like the last one
+        num_steps = int(num_steps * left) + SEGMENT if left < 6 else 2 * num_steps
+        yield []
+
+
+def _moved(energy: Energy, sampler: Sampler, x: Tensor, betas: list[float]) -> Tensor:
+    """The chains after a step at each of the betas."""
+    if isinstance(sampler, ChromaticGibbs):
+        return annealed(energy, x, betas)
+    for beta in betas:
+        at = tempered(energy, beta)
+        state, _ = sampler.step(at, sampler.init(at, x))
+        x = state.x
+    return x
+
+
+def _blocks(energy: Energy, num_chains: int) -> int:
+    """Into how many blocks chains are divided, whose states fit the cache of a CPU."""
+    rows = max(100, CACHED // energy.domain.size)
+    return 1 if energy.device.type != "cpu" else -(-num_chains // rows)
+
+
+def _keep(best: Minimum, x: Tensor, energies: Tensor) -> None:
+    """Keeps the states whose energies are the lowest so far. States go first: a signal may come between both."""
+    if bool(energies.isnan().any()):
+        raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
+    better = energies < best.energy
+    best.x[better] = x[better].to(torch.int8)
+    best.energy[better] = energies[better]

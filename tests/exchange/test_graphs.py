@@ -1,0 +1,98 @@
+"""Graphs of DIMACS, edge lists and networkx: cuts that are counted by hand, and one line for each bad file."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ebmlab.errors import UserError
+from ebmlab.exchange import make, read, write
+from ebmlab.exchange.foreign import Foreign
+
+EDGES = [("b", "a", 2.0), ("b", "c", -0.5), ("c", "a", 1.0), ("d", "a", 3.25)]
+
+
+def cuts(found: Foreign, edges: list[tuple[Any, Any, float]]) -> None:
+    """Holds the value of all states against the weight of the edges between both sides."""
+    place = {name: k for k, name in enumerate(found.names)}
+    x = found.energy.domain.enumerate()
+    by_hand = [sum(w for i, j, w in edges if row[place[i]] != row[place[j]]) for row in x.tolist()]
+    assert found.value(x).tolist() == pytest.approx(by_hand)
+
+
+def test_the_value_is_the_weight_of_the_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.edges"
+    path.write_text("# a graph\nb a 2\nb c -0.5 # negative\n\nc a\nd a 3.25\n")
+    cuts(read(path), EDGES)
+    path = tmp_path / "a.col"
+    path.write_text("c a graph\np edge 4 3\ne 1 2\ne 3 2\ne 4 1\n")
+    found = read(path)
+    assert (found.kind, found.names) == ("dimacs", (1, 2, 3, 4))
+    cuts(found, [(1, 2, 1.0), (3, 2, 1.0), (4, 1, 1.0)])
+
+
+def test_networkx_there_and_back() -> None:
+    networkx = pytest.importorskip("networkx")
+    given = networkx.Graph()
+    given.add_node("alone")
+    given.add_weighted_edges_from(EDGES)
+    given.add_edge("alone", "d")
+    found = read(given)
+    cuts(found, [*EDGES, ("alone", "d", 1.0)])
+    again = make(found, "networkx")
+    assert list(again.nodes) == list(given.nodes)
+    weight = {frozenset(pair): w for *pair, w in given.edges(data="weight", default=1)}
+    assert {frozenset(pair): w for *pair, w in again.edges(data="weight")} == weight
+    for bad, message in [(networkx.DiGraph([(0, 1)]), "directed"), (networkx.Graph([(0, 0)]), "to itself")]:
+        with pytest.raises(UserError, match=message):
+            read(bad)
+
+
+@pytest.mark.parametrize("suffix", [".edges", ".rud", ".col"])
+def test_what_is_written_is_read(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.edges"
+    path.write_text("1 2\n2 3\n1 3\n3 4\n")
+    assert write(read(path), tmp_path / f"b{suffix}") == []
+    again, x = read(tmp_path / f"b{suffix}"), torch.tensor(list(itertools.product((-1.0, 1.0), repeat=4)))
+    assert torch.equal(again.value(x), read(path).value(x))
+    assert again.names == (1, 2, 3, 4)
+
+
+BAD = [
+    ("a.col", "p edge 3 2\ne 1 2\n", "its line p says 2 edges, and 1 follow"),
+    ("a.col", "p edge 3 1\ne 0 1\n", "edge 1 is 'e 0 1': nodes must be from 1 to 3"),
+    ("a.col", "p col 3 2\ne 1 2\ne 2 1\n", "edge 2 is 'e 2 1': edge 1 joins the same nodes"),
+    ("a.col", "p edge 3 1\ne 2 2\n", "edge 1 is 'e 2 2': it joins a node to itself"),
+    ("a.col", "p edge 3 1\nn 1 4\ne 1 2\n", "line 2 is 'n 1 4', and must be: e i j"),
+    ("a.col", "p edge 3 1\ne 1 2 3\n", "line 2 is 'e 1 2 3', and must be: e i j"),
+    ("a.col", "p edge 3\n", "must be: p edge NODES EDGES"),
+    ("a.col", "p edge 3 0\np edge 3 0\n", "once"),
+    ("a.edges", "1 2\n2 1\n", "edge 2 is '2 1': edge 1 joins the same nodes"),
+    ("a.edges", "1 1\n", "it joins a node to itself"),
+    ("a.edges", "1 2 nan\n", "its weight must be finite"),
+    ("a.edges", "1 2 3 4\n", "line 1 is '1 2 3 4', and must be: i j, or: i j weight"),
+    ("a.edges", "1 2 x\n", "line 1 is '1 2 x'"),
+    ("a.edges", "# nothing\n", "there are no variables"),
+    ("a.rud", "3 1\n1 2 3 4\n", "must be: nodes edges, then: i j weight"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "message"), BAD)
+def test_a_bad_file_is_one_line(name: str, text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UserError) as failed:
+        read(path)
+    assert message in str(failed.value) and "\n" not in str(failed.value) and str(path) in str(failed.value)
+
+
+def test_weights_are_not_dropped_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "a.edges"
+    path.write_text("1 2 0.5\n")
+    with pytest.raises(UserError, match="dimacs holds no weights"):
+        write(read(path), tmp_path / "b.col")
+    assert not (tmp_path / "b.col").exists()

@@ -1,0 +1,95 @@
+"""Annealing finds ground states that are known, keeps each chain's best, and stops when it should."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Ising, Potts
+from ebmlab.energies.paths.tempering import tempered
+from ebmlab.errors import UserError
+from ebmlab.problems import Clique, Geometric, Linear, Minimum, erdos_renyi, frustrated_loops, minimise, plus_minus_j
+from ebmlab.samplers import GWG, ChromaticGibbs, GibbsSweep, PathAuxiliary, Sampler
+from ebmlab.samplers.chromatic_gibbs import annealed
+
+
+def test_a_planted_ground_state_is_found_and_never_undercut() -> None:
+    torch.manual_seed(0)
+    planted = frustrated_loops(12, 100, seed=1)
+    found = minimise(planted.energy, ChromaticGibbs(), num_chains=50, num_steps=300)
+    assert float(found.energy.min()) == planted.ground and found.stopped == "steps" and found.steps == 300
+    assert torch.equal(planted.energy(found.x.float()), found.energy), "each state has the energy that is kept for it"
+
+
+@pytest.mark.parametrize("sampler", [ChromaticGibbs(), GibbsSweep(), PathAuxiliary(), GWG()])
+def test_any_sampler_finds_the_minimum_of_a_small_glass(sampler: Sampler) -> None:
+    torch.manual_seed(0)
+    energy = plus_minus_j(4, seed=2)
+    lowest = energy(energy.domain.enumerate().to(energy.dtype)).min()
+    assert minimise(energy, sampler, num_chains=20, num_steps=50).energy.min() == lowest
+
+
+def test_a_clique_is_found() -> None:
+    torch.manual_seed(0)
+    problem = Clique(erdos_renyi(12, 0.6, seed=4))
+    x = problem.energy.domain.enumerate().to(problem.energy.dtype)
+    found = minimise(problem.energy, PathAuxiliary(), num_chains=20, num_steps=200)
+    assert found.energy.min() == problem.energy(x).min()
+
+
+def test_a_sweep_of_the_fast_path_has_the_law_of_chromatic_gibbs() -> None:
+    """Two sweeps at two temperatures, from one state: the frequencies of all 16 states against the exact law."""
+    torch.manual_seed(0)
+    energy, betas = Ising.lattice(2, 0.7, field=0.3), [0.4, 1.3]
+    states = energy.domain.enumerate().to(energy.dtype)
+    law = torch.zeros(16, dtype=torch.float64)
+    law[5] = 1
+    for beta in betas:
+        for sites in energy.colours:
+            law = _redrawn(law, tempered(energy, beta)(states).double(), states, sites)
+    x = annealed(energy, states[5].repeat(100_000, 1), betas)
+    counts = torch.bincount(((x > 0).long() * torch.tensor([8, 4, 2, 1])).sum(1), minlength=16)
+    chi_square = ((counts - 1e5 * law) ** 2 / (1e5 * law)).sum()
+    assert chi_square < 40, "15 degrees of freedom"
+
+
+def _redrawn(law: Tensor, energies: Tensor, states: Tensor, sites: Tensor) -> Tensor:
+    """The law after an exact draw of some sites given the others."""
+    rest = [i for i in range(4) if i not in sites.tolist()]
+    same = (states[:, None, rest] == states[None, :, rest]).all(2).double()
+    weight = same * (-energies).exp()
+    return law @ (weight / weight.sum(1, keepdim=True))
+
+
+def test_it_stops_at_a_target_in_time_and_when_told() -> None:
+    torch.manual_seed(0)
+    energy = Ising.lattice(6, 1.0)
+    assert minimise(energy, ChromaticGibbs(), num_chains=20, target=-72.0).stopped == "target"
+    found = minimise(energy, ChromaticGibbs(), num_chains=5, num_steps=20, seconds=0.3)
+    assert found.stopped == "seconds" and found.steps > 20, "annealings follow each other"
+    seen: list[int] = []
+
+    def third(found: Minimum) -> bool:
+        seen.append(found.steps)
+        return len(seen) == 3
+
+    assert minimise(energy, ChromaticGibbs(), num_chains=5, report=third).stopped == "target"
+    assert seen == [10, 20, 30]
+    curve = [lowest for _, lowest, _ in found.curve]
+    assert curve == sorted(curve, reverse=True)
+
+
+def test_schedules_and_settings_that_are_not_valid() -> None:
+    energy = Ising.lattice(3, 1.0)
+    for bad in (
+        lambda: Geometric(0.0, 1.0),
+        lambda: Linear(2.0, 1.0),
+        lambda: Geometric(1.0, float("inf")),
+        lambda: minimise(energy, ChromaticGibbs(), num_chains=0),
+        lambda: minimise(energy, ChromaticGibbs(), seconds=-1.0),
+        lambda: minimise(Potts.lattice(3, 3, 1.0), ChromaticGibbs()),
+        lambda: minimise(Ising(torch.zeros(3, 3)), ChromaticGibbs()),
+    ):
+        with pytest.raises(UserError):
+            bad()
