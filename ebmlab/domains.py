@@ -95,7 +95,8 @@ class Domain(Recorded):
         moved = (new - old).flatten(1)
         if moved.shape[1] <= 4 and len(moved) > 1000:  # torch takes three times as long to sum many very short rows
             return reduce(torch.add, moved.square().unbind(1)).sqrt()
-        return torch.linalg.vector_norm(moved, dim=1)
+        distance: Tensor = torch.linalg.vector_norm(moved, dim=1)
+        return distance
 
     def enumerate(self) -> Tensor:
         """All N states of a finite domain, `(N, *event_shape)`.
