@@ -110,6 +110,7 @@ class Langevin(Sampler):
         self,
         step_size: float,
         adjust_from: int | None = None,
+        *,
         schedule: Schedule | None = None,
         temperature: float = 1.0,
     ) -> None:
@@ -186,7 +187,16 @@ class Langevin(Sampler):
         return self.adjust_from is not None and step >= self.adjust_from
 
 
-class ULA(Langevin):
+class _Alike(Langevin):
+    """Langevin dynamics whose steps are all adjusted, or none."""
+
+    adjusted = False
+
+    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
+        super().__init__(step_size, 0 if self.adjusted else None, schedule=schedule, temperature=temperature)
+
+
+class ULA(_Alike):
     """The unadjusted Langevin algorithm, whose law is the target's up to a bias that grows with the step size.
 
     Args:
@@ -202,11 +212,8 @@ class ULA(Langevin):
         torch.Size([4, 6])
     """
 
-    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
-        super().__init__(step_size, None, schedule, temperature)
 
-
-class MALA(Langevin):
+class MALA(_Alike):
     """The Metropolis-adjusted Langevin algorithm (Roberts and Tweedie, 1996), which is exact.
 
     Args:
@@ -223,5 +230,4 @@ class MALA(Langevin):
         torch.Size([4])
     """
 
-    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
-        super().__init__(step_size, 0, schedule, temperature)
+    adjusted = True
