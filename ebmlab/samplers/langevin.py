@@ -156,7 +156,7 @@ class Langevin(Sampler):
         last = self._in_place(energy, x, num_steps, hops)
         if last is None:
             return super()._reported(energy, x, num_steps)
-        return last, Info(x.new_full((len(x),), num_steps), hops, num_steps) / max(num_steps, 1)
+        return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
 
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
