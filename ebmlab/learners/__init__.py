@@ -5,6 +5,7 @@ from ebmlab.learners.conditional_noise_contrast import ConditionalNoiseContrast
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.denoising_score_matching import DenoisingScoreMatching
 from ebmlab.learners.diffusion_recovery import DiffusionRecovery
+from ebmlab.learners.energy_matching import EnergyMatching
 from ebmlab.learners.estimators import EnergyDiscrepancy, Estimator, Exact, GradientGuided, UniformSubset
 from ebmlab.learners.joint_classifier import JointClassifier
 from ebmlab.learners.learner import Learner
@@ -23,6 +24,7 @@ __all__ = [
     "DenoisingScoreMatching",
     "DiffusionRecovery",
     "EnergyDiscrepancy",
+    "EnergyMatching",
     "Estimator",
     "Exact",
     "FromData",

@@ -92,7 +92,9 @@ class DenoisingScoreMatching(SampleLoss):
         if not self.noise_levels:
             raise UserError("DenoisingScoreMatching: noise_levels is empty, but must hold at least one")
         require_positive("DenoisingScoreMatching", noise_levels=noise_levels)
-        if isinstance(energy, NoisyEnergy) and not any(isclose(energy.lowest, s) for s in self.noise_levels):
+        if isinstance(energy, NoisyEnergy) and not any(
+            isclose(energy.lowest, s, rel_tol=1e-6) for s in self.noise_levels
+        ):
             raise UserError(
                 f"DenoisingScoreMatching: {type(energy).__name__} gives the law at the noise level lowest = "
                 f"{energy.lowest:g}, which is none of noise_levels: set lowest to {min(self.noise_levels):g}"

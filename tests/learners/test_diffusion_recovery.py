@@ -154,6 +154,11 @@ def test_denoising_trains_an_energy_at_its_noise_levels() -> None:
     )
 
 
+def test_any_of_the_noise_levels_may_be_the_lowest() -> None:
+    for level in (0.1, 0.3):
+        DenoisingScoreMatching(NoisyMLP(2, lowest=level), noise_levels=[0.1, 0.3])
+
+
 def test_a_trainer_fits_it_and_logs(tmp_path: Path) -> None:
     learner = DiffusionRecovery(NoisyMLP(2, 16), noise_levels=[0.5, 2.0], num_steps=5)
     trainer = quiet_trainer(tmp_path, max_steps=10, log_every_n_steps=1, limit_val_batches=1)

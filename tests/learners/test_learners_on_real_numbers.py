@@ -18,10 +18,12 @@ from ebmlab.learners import (
     ConditionalNoiseContrast,
     DenoisingScoreMatching,
     DiffusionRecovery,
+    EnergyMatching,
     Learner,
     NoiseContrast,
     ScoreMatching,
 )
+from ebmlab.samplers import MALA
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -38,13 +40,16 @@ LEARNERS: dict[str, Callable[[RealMLP], Learner]] = {
     "noise": lambda energy: NoiseContrast(energy, ratio=2),
     "conditional noise": lambda energy: ConditionalNoiseContrast(energy, scale=0.3),
 }
-RECOVERY = {"recovery": lambda: DiffusionRecovery(NoisyMLP(2, 8, num_layers=1), num_steps=3)}
+OTHERS: dict[str, Callable[[], Learner]] = {
+    "recovery": lambda: DiffusionRecovery(NoisyMLP(2, 8, num_layers=1), num_steps=3),
+    "energy matching": lambda: EnergyMatching(RealMLP(2, 8, num_layers=1), MALA(0.1), warm_up=4, num_steps=3),
+}
 every_learner = pytest.mark.parametrize("name", LEARNERS)
 
 
 def learner(name: str) -> Any:
     torch.manual_seed(0)
-    return RECOVERY[name]() if name in RECOVERY else LEARNERS[name](RealMLP(2, 8, num_layers=1))
+    return OTHERS[name]() if name in OTHERS else LEARNERS[name](RealMLP(2, 8, num_layers=1))
 
 
 def fit(folder: Path, model: Learner, resume: str = "", **settings: Any) -> Learner:
@@ -63,7 +68,7 @@ def same(one: Learner, other: Learner) -> bool:
     return all(torch.equal(value, saved[name]) for name, value in one.state_dict().items())
 
 
-@pytest.mark.parametrize("name", [*LEARNERS, *RECOVERY])
+@pytest.mark.parametrize("name", [*LEARNERS, *OTHERS])
 @pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
 def test_it_resumes_and_reloads_bit_for_bit_and_validation_does_not_move_it(name: str, tmp_path: Path) -> None:
     whole = fit(tmp_path, learner(name))

@@ -1,0 +1,193 @@
+"""Energy matching: one energy is a flow from noise far from the data, and Boltzmann's law near them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from ebmlab.domains import Real
+from ebmlab.energies import Energy
+from ebmlab.errors import UserError
+from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
+from ebmlab.learners.learner import Interval
+from ebmlab.learners.sample_loss import input_gradient
+from ebmlab.samplers import Sampler, State
+from ebmlab.samplers.initial_states import Start
+from ebmlab.settings import require_count, require_factor, require_positive
+
+ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
+
+
+def flow(energy: Energy, x: Tensor, temperature: float, num_steps: int) -> Tensor:
+    """Carries x `(B, *event)` along dx/dt = -temperature * dE/dx from t = 0 to 1, by Euler steps.
+
+    Example:
+        >>> from ebmlab.domains import Real
+        >>> from ebmlab.energies import StandardNormal
+        >>> flow(StandardNormal(Real(1)), torch.ones(1, 1), temperature=0.5, num_steps=1).item()
+        0.5
+    """
+    for _ in range(num_steps):
+        x = x - temperature / num_steps * energy.gradient(x)
+    return x
+
+
+def matching_losses(energy: Energy, noise: Tensor, x: Tensor, time: Tensor, temperature: float) -> Tensor:
+    """|temperature * dE/dx(x_t) + x - noise|^2, `(B,)`, at x_t = (1 - t) noise + t x (Balcerak et al., 2025).
+
+    Args:
+        energy: on real numbers.
+        noise: where the flow begins, `(B, *event)`.
+        x: where it ends: data, `(B, *event)`.
+        time: t of each pair, `(B,)`.
+        temperature: of the law near the data.
+
+    Example:
+        >>> from ebmlab.domains import Real
+        >>> from ebmlab.energies import StandardNormal
+        >>> zero, one = torch.zeros(1, 1), torch.ones(1, 1)
+        >>> matching_losses(StandardNormal(Real(1)), zero, one, torch.tensor([0.5]), 2.0).tolist()  # (1 + 1)^2
+        [4.0]
+    """
+    time = time.view(-1, *[1] * (x.dim() - 1))
+    _, grad = input_gradient(energy, (1 - time) * noise + time * x)
+    return (temperature * grad + x - noise).flatten(1).square().sum(1)
+
+
+def paired(noise: Tensor, x: Tensor) -> Tensor:
+    """The noise in the order in which the squared distances to x add up to the least: optimal transport of a batch.
+
+    Example:
+        >>> paired(torch.tensor([[3.0], [0.0]]), torch.tensor([[1.0], [2.0]])).tolist()
+        [[0.0], [3.0]]
+    """
+    distances = torch.cdist(x.flatten(1).double(), noise.flatten(1).double()).square()
+    _, order = linear_sum_assignment(distances.cpu().numpy())
+    return noise[torch.as_tensor(order, device=noise.device)]
+
+
+class FromFlow(Start):
+    """Chains start where the flow of `EnergyMatching` carries noise, and half of them at data if there are any.
+
+    Args:
+        temperature: as in `EnergyMatching`.
+        num_steps: Euler steps of the flow.
+
+    Example:
+        >>> from ebmlab.energies import RealMLP
+        >>> FromFlow(temperature=0.1, num_steps=10).draw(RealMLP(2), 5).shape
+        torch.Size([5, 2])
+    """
+
+    def __init__(self, temperature: float, num_steps: int) -> None:
+        require_positive("FromFlow", temperature=temperature)
+        require_count("FromFlow", num_steps=num_steps)
+        self.temperature, self.num_steps = temperature, num_steps
+
+    @torch.no_grad()
+    def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+        given = energy.random(0) if data is None else data[: n // 2]
+        x = energy.domain.random(n - len(given), given.device).to(given.dtype)
+        return torch.cat([given, flow(energy, x, self.temperature, self.num_steps)])
+
+
+class EnergyMatching(ContrastiveDivergence):
+    """Fits an energy whose gradient carries noise to the data, and whose law near them is that of the data.
+
+    With V = temperature * E, the flow dx/dt = -dV/dx shall take noise at t = 0 along straight lines to data at t = 1,
+    paired by optimal transport within each batch: the loss is `matching_losses` (Balcerak et al., 2025). After
+    `warm_up` steps the loss of contrastive divergence is added. Its chains start where the flow ends, or at data.
+    `draw` and pictures follow the flow, then the sampler.
+
+    What it cannot see: modes that neither the flow nor the chains reach.
+
+    Args:
+        energy: the model, on real numbers.
+        sampler: moves the chains at the end of the flow.
+        temperature: how much lower V is than E; the smaller, the straighter the flow.
+        num_flow_steps: Euler steps of the flow.
+        warm_up: training steps of the flow alone.
+        contrast_weight: factor of the loss of contrastive divergence.
+        num_steps: steps of each chain after the flow.
+        l1: see `Learner`.
+        energy_l2: see `ContrastiveDivergence`.
+        optimizer: makes the optimizer from the parameters.
+        lr_scheduler: makes the learning-rate schedule from the optimizer.
+        lr_interval: see `Learner`.
+
+    Raises:
+        UserError: the energy does not live on real numbers, or a setting is out of range.
+
+    Example:
+        >>> from ebmlab.energies import RealMLP
+        >>> from ebmlab.samplers import MALA
+        >>> learner = EnergyMatching(RealMLP(2), MALA(0.1), num_steps=5)
+        >>> learner.draw(torch.randn(8, 2)).shape
+        torch.Size([8, 2])
+    """
+
+    takes_weights = False
+    logs = (*ContrastiveDivergence.logs, "train/flow_loss")
+
+    def __init__(
+        self,
+        energy: Energy,
+        sampler: Sampler,
+        *,
+        temperature: float = 0.1,
+        num_flow_steps: int = 20,
+        warm_up: int = 1000,
+        contrast_weight: float = 0.1,
+        num_steps: int = 20,
+        l1: float = 0.0,
+        energy_l2: float = 0.0,
+        optimizer: OptimizerCallable = ADAM,
+        lr_scheduler: LRSchedulerCallable | None = None,
+        lr_interval: Interval = "epoch",
+    ) -> None:
+        if not isinstance(energy.domain, Real):
+            raise UserError(
+                f"EnergyMatching fits energies on real numbers, but {type(energy).__name__} lives on {energy.domain}: "
+                "take an energy on Real, such as RealMLP"
+            )
+        require_positive("EnergyMatching", temperature=temperature)
+        require_count("EnergyMatching", num_flow_steps=num_flow_steps)
+        require_factor("EnergyMatching", contrast_weight=contrast_weight)
+        if warm_up < 0:
+            raise UserError(f"EnergyMatching: warm_up is {warm_up}, but must be at least 0")
+        super().__init__(
+            energy,
+            sampler,
+            start=FromFlow(temperature, num_flow_steps),
+            num_steps=num_steps,
+            l1=l1,
+            energy_l2=energy_l2,
+            optimizer=optimizer,
+            lr_scheduler=lr_scheduler,
+            lr_interval=lr_interval,
+        )
+        self.temperature, self.num_flow_steps = temperature, num_flow_steps
+        self.warm_up, self.contrast_weight = warm_up, contrast_weight
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        x = self.states(batch)
+        noise = paired(torch.randn_like(x), x)
+        time = torch.rand(len(x), dtype=x.dtype, device=x.device)
+        loss = matching_losses(self.energy, noise, x, time, self.temperature).mean()
+        if self.log_is_due:
+            self.log("train/flow_loss", loss.detach(), prog_bar=True, sync_dist=True)
+        if self.global_step < self.warm_up or self.contrast_weight == 0:
+            return loss + self.penalty()
+        return loss + self.contrast_weight * super().training_step(batch, batch_idx)
+
+    def walk(self, x: Tensor, num_steps: int) -> Iterator[State]:
+        """The states of chains that start where the flow carries x, which are standard normal numbers."""
+        return super().walk(
+            flow(self.energy, self.energy.as_states(x), self.temperature, self.num_flow_steps), num_steps
+        )
