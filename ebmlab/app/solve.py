@@ -24,7 +24,7 @@ from ebmlab.io.outputs import together
 from ebmlab.problems import Geometric, Linear, Minimum, Problem, beta_range, minimise, pose
 
 CHAINS, PICTURE = "chains.npy", "value.png"
-SCHEDULES = {"geometric": Geometric, "linear": Linear}
+SCHEDULES: dict[str, type[Geometric] | type[Linear]] = {"geometric": Geometric, "linear": Linear}
 
 
 class _Search:
@@ -68,10 +68,11 @@ def run_solve(args: list[str]) -> None:
     """
     options = solve_parser().parse_args(args)
     source = Path(options.file)
-    found = read(source, options.kind, options.vartype)
+    found = read(source, kind=options.kind, vartype=options.vartype)
     problem = pose(found, options.problem)
     sampler = _sampler(options.sampler, problem)
-    schedule = SCHEDULES[options.schedule](*(options.beta or beta_range(problem.energy)))
+    first, last = options.beta or beta_range(problem.energy)
+    schedule = SCHEDULES[options.schedule](first, last)
     _check(options)
     folder = _folder(source, options.name)
     search, stopped = _Search(problem, options.target), None
