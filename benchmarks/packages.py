@@ -222,22 +222,35 @@ def blackjax_draws(
 def numpyro_draws(
     energy: Callable[[Any], Any], x: Tensor, step_size: float, steps: int, num_leapfrog: int = 0, max_depth: int = 0
 ) -> Drawn:
-    """HMC, or NUTS if a depth is given, by `MCMC` with all chains in one batch, and without adaptation."""
+    """HMC, or NUTS if a depth is given, as one compiled scan; `MCMC.run` would compile again at each call.
+
+    HMC takes its step size from `trajectory_length / num_steps` unless the length is None, whatever `step_size` says.
+    """
     import jax
     import jax.numpy as jnp
-    from numpyro.infer import HMC, MCMC, NUTS
+    from numpyro.infer import HMC, NUTS
 
     fixed = {"potential_fn": energy, "step_size": step_size, "adapt_step_size": False, "adapt_mass_matrix": False}
-    kernel = NUTS(**fixed, max_tree_depth=max_depth) if max_depth else HMC(**fixed, num_steps=num_leapfrog)
-    chains, keys, begin = len(x), iter(range(2**31)), jnp.asarray(x.numpy())
-    sampler = MCMC(
-        kernel, num_warmup=0, num_samples=steps, num_chains=chains, chain_method="vectorized", progress_bar=False
-    )
+    if max_depth:
+        kernel = NUTS(**fixed, max_tree_depth=max_depth)
+    else:
+        kernel = HMC(**fixed, num_steps=num_leapfrog, trajectory_length=None)
+    chains, seeds, begin = len(x), iter(range(2**31)), jnp.asarray(x.numpy())
+
+    @jax.jit
+    def run(state: Any) -> Any:
+        def step(state: Any, _: None) -> Any:
+            state = kernel.sample(state, (), {})
+            return state, (state.z, state.num_steps)
+
+        return jax.lax.scan(step, state, None, length=steps)[1]
+
+    first = kernel.init(jax.random.split(jax.random.PRNGKey(0), chains), 0, begin, (), {})
 
     def draw() -> tuple[Tensor, float]:
-        sampler.run(jax.random.key(next(keys)), init_params=begin, extra_fields=("num_steps",))
-        draws = np.array(jax.block_until_ready(sampler.get_samples(group_by_chain=True)))
-        return torch.from_numpy(draws).transpose(0, 1), float(sampler.get_extra_fields()["num_steps"].sum()) / chains
+        keys = jax.random.split(jax.random.PRNGKey(next(seeds)), chains)
+        draws, leaps = jax.block_until_ready(run(first._replace(rng_key=keys)))
+        return torch.from_numpy(np.array(draws)), float(leaps.sum()) / chains
 
     return draw
 

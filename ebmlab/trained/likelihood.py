@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,17 @@ from torch import Tensor
 from ebmlab.domains import Finite
 from ebmlab.energies import Base, Bipartite, Energy, reference
 from ebmlab.errors import UserError, shown
-from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
+from ebmlab.evaluation import LogZ, data_law, exact_log_z, exchange_log_z, log_z
 from ebmlab.evaluation.annealing import path_for
+from ebmlab.evaluation.log_z import MAX_GAP
 from ebmlab.io.files import read_text, whole
 from ebmlab.io.own_files import is_own, remember
 from ebmlab.io.zoo.shelf import LOG_Z, OURS, name_of
-from ebmlab.samplers import BlockGibbs, Sampler
+from ebmlab.samplers import BlockGibbs, Sampler, TrajectoryTempered
 
 SUMMABLE = 16  # bits over which log Z is summed exactly
 SEED = 0
+RUNGS, STEPS = 20, 40  # temperatures of replica exchange, and the fewest steps of each chain
 ENOUGH = 100  # events whose mean makes a base law
 INFINITE = "an energy is not finite"
 
@@ -42,13 +44,14 @@ class LogLikelihood:
         size: the number of coordinates of an event.
 
     Example:
-        >>> found = LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, 0.0, (), "AIS"), size=4)
+        >>> found = LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, gap=0.0, doubts=(), method="AIS"), size=4)
         >>> found.mean, round(found.bits_per_dim, 4), found.std_error, found.trusted
         (-4.0, 1.4427, 0.1, True)
     """
 
     values: Any
     log_z: LogZ
+    _: KW_ONLY
     size: int
 
     @property
@@ -162,7 +165,9 @@ def _described(values: dict[str, Any], own: bool) -> LogZ:
     """What a file says of log Z; raises `ValueError` or `TypeError` if it is not what ebmlab writes."""
     error = math.nan if values["std_error"] is None else float(values["std_error"])
     doubts, method = tuple(map(str, values["doubts"])), shown(str(values["method"]))[:200]
-    found = LogZ(float(values["value"]), error, float(values["gap"]), tuple(map(shown, doubts)), method)
+    found = LogZ(
+        float(values["value"]), error, gap=float(values["gap"]), doubts=tuple(map(shown, doubts)), method=method
+    )
     if own:
         return found
     if not (math.isfinite(found.log_z) and math.isfinite(found.gap)) or error < 0 or math.isinf(error):
@@ -173,13 +178,16 @@ def _described(values: dict[str, Any], own: bool) -> LogZ:
 
 
 def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: int, temperatures: int) -> LogZ:
-    """Log Z by enumeration where the sum is small enough, by AIS from both ends elsewhere."""
+    """Log Z by enumeration where the sum is small enough, by AIS from both ends elsewhere.
+
+    Where AIS is not to be trusted, replica exchange takes its place if it is.
+    """
     domain = energy.domain
     bits = domain.size * math.log2(domain.num_values) if isinstance(domain, Finite) else math.inf
     if bits <= SUMMABLE or (isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE):
         value = float(exact_log_z(energy))
         sound = math.isfinite(value)
-        return LogZ(value, 0.0 if sound else math.nan, 0.0, () if sound else (INFINITE,), "exact sum")
+        return LogZ(value, 0.0 if sound else math.nan, gap=0.0, doubts=() if sound else (INFINITE,), method="exact sum")
     base = _base(energy, x)
     sampler = _exact_sampler(energy, samplers, base)
     devices = [energy.device] if energy.device.type == "cuda" else []
@@ -194,10 +202,42 @@ def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: i
             num_temperatures=temperatures,
             progress=sys.stderr.isatty(),
         )
-    if found.trusted:
-        return found
-    doubts = found.doubts if math.isfinite(found.log_z) else (INFINITE,)
+        if found.trusted:
+            return found
+        if not math.isfinite(found.log_z):
+            return replace(found, std_error=math.nan, doubts=(INFINITE,))
+        other = _by_exchange(energy, sampler, base, x, found, chains, temperatures)
+    if other.trusted:
+        return other
+    doubts = (*found.doubts, *(f"replica exchange: {doubt}" for doubt in other.doubts))
     return replace(found, std_error=math.nan, doubts=doubts)
+
+
+def _by_exchange(
+    energy: Energy, sampler: Sampler, base: Base, x: Tensor, annealed: LogZ, chains: int, temperatures: int
+) -> LogZ:
+    """Log Z by replica exchange, with as many steps of the sampler as annealing in both directions has taken.
+
+    Replicas go back and forth, and find modes that annealed chains pass by. Where x misses a mode, too, all replicas
+    may stay in others and agree. So the estimate must not be below that of forward annealing, which is more than a few
+    nats too large with a probability of exp(-nats) at most.
+    """
+    found = exchange_log_z(
+        energy,
+        TrajectoryTempered(sampler, []),
+        base=base,
+        x=x[torch.arange(max(2, chains // 2)) % len(x)],
+        num_steps=max(STEPS, 2 * temperatures // RUNGS),
+        num_rungs=RUNGS,
+        schedule="adaptive",
+        progress=sys.stderr.isatty(),
+    )
+    short = annealed.log_z - found.log_z
+    if not short <= MAX_GAP:
+        found = replace(
+            found, doubts=(*found.doubts, f"log Z is {short:.3g} nats below that of annealing, which is too small, too")
+        )
+    return found
 
 
 def _base(energy: Energy, x: Tensor) -> Base:
