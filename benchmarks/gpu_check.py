@@ -96,7 +96,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "ResNet": lambda: ResNet((28, 28)),
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),
-    "CategoricalRBM": lambda: CategoricalRBM(53, 21, 70),
+    "CategoricalRBM": lambda: CategoricalRBM(53, 21, num_hidden=70),
     "Potts": _potts,
     "ScalarPotts": lambda: ScalarPotts(Ising.lattice(5, 0.3).coupling, num_values=3),
     "LatticeGaussian": lambda: LatticeGaussian(torch.eye(5) + 1, [10.0] * 5),
@@ -104,7 +104,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "ModeGrid": lambda: ModeGrid(),
     "LogisticPosterior": lambda: LogisticPosterior(*table(20)),
     "BinaryNetPosterior": lambda: BinaryNetPosterior(Rows(*table(5)), 20),
-    "Clamped": lambda: Clamped(Ising.lattice(20, 0.3), torch.ones(400), torch.arange(400) % 3 == 0),
+    "Clamped": lambda: Clamped(Ising.lattice(20, 0.3), torch.ones(400), mask=torch.arange(400) % 3 == 0),
     "Sum": lambda: Sum([MLP(256), RBM(256, 50)], [0.5, 1.0]),
     "Scaled": lambda: Scaled(Ising.lattice(20, 0.3), 2.0),
     "Mixture": lambda: Mixture([MLP(256), RBM(256, 50)]),
@@ -127,7 +127,7 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "DiscreteHAMS": ("Ising", s.DiscreteHAMS(1.0)),
     "AnyScale first": ("Ising", s.AnyScale("first")),
     "AnyScale trace": ("Ising", s.AnyScale("trace")),
-    "ACS": ("Ising", s.ACS(8.0, 0.5, 4)),
+    "ACS": ("Ising", s.ACS(8.0, 0.5, cycle_length=4)),
     "RelaxedMALA": ("Ising", s.RelaxedMALA(0.5)),
     "DiscreteSVGD": ("Ising", s.DiscreteSVGD(0.3)),
     "BlockGibbs": ("RBM", s.BlockGibbs()),
@@ -300,7 +300,7 @@ def check_compiled_steps(device: torch.device, steps: int = 200) -> bool:
     small.W *= 50
     exact = exact_samples(small, 20_000).to(device)
     small, fine = small.to(device), True
-    for sampler in (s.DMALA(0.4), s.ACS(2.0, 0.3, 3), s.GWG(), s.BlockGibbs()):
+    for sampler in (s.DMALA(0.4), s.ACS(2.0, 0.3, cycle_length=3), s.GWG(), s.BlockGibbs()):
         after = sampler.to(device).last_states(small, exact, 19, compile=True)
         table = torch.stack([_occurrences(exact), _occurrences(after)])
         p = chi2_contingency(table[:, table.sum(0) > 0].numpy()).pvalue
@@ -308,10 +308,10 @@ def check_compiled_steps(device: torch.device, steps: int = 200) -> bool:
         for chains in (1, 100):
             x, rates = large.domain.random(chains, device=device), []
             for compile in (False, True):
-                sampler.last_states(large, x, 16, compile)
+                sampler.last_states(large, x, 16, compile=compile)
                 _wait(device)
                 begin = time.perf_counter()
-                sampler.last_states(large, x, steps, compile)
+                sampler.last_states(large, x, steps, compile=compile)
                 _wait(device)
                 rates.append(f"{steps / (time.perf_counter() - begin):.0f}")
             rates.append(_rate_of_replay(sampler, large, x, steps) if device.type == "cuda" else "-")

@@ -45,7 +45,7 @@ def curved() -> Any:
 
     torch.manual_seed(1)
     a = torch.randn(784, 20) / 40
-    return AnyScale("trace", 0.2, 0.5, a @ a.T, torch.full((784,), 0.1))
+    return AnyScale("trace", 0.2, balance=0.5, curvature=a @ a.T, diagonal=torch.full((784,), 0.1))
 
 
 def kernels() -> dict[str, tuple[str, Callable[[], Any]]]:
@@ -54,8 +54,8 @@ def kernels() -> dict[str, tuple[str, Callable[[], Any]]]:
     return {
         "DULA": ("RBM", lambda: s.DULA(0.2)),
         "DMALA": ("RBM", lambda: s.DMALA(0.2)),
-        "ACS": ("RBM", lambda: s.ACS(5.0, 0.2, 20)),
-        "AB-1st": ("RBM", lambda: s.AnyScale("first", 0.2, 0.5)),
+        "ACS": ("RBM", lambda: s.ACS(5.0, 0.2, cycle_length=20)),
+        "AB-1st": ("RBM", lambda: s.AnyScale("first", 0.2, balance=0.5)),
         "AB-trace": ("RBM", curved),
         "GWG": ("RBM", lambda: s.GWG()),
         "GWG 5": ("RBM", lambda: s.GWG(5)),
@@ -100,7 +100,9 @@ def ais_time(make: Callable[[], Any], energy: Any) -> float:
 
     temperatures = 10
     torch.manual_seed(2)
-    return milliseconds(lambda: ais(energy, make(), AIS_CHAINS, temperatures)) / temperatures
+    return (
+        milliseconds(lambda: ais(energy, make(), num_chains=AIS_CHAINS, num_temperatures=temperatures)) / temperatures
+    )
 
 
 @torch.no_grad()

@@ -105,7 +105,7 @@ LOSSES: dict[str, Loss] = {
     "RMwGGIS, straightforward": plain_gradient_guided,
     "RMwGGIS, straightforward with torch's swish": plain_gradient_guided,
     "RMwGGIS, vectorised": vectorised_gradient_guided,
-    "RMwGGIS, ebmlab": GradientGuided(SAMPLES, True, "exponential").loss,
+    "RMwGGIS, ebmlab": GradientGuided(SAMPLES, True, objective="exponential").loss,
 }
 
 

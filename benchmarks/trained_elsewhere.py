@@ -20,7 +20,7 @@ from ebmlab.energies import RBM
 from ebmlab.exchange import make, read
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs
-from ebmlab.trained.likelihood import log_z
+from ebmlab.trained.likelihood import computed_log_z
 
 HIDDEN, BATCH, RATE = 100, 100, 0.05
 Step = Callable[[Tensor], object]
@@ -106,9 +106,9 @@ def main(seconds: float) -> None:
             if time.process_time() - begun > seconds:
                 break
         energy = trained().float().requires_grad_(False)
-        found = log_z(energy, [], test[:2000], None, 200, 2000, False)
+        found = computed_log_z(energy, [], test[:2000], 200, 2000)
         print(
-            f"| {name} | {updates:,} | {float(-energy(test[:2000]).mean()) - found.value:.2f} | {found} |", flush=True
+            f"| {name} | {updates:,} | {float(-energy(test[:2000]).mean()) - found.log_z:.2f} | {found} |", flush=True
         )
 
 

@@ -79,7 +79,9 @@ def complete(name: str, model: TrainedModel, digits: Tensor, folder: Path) -> No
         torch.manual_seed(0)
         deep = name == "deep_ebm"  # DMALA, which has trained it, stays in noise
         sampler = Gibbs() if deep else None
-        found = model.complete(digits, mask, COMPLETIONS, STEPS[name], denoise=not deep, sampler=sampler)
+        found = model.complete(
+            digits, mask, num_samples=COMPLETIONS, num_steps=STEPS[name], denoise=not deep, sampler=sampler
+        )
         with whole(kept) as path, path.open("wb") as file:
             np.save(file, found.numpy())
     completions = torch.from_numpy(np.load(kept))

@@ -35,6 +35,7 @@ from ebmlab.learners import Learner
 from ebmlab.lightning.checkpoints import skip_where
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
+from ebmlab.settings import require_count
 
 SHOWN = 64
 LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/train_log_likelihood", "ais/bits_per_dim")
@@ -91,7 +92,7 @@ class AIS(PeriodicEvaluation):
         >>> from ebmlab.samplers import BlockGibbs
         >>> callback = AIS(num_chains=100, num_temperatures=20)
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[callback])
-        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
         >>> (metrics,) = trainer.test(learner, Digits(binarize=True), verbose=False)
         >>> -50 < metrics["ais/log_likelihood"] < -40  # 64 log(1/2) = -44 before training
         True
@@ -117,25 +118,20 @@ class AIS(PeriodicEvaluation):
         equilibrate: Sampler | None = None,
         compile: bool = False,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
+        super().__init__(every_n_epochs, at_start, seed=seed)
         check_schedule(schedule)
-        if min(num_chains, num_temperatures, 1 if test_temperatures is None else test_temperatures, num_replicates) < 1:
-            raise UserError(
-                f"AIS: num_chains is {num_chains}, num_temperatures {num_temperatures}, test_temperatures "
-                f"{test_temperatures} and num_replicates {num_replicates}; all must be at least 1"
-            )
+        tests = num_temperatures if test_temperatures is None else test_temperatures
+        require_count("AIS", num_chains=num_chains, num_temperatures=num_temperatures, test_temperatures=tests)
+        require_count("AIS", num_replicates=num_replicates, num_moves=num_moves)
         self.num_chains = num_chains
         self.num_temperatures = num_temperatures
-        self.test_temperatures = num_temperatures if test_temperatures is None else test_temperatures
+        self.test_temperatures = tests
         self.sampler = sampler
         self.schedule: Schedule = schedule
         self.num_replicates = num_replicates
         self.reverse = reverse
-        if not 0 <= resample <= 1 or num_moves < 1:
-            raise UserError(
-                f"AIS: resample is {resample} and num_moves {num_moves}; need a share of the chains, from 0 to 1, "
-                "and at least 1 step at each temperature"
-            )
+        if not 0 <= resample <= 1:
+            raise UserError(f"AIS: resample is {resample}, but must be a share of the chains, from 0 to 1")
         self.resample = resample
         self.num_moves = num_moves
         if equilibrate is not None and not equilibrate.converges:
@@ -193,17 +189,17 @@ class AIS(PeriodicEvaluation):
         caption = made_by(self._sampler(learner), steps * self.num_moves)
         if fitting:
             history = self._extended(trainer.global_step, metrics)
-            self.log_image(trainer, "ais/likelihood", draw_likelihood(history), caption)
-        self.log_image(trainer, "ais/weights", draw_annealing(found), caption)
+            self.log_image(trainer, "ais/likelihood", draw_likelihood(history), caption=caption)
+        self.log_image(trainer, "ais/weights", draw_annealing(found), caption=caption)
         shown = data.show(found.samples[:SHOWN])
         if isinstance(shown, Images):
             title = f"AIS: {len(shown.values)} chains after {steps} temperatures"
-            self.log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption)
+            self.log_image(trainer, "ais/samples", panels({title: tile(shown.values)}), caption=caption)
 
     def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
         name = f"{'test' if held_out(trainer) == 'test' else 'validation'} log-likelihood"
         error, trusted = metrics.get("ais/std_error"), bool(metrics["ais/trusted"])
-        return Headline(name, metrics["ais/log_likelihood"], "nats", error, trusted)
+        return Headline(name, metrics["ais/log_likelihood"], unit="nats", error=error, trusted=trusted)
 
     def _log_z(
         self, trainer: pl.Trainer, learner: Learner, data: Data, states: Tensor, chains: int, steps: int

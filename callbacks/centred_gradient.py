@@ -34,7 +34,7 @@ class CentredGradient(pl.Callback):
         >>> centred = CentredGradient()
         >>> settings = {"max_steps": 2, "log_every_n_steps": 1, "callbacks": [centred]}
         >>> trainer = pl.Trainer(**settings, **dict.fromkeys(quiet, False))
-        >>> trainer.fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData()), Digits(binarize=True))
+        >>> trainer.fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData()), Digits(binarize=True))
         >>> centred.offsets[0].shape, centred.offsets[1].shape
         (torch.Size([64]), torch.Size([8]))
     """

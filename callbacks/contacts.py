@@ -101,9 +101,16 @@ class Contacts(PeriodicEvaluation):
         around = None
         if not isinstance(energy, Potts):
             around = data.states("train", self.num_around, self.seed).to(energy.device)
-        scores = contact_scores(energy, data.family.alphabet.gap_value, around)
+        scores = contact_scores(energy, data.family.alphabet.gap_value, around=around)
         residues, placement = self._structure(trainer)
-        return contact_prediction(scores, residues, placement, self.between, self.threshold, self.min_separation)
+        return contact_prediction(
+            scores,
+            residues,
+            placement=placement,
+            between=self.between,
+            threshold=self.threshold,
+            min_separation=self.min_separation,
+        )
 
     def _structure(self, trainer: pl.Trainer) -> tuple[list[Residue], Placement]:
         if self._placed is None:

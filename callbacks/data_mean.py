@@ -32,7 +32,7 @@ class DataMean(pl.Callback):
         >>> from ebmlab.learners import ContrastiveDivergence, FromData
         >>> from ebmlab.samplers import BlockGibbs
         >>> trainer = pl.Trainer(max_steps=0, barebones=True, callbacks=[DataMean()])
-        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
         >>> trainer.fit(learner, Digits(binarize=True))
         >>> bool(learner.energy.b_v.any())
         True

@@ -104,12 +104,12 @@ class Density2D(SampleEvaluation):
         samples = learner.draw(noise(learner, n), num_steps).cpu()
         title = f"{len(samples)} samples after {num_steps} steps"
         figure = draw_surfaces_and_points(surfaces, extent, samples, states[:n], title)
-        self.log_image(trainer, "samples/density", figure, made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/density", figure, caption=made_by(learner.sampler, num_steps))
 
     def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
         name = f"{'test' if held_out(trainer) == 'test' else 'validation'} log-likelihood"
         trusted = bool(metrics["quadrature/trusted"])
-        return Headline(name, metrics["quadrature/log_likelihood"], "nats", trusted=trusted, about="quadrature")
+        return Headline(name, metrics["quadrature/log_likelihood"], unit="nats", trusted=trusted, about="quadrature")
 
 
 def energy_above_minimum(z: PlaneIntegral) -> Tensor:

@@ -37,7 +37,7 @@ class EnergyHistograms(SampleEvaluation):
         >>> from ebmlab.learners import ContrastiveDivergence, FromData
         >>> from ebmlab.samplers import BlockGibbs
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[EnergyHistograms(50, 5)])
-        >>> learner = ContrastiveDivergence(GRBM(64, 8), BlockGibbs(), FromData())
+        >>> learner = ContrastiveDivergence(GRBM(64, 8), BlockGibbs(), start=FromData())
         >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/energies-histogram_step0000000.png
     """
 
@@ -75,4 +75,4 @@ class EnergyHistograms(SampleEvaluation):
             log_histogram(trainer, f"energies/{name}", values)
             rows += [[name, i, value] for i, value in enumerate(values[: self.num_rows].tolist())]
         log_table(trainer, "energies/samples", ["states", "number", "energy"], rows)
-        self.log_image(trainer, "energies/histogram", draw_histograms(energies, "energy"), caption)
+        self.log_image(trainer, "energies/histogram", draw_histograms(energies, "energy"), caption=caption)

@@ -89,7 +89,7 @@ class EnergyLandscape(SampleEvaluation):
         else:
             figure = draw_surfaces(surfaces, self.extent)
         caption = made_by(learner.sampler, num_steps) if self.num_samples else ""
-        self.log_image(trainer, "samples/landscape", figure, caption)
+        self.log_image(trainer, "samples/landscape", figure, caption=caption)
 
     def _data(self, trainer: pl.Trainer) -> CodedPoints:
         what = "points coded in bits, with encode, decode and sample"

@@ -49,7 +49,7 @@ class EquilibriumCheck(SampleEvaluation):
         >>> from ebmlab.samplers import BlockGibbs
         >>> callback = EquilibriumCheck(num_samples=50, longer=5)
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[callback])
-        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
         >>> (scores,) = trainer.test(learner, Digits(binarize=True), verbose=False)
         >>> scores["equilibrium/accuracy_long"] > 0.6  # the model is untrained
         True
@@ -91,7 +91,7 @@ class EquilibriumCheck(SampleEvaluation):
         shown = {f"after {lengths[name]} steps": data.show(x[:SHOWN]) for name, x in samples.items()}
         pictures = {title: tile(x.values) for title, x in shown.items() if isinstance(x, Images)}
         if pictures:
-            self.log_image(trainer, "equilibrium/samples", panels(pictures), type(learner.sampler).__name__)
+            self.log_image(trainer, "equilibrium/samples", panels(pictures), caption=type(learner.sampler).__name__)
         enough = shares["long"].larger - shares["short"].larger > max(RISE, 2 / math.sqrt(len(real)))
         if enough and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             rank_zero_warn(

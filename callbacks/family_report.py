@@ -74,7 +74,7 @@ class FamilyReport(SampleEvaluation):
             assert isinstance(gathered, Tensor)
             drawn = gathered.flatten(0, 1)
         train = data.states("train")
-        found = compare_families(train, data.weights("train"), drawn)
+        found = compare_families(train, data.weights("train"), samples=drawn)
         self.log_metrics(trainer, pl_module, {f"family/{name}": value for name, value in found.summary().items()})
         if trainer.is_global_zero:
             held_out = data.states("val")
@@ -84,7 +84,7 @@ class FamilyReport(SampleEvaluation):
             distances = {"held out": apart, "samples": found.nearest}
             caption = made_by(learner.sampler, num_steps)
             title = f"{type(energy_of(pl_module)).__name__}: {len(drawn):,} samples by {caption}"
-            self.log_image(trainer, "family/report", draw_family(found, energies, distances, title), caption)
+            self.log_image(trainer, "family/report", draw_family(found, energies, distances, title), caption=caption)
 
     def _data(self, trainer: pl.Trainer) -> Aligned:
         what = "data that come from an alignment"

@@ -145,11 +145,11 @@ class FID(SampleEvaluation):
         num_classes, pictures = data.num_classes, images(data, data.states("train")).float()
 
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
-            untrained = LabelClassifier(pictures.shape[1], num_classes, pictures.shape[2])
+            untrained = LabelClassifier(pictures.shape[1], num_classes, size=pictures.shape[2])
             return untrained.requires_grad_(False).eval(), "untrained classifier"
 
         def get() -> tuple[nn.Module, str]:
-            return load_or_train(pictures, labels, num_classes, progress=shows_progress(trainer))
+            return load_or_train(pictures, labels, num_classes=num_classes, progress=shows_progress(trainer))
 
         found = get() if trainer.is_global_zero else None
         trainer.strategy.barrier("FID classifier")  # the others find it in the cache

@@ -64,4 +64,4 @@ class GraphGrid(SampleEvaluation):
             "data": data.states(split_of(data, "train"), n, self.seed),
         }
         figure = draw_graphs({k: adjacency(data, x.cpu()) for k, x in sides.items()})
-        self.log_image(trainer, "samples/graphs", figure, made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/graphs", figure, caption=made_by(learner.sampler, num_steps))

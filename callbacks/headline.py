@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,13 @@ class Headline:
     Example:
         >>> print(Headline("FID", 14.1, about="classifier", begin=283.6))
         FID 283.6 -> 14.1 (classifier)
-        >>> print(Headline("validation log-likelihood", -126.63, "nats", error=0.4, trusted=True))
+        >>> print(Headline("validation log-likelihood", -126.63, unit="nats", error=0.4, trusted=True))
         validation log-likelihood -126.6 +- 0.4 nats, trusted
     """
 
     name: str
     value: float
+    _: KW_ONLY
     unit: str = ""
     error: float | None = None
     trusted: bool | None = None

@@ -18,7 +18,7 @@ from ebmlab.io.files import whole
 from ebmlab.samplers import Sampler
 
 
-def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor, caption: str = "") -> Path | None:
+def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor, *, caption: str = "") -> Path | None:
     """Writes a picture to `<run folder>/images/<key>_step<global step>.png` and sends it to every logger.
 
     The file holds its key and its caption, which W&B and the dashboard show.

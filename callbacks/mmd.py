@@ -90,6 +90,7 @@ class HammingMMD(MMD):
         self,
         num_samples: int = 4000,
         num_steps: int | None = None,
+        *,
         unbiased: bool = True,
         batch_size: int = 4000,
         every_n_epochs: int = 10,
@@ -119,7 +120,9 @@ class HammingMMD(MMD):
     def metric(self, trainer: pl.Trainer, learner: Learner) -> torchmetrics.MetricCollection:
         domain = learner.energy.domain
         assert isinstance(domain, Finite)
-        kernels: dict[str, Any] = {k: metrics.HammingMMD(how, self.unbiased, domain) for k, how in KERNELS.items()}
+        kernels: dict[str, Any] = {
+            k: metrics.HammingMMD(how, self.unbiased, domain=domain) for k, how in KERNELS.items()
+        }
         return torchmetrics.MetricCollection(kernels, compute_groups=False)
 
     def real(self, trainer: pl.Trainer, learner: Learner, num_samples: int) -> Tensor:

@@ -20,6 +20,7 @@ from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.errors import UserError
 from ebmlab.evaluation.outliers import detection
 from ebmlab.numerics.noise import uniform_numbers
+from ebmlab.settings import require_count
 
 Transform = Literal["flipped", "mirrored", "rotated", "independent"]
 NAMES = get_args(Transform)
@@ -72,11 +73,8 @@ class OutOfDistribution(PeriodicEvaluation):
         at_start: bool = False,
         seed: int = 0,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        if num_samples < 1 or batch_size < 1:
-            raise UserError(
-                f"OutOfDistribution: num_samples is {num_samples} and batch_size {batch_size}; both must be at least 1"
-            )
+        super().__init__(every_n_epochs, at_start, seed=seed)
+        require_count("OutOfDistribution", num_samples=num_samples, batch_size=batch_size)
         if unknown := set(transforms or ()) - set(NAMES):
             raise UserError(f"OutOfDistribution: transforms are {', '.join(NAMES)}, not {', '.join(sorted(unknown))}")
         if not (data or noise or transforms or transforms is None):

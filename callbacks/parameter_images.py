@@ -13,6 +13,7 @@ from ebmlab.drawing.parameters import draw_log_variance
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
+from ebmlab.settings import require_count
 
 
 class ParameterImages(PeriodicEvaluation):
@@ -37,8 +38,7 @@ class ParameterImages(PeriodicEvaluation):
 
     def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, *, at_start: bool = True) -> None:
         super().__init__(every_n_epochs, at_start)
-        if num_filters < 1:
-            raise UserError(f"ParameterImages: num_filters is {num_filters}, but must be at least 1")
+        require_count("ParameterImages", num_filters=num_filters)
         self.num_filters = num_filters
         self._history: list[list[float]] = []  # [step, mean, min, max]
 

@@ -65,7 +65,7 @@ class PeriodicEvaluation(pl.Callback):
 
     logs: tuple[str, ...] = ()  # the names of all metrics, which `*` may end
 
-    def __init__(self, every_n_epochs: int = 1, at_start: bool = True, seed: int = 0) -> None:
+    def __init__(self, every_n_epochs: int = 1, at_start: bool = True, *, seed: int = 0) -> None:
         if every_n_epochs < 1:
             raise UserError(f"{type(self).__name__}: every_n_epochs is {every_n_epochs}, but must be 1 or more")
         self.every_n_epochs = every_n_epochs
@@ -128,7 +128,7 @@ class PeriodicEvaluation(pl.Callback):
         sizes = [min(size, share - i) for i in range(0, share, size)] or [0]
         for n in tqdm(sizes, desc=title, leave=False, delay=2, disable=None if shows_progress(trainer) else True):
             x = noise(learner, n)
-            yield learner.draw(x, num_steps, denoise) if n else x
+            yield learner.draw(x, num_steps, denoise=denoise) if n else x
 
     def key(self, trainer: pl.Trainer, name: str) -> str:
         """The name of a metric or picture: `name`, or `name_2` for the second of `alike` callbacks, and so on."""
@@ -142,7 +142,7 @@ class PeriodicEvaluation(pl.Callback):
 
     def log_image(self, trainer: pl.Trainer, name: str, image: Figure | Tensor, caption: str = "") -> None:
         """Writes a picture to the run's folder and sends it to the loggers; see `callbacks.image_log.log_image`."""
-        path = log_image(trainer, self.key(trainer, name), image, caption)
+        path = log_image(trainer, self.key(trainer, name), image, caption=caption)
         self.picture = self.picture or path
 
     def log_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule, metrics: dict[str, float]) -> None:

@@ -9,6 +9,7 @@ from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import learner_of
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.settings import require_count
 
 
 class SampleEvaluation(PeriodicEvaluation):
@@ -37,15 +38,12 @@ class SampleEvaluation(PeriodicEvaluation):
         seed: int,
         batch_size: int = 1,
     ) -> None:
-        super().__init__(every_n_epochs, at_start, seed)
-        steps = 1 if num_steps is None else num_steps
-        for setting, value, least in (
-            ("num_samples", num_samples, self.least),
-            ("num_steps", steps, 1),
-            ("batch_size", batch_size, 1),
-        ):
-            if value < least:
-                raise UserError(f"{type(self).__name__}: {setting} is {value}, but must be at least {least}")
+        super().__init__(every_n_epochs, at_start, seed=seed)
+        owner = type(self).__name__
+        require_count(owner, num_samples=num_samples, num_steps=1 if num_steps is None else num_steps)
+        require_count(owner, batch_size=batch_size)
+        if num_samples < self.least:
+            raise UserError(f"{owner}: num_samples is {num_samples}, but must be at least {self.least}")
         self.num_samples = num_samples
         self.num_steps = num_steps
         self.batch_size = batch_size

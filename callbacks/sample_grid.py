@@ -39,7 +39,7 @@ class SampleGrid(SampleEvaluation):
         >>> from ebmlab.learners import ContrastiveDivergence, FromData
         >>> from ebmlab.samplers import BlockGibbs
         >>> trainer = pl.Trainer(logger=False, enable_progress_bar=False, callbacks=[SampleGrid(num_samples=16)])
-        >>> learner = ContrastiveDivergence(GRBM(64, 8), BlockGibbs(), FromData())
+        >>> learner = ContrastiveDivergence(GRBM(64, 8), BlockGibbs(), start=FromData())
         >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/samples-grid_step0000000.png
     """
 
@@ -85,20 +85,20 @@ class SampleGrid(SampleEvaluation):
             f"samples: {shown} after {num_steps} steps": tile(images(data, samples)),
             "data": tile(images(data, data.states(split_of(data, "train"), n))),
         }
-        self.log_image(trainer, "samples/grid", panels(grid), made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/grid", panels(grid), caption=made_by(learner.sampler, num_steps))
         frames = torch.stack([images(data, x) for x in strips])  # (F, S, C, H, W)
         columns = {
             f"step {k}" if i == 0 else str(k): tile(f, columns=1)
             for i, (k, f) in enumerate(zip(steps, frames, strict=True))
         }
-        self.log_image(trainer, "samples/chain", panels(columns, gap=4), made_by(learner.sampler, num_steps))
+        self.log_image(trainer, "samples/chain", panels(columns, gap=4), caption=made_by(learner.sampler, num_steps))
 
     def _draw(self, learner: Learner, n: int, num_steps: int, denoise: bool) -> tuple[Tensor, list[Tensor], list[int]]:
         """The last states `(n, *event)`, the strips' states at each frame, and the frames' steps."""
         wanted = sorted({round(k) for k in torch.linspace(0, num_steps, self.num_frames).tolist()})
         start = x = noise(learner, n)
         strips = [start[: self.num_strips]]
-        for k, x in enumerate(learner.trajectory(start, num_steps, denoise), start=1):
+        for k, x in enumerate(learner.trajectory(start, num_steps, denoise=denoise), start=1):
             if k in wanted:
                 strips.append(x[: self.num_strips])
         return x, strips, wanted

@@ -22,6 +22,7 @@ from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import before_averages
 from ebmlab.samplers import Sampler
+from ebmlab.settings import require_count
 
 
 class TrajectoryLikelihood(pl.Callback):
@@ -57,7 +58,7 @@ class TrajectoryLikelihood(pl.Callback):
         >>> callback = TrajectoryLikelihood(num_chains=20)
         >>> quiet = ("logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary")
         >>> trainer = pl.Trainer(max_steps=5, log_every_n_steps=5, callbacks=[callback], **dict.fromkeys(quiet, False))
-        >>> trainer.fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData()), Digits(binarize=True))
+        >>> trainer.fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData()), Digits(binarize=True))
         >>> -50 < float(trainer.callback_metrics["trajectory/train_log_likelihood"]) < -20
         True
     """
@@ -66,16 +67,14 @@ class TrajectoryLikelihood(pl.Callback):
         self,
         num_chains: int = 100,
         num_steps: int = 150,
+        *,
         every_n_steps: int = 500,
         num_data: int = 1000,
         sampler: Sampler | None = None,
         seed: int = 0,
     ) -> None:
-        if min(num_chains, num_steps, every_n_steps, num_data) < 1:
-            raise UserError(
-                f"TrajectoryLikelihood: num_chains is {num_chains}, num_steps {num_steps}, every_n_steps "
-                f"{every_n_steps} and num_data {num_data}; all must be at least 1"
-            )
+        counts = {"num_chains": num_chains, "num_steps": num_steps, "every_n_steps": every_n_steps}
+        require_count("TrajectoryLikelihood", **counts, num_data=num_data)
         self.num_chains = num_chains
         self.num_steps = num_steps
         self.every_n_steps = every_n_steps

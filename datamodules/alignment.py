@@ -91,10 +91,17 @@ class Alignment(TensorDataModule):
             )
         file = find(path)
         self.family = _family(
-            file, file.stat().st_mtime_ns, alphabet, gap, inserts, unknown, max_column_gaps, max_sequence_gaps
+            file,
+            file.stat().st_mtime_ns,
+            alphabet,
+            gap=gap,
+            inserts=inserts,
+            unknown=unknown,
+            max_column_gaps=max_column_gaps,
+            max_sequence_gaps=max_sequence_gaps,
         )
         sites, values = self.family.values.shape[1], len(self.family.alphabet.letters)
-        super().__init__((sites, values), batch_size, seed)
+        super().__init__((sites, values), batch_size, seed=seed)
         self.raw_shape = (sites,)
         self.domains = (Categorical,)
         self.weighted = True
@@ -193,5 +200,5 @@ class Alignment(TensorDataModule):
 
 
 @functools.lru_cache(maxsize=4)  # the command line makes a datamodule more than once
-def _family(file: Path, changed: int, *options: Any) -> Family:
-    return read_family(file, *options)
+def _family(file: Path, changed: int, alphabet: str, **options: Any) -> Family:
+    return read_family(file, alphabet, **options)

@@ -50,7 +50,7 @@ class CelebA(TensorDataModule):
         download: bool = False,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((3, size, size), batch_size, seed)
+        super().__init__((3, size, size), batch_size, seed=seed)
         if size not in (32, 64):
             raise UserError(f"CelebA: size is {size}; it must be 32 or 64")
         if num_images is not None and num_images < 1:

@@ -40,7 +40,7 @@ class Digits(TensorDataModule):
 
     def __init__(self, batch_size: int = 128, seed: int = 0, *, binarize: Binarize = False) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((1, 8, 8), batch_size, seed, binarize)
+        super().__init__((1, 8, 8), batch_size, seed=seed, binarize=binarize)
 
     def load(self, split: str) -> tuple[Tensor, Tensor]:
         """Images `(N, 1, 8, 8)`, uint8 from 0 to 16, and labels `(N,)`."""

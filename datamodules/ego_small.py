@@ -74,7 +74,7 @@ class EgoSmall(TensorDataModule):
         source: Literal["auto", "citeseer", "embedded"] = "auto",
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((max_nodes * (max_nodes - 1) // 2,), batch_size, seed, binarize=True)
+        super().__init__((max_nodes * (max_nodes - 1) // 2,), batch_size, seed=seed, binarize=True)
         if not 2 <= min_nodes <= max_nodes:
             raise UserError(
                 f"EgoSmall: min_nodes is {min_nodes} and max_nodes {max_nodes}; min_nodes must be at least 2 and at "

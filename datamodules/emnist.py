@@ -54,7 +54,9 @@ class EMNIST(MNIST):
         binarize: Binarize = False,
         subset: Literal["mnist", "digits", "letters", "balanced", "bymerge", "byclass"] = "mnist",
     ) -> None:
-        super().__init__(batch_size, seed, root, download, num_val, num_train, binarize)
+        super().__init__(
+            batch_size, seed, root=root, download=download, num_val=num_val, num_train=num_train, binarize=binarize
+        )
         if subset not in _NUM_CLASSES:
             raise UserError(f"EMNIST: no subset '{subset}'; there are {', '.join(_NUM_CLASSES)}")
         self.subset = subset

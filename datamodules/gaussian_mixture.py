@@ -13,6 +13,7 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
+from ebmlab.settings import require_count
 
 _STDS = {
     "isotropic": ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0)),
@@ -50,11 +51,10 @@ class GaussianMixture(TensorDataModule):
         seed: int = 0,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((2,), batch_size, seed)
+        super().__init__((2,), batch_size, seed=seed)
         if kind not in _STDS:
             raise UserError(f"GaussianMixture: no kind '{kind}'; there are {', '.join(_STDS)}")
-        if num_samples < 1:
-            raise UserError(f"GaussianMixture: num_samples is {num_samples}; it must be at least 1")
+        require_count("GaussianMixture", num_samples=num_samples)
         self.kind = kind
         self.num_samples = num_samples
         self.means = torch.tensor([[-5.0, -5.0], [5.0, -5.0], [0.0, 5.0]])

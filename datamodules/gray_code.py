@@ -54,12 +54,13 @@ class GrayCode2D(TensorDataModule):
             "2spirals", "8gaussians", "circles", "moons", "pinwheel", "swissroll", "checkerboard"
         ] = "2spirals",
         num_bits: int = 32,
+        *,
         num_samples: int = 100_000,
         batch_size: int = 128,
         seed: int = 0,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((num_bits,), batch_size, seed, binarize=True)
+        super().__init__((num_bits,), batch_size, seed=seed, binarize=True)
         if shape not in SHAPES:
             raise UserError(f"GrayCode2D: no shape '{shape}'; there are {', '.join(SHAPES)}")
         if num_bits < 4 or num_bits % 2:

@@ -67,7 +67,7 @@ class IsingSamples(TensorDataModule):
         seed: int = 0,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((side * side,), batch_size, seed)
+        super().__init__((side * side,), batch_size, seed=seed)
         self.domains = (Spin,)
         for option, value, least in (
             ("side", side, 3),

@@ -60,6 +60,7 @@ class MNIST(TensorDataModule):
         self,
         batch_size: int = 512,
         seed: int = 0,
+        *,
         root: str | None = None,
         download: bool = True,
         num_val: int | None = None,
@@ -67,7 +68,7 @@ class MNIST(TensorDataModule):
         binarize: Binarize = False,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((1, 28, 28), batch_size, seed, binarize)
+        super().__init__((1, 28, 28), batch_size, seed=seed, binarize=binarize)
         self.root = data_root(root)
         self.download = download
         self.num_val = num_val

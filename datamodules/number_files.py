@@ -70,7 +70,7 @@ def read_numbers(
 def _foreign(path: Path, labels: Labels, field: str, columns: Sequence[str]) -> tuple[Any, None]:
     if labels is not None:
         raise UserError(f"{path} holds samples alone, but labels is {labels}")
-    return read_samples(path, columns, field).numpy(), None
+    return read_samples(path, columns, field=field).numpy(), None
 
 
 def read_numpy(path: Path) -> npt.NDArray[Any] | dict[str, npt.NDArray[Any]]:

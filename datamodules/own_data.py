@@ -44,7 +44,7 @@ class OwnData(TensorDataModule):
         batch_size: int,
         seed: int,
     ) -> None:
-        super().__init__(shape, batch_size, seed, form.binarize)
+        super().__init__(shape, batch_size, seed=seed, binarize=form.binarize)
         if form.domain not in DOMAINS:
             raise UserError(f"{self.title}: no domain '{form.domain}'; there are {', '.join(DOMAINS)}")
         if form.binarize and form.domain != "binary":

@@ -43,7 +43,7 @@ class Shapes2D(TensorDataModule):
         seed: int = 0,
     ) -> None:
         self.save_hyperparameters(logger=False)
-        super().__init__((2,), batch_size, seed)
+        super().__init__((2,), batch_size, seed=seed)
         if shape not in SHAPES:
             raise UserError(f"Shapes2D: no shape '{shape}'; there are {', '.join(SHAPES)}")
         if num_samples < 10:

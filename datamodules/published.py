@@ -60,7 +60,7 @@ class PublishedImages(TensorDataModule):
     files: tuple[PublishedFile, ...]
 
     def __init__(self, batch_size: int, seed: int, root: str | None, download: bool, binarize: Binarize) -> None:
-        super().__init__((1, 28, 28), batch_size, seed, binarize)
+        super().__init__((1, 28, 28), batch_size, seed=seed, binarize=binarize)
         self.root = data_root(root)
         self.download = download
 

@@ -52,7 +52,7 @@ class TabularData(ABC):
     source: str
     """Where the data set is published."""
 
-    def __init__(self, root: str | None = None, seed: int = 0, standardize: bool = True) -> None:
+    def __init__(self, root: str | None = None, seed: int = 0, *, standardize: bool = True) -> None:
         self.root = data_root(root)
         self.seed = seed
         self.standardize = standardize

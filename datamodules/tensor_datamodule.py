@@ -19,6 +19,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import path_of
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.numerics.streams import draw_bits, stream
+from ebmlab.settings import require_count
 
 _STAGES: dict[str | None, tuple[str, ...]] = {
     "fit": ("train", "val"),
@@ -62,14 +63,13 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
     """Mean of the training images, per channel; if it is empty, it is measured on them."""
     std: tuple[float, ...] = (1.0,)
 
-    def __init__(self, event_shape: tuple[int, ...], batch_size: int, seed: int, binarize: Binarize = False) -> None:
+    def __init__(self, event_shape: tuple[int, ...], batch_size: int, *, seed: int, binarize: Binarize = False) -> None:
         super().__init__()
         if binarize not in (False, True, "dynamic"):
             raise UserError(f"{type(self).__name__}: binarize is '{binarize}'; it must be false, true or dynamic")
         self.binarize = binarize
         self.domains = (Binary,) if binarize else (Real,)
-        if batch_size < 1:
-            raise UserError(f"{type(self).__name__}: batch_size is {batch_size}; it must be at least 1")
+        require_count(type(self).__name__, batch_size=batch_size)
         self.event_shape = self.raw_shape = event_shape
         self.batch_size = batch_size
         self.seed = seed

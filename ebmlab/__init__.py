@@ -22,4 +22,4 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
     """
     from ebmlab import trained  # importing ebmlab itself loads nothing
 
-    return trained.load(path, learner, device)
+    return trained.load(path, learner, device=device)

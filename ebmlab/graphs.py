@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
+from ebmlab.settings import require_count
 
 
 class Edges(Recorded):
@@ -61,7 +62,7 @@ class Edges(Recorded):
         return matrix
 
 
-def lattice(side: int, coupling: float, periodic: bool = True) -> Tensor:
+def lattice(side: int, coupling: float, *, periodic: bool = True) -> Tensor:
     """J `(d, d)` of a square grid of d = side * side sites, numbered row by row.
 
     Every pair of neighbours has one edge. A periodic lattice has 2 d edges if `side` is at least 3. With side 2, a
@@ -71,18 +72,17 @@ def lattice(side: int, coupling: float, periodic: bool = True) -> Tensor:
         >>> lattice(2, coupling=0.5).tolist()
         [[0.0, 0.5, 0.5, 0.0], [0.5, 0.0, 0.0, 0.5], [0.5, 0.0, 0.0, 0.5], [0.0, 0.5, 0.5, 0.0]]
     """
-    return lattice_edges(side, coupling, periodic).matrix()
+    return lattice_edges(side, coupling, periodic=periodic).matrix()
 
 
-def lattice_edges(side: int, coupling: float, periodic: bool = True) -> Edges:
+def lattice_edges(side: int, coupling: float, *, periodic: bool = True) -> Edges:
     """The couplings of `lattice`, in memory that grows with the number of sites and not with its square.
 
     Example:
         >>> len(lattice_edges(100, coupling=0.5).values)
         40000
     """
-    if side < 1:
-        raise UserError(f"lattice: side is {side}, but must be at least 1")
+    require_count("lattice", side=side)
     sites = torch.arange(side * side).view(side, side)
     last = side if periodic else side - 1
     pairs = [(sites.narrow(axis, 0, last), sites.roll(-1, axis).narrow(axis, 0, last)) for axis in (0, 1)]
@@ -90,7 +90,7 @@ def lattice_edges(side: int, coupling: float, periodic: bool = True) -> Edges:
     return Edges.joining(side * side, a, b, coupling)
 
 
-def barabasi_albert(num_nodes: int, num_edges: int, coupling: float, seed: int = 0) -> Tensor:
+def barabasi_albert(num_nodes: int, num_edges: int, *, coupling: float, seed: int = 0) -> Tensor:
     """J `(d, d)` of a random graph grown by preferential attachment (Barabasi & Albert, 1999).
 
     The graph starts as a star of `num_edges` + 1 nodes. Each new node is joined to `num_edges` distinct older ones,
@@ -101,10 +101,10 @@ def barabasi_albert(num_nodes: int, num_edges: int, coupling: float, seed: int =
         >>> int(J.triu().sum())
         16
     """
-    return barabasi_albert_edges(num_nodes, num_edges, coupling, seed).matrix()
+    return barabasi_albert_edges(num_nodes, num_edges, coupling=coupling, seed=seed).matrix()
 
 
-def barabasi_albert_edges(num_nodes: int, num_edges: int, coupling: float, seed: int = 0) -> Edges:
+def barabasi_albert_edges(num_nodes: int, num_edges: int, *, coupling: float, seed: int = 0) -> Edges:
     """The couplings of `barabasi_albert`, in memory that grows with the number of edges.
 
     Example:

@@ -32,7 +32,7 @@ from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.numerics.noise import bits
 from ebmlab.samplers import BlockGibbs, Sampler
-from ebmlab.settings import require_factor
+from ebmlab.settings import require_count, require_factor
 
 SUMMABLE = 16  # hidden units up to which log Z is summed exactly
 AIS_CHAINS, AIS_TEMPERATURES = 200, 2000
@@ -75,6 +75,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self,
         energy: str | Energy = "GRBM",
         num_hidden: int = 64,
+        *,
         sampler: Sampler | None = None,
         num_steps: int = 1,
         learning_rate: float = 0.005,
@@ -131,12 +132,11 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return float(self.score_samples(X).mean())
 
     def sample(
-        self, n_samples: int = 1, num_steps: int = 1000, random_state: int | np.random.RandomState | None = None
+        self, n_samples: int = 1, num_steps: int = 1000, *, random_state: int | np.random.RandomState | None = None
     ) -> NDArray[Any]:
         """States `(n_samples, d)` of chains after `num_steps` steps from noise, in the units of X."""
         check_is_fitted(self, "energy_")
-        if n_samples < 1 or num_steps < 1:
-            raise UserError(f"EBM: n_samples is {n_samples} and num_steps {num_steps}; both must be at least 1")
+        require_count("EBM", n_samples=n_samples, num_steps=num_steps)
         with _seeded(random_state), torch.no_grad():
             x, _ = self._sampler().sample(self.energy_, self.energy_.random(n_samples).double(), num_steps)
         states: NDArray[Any] = x.flatten(1).numpy() * self.scale_ + self.mean_
@@ -169,8 +169,8 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         learner = ContrastiveDivergence(
             energy,
             self._sampler(),
-            ReplayBuffer(min(self.batch_size, len(x)), init="data"),
-            self.num_steps,
+            start=ReplayBuffer(min(self.batch_size, len(x)), init="data"),
+            num_steps=self.num_steps,
             optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
             lr_scheduler=partial(CosineAnnealingLR, T_max=max(1, self.num_epochs)),
         )

@@ -52,7 +52,7 @@ def sampler_of(job: str, model: Model, x: Tensor) -> Sampler:
     name, *numbers = job.split()
     settings = [float(number) for number in numbers]
     if name == "AB":
-        return AnyScale("diagonal", *settings, curvature=1 / (1 + model.variance))
+        return AnyScale("diagonal", settings[0], balance=settings[1], curvature=1 / (1 + model.variance))
     if name == "LB":
         return AnyScale("first", *settings)
     if name == "GWG":

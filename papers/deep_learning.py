@@ -48,7 +48,7 @@ def train(name: str, seed: int, rate: float, iterations: int, folder: Path) -> R
     learner = ContrastiveDivergence(
         ResNet((1, 28, 28), channels=16),
         SAMPLERS[name](),
-        ReplayBuffer(CHAINS, init="mean"),
+        start=ReplayBuffer(CHAINS, init="mean"),
         num_steps=10,
         optimizer=optimizer,
         lr_scheduler=warm,
@@ -75,7 +75,16 @@ def likelihood(file: Path, seed: int, steps: int) -> Result:
     value = -torch.cat([energy(part) for part in x.split(1000)]).double().mean().item()
     begin = time.process_time()
     few = x[torch.randperm(len(x))[:REPLICAS]]
-    found = exchange_log_z(energy, TrajectoryTempered(DMALA(0.15), []), base, few, steps, RUNGS, "adaptive", True)
+    found = exchange_log_z(
+        energy,
+        TrajectoryTempered(DMALA(0.15), []),
+        base=base,
+        x=few,
+        num_steps=steps,
+        num_rungs=RUNGS,
+        schedule="adaptive",
+        progress=True,
+    )
     return {
         "likelihood": value - found.log_z,
         "error": found.std_error,

@@ -72,7 +72,7 @@ def change(sigma: float, alpha: float) -> float:
     grad = torch.linspace(-(BOUND - sigma), BOUND - sigma, len(x), dtype=torch.float64).unsqueeze(1)
 
     def flip(drift: Tensor) -> Tensor:
-        proposal = factorised(Binary(1), x, drift / 2, torch.tensor(1 / alpha, dtype=torch.float64))
+        proposal = factorised(Binary(1), x, drift / 2, stiffness=torch.tensor(1 / alpha, dtype=torch.float64))
         return proposal.log_prob(torch.ones_like(x)).exp()
 
     noisy = (flip(grad + sigma) + flip(grad - sigma)) / 2

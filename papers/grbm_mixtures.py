@@ -53,7 +53,9 @@ def learner(name: str) -> tuple[ContrastiveDivergence, int]:
     falling = partial(torch.optim.lr_scheduler.LinearLR, start_factor=1.0, end_factor=0.0, total_iters=10_000)
     settings: dict[str, Any] = {"optimizer": partial(torch.optim.Adam, lr=0.02), "lr_scheduler": falling}
     sampler: Sampler = Tempered(BlockGibbs(), num_temperatures=6)
-    return ContrastiveDivergence(energy, sampler, ReplayBuffer(100), 5, lr_interval="step", **settings), 10_000
+    return ContrastiveDivergence(
+        energy, sampler, start=ReplayBuffer(100), num_steps=5, lr_interval="step", **settings
+    ), 10_000
 
 
 def grid() -> Tensor:

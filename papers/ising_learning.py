@@ -71,7 +71,9 @@ def run(name: str, num_steps: int, seed: int, iterations: int, folder: Path) -> 
     watch = Watch(data.coupling_matrix())
     adam = partial(torch.optim.Adam, lr=2e-3)
     energy = Ising.learnable(SIDE**2)
-    learner = ContrastiveDivergence(energy, SAMPLERS[name](), ReplayBuffer(256), num_steps, l1=0.01, optimizer=adam)
+    learner = ContrastiveDivergence(
+        energy, SAMPLERS[name](), start=ReplayBuffer(256), num_steps=num_steps, l1=0.01, optimizer=adam
+    )
     fit_on(learner, data, iterations, folder / f"{name}--{num_steps}--{seed}", EVERY, [watch])
     return watch.curve
 

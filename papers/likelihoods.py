@@ -59,7 +59,7 @@ def trained(hidden: int, folder: Path) -> Model:
     if not file.exists():
         chains = ReplayBuffer(100, init="mean")
         adam = partial(torch.optim.Adam, lr=1e-3)
-        learner = ContrastiveDivergence(rbm, BlockGibbs(), chains, num_steps=10, optimizer=adam)
+        learner = ContrastiveDivergence(rbm, BlockGibbs(), start=chains, num_steps=10, optimizer=adam)
         fit(learner, data, 12_000, callbacks=[DataMean()])
         torch.save(rbm.state_dict(), file)
     rbm.load_state_dict(torch.load(file))
@@ -107,7 +107,16 @@ def forward(model: Model, schedule: str, resample: float = 0.0, uniform: bool = 
     if schedule == "adaptive":
         steps = EVALUATIONS // 2
         ladder = pilot_ladder(bridge(base, energy), sampler, CHAINS, steps)  # type: ignore[assignment]
-    result = ais(energy, sampler, CHAINS, steps, base, ladder, REPEATS, resample=resample)  # type: ignore[arg-type]
+    result = ais(
+        energy,
+        sampler,
+        num_chains=CHAINS,
+        num_temperatures=steps,
+        base=base,
+        schedule=ladder,
+        num_replicates=REPEATS,
+        resample=resample,
+    )  # type: ignore[arg-type]
     families = [None] * REPEATS if result.families is None else result.families.unsqueeze(1)
     return [
         LogZ.of_chains(w, result.samples, families=f, ladder=result.ladder)
@@ -124,7 +133,7 @@ def backward(model: Model, from_data: bool) -> list[LogZ]:
     else:
         exchange = Tempered(sampler, num_temperatures=RUNGS)
         x = equilibrated(energy, exchange, reference(energy.domain).sample(n).to(energy.dtype), steps // RUNGS)
-    result = reverse_ais(energy, sampler, x, steps, base)
+    result = reverse_ais(energy, sampler, x, num_temperatures=steps, base=base)
     return [LogZ.of_chains(w.unsqueeze(0), x, reverse=True) for w in result.log_weights.view(REPEATS, CHAINS)]
 
 

@@ -96,7 +96,7 @@ def train(name: str, seed: int, how: Training, file: Path) -> None:
     chains = ReplayBuffer(100, init="mean")
     settings, callbacks = how.settings()
     energy = RBM(784, 500)
-    learner = ContrastiveDivergence(energy, SAMPLERS[name](), chains, num_steps=how.steps, **settings)
+    learner = ContrastiveDivergence(energy, SAMPLERS[name](), start=chains, num_steps=how.steps, **settings)
     stages, along = Stages(how.iterations), TrajectoryLikelihood(num_chains=CHAINS, num_steps=200, sampler=BlockGibbs())
     begin = time.process_time()
     fit(learner, data, how.iterations, callbacks=[DataMean(), *callbacks, stages, along])
@@ -178,13 +178,21 @@ def run(
         torch.manual_seed(seed)
         result["published"] = test - published_log_z(stages[-1], base, temperatures)
     torch.manual_seed(seed)
-    forward = ais(stages[-1], BlockGibbs(), CHAINS, temperatures, base, "adaptive", resample=0.5)
+    forward = ais(
+        stages[-1],
+        BlockGibbs(),
+        num_chains=CHAINS,
+        num_temperatures=temperatures,
+        base=base,
+        schedule="adaptive",
+        resample=0.5,
+    )
     result |= {"likelihood": test - forward.log_z, "error": forward.std_error, "ess": forward.ess}
     if replicates > 1:
         others = ais(
             stages[-1],
             BlockGibbs(),
-            CHAINS,
+            num_chains=CHAINS,
             base=base,
             schedule=forward.ladder,
             num_replicates=replicates - 1,
@@ -203,10 +211,12 @@ def run(
     else:
         tempered, x = SwapStages().tune(TrajectoryTempered(BlockGibbs(), stages[-2::-1]), stages[-1], x, 50)
         x = equilibrated(stages[-1], tempered, x, 400)
-        exchange = exchange_log_z(stages[-1], tempered, base, x[:EXCHANGED], EXCHANGES)
+        exchange = exchange_log_z(stages[-1], tempered, base=base, x=x[:EXCHANGED], num_steps=EXCHANGES)
         result |= {"exchange": test - exchange.log_z, "exchange_error": exchange.std_error}
         result |= {"exchange_gap": exchange.gap, "swap_rate": float(exchange.swap_rates.min())}
-    backward = reverse_ais(stages[-1], BlockGibbs(), x, temperatures, base, forward.ladder)
+    backward = reverse_ais(
+        stages[-1], BlockGibbs(), x, num_temperatures=temperatures, base=base, schedule=forward.ladder
+    )
     return result | {"backward": test - backward.log_z, "backward_ess": backward.ess}
 
 
@@ -217,7 +227,7 @@ def draw_samples(names: list[str], seed: int, how: Training, temperatures: int, 
     for name in names:
         torch.manual_seed(seed)
         energy = model(torch.load(folder / f"{name}--{seed}--{how}.pt")["stages"][-1])
-        samples = ais(energy, BlockGibbs(), 64, temperatures, base).samples
+        samples = ais(energy, BlockGibbs(), num_chains=64, num_temperatures=temperatures, base=base).samples
         pictures[name] = tile(samples.view(-1, 1, 28, 28))
     (folder / "samples.png").write_bytes(figure_png(panels(pictures)))
 

@@ -43,10 +43,10 @@ NODES, SWEEPS, CHAINS = 18, 20, 200
 BITS = NODES * (NODES - 1) // 2
 ESTIMATORS = {
     "ratio matching": Exact("exponential"),
-    "RMwGGIS advanced": GradientGuided(50, True, "exponential"),
-    "RMwGGIS basic": GradientGuided(50, False, "exponential"),
-    "RMwGGIS advanced, bounded": GradientGuided(50, True, "bounded"),
-    "RMwGGIS basic, bounded": GradientGuided(50, False, "bounded"),
+    "RMwGGIS advanced": GradientGuided(50, True, objective="exponential"),
+    "RMwGGIS basic": GradientGuided(50, False, objective="exponential"),
+    "RMwGGIS advanced, bounded": GradientGuided(50, True, objective="bounded"),
+    "RMwGGIS basic, bounded": GradientGuided(50, False, objective="bounded"),
     "energy discrepancy": EnergyDiscrepancy(50, 0.02),
 }
 METHODS = (*ESTIMATORS, "PCD, GWG")
@@ -65,7 +65,7 @@ def make_learner(method: str, iterations: int) -> Learner:
     if method in ESTIMATORS:
         return RatioMatching(energy, ESTIMATORS[method], **rates)
     chains = ReplayBuffer(200, reinitialize=0.1, init="mean")
-    return ContrastiveDivergence(energy, GWG(), chains, num_steps=20, **rates)
+    return ContrastiveDivergence(energy, GWG(), start=chains, num_steps=20, **rates)
 
 
 def run(method: str, iterations: int, seed: int, graphs: Path) -> Result:
@@ -89,8 +89,8 @@ def run(method: str, iterations: int, seed: int, graphs: Path) -> Result:
 
 def scores(samples: Tensor, data: EgoSmall) -> Result:
     real = data.to_states(data.raw("test"))
-    novelty = graph_novelty(samples, data.to_states(data.raw("train")), NODES)._asdict()
-    return {name: float(value) for name, value in graph_mmds(samples, real, NODES).items()} | novelty
+    novelty = graph_novelty(samples, data.to_states(data.raw("train")), num_nodes=NODES)._asdict()
+    return {name: float(value) for name, value in graph_mmds(samples, real, num_nodes=NODES).items()} | novelty
 
 
 def picture(folder: Path, iterations: int, seed: int, data: EgoSmall) -> None:

@@ -37,10 +37,10 @@ from ebmlab.samplers import GWG, Gibbs
 SIDE, COUPLING = 25, 0.5
 ESTIMATORS = {
     "ratio matching": Exact("exponential"),
-    "RMwGGIS advanced": GradientGuided(10, True, "exponential"),
-    "RMwGGIS basic": GradientGuided(10, False, "exponential"),
+    "RMwGGIS advanced": GradientGuided(10, True, objective="exponential"),
+    "RMwGGIS basic": GradientGuided(10, False, objective="exponential"),
     "ratio matching, bounded": Exact("bounded"),
-    "RMwGGIS basic, bounded": GradientGuided(10, False, "bounded"),
+    "RMwGGIS basic, bounded": GradientGuided(10, False, objective="bounded"),
     "RMwRAND, bounded": UniformSubset(10, "bounded"),
     "energy discrepancy": EnergyDiscrepancy(32, 0.02),
 }
@@ -55,7 +55,7 @@ def make_learner(method: str) -> Learner:
         return RatioMatching(energy, ESTIMATORS[method], l1=0.01, optimizer=adam)
     name, steps = PCD[method]
     sampler = GWG() if name == "GWG" else Gibbs(scan="random")
-    return ContrastiveDivergence(energy, sampler, ReplayBuffer(100), num_steps=steps, l1=0.01, optimizer=adam)
+    return ContrastiveDivergence(energy, sampler, start=ReplayBuffer(100), num_steps=steps, l1=0.01, optimizer=adam)
 
 
 class Watch(pl.Callback):

@@ -51,17 +51,20 @@ SHAPES = ("2spirals", "8gaussians", "circles", "moons", "pinwheel", "swissroll",
 SAMPLES, SWEEPS, POINTS = 4000, 20, 100_000
 ESTIMATORS = {
     "ratio matching": Exact("exponential"),
-    "RMwGGIS basic": GradientGuided(10, False, "exponential"),
-    "RMwGGIS advanced": GradientGuided(10, True, "exponential"),
+    "RMwGGIS basic": GradientGuided(10, False, objective="exponential"),
+    "RMwGGIS advanced": GradientGuided(10, True, objective="exponential"),
     "RMwRAND": UniformSubset(10, "exponential"),
     "ratio matching, bounded": Exact("bounded"),
-    "RMwGGIS basic, bounded": GradientGuided(10, False, "bounded"),
+    "RMwGGIS basic, bounded": GradientGuided(10, False, objective="bounded"),
     "energy discrepancy": EnergyDiscrepancy(32, 0.1),
 }
 METHODS = (*ESTIMATORS, "PCD, GWG")
 EXTRAS = {  # run only when they are named
     "RMwRAND, bounded": UniformSubset(10, "bounded"),
-    **{f"RMwGGIS basic, bounded, s = {size}": GradientGuided(size, False, "bounded") for size in (5, 20, 50, 100)},
+    **{
+        f"RMwGGIS basic, bounded, s = {size}": GradientGuided(size, False, objective="bounded")
+        for size in (5, 20, 50, 100)
+    },
 }
 
 
@@ -88,7 +91,7 @@ def make_learner(method: str, shape: str, settings: Settings) -> Learner:
     energy = MLP(settings.bits, gain=settings.gain)
     if method == "PCD, GWG":
         chains = ReplayBuffer(5000, reinitialize=0.05)
-        return ContrastiveDivergence(energy, GWG(), chains, num_steps=20, optimizer=adam)
+        return ContrastiveDivergence(energy, GWG(), start=chains, num_steps=20, optimizer=adam)
     return RatioMatching(energy, (ESTIMATORS | EXTRAS)[method], optimizer=adam)
 
 
@@ -97,7 +100,7 @@ def run(method: str, shape: str, seed: int, settings: Settings, beta: float, wei
     pl.seed_everything(seed)
     bits, seconds = settings.bits, {}
     batch = 128 if bits == 32 else 256
-    data = GrayCode2D(shape, bits, settings.points, batch, seed)
+    data = GrayCode2D(shape, bits, num_samples=settings.points, batch_size=batch, seed=seed)
     learner = make_learner(method, shape, settings)
     if not weights.exists():
         begin = time.process_time()
@@ -117,8 +120,8 @@ def score(energy: MLP, data: GrayCode2D) -> Result:
         return {"objective": float(Exact("exponential").loss(energy, real[:100]))}
     samples, _ = Gibbs().sample(energy, energy.domain.random(SAMPLES), SWEEPS * real.shape[1])
     return {
-        "linear": float(hamming_mmd(samples, real, "linear", unbiased=True)),
-        "exponential": float(hamming_mmd(samples, real, "exponential", unbiased=True)),
+        "linear": float(hamming_mmd(samples, real, kernel="linear", unbiased=True)),
+        "exponential": float(hamming_mmd(samples, real, kernel="exponential", unbiased=True)),
         "objective": float(Exact("exponential").loss(energy, real)),
     }
 

@@ -45,7 +45,7 @@ EXTENT, RESOLUTION = 8.0, 400
 LEVELS = [0.15, 0.3, 0.6, 1.2, 2.5, 5.0]
 LEARNERS: dict[str, Callable[..., Learner]] = {
     "PCD": lambda **o: ContrastiveDivergence(
-        network(), MALA(0.1), ReplayBuffer(2000, reinitialize=0.02), num_steps=10, **o
+        network(), MALA(0.1), start=ReplayBuffer(2000, reinitialize=0.02), num_steps=10, **o
     ),
     "SM": lambda **o: ScoreMatching(network(), form="exact", **o),
     "SSM": lambda **o: ScoreMatching(network(), **o),

@@ -95,7 +95,7 @@ CASES: dict[str, Case] = {
     "DMALA precondition": Case(lambda d: DMALA(0.8, precondition=torch.linspace(0.3, 3, d.size))),
     "DMALA window": Case(lambda d: DMALA(3.0, window=1), ("ordinal",), gradients=1),
     "DULA": Case(lambda d: DULA(0.8), exact=False, gradients=1),
-    "AB-1st": Case(lambda d: AnyScale("first", 0.8, 0.8), gradients=1),
+    "AB-1st": Case(lambda d: AnyScale("first", 0.8, balance=0.8), gradients=1),
     "AB-diagonal": Case(any_scale("diagonal"), ("binary", "spin", "ordinal"), gradients=1),
     "AB-shift": Case(any_scale("shift"), ("binary", "spin", "ordinal"), enumerable=False, gradients=1),
     "AB-max": Case(any_scale("max"), ("binary", "spin", "ordinal"), enumerable=False, gradients=1),

@@ -36,27 +36,27 @@ def rbm() -> RBM:
 
 
 def sequences() -> CategoricalRBM:
-    energy = CategoricalRBM(5, 3, 4)
+    energy = CategoricalRBM(5, 3, num_hidden=4)
     for p in energy.parameters():
         torch.nn.init.normal_(p)
     return energy
 
 
 def family(pairs: list[list[int]] | None) -> Potts:
-    energy = Potts(5, 3, pairs)
+    energy = Potts(5, 3, pairs=pairs)
     for tensor in (energy.coupling.data, energy.field.data):
         tensor.normal_()
     return energy
 
 
 def potts() -> ScalarPotts:
-    return ScalarPotts(Ising.barabasi_albert(5, 2, 0.7).coupling, torch.randn(5, 3))
+    return ScalarPotts(Ising.barabasi_albert(5, 2, coupling=0.7).coupling, torch.randn(5, 3))
 
 
 def given(energy: Energy) -> Clamped:
     """The energy with the coordinates 1, 4, ... given."""
     mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 3 == 1
-    return Clamped(energy, energy.domain.random(1)[0], mask)
+    return Clamped(energy, energy.domain.random(1)[0], mask=mask)
 
 
 ENERGIES: dict[str, Callable[[], Energy]] = {
@@ -72,7 +72,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "ModeGrid": lambda: ModeGrid(side=3, num_values=17, spacing=4, variance=2.0),
     "LogisticPosterior": lambda: LogisticPosterior.synthetic(8, num_rows=6),
     "Clamped RBM": lambda: given(rbm()),
-    "Clamped Ising": lambda: given(Ising.barabasi_albert(7, 2, 0.6, field=0.3)),
+    "Clamped Ising": lambda: given(Ising.barabasi_albert(7, 2, coupling=0.6, field=0.3)),
     "Clamped ResNet": lambda: given(lopsided_resnet()),
     "Clamped and clamped again": lambda: given(given(rbm())),
     "Potts": lambda: family(None),
@@ -86,7 +86,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "Sum, Potts": lambda: Sum([potts(), potts(), given(ScalarPotts(torch.zeros(7, 7), torch.randn(7, 3)))]),
     "Scaled RBM": lambda: Scaled(rbm(), 2.5),
     "Scaled, Potts": lambda: Scaled(potts(), 0.4),
-    "Mixture of RBMs": lambda: Mixture([rbm(), rbm(), rbm()], [0.2, 0.5, 0.3], [4.0, 3.0, 2.5]),
+    "Mixture of RBMs": lambda: Mixture([rbm(), rbm(), rbm()], [0.2, 0.5, 0.3], log_z=[4.0, 3.0, 2.5]),
     "Mixture, Potts": lambda: Mixture([potts(), potts()]),
     "Mixture, LatticeGaussian": lambda: Mixture(
         [LatticeGaussian.rotated(5, num_values=6), LatticeGaussian.sparse(5, num_values=6)]

@@ -67,7 +67,7 @@ def density(proposal: Proposal, y: Tensor) -> Tensor:
 def bias(sampler: Sampler, energy: Energy, at: int = 0) -> float:
     """max |pi P - pi|: 0 for an exact kernel."""
     pi = Exact(energy).probabilities
-    return float((pi @ transition_matrix(sampler, energy, at) - pi).abs().max())
+    return float((pi @ transition_matrix(sampler, energy, step=at) - pi).abs().max())
 
 
 def invariance_p(

@@ -52,15 +52,19 @@ def model_of(energy: Energy, raw: Preprocessing | None = None, **settings: Any) 
 
 
 def rbm_on_digits() -> tuple[Learner, Any]:
-    return ContrastiveDivergence(RBM(64, 12), BlockGibbs(), ReplayBuffer(20), 2), Digits(binarize=True, batch_size=20)
+    return ContrastiveDivergence(RBM(64, 12), BlockGibbs(), start=ReplayBuffer(20), num_steps=2), Digits(
+        binarize=True, batch_size=20
+    )
 
 
 def grbm_on_digits() -> tuple[Learner, Any]:
-    return ContrastiveDivergence(GRBM(64, 12), GibbsLangevin(0.1), FromData(), 2), Digits()
+    return ContrastiveDivergence(GRBM(64, 12), GibbsLangevin(0.1), start=FromData(), num_steps=2), Digits()
 
 
 def ratio_matching() -> tuple[Learner, Any]:
-    return RatioMatching(MLP(32, 16), GradientGuided(4, objective="exponential"), DMALA(0.1)), GrayCode2D("moons")
+    return RatioMatching(MLP(32, 16), GradientGuided(4, objective="exponential"), sampler=DMALA(0.1)), GrayCode2D(
+        "moons"
+    )
 
 
 KINDS: dict[str, Callable[[], tuple[Learner, Any]]] = {

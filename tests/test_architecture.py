@@ -85,7 +85,7 @@ def test_the_callback_logs_log_z_and_leaves_training_alone(page: dict[str, Any],
     def train(callbacks: list[pl.Callback]) -> tuple[RBM, dict[str, Any]]:
         pl.seed_everything(0)
         data = page["Stripes"](side=3, num_samples=200)
-        learner = ContrastiveDivergence(RBM(9, 3), BlockGibbs(), FromData(), num_steps=1)
+        learner = ContrastiveDivergence(RBM(9, 3), BlockGibbs(), start=FromData(), num_steps=1)
         trainer = quiet_trainer(tmp_path, max_epochs=2, log_every_n_steps=1, callbacks=callbacks)
         trainer.fit(learner, data)
         return learner.energy, trainer.callback_metrics

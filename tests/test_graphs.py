@@ -16,7 +16,7 @@ def num_edges(coupling: Tensor) -> int:
 @pytest.mark.parametrize("side", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("periodic", [False, True])
 def test_lattice_edges(side: int, periodic: bool) -> None:
-    coupling = graphs.lattice(side, 0.3, periodic)
+    coupling = graphs.lattice(side, 0.3, periodic=periodic)
     expected = 2 * side**2 if periodic and side > 2 else 2 * side * (side - 1)
     assert num_edges(coupling) == expected
     edges = {(min(i, j), max(i, j)) for i, j in coupling.nonzero().tolist()}
@@ -35,14 +35,14 @@ def test_lattice_edges(side: int, periodic: bool) -> None:
 def test_barabasi_albert(n: int, m: int) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    coupling = graphs.barabasi_albert(n, m, 0.7, seed=3)
+    coupling = graphs.barabasi_albert(n, m, coupling=0.7, seed=3)
     assert torch.equal(torch.get_rng_state(), before), "the global generator was used"
     assert num_edges(coupling) == m * (n - m)
     degree = (coupling != 0).sum(1)
     assert (degree[m + 1 :] >= m).all()
-    assert torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=3))
+    assert torch.equal(coupling, graphs.barabasi_albert(n, m, coupling=0.7, seed=3))
     if n == 400:
-        assert not torch.equal(coupling, graphs.barabasi_albert(n, m, 0.7, seed=4))
+        assert not torch.equal(coupling, graphs.barabasi_albert(n, m, coupling=0.7, seed=4))
         assert degree.max() > 30, "hubs: uniform attachment would have none"
 
 

@@ -93,7 +93,7 @@ def has_rate(x: Tensor, p: float) -> bool:
 
 @pytest.mark.parametrize(("name", "domain"), PAIRS)
 def test_samplers_decide_in_full_precision(name: str, domain: str) -> None:
-    walk(CASES[name].make(DOMAINS[domain]), Target(DOMAINS[domain], "cubic", 0.5))
+    walk(CASES[name].make(DOMAINS[domain]), Target(DOMAINS[domain], "cubic", scale=0.5))
 
 
 @pytest.mark.parametrize("kind", STRUCTURED)
@@ -120,7 +120,7 @@ ESTIMATORS = [
     GradientGuided(3, advanced=True, objective="exponential"),
     EnergyDiscrepancy(3),
 ]
-CHAINS = [ReplayBuffer(16, reinitialize=0.5), ReplayBuffer(16, 0.5, "data"), ReplayBuffer(16, 0.5, "mean")]
+CHAINS = [ReplayBuffer(16, reinitialize=0.5), ReplayBuffer(16, 0.5, init="data"), ReplayBuffer(16, 0.5, init="mean")]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -132,7 +132,7 @@ def test_training_decides_in_full_precision(part: Estimator | ReplayBuffer, tmp_
         learner: Any = RatioMatching(rbm, part)
     else:
         part.mean = torch.full((6,), 0.3)
-        learner = ContrastiveDivergence(rbm, DMALA(0.2), part, 2)
+        learner = ContrastiveDivergence(rbm, DMALA(0.2), start=part, num_steps=2)
     trainer = quiet_trainer(tmp_path, max_steps=2, precision="bf16-true")
     with NoHalfUniforms() as watch:
         trainer.fit(learner, DataLoader(data, batch_size=16))
@@ -174,7 +174,7 @@ def test_chains_start_at_the_mean_of_data() -> None:
 
 
 def test_graphs_have_their_density() -> None:
-    energy = RGCN(10, 4, 1)
+    energy = RGCN(10, 4, num_layers=1)
     energy.density.fill_(0.0030059814453125)
     assert has_rate(energy.random(2**12), 0.0030059814453125)
 

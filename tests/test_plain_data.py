@@ -48,7 +48,7 @@ def bits(n: int = 40, d: int = 6) -> Tensor:
 
 def learner(energy: Energy | None = None) -> Learner:
     torch.manual_seed(0)
-    return ContrastiveDivergence(energy or RBM(6, 3), BlockGibbs() if energy is None else Gibbs(), FromData())
+    return ContrastiveDivergence(energy or RBM(6, 3), BlockGibbs() if energy is None else Gibbs(), start=FromData())
 
 
 FORMS: dict[str, Callable[[Tensor], Any]] = {
@@ -100,7 +100,7 @@ class Plain(pl.LightningDataModule):
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float64, torch.int32])
 def test_pixels_are_divided_by_255_and_the_checkpoint_says_so(dtype: torch.dtype, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), FromData())
+    model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), start=FromData())
     runner = trainer(tmp_path, SampleGrid(num_samples=4, num_steps=1), RunState())
     data = Plain(dtype)
     runner.fit(model, data)
@@ -117,7 +117,7 @@ def test_pixels_are_divided_by_255_and_the_checkpoint_says_so(dtype: torch.dtype
 def fitted(folder: Path, x: Tensor) -> tuple[Learner, str]:
     """A GRBM trained on raw data, and its checkpoint."""
     torch.manual_seed(0)
-    model = ContrastiveDivergence(GRBM(x[0].numel(), 3), Langevin(0.01), FromData(), num_steps=1)
+    model = ContrastiveDivergence(GRBM(x[0].numel(), 3), Langevin(0.01), start=FromData(), num_steps=1)
     runner = trainer(folder)
     runner.fit(model, FromDataset(list(x), batch_size=10))
     runner.save_checkpoint(path := folder / "a.ckpt")
@@ -301,7 +301,7 @@ NAN[3, 2] = torch.nan
 def test_wrong_data_are_refused_before_training(
     energy: Energy, x: Tensor, wrong: str, training: bool, tmp_path: Path
 ) -> None:
-    model = ContrastiveDivergence(energy, Gibbs(), FromData())
+    model = ContrastiveDivergence(energy, Gibbs(), start=FromData())
     runner = trainer(tmp_path)
     act = runner.fit if training else runner.validate
     found = message(lambda: act(model, DataLoader(x, 8)))
@@ -316,7 +316,7 @@ def test_validation_data_are_checked_before_training_too(tmp_path: Path) -> None
 
 def test_validation_data_in_other_units_than_the_training_data_are_refused(tmp_path: Path) -> None:
     levels = torch.randint(256, (50, 1, 2, 2), generator=torch.Generator().manual_seed(0))
-    fractions, model = levels / 255, ContrastiveDivergence(GRBM(4, 3), BlockGibbs(), FromData())
+    fractions, model = levels / 255, ContrastiveDivergence(GRBM(4, 3), BlockGibbs(), start=FromData())
     for train, val in ((levels.float(), fractions), (fractions, levels.float())):
         found = message(lambda t=train, v=val: trainer(tmp_path).fit(model, DataLoader(t, 10), DataLoader(v, 10)))
         assert "DataLoader, val split: the values lie between" in found and "give raw data in the same units" in found
@@ -371,7 +371,7 @@ def test_a_trainer_that_gets_new_data_does_not_use_the_old(tmp_path: Path) -> No
 
 def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
     fid, grid = FID(num_samples=4, split="test"), SampleGrid(num_samples=2)
-    model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), FromData())
+    model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), start=FromData())
     assert "FID needs test data, which Plain does not give here" in message(
         lambda: trainer(tmp_path, fid).fit(model, Plain())
     )
@@ -416,7 +416,7 @@ def test_two_models_on_the_same_loaders_have_data_of_their_own(tmp_path: Path) -
 
     pixels = torch.randint(256, (40, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     loader, one = DataLoader(pixels, 10), trainer(tmp_path)
-    levels, reals = learner(Levels()), ContrastiveDivergence(GRBM(6, 3), Langevin(0.1), FromData())
+    levels, reals = learner(Levels()), ContrastiveDivergence(GRBM(6, 3), Langevin(0.1), start=FromData())
     for model in (levels, reals, levels):
         one.validate(model, loader, verbose=False)
         again = trainer(tmp_path).validate(model, loader, verbose=False)

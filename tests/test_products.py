@@ -115,7 +115,7 @@ def test_a_precision_that_torch_does_not_tell_stays(willing: None, monkeypatch: 
 
 
 def _learn(energy: Energy) -> None:
-    learner = ContrastiveDivergence(energy, DMALA(0.2), FromData())
+    learner = ContrastiveDivergence(energy, DMALA(0.2), start=FromData())
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign,assignment]
     learner.training_step(energy.random(100), 0)
 
@@ -125,8 +125,8 @@ def _learn(energy: Energy) -> None:
     [
         lambda energy: DMALA(0.2).last_states(energy, energy.random(100), 2),
         lambda energy: DMALA(0.2).sample(energy, energy.random(100), 2),
-        lambda energy: ais(energy, DMALA(0.2), 100, 2),
-        lambda energy: ais(energy, DMALA(0.2), 100, 5, schedule="adaptive"),
+        lambda energy: ais(energy, DMALA(0.2), num_chains=100, num_temperatures=2),
+        lambda energy: ais(energy, DMALA(0.2), num_chains=100, num_temperatures=5, schedule="adaptive"),
         _learn,
         *(
             lambda energy, estimator=estimator: estimator.loss(energy, energy.random(100))

@@ -155,7 +155,7 @@ def test_a_fit_that_fails_leaves_an_earlier_one_as_it_was() -> None:
 def test_samples_take_a_step_at_least() -> None:
     model = EBM("RBM", num_hidden=4, num_epochs=1, random_state=0).fit(bits())
     for wrong in ({"num_steps": 0}, {"n_samples": 0}):
-        with pytest.raises(UserError, match="both must be at least 1"):
+        with pytest.raises(UserError, match="but must be at least 1"):
             model.sample(**wrong)
 
 

@@ -63,7 +63,15 @@ def test_ais_over_two_ranks_is_ais(tmp_path: Path) -> None:
 
 
 def resampled(rank: int) -> dict[str, Tensor]:
-    result = ais(make_rbm(), BlockGibbs(), 9, 6, schedule="adaptive", num_replicates=301, resample=0.9)
+    result = ais(
+        make_rbm(),
+        BlockGibbs(),
+        num_chains=9,
+        num_temperatures=6,
+        schedule="adaptive",
+        num_replicates=301,
+        resample=0.9,
+    )
     assert result.families is not None and result.ladder is not None
     betas = torch.tensor(result.ladder.betas)
     return {"weights": result.log_weights, "families": result.families, "betas": betas}
@@ -86,7 +94,7 @@ REPEATS = 3000
 def gradients(batch_size: int) -> Tensor:
     """Gradients in W of repeated training steps with one step of as many chains as data, `(REPEATS, 40)`."""
     rbm = make_rbm()
-    learner = ContrastiveDivergence(rbm, BlockGibbs(), FromData())
+    learner = ContrastiveDivergence(rbm, BlockGibbs(), start=FromData())
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
     rows = []
     for _ in range(REPEATS):
@@ -130,7 +138,7 @@ def adapted(rank: int) -> list[float]:
     samplers: list[Any] = [AdaptiveDMALA(0.5), PersistentACS(tuning_steps=20, cycle_length=3, tune_every=1)]
     found = []
     for sampler in samplers:
-        learner = ContrastiveDivergence(make_rbm(), sampler, FromData(), num_steps=4)
+        learner = ContrastiveDivergence(make_rbm(), sampler, start=FromData(), num_steps=4)
         for iteration in range(5):
             x = torch.randint(2, (16, 8)).float()
             chosen, x, num_steps = sampler.at_iteration(learner.energy, x, iteration, 4)

@@ -112,7 +112,9 @@ def test_log_z_comes_with_a_model_if_and_only_if_it_is_to_be_trusted(
     found = model.log_likelihood(model.sample(3, num_steps=2))  # at most as many chains and temperatures are asked for
     assert found.trusted and found.std_error > 0 and str(found.log_z) in card
     content = json.loads(shipped.read_text())
-    monkeypatch.setattr(likelihood, "computed_log_z", lambda *_: likelihood.LogZ(0.5, 0.1, 0.0, (), "more"))
+    monkeypatch.setattr(
+        likelihood, "computed_log_z", lambda *_: likelihood.LogZ(0.5, 0.1, gap=0.0, doubts=(), method="more")
+    )
     more = {"num_chains": content["num_chains"], "num_temperatures": content["num_temperatures"] + 1}
     assert model.log_likelihood(model.sample(3, num_steps=2), **more).log_z.method == "more"
 

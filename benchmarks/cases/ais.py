@@ -48,10 +48,10 @@ def annealing(name: str) -> Race:
     compiled: dict[str, Make] = {}
     if name != "block-gibbs":
         compiled["ebmlab, compiled"] = lambda: Contestant(
-            lambda: ais(energy, sampler, CHAINS, TEMPERATURES, compile=True)
+            lambda: ais(energy, sampler, num_chains=CHAINS, num_temperatures=TEMPERATURES, compile=True)
         )
     entries: dict[str, Make] = {
-        "ebmlab": lambda: Contestant(lambda: ais(energy, sampler, CHAINS, TEMPERATURES)),
+        "ebmlab": lambda: Contestant(lambda: ais(energy, sampler, num_chains=CHAINS, num_temperatures=TEMPERATURES)),
         **compiled,
         **peers[name],
         "floor": lambda: floor(layers, uniforms=CHAINS * draws, times=TEMPERATURES),

@@ -80,7 +80,7 @@ def acs(chains: int) -> Race:
 def ab_first(chains: int) -> Race:
     step = partial(published.dmala, log_prob(rbm()), step_size=STEP_SIZE, balance=0.6)
     peers = {"published": lambda: repeating(step, bits(chains), steps_for(chains), published.ADJUSTED)}
-    return sampler_race("AB-1st", AnyScale("first", STEP_SIZE, 0.6), chains, peers, chains * VISIBLE)
+    return sampler_race("AB-1st", AnyScale("first", STEP_SIZE, balance=0.6), chains, peers, chains * VISIBLE)
 
 
 @race("ab-trace", 100)
@@ -89,7 +89,7 @@ def ab_trace(chains: int) -> Race:
     W = 0.02 * torch.randn(VISIBLE, VISIBLE, generator=torch.Generator().manual_seed(2))
     W = (W + W.T) / 2
     D = torch.full((VISIBLE,), float(torch.linalg.eigvalsh(W).abs().max()) * 1.01)
-    sampler = AnyScale("trace", STEP_SIZE, 0.5, W, D)
+    sampler = AnyScale("trace", STEP_SIZE, balance=0.5, curvature=W, diagonal=D)
     assert sampler.root is not None
     step = partial(
         published.any_scale, log_prob(rbm()), step_size=STEP_SIZE, balance=0.5, root=sampler.root, diagonal=D

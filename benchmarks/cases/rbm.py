@@ -30,7 +30,7 @@ class Bits(TensorDataModule):
     """Random 0/1 vectors."""
 
     def __init__(self, num_bits: int, num_samples: int, batch_size: int) -> None:
-        super().__init__((num_bits,), batch_size, 0, binarize=True)
+        super().__init__((num_bits,), batch_size, seed=0, binarize=True)
         self.data = bits(num_samples, num_bits).byte()
 
     max_value = 1.0

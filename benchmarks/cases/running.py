@@ -48,7 +48,7 @@ def overhead() -> Race:
     data = Bits(UNITS, BATCH * UPDATES, BATCH)
 
     def learner() -> ContrastiveDivergence:
-        return ContrastiveDivergence(RBM(UNITS, UNITS), BlockGibbs(), FromData(), optimizer=SGD)
+        return ContrastiveDivergence(RBM(UNITS, UNITS), BlockGibbs(), start=FromData(), optimizer=SGD)
 
     def less_bare(fitting: Contestant) -> Contestant:
         batches = data.data.float().split(BATCH)

@@ -44,7 +44,7 @@ def sampling(sampler: Sampler, energy: Energy, x: Tensor, steps: int, compile: b
     """A contestant that runs `Sampler.last_states`; a gradient counts as one forward and one backward pass."""
     _, info = sampler.sample(energy, x, 2)
     passes = f"{info.evaluations:g} / {info.evaluations:g}"
-    return Contestant(lambda: sampler.last_states(energy, x, steps, compile), passes)
+    return Contestant(lambda: sampler.last_states(energy, x, steps, compile=compile), passes)
 
 
 def repeating(step: Callable[[Tensor], Tensor], x: Tensor, steps: int, passes: str = "") -> Contestant:

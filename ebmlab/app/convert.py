@@ -49,7 +49,7 @@ def run_convert(args: list[str]) -> None:
         if makes_run:
             lost = [*found.lost, *make_run(found, target, _shape(options.shape, found))]
         else:
-            lost = [*found.lost, *write(found, target, options.kind)]
+            lost = [*found.lost, *write(found, target, kind=options.kind)]
     except OSError as error:
         raise UserError(f"convert: {target} cannot be written: {one_line(error)}") from error
     for what in lost:
@@ -86,7 +86,7 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
 def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
     """The energy of a checkpoint, a run or a model of the zoo, or what another package wrote."""
     if path.is_file() and path.suffix != ".ckpt":
-        return read(path, kind, vartype)
+        return read(path, kind, vartype=vartype)
     checkpoint = checkpoint_in(path)
     energy = load(checkpoint).learner.energy
     origin = load_checkpoint(checkpoint).get(ORIGIN)
@@ -96,7 +96,16 @@ def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
         names = tuple(name if isinstance(name, int) else str(name) for name in origin["names"])
         form, offset, scale = origin["form"], float(origin["offset"]), float(origin["scale"])
         facts = dict(origin["facts"])
-        return Foreign(energy, str(origin["kind"]), offset, scale, names, form, facts, source=str(checkpoint))
+        return Foreign(
+            energy,
+            str(origin["kind"]),
+            offset=offset,
+            scale=scale,
+            names=names,
+            form=form,
+            facts=facts,
+            source=str(checkpoint),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{checkpoint} says of its origin what cannot be read ({one_line(error)})") from error
 

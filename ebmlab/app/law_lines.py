@@ -40,4 +40,4 @@ def law_line(model: TrainedModel, x: Tensor, chains: tuple[int, int] | None, tru
             raise
         if trusted is None:
             return f"law: {error}; the files that follow are held against this one"
-    return f"law, by the first file: {law_check(energy, given, model.states(trusted))}"
+    return f"law, by the first file: {law_check(energy, given, reference=model.states(trusted))}"

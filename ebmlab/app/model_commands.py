@@ -75,7 +75,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         columns = {"energy": found}
         line = f"{name}: {len(x)} samples, mean energy {found.mean():.6g}{mixing(found, chains)}"
         if options.log_likelihood:
-            likelihood = model.log_likelihood(x, options.num_chains, options.num_temperatures)
+            likelihood = model.log_likelihood(x, options.num_chains, num_temperatures=options.num_temperatures)
             columns["log_likelihood"] = likelihood.values.double()
             line += f", mean log-likelihood {likelihood.mean:.6g} nats"
             line += f" ({likelihood.bits_per_dim:.4g} bits per dimension); {likelihood.log_z}"
@@ -133,7 +133,7 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
         raise UserError(f"--first is {options.first}, but must be at least 1")
     mask = given_part(options.given, model.shape)
     sampler = None if options.sampler is None else _sampler(options.sampler)
-    settings = mask, options.num_samples, options.num_steps, options.denoise, sampler
+    counts = {"num_samples": options.num_samples, "num_steps": options.num_steps}
     parts: list[Tensor] = []
     found: list[Tensor] = []
     for name in options.files:
@@ -141,7 +141,7 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
         x = x[: options.first - sum(map(len, parts))]
         if len(x):
             parts.append(x)
-            found.append(model.complete(x, *settings))
+            found.append(model.complete(x, mask, **counts, denoise=options.denoise, sampler=sampler))
     png = grid(model, parts, mask, torch.cat(found))
     files = [output] if png is None else [output, output.with_suffix(".png")]
     with together(*files) as paths:

@@ -51,7 +51,7 @@ def run_mutate(args: list[str]) -> None:
     given = _RANGE.search(name)
     first = options.first if options.first is not None else int(given[1]) if given else 1
     try:
-        scan = mutation_scores(model, text, first)
+        scan = mutation_scores(model, text, first=first)
     except UserError as error:
         raise UserError(f"{options.file}, {name[:60]}: {error}") from error
     mutants = scan.mutants()

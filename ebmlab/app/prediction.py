@@ -100,7 +100,7 @@ def data_for(learner: Learner, datamodule: object, checkpoint: dict[str, Any]) -
 
 
 def _free(learner: Learner, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
-    return learner.draw(learner.energy.random(n), num_steps, shows_mean(learner, denoise))
+    return learner.draw(learner.energy.random(n), num_steps, denoise=shows_mean(learner, denoise))
 
 
 def _conditional(learner: Learner, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:

@@ -89,7 +89,7 @@ def sample(args: list[str], parser: Any) -> None:
             pictures.extend(write_target(results[-len(study.samplers) :], folder, log_curves))
 
     try:
-        results = study.run(fabric, folder, report)
+        results = study.run(fabric, folder, report=report)
     except Exception:
         if fabric.is_global_zero and not (folder / "results").exists():
             shutil.rmtree(folder)  # it failed before the first result, so that no run has begun

@@ -66,9 +66,10 @@ def measure(checkpoint: Path, data: Data, recipe: dict[str, Any]) -> LogLikeliho
         data: gives the test data.
         recipe: `num_chains` and `num_temperatures` of annealed importance sampling.
     """
-    counts = recipe["num_chains"], recipe["num_temperatures"]
-    found = load(checkpoint).log_likelihood(data.to_raw(data.states("test")[:BATCH]), *counts, fresh=True)
-    kept = Kept(checkpoint, *counts).path
+    num_chains, num_temperatures = recipe["num_chains"], recipe["num_temperatures"]
+    x = data.to_raw(data.states("test")[:BATCH])
+    found = load(checkpoint).log_likelihood(x, num_chains, num_temperatures=num_temperatures, fresh=True)
+    kept = Kept(checkpoint, num_chains, num_temperatures).path
     if found.trusted:
         checkpoint.with_name(LOG_Z).write_text(kept.read_text() + "\n")
     kept.unlink()

@@ -29,7 +29,7 @@ def draw_family(
     Example:
         >>> from ebmlab.evaluation import compare_families
         >>> x = torch.eye(4)[torch.randint(4, (50, 6))]
-        >>> found = compare_families(x, torch.ones(50), x)
+        >>> found = compare_families(x, torch.ones(50), samples=x)
         >>> len(draw_family(found, {"data": torch.randn(50)}, {"samples": found.nearest}).axes)
         6
     """

@@ -70,7 +70,7 @@ class Bipartite(Energy):
         """E(v, h = 0), `(B,)`."""
         raise NotImplementedError
 
-    def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+    def marginal_energy(self, v: Tensor, logits: Tensor, *, temperature: float | Tensor = 1.0) -> Tensor:
         """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given the logits of p(h_j = 1 | v)."""
         if isinstance(temperature, float) and temperature == 1.0:  # two passes over memory less
             return self.visible_energy(v) - sum_softplus(logits)

@@ -12,6 +12,7 @@ from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_count
 
 CHUNK = 2**22  # entries of the largest tensor that `value_differences` makes
 
@@ -41,15 +42,9 @@ class CategoricalRBM(Bipartite):
 
     domains = (Categorical,)
 
-    def __init__(self, num_coordinates: int, num_values: int, num_hidden: int) -> None:
+    def __init__(self, num_coordinates: int, num_values: int, *, num_hidden: int) -> None:
         super().__init__()
-        for name, value in (
-            ("num_coordinates", num_coordinates),
-            ("num_values", num_values),
-            ("num_hidden", num_hidden),
-        ):
-            if value < 1:
-                raise UserError(f"CategoricalRBM: {name} is {value}, but must be at least 1")
+        require_count("CategoricalRBM", num_coordinates=num_coordinates, num_values=num_values, num_hidden=num_hidden)
         self.domain = Categorical(num_coordinates, num_values)
         self.num_hidden = num_hidden
         self.W = nn.Parameter(0.01 * torch.randn(num_coordinates, num_values, num_hidden))

@@ -61,7 +61,7 @@ class Clamped(_Chosen):
     free: Tensor
     given: Tensor
 
-    def __init__(self, energy: Energy, x: Array, mask: Array) -> None:
+    def __init__(self, energy: Energy, x: Array, *, mask: Array) -> None:
         super().__init__()
         self.energy = energy
         is_given = _mask(energy.domain, mask).to(energy.device)
@@ -127,7 +127,7 @@ class Clamped(_Chosen):
         inner: Callable[[], Energy] = self.energy.minibatch  # type: ignore[assignment]
         is_given = torch.ones(self.energy.domain.shape, dtype=torch.bool, device=self.free.device)
         is_given.view(-1)[self.free] = False
-        return lambda: Clamped(inner(), self.given, is_given)
+        return lambda: Clamped(inner(), self.given, mask=is_given)
 
     def step_unit(self) -> Tensor | float:
         return self.energy.step_unit()
@@ -151,8 +151,8 @@ class ClampedBipartite(Clamped, Bipartite):
 
     energy: Bipartite
 
-    def __init__(self, energy: Bipartite, x: Array, mask: Array) -> None:
-        super().__init__(energy, x, mask)
+    def __init__(self, energy: Bipartite, x: Array, *, mask: Array) -> None:
+        super().__init__(energy, x, mask=mask)
         self.num_hidden = energy.num_hidden
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:

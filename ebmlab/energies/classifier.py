@@ -66,8 +66,8 @@ class ClassifierMLP(Classifier):
         self,
         num_coordinates: int,
         num_classes: int,
-        hidden_dim: int = 256,
         *,
+        hidden_dim: int = 256,
         num_layers: int = 2,
         scale: float = 4.0,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import torch
@@ -128,5 +128,6 @@ class Evaluation(PerChain):
 
     energy: Tensor
     grad: Tensor
+    _: KW_ONLY
     logits: Tensor | None = None
     known: PerChain | None = None

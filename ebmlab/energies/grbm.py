@@ -12,6 +12,7 @@ from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_count
 
 
 class GRBM(Bipartite):
@@ -40,10 +41,7 @@ class GRBM(Bipartite):
 
     def __init__(self, num_coordinates: int, num_hidden: int) -> None:
         super().__init__()
-        if num_coordinates < 1 or num_hidden < 1:
-            raise UserError(
-                f"GRBM: num_coordinates is {num_coordinates} and num_hidden {num_hidden}; both must be at least 1"
-            )
+        require_count("GRBM", num_coordinates=num_coordinates, num_hidden=num_hidden)
         self.domain = Real(num_coordinates)
         self.num_hidden = num_hidden
         self.W = nn.Parameter(torch.randn(num_coordinates, num_hidden) / (num_coordinates + num_hidden) ** 0.5)
@@ -92,7 +90,7 @@ class GRBM(Bipartite):
         """The marginal energy and its gradient (v - mu - W sigmoid(logits)) / sigma^2 (Eq. 21)."""
         logits = self.hidden_given_visible(x)
         mean, _ = self.visible_given_hidden(torch.sigmoid(logits))
-        return Evaluation(self.marginal_energy(x, logits), (x - mean) * self.precision, logits)
+        return Evaluation(self.marginal_energy(x, logits), (x - mean) * self.precision, logits=logits)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         result = self.evaluate(x)

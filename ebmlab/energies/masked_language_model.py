@@ -41,7 +41,7 @@ class MaskedLanguageModel(Energy):
         >>> with open("vocab.txt", "w") as file:
         ...     print("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "we", "went", "home", sep=chr(10), file=file)
         >>> network = BertForMaskedLM(BertConfig(vocab_size=8, hidden_size=12, num_hidden_layers=1))
-        >>> energy = MaskedLanguageModel("we went [MASK]", network, BertTokenizer("vocab.txt"))
+        >>> energy = MaskedLanguageModel("we went [MASK]", network, tokenizer=BertTokenizer("vocab.txt"))
         >>> x = energy.domain.from_index(torch.tensor([[7]]))
         >>> energy.decode(x), energy(x).shape
         (['we went home'], torch.Size([1]))
@@ -58,6 +58,7 @@ class MaskedLanguageModel(Energy):
         self,
         text: str,
         model: str | nn.Module = "bert-base-uncased",
+        *,
         tokenizer: Any = None,
         masked: bool = True,
         top_k: int | None = None,

@@ -8,9 +8,8 @@ from torch.nn.functional import embedding
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
-from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import read_out
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_count, require_positive
 
 FEW = 64  # bits up to which a product with W takes less time than looking up one row of W for each neighbour
 CHUNK_BYTES = 64 * 2**20  # of first-layer pre-activations that `flip_differences` holds at a time
@@ -42,13 +41,9 @@ class MLP(Energy):
 
     domains = (Binary,)
 
-    def __init__(self, num_coordinates: int, hidden_dim: int = 256, num_layers: int = 3, gain: float = 1.0) -> None:
+    def __init__(self, num_coordinates: int, hidden_dim: int = 256, *, num_layers: int = 3, gain: float = 1.0) -> None:
         super().__init__()
-        if min(num_coordinates, hidden_dim, num_layers) < 1:
-            raise UserError(
-                f"MLP: num_coordinates is {num_coordinates}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
-                "all must be at least 1"
-            )
+        require_count("MLP", num_coordinates=num_coordinates, hidden_dim=hidden_dim, num_layers=num_layers)
         require_positive("MLP", gain=gain)
         self.domain = Binary(num_coordinates)
         first = nn.Linear(num_coordinates, hidden_dim)

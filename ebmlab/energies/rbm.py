@@ -13,6 +13,7 @@ from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_count
 
 CHUNK = 2**22  # entries of the largest tensor that `flip_differences` makes
 
@@ -42,10 +43,7 @@ class RBM(Bipartite):
 
     def __init__(self, num_coordinates: int, num_hidden: int) -> None:
         super().__init__()
-        if num_coordinates < 1 or num_hidden < 1:
-            raise UserError(
-                f"RBM: num_coordinates is {num_coordinates} and num_hidden {num_hidden}; both must be at least 1"
-            )
+        require_count("RBM", num_coordinates=num_coordinates, num_hidden=num_hidden)
         self.domain = Binary(num_coordinates)
         self.num_hidden = num_hidden
         self.W = nn.Parameter(0.01 * torch.randn(num_coordinates, num_hidden))

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
-from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import read_out, unrounded
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_count, require_positive
 
 
 class RealMLP(Energy):
@@ -36,11 +35,7 @@ class RealMLP(Energy):
 
     def __init__(self, num_coordinates: int, hidden_dim: int = 128, *, num_layers: int = 3, scale: float = 4.0) -> None:
         super().__init__()
-        if min(num_coordinates, hidden_dim, num_layers) < 1:
-            raise UserError(
-                f"RealMLP: num_coordinates is {num_coordinates}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
-                "all must be at least 1"
-            )
+        require_count("RealMLP", num_coordinates=num_coordinates, hidden_dim=hidden_dim, num_layers=num_layers)
         require_positive("RealMLP", scale=scale)
         self.domain = Real(num_coordinates)
         self.scale = scale

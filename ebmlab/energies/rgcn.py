@@ -55,7 +55,7 @@ class RGCN(Energy):
     domains = (Binary,)
     density: Tensor
 
-    def __init__(self, num_nodes: int, hidden_dim: int = 32, num_layers: int = 5) -> None:
+    def __init__(self, num_nodes: int, hidden_dim: int = 32, *, num_layers: int = 5) -> None:
         super().__init__()
         if num_nodes < 2 or min(hidden_dim, num_layers) < 1:
             raise UserError(

@@ -18,11 +18,13 @@ from ebmlab.evaluation.population import Population
 from ebmlab.evaluation.walk import anneal, annealing_kernel, noted_after
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import Sampler
+from ebmlab.settings import require_count
 
 
 def ais(
     energy: Energy,
     sampler: Sampler,
+    *,
     num_chains: int = 500,
     num_temperatures: int = 10_000,
     base: Base | None = None,
@@ -72,7 +74,7 @@ def ais(
         >>> from ebmlab.evaluation import exact_log_z
         >>> from ebmlab.samplers import Gibbs
         >>> energy = Ising.lattice(2, coupling=0.3)
-        >>> result = ais(energy, Gibbs(), 100, 20, schedule="adaptive", resample=0.5)
+        >>> result = ais(energy, Gibbs(), num_chains=100, num_temperatures=20, schedule="adaptive", resample=0.5)
         >>> abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
         True
     """
@@ -99,6 +101,7 @@ def reverse_ais(
     energy: Energy,
     sampler: Sampler,
     x: Tensor,
+    *,
     num_temperatures: int = 10_000,
     base: Base | None = None,
     schedule: Schedule | Ladder = "linear",
@@ -218,11 +221,8 @@ def _check(
             f"AIS needs a sampler that leaves each temperature's law invariant, but {type(sampler).__name__} is not "
             "exact: take one that is, such as DMALA, GWG, Gibbs, or BlockGibbs for RBMs"
         )
-    if min(num_chains, num_temperatures, num_replicates, num_moves) < 1:
-        raise UserError(
-            f"AIS: num_chains is {num_chains}, num_temperatures {num_temperatures}, num_replicates {num_replicates} "
-            f"and num_moves {num_moves}; all must be at least 1"
-        )
+    counts = {"num_chains": num_chains, "num_temperatures": num_temperatures}
+    require_count("AIS", **counts, num_replicates=num_replicates, num_moves=num_moves)
 
 
 def _mine(total: int) -> tuple[int, int]:

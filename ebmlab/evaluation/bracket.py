@@ -77,12 +77,14 @@ def log_z(
         "compile": compile,
     }
     only: dict[str, Any] = {"num_replicates": num_replicates, "saved": saved, "resample": resample}
-    found = ais(energy, sampler, num_chains, num_temperatures, schedule=schedule, **only, **how)
+    found = ais(
+        energy, sampler, num_chains=num_chains, num_temperatures=num_temperatures, schedule=schedule, **only, **how
+    )
     if x is not None:
         x = x[torch.randperm(len(x))[:num_chains]].to(energy.device, energy.dtype)
         x = equilibrated(energy, equilibrate or sampler, x, max(1, num_temperatures // 10), check)
         found = found.against(
-            reverse_ais(energy, sampler, x, num_temperatures, schedule=found.ladder or schedule, **how)
+            reverse_ais(energy, sampler, x, num_temperatures=num_temperatures, schedule=found.ladder or schedule, **how)
         )
     method = f"AIS, {num_chains} chains of {type(sampler).__name__}, {num_temperatures} temperatures"
     return replace(found, method=method)

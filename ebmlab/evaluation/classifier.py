@@ -39,7 +39,7 @@ class LabelClassifier(nn.Module):
         (torch.Size([5, 64]), torch.Size([5, 10]))
     """
 
-    def __init__(self, channels: int, num_classes: int, size: int) -> None:
+    def __init__(self, channels: int, num_classes: int, *, size: int) -> None:
         super().__init__()
         self.num_features = int(RECIPE["features"])  # torchmetrics reads this attribute
         stride = 2 if size >= LARGE else 1
@@ -68,7 +68,7 @@ class LabelClassifier(nn.Module):
 
 
 def load_or_train(
-    images: Tensor, labels: Tensor, num_classes: int, cache_dir: Path | None = None, progress: bool = True
+    images: Tensor, labels: Tensor, *, num_classes: int, cache_dir: Path | None = None, progress: bool = True
 ) -> tuple[LabelClassifier, str]:
     """The classifier of a data set: read from the cache, or trained on the CPU (up to a minute) and then cached.
 
@@ -103,7 +103,7 @@ def load_or_train(
     digest = _digest(images, labels, num_classes)
     path = (cache_dir or cache_folder()) / f"classifier-{digest}.pt"
     with own_numbers(int(RECIPE["seed"])), torch.inference_mode(False):
-        model = LabelClassifier(images.shape[1], num_classes, images.shape[2])
+        model = LabelClassifier(images.shape[1], num_classes, size=images.shape[2])
         if not _load(model, path):
             with torch.enable_grad():  # on clones, since tensors made in Lightning's inference mode have no gradients
                 train(model, images.clone(), labels.clone(), progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -34,13 +34,14 @@ class ContactPrediction:
     Example:
         >>> scores = torch.tensor([[0.0, 1.0, 9.0], [1.0, 0.0, 5.0], [9.0, 5.0, 0.0]])
         >>> apart = torch.tensor([[0.0, 3.0, 4.0], [3.0, 0.0, 12.0], [4.0, 12.0, 0.0]])
-        >>> found = ContactPrediction(scores, apart, torch.tensor([0, 2, 7]), threshold=8.0, min_separation=2)
+        >>> found = ContactPrediction(scores, apart, positions=torch.tensor([0, 2, 7]), threshold=8.0, min_separation=2)
         >>> found.precision(1), found.curve().tolist()
         (1.0, [1.0, 0.5, 0.6666666666666666])
     """
 
     scores: Tensor
     distances: Tensor
+    _: KW_ONLY
     positions: Tensor
     threshold: float
     min_separation: int
@@ -80,6 +81,7 @@ class ContactPrediction:
 def contact_prediction(
     scores: Tensor,
     residues: Sequence[Residue],
+    *,
     placement: Placement,
     between: Between = "heavy",
     threshold: float = 8.0,
@@ -97,9 +99,10 @@ def contact_prediction(
 
     Example:
         >>> import numpy as np
-        >>> chain = [Residue("A", str(i), np.array([[4.0 * i, 0, 0]]), np.array([4.0 * i, 0, 0])) for i in range(8)]
-        >>> everywhere = Placement(torch.arange(8), torch.arange(8), "a", 1.0)
-        >>> contact_prediction(torch.rand(8, 8), chain, everywhere, min_separation=1).precision(100)
+        >>> places = [np.array([4.0 * i, 0, 0]) for i in range(8)]
+        >>> chain = [Residue("A", str(i), heavy=at[None], beta=at) for i, at in enumerate(places)]
+        >>> everywhere = Placement(torch.arange(8), torch.arange(8), name="a", identity=1.0)
+        >>> contact_prediction(torch.rand(8, 8), chain, placement=everywhere, min_separation=1).precision(100)
         0.25
     """
     size = len(placement.residue)
@@ -108,11 +111,17 @@ def contact_prediction(
     apart = distances(residues, between)[placement.residue][:, placement.residue]
     known = placement.placed.unsqueeze(0) & placement.placed.unsqueeze(1)
     apart = apart.masked_fill(~known, float("nan"))
-    return ContactPrediction(scores.detach().cpu().double(), apart, placement.position, threshold, min_separation)
+    return ContactPrediction(
+        scores.detach().cpu().double(),
+        apart,
+        positions=placement.position,
+        threshold=threshold,
+        min_separation=min_separation,
+    )
 
 
 @torch.no_grad()
-def contact_scores(energy: Energy, gap: int | None = 0, around: Tensor | None = None) -> Tensor:
+def contact_scores(energy: Energy, gap: int | None = 0, *, around: Tensor | None = None) -> Tensor:
     """Strength of the coupling of each pair of sites, `(d, d)`, float64, with zeros on the diagonal.
 
     It is the Frobenius norm of the couplings in the zero-sum gauge, over all values but the gap, minus the average

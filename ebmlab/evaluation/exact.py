@@ -64,7 +64,7 @@ def exact_mean(energy: Energy, batch_size: int = 2**14) -> Tensor:
 
 
 @torch.no_grad()
-def exact_samples(energy: Energy, n: int, batch_size: int = 2**14) -> Tensor:
+def exact_samples(energy: Energy, n: int, *, batch_size: int = 2**14) -> Tensor:
     """Independent draws `(n, *event)` from exp(-E(x)) / Z. Other arguments and errors as in `exact_log_z`.
 
     There are none, which is an error too, if an energy is NaN or -infinity, or if all are infinite.

@@ -32,6 +32,7 @@ SWAPS = 0.02  # below this rate two neighbours hardly exchange anything
 def exchange_log_z(
     energy: Energy,
     sampler: TrajectoryTempered,
+    *,
     base: Base,
     x: Tensor,
     num_steps: int = 1000,
@@ -69,7 +70,7 @@ def exchange_log_z(
         >>> from ebmlab.samplers import Gibbs
         >>> late, early = Ising.lattice(3, 0.4), Ising.lattice(3, 0.2)
         >>> sampler = TrajectoryTempered(Gibbs(), [early])
-        >>> result = exchange_log_z(late, sampler, reference(late.domain), late.random(50), num_steps=40)
+        >>> result = exchange_log_z(late, sampler, base=reference(late.domain), x=late.random(50), num_steps=40)
         >>> abs(result.log_z - float(exact_log_z(late))) < 0.3
         True
     """
@@ -114,9 +115,9 @@ def exchange_log_z(
     return LogZ(
         log_z,
         error,
-        gap,
-        doubts_of(gap, state.swap_rates),
-        f"replica exchange, {len(path)} places, {num_steps} steps",
+        gap=gap,
+        doubts=doubts_of(gap, state.swap_rates),
+        method=f"replica exchange, {len(path)} places, {num_steps} steps",
         gap_error=math.hypot(error_x, error_base),
         swap_rates=state.swap_rates,
     )
@@ -139,7 +140,7 @@ class _Exchange(TrajectoryTempered):
     """Replicas at all places of a path, each with a kernel of its own."""
 
     def __init__(self, kernels: list[Sampler], stages: list[Energy], swap_every: int) -> None:
-        super().__init__(kernels[0], stages, swap_every)
+        super().__init__(kernels[0], stages, swap_every=swap_every)
         self.kernels = kernels
 
     def kernel_of(self, k: int) -> Sampler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -28,13 +28,14 @@ class FamilyComparison:
 
     Example:
         >>> eye = torch.eye(3).repeat(20, 1, 1)
-        >>> found = compare_families(eye, torch.ones(20), eye)
+        >>> found = compare_families(eye, torch.ones(20), samples=eye)
         >>> found.novel, round(found.unique, 2), found.nearest.max().item()
         (0.0, 0.05, 0.0)
     """
 
     sites: Tensor
     pairs: Tensor
+    _: KW_ONLY
     triples: Tensor
     pca_data: Tensor
     pca_samples: Tensor
@@ -71,7 +72,7 @@ def correlation(pairs: Tensor) -> float:
 
 @torch.no_grad()
 def compare_families(
-    data: Tensor, weights: Tensor, samples: Tensor, num_triples: int = 5000, seed: int = 0
+    data: Tensor, weights: Tensor, *, samples: Tensor, num_triples: int = 5000, seed: int = 0
 ) -> FamilyComparison:
     """Compares samples with natural sequences.
 
@@ -90,7 +91,7 @@ def compare_families(
 
     Example:
         >>> x = torch.eye(4)[torch.randint(4, (50, 6))]
-        >>> round(compare_families(x, torch.ones(50), x).summary()["pearson_2"], 6)
+        >>> round(compare_families(x, torch.ones(50), samples=x).summary()["pearson_2"], 6)
         1.0
     """
     if data.shape[1:] != samples.shape[1:] or data.dim() != 3 or not len(data) or not len(samples):

@@ -33,7 +33,7 @@ CHUNK = 2**22  # kernel values at a time
 
 
 @torch.no_grad()
-def graph_mmd(x: Tensor, y: Tensor, num_nodes: int, statistic: str = "degree") -> Tensor:
+def graph_mmd(x: Tensor, y: Tensor, *, num_nodes: int, statistic: str = "degree") -> Tensor:
     """Squared MMD between two sets of graphs, as defined at the top of this file; a scalar, float64.
 
     A slot without edges is not a node. A graph without edges is scored as one isolated node, as in EDP-GNN, with degree
@@ -58,7 +58,7 @@ def graph_mmd(x: Tensor, y: Tensor, num_nodes: int, statistic: str = "degree") -
 
 
 @torch.no_grad()
-def graph_mmds(x: Tensor, y: Tensor, num_nodes: int) -> dict[str, Tensor]:
+def graph_mmds(x: Tensor, y: Tensor, *, num_nodes: int) -> dict[str, Tensor]:
     """`graph_mmd` by `degree`, `clustering` and `orbit`, and their mean, `average`; arguments as in `graph_mmd`.
 
     Example:

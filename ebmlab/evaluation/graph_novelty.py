@@ -33,7 +33,7 @@ class GraphNovelty(NamedTuple):
     novel: float
 
 
-def graph_novelty(x: Tensor, training: Tensor, num_nodes: int) -> GraphNovelty:
+def graph_novelty(x: Tensor, training: Tensor, *, num_nodes: int) -> GraphNovelty:
     """Compares generated graphs with each other and with those of training (needs networkx).
 
     A node's invariant is its degree, combined three times with its neighbours' invariants. Graphs whose nodes have

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -33,13 +33,15 @@ class LawCheck:
         z: differences in standard errors.
 
     Example:
-        >>> check = LawCheck(100, 9, ("E", "x0"), torch.zeros(2), torch.ones(2), torch.tensor([-1.0, 5.0]))
+        >>> zeros, ones, z = torch.zeros(2), torch.ones(2), torch.tensor([-1.0, 5.0])
+        >>> check = LawCheck(100, 9, names=("E", "x0"), found=zeros, expected=ones, z=z)
         >>> check.worst, check.follows, f"{check.p:.1e}"
         (1, False, '1.1e-06')
     """
 
     count: int
     distinct: int
+    _: KW_ONLY
     names: tuple[str, ...]
     found: Tensor
     expected: Tensor
@@ -71,7 +73,7 @@ class LawCheck:
 
 
 @torch.no_grad()
-def law_check(energy: Energy, x: Tensor, reference: Tensor | None = None) -> LawCheck:
+def law_check(energy: Energy, x: Tensor, *, reference: Tensor | None = None) -> LawCheck:
     """Compares means over samples with those under exp(-E(x)) / Z.
 
     Independent samples are taken as such. Of chains each statistic counts with its effective sample size.
@@ -116,7 +118,7 @@ def law_check(energy: Energy, x: Tensor, reference: Tensor | None = None) -> Law
     z = torch.where(gap.abs() <= scale, 0.0, gap / (error.sqrt() + scale))
     names = ("E", *(f"x{i}" for i in range(domain.size)), *(f"x{i} x{j}" for i, j in upper.T.tolist()))
     distinct = len(torch.unique(states.flatten(1), dim=0))
-    return LawCheck(len(states), distinct, names, found.mean(0), mean, z)
+    return LawCheck(len(states), distinct, names=names, found=found.mean(0), expected=mean, z=z)
 
 
 def _statistics(energy: Energy, x: Tensor, upper: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -72,6 +72,7 @@ class LogZ:
 
     log_z: float
     std_error: float
+    _: KW_ONLY
     gap: float = math.nan
     doubts: tuple[str, ...] = ()
     method: str = "AIS"
@@ -87,7 +88,7 @@ class LogZ:
 
     @classmethod
     def of_chains(
-        cls, log_weights: Tensor, samples: Tensor, reverse: bool = False, families: Tensor | None = None, **more: Any
+        cls, log_weights: Tensor, samples: Tensor, *, reverse: bool = False, families: Tensor | None = None, **more: Any
     ) -> LogZ:
         """The estimate of chains that were annealed in one direction; for arguments see the attributes."""
         shares = _shares(log_weights, families)
@@ -152,7 +153,7 @@ class LogZ:
         if self.reverse or len(shares) != len(self.samples):
             raise UserError("as_base needs all forward chains of an estimate in one process")
         drawn = categorical(shares, num_draws=len(shares))
-        return Solved(energy, self.log_z, self.samples[drawn.to(self.samples.device)])
+        return Solved(energy, self.log_z, samples=self.samples[drawn.to(self.samples.device)])
 
     def __str__(self) -> str:
         error = f"+- {self.std_error:.2g}" if self.trusted else f"not to be trusted: {'; '.join(self.doubts)}"

@@ -52,7 +52,7 @@ class HammingMMD(_Kept):
         0.0
     """
 
-    def __init__(self, kernel: str = "exponential", unbiased: bool = False, domain: Finite | None = None) -> None:
+    def __init__(self, kernel: str = "exponential", unbiased: bool = False, *, domain: Finite | None = None) -> None:
         super().__init__()
         check_kernel(kernel)
         self.kernel = kernel
@@ -64,7 +64,7 @@ class HammingMMD(_Kept):
         if min(len(self.real), len(self.generated)) == 0:
             raise UserError("HammingMMD compares real with generated states, but was given none of one kind")
         real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
-        return hamming_mmd(generated, real, self.kernel, self.unbiased, self.domain)
+        return hamming_mmd(generated, real, kernel=self.kernel, unbiased=self.unbiased, domain=self.domain)
 
 
 class GraphMMD(_Kept):
@@ -94,7 +94,7 @@ class GraphMMD(_Kept):
         """`degree`, `clustering`, `orbit` and `average`, scalars, float64. Every rank must call it."""
         empty = torch.zeros(0, self.num_nodes * (self.num_nodes - 1) // 2, device=self.device)
         real, generated = (dim_zero_cat(graphs) if len(graphs) else empty for graphs in (self.real, self.generated))
-        return graph_mmds(generated, real, self.num_nodes)
+        return graph_mmds(generated, real, num_nodes=self.num_nodes)
 
 
 class FrechetDistance(FrechetInceptionDistance):

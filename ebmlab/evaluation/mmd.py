@@ -14,7 +14,7 @@ CHUNK = 2**22  # kernel values at a time
 
 @torch.no_grad()
 def hamming_mmd(
-    x: Tensor, y: Tensor, kernel: str = "exponential", unbiased: bool = False, domain: Finite | None = None
+    x: Tensor, y: Tensor, *, kernel: str = "exponential", unbiased: bool = False, domain: Finite | None = None
 ) -> Tensor:
     """Squared MMD between two sets of states, under a kernel of the Hamming distance H of states of d coordinates.
 
@@ -62,7 +62,7 @@ def hamming_mmd(
     return (xx / n**2 + yy / m**2 - 2 * xy / (n * m)).clamp(min=0)  # below 0 by rounding only
 
 
-def log_mmd(x: Tensor, y: Tensor, kernel: str = "exponential", domain: Finite | None = None) -> Tensor:
+def log_mmd(x: Tensor, y: Tensor, *, kernel: str = "exponential", domain: Finite | None = None) -> Tensor:
     """Natural logarithm of the squared MMD of `hamming_mmd`, always of the V-statistic, which is never negative.
 
     It is minus infinity if the two sets are equal up to order. Arguments and errors as in `hamming_mmd`.
@@ -71,7 +71,7 @@ def log_mmd(x: Tensor, y: Tensor, kernel: str = "exponential", domain: Finite | 
         >>> log_mmd(torch.zeros(5, 4), torch.zeros(5, 4)).item()
         -inf
     """
-    return hamming_mmd(x, y, kernel, domain=domain).log()
+    return hamming_mmd(x, y, kernel=kernel, domain=domain).log()
 
 
 def check_kernel(kernel: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,13 +33,15 @@ class ExchangeReport:
         rungs: the place of each replica of the first chain after each step, `(steps, K)`, for a picture.
 
     Example:
-        >>> report = ExchangeReport(torch.tensor([1.0, 0.5]), torch.tensor([0.25]).double(), 50, 100, 4)
+        >>> places, rejections = torch.tensor([1.0, 0.5]), torch.tensor([0.25]).double()
+        >>> report = ExchangeReport(places, rejections, round_trips=50, rounds=100, num_chains=4)
         >>> print(report)
         2 places, barrier 0.25: 0.125 round trips a round (a long ladder 0.4); swaps are rejected at 0.25; ...
     """
 
     places: Tensor
     rejections: Tensor
+    _: KW_ONLY
     round_trips: int
     rounds: int
     num_chains: int
@@ -117,6 +119,7 @@ class RoundTrips:
 def exchange_report(
     energy: Energy,
     sampler: Tempered | TrajectoryTempered,
+    *,
     x: Tensor,
     num_steps: int = 1000,
     burn_in: int | None = None,
@@ -137,7 +140,7 @@ def exchange_report(
         >>> from ebmlab.energies import Ising
         >>> from ebmlab.samplers import Gibbs, Tempered
         >>> ising, sampler = Ising.lattice(3, 0.4), Tempered(Gibbs(), num_temperatures=3)
-        >>> report = exchange_report(ising, sampler, ising.domain.random(20), num_steps=50)
+        >>> report = exchange_report(ising, sampler, x=ising.domain.random(20), num_steps=50)
         >>> report.rejections.shape, report.rungs.shape
         (torch.Size([2]), torch.Size([50, 3]))
     """
@@ -161,8 +164,8 @@ def exchange_report(
     return ExchangeReport(
         places.cpu(),
         1 - state.swap_rates.double().cpu(),
-        trips.count,
-        state.rounds,
-        len(state.x),
-        torch.stack(rungs).cpu(),
+        round_trips=trips.count,
+        rounds=state.rounds,
+        num_chains=len(state.x),
+        rungs=torch.stack(rungs).cpu(),
     )

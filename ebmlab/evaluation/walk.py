@@ -86,7 +86,7 @@ def _walk(
         here = path.at(ladder.betas[k + 1])
         if ladder.scales is not None:
             sampler.step_size.copy_(own * ladder.scales[k + 1])  # type: ignore
-        for state, _ in sampler.chain(here, chains.x, num_moves, Leg(k * num_moves, last * num_moves, known)):
+        for state, _ in sampler.chain(here, chains.x, num_moves, Leg(k * num_moves, last * num_moves, known=known)):
             chains.x, known = state.x, state.known
         yield k + 1
 

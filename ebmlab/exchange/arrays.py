@@ -60,7 +60,9 @@ def read(path: Path, vartype: str | None) -> Foreign:
     names = labels(found["names"].tolist()) if "names" in found else ()
     if names and len(names) != len(J):
         raise UserError(f"there are {len(names)} names of {len(J)} variables")
-    return Foreign(spins(rows, columns, J[rows, columns], h), "arrays", float(found.get("offset", 0.0)), names=names)
+    return Foreign(
+        spins(rows, columns, J[rows, columns], h), "arrays", offset=float(found.get("offset", 0.0)), names=names
+    )
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:

@@ -63,7 +63,7 @@ def read(path: Path, vartype: str | None) -> Foreign:
         energy, offset = from_bits(rows, columns, values, biases)
     facts = {"lines": len(linear) + len(pairs)}
     form = "bits" if vartype == "BINARY" else "spins"
-    return Foreign(energy, "coo", offset, names=labels(names), form=form, facts=facts)  # type: ignore[arg-type]
+    return Foreign(energy, "coo", offset=offset, names=labels(names), form=form, facts=facts)  # type: ignore[arg-type]
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:

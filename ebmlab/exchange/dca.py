@@ -115,7 +115,7 @@ def _model(
         h[i, place[a]] = value
     for (i, j, a, b), value in pairs.items():
         J[number[i, j], place[a], place[b]] = value
-    energy = Potts(size, len(alphabet), torch.tensor(ends, dtype=torch.int64).view(-1, 2)).to(precision(J, h))
+    energy = Potts(size, len(alphabet), pairs=torch.tensor(ends, dtype=torch.int64).view(-1, 2)).to(precision(J, h))
     with torch.no_grad():
         energy.coupling.copy_(J)
         energy.field.copy_(h)

@@ -123,7 +123,7 @@ def _model(
         energy = spins(rows, columns, -np.asarray(values, float), -np.asarray(linear, float))
     else:
         raise UserError(f"its variables are {vartype}, and must be SPIN or BINARY")
-    return Foreign(energy, "dimod", offset, names=labels(names), form="bits" if vartype == "BINARY" else "spins")
+    return Foreign(energy, "dimod", offset=offset, names=labels(names), form="bits" if vartype == "BINARY" else "spins")
 
 
 def _order(pairs: dict[Any, Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +42,7 @@ class Foreign:
 
     energy: Energy
     kind: str
+    _: KW_ONLY
     offset: float = 0.0
     scale: float = 1.0
     names: tuple[Label, ...] = ()

@@ -39,7 +39,7 @@ FORMATS = (
 KINDS = {known.kind: known for known in FORMATS}
 
 
-def read(given: Any, kind: str | None = None, vartype: str | None = None) -> Foreign:
+def read(given: Any, kind: str | None = None, *, vartype: str | None = None) -> Foreign:
     r"""Reads a file, or an object of another package that is in memory. Nothing in a file is executed.
 
     Args:
@@ -73,7 +73,7 @@ def read(given: Any, kind: str | None = None, vartype: str | None = None) -> For
         raise UserError(f"the {type(given).__name__} cannot be read as {known.about}: {error}") from error
 
 
-def write(energy: Energy | Foreign, path: str | Path, kind: str | None = None) -> list[str]:
+def write(energy: Energy | Foreign, path: str | Path, *, kind: str | None = None) -> list[str]:
     """Writes a file in a format of another package.
 
     Args:

@@ -135,12 +135,12 @@ def _model(J: Array, h: Array, index: list[int], facts: dict[str, Any]) -> Forei
         raise UserError("its fields or couplings hold NaN or infinity")
     used = coupling.flatten(1).any(1)
     pairs = torch.triu_indices(len(h), len(h), 1).T[used]
-    energy = Potts(field.shape[0], field.shape[1], pairs).to(precision(coupling, field))
+    energy = Potts(field.shape[0], field.shape[1], pairs=pairs).to(precision(coupling, field))
     with torch.no_grad():
         energy.coupling.copy_(coupling[used])
         energy.field.copy_(field)
     lost = ("frequencies of one and two sites, and weights of sequences",)
-    return Foreign(energy, "plmc", 0.0, -1.0, labels(index), "values", facts, lost)
+    return Foreign(energy, "plmc", offset=0.0, scale=-1.0, names=labels(index), form="values", facts=facts, lost=lost)
 
 
 def _layout(head: bytes, size: int) -> _Layout | None:

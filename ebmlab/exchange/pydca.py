@@ -95,7 +95,9 @@ def _model(fields: Fields, couplings: Couplings) -> Foreign:
         blocks[min(ends), max(ends)] = block if ends[0] < ends[1] else block.T
     order = sorted(blocks)
     coupling = torch.stack([blocks[ends] for ends in order]) if order else field.new_zeros(0, q, q)
-    energy = Potts(len(field), q, torch.tensor(order, dtype=torch.int64).view(-1, 2)).to(precision(coupling, field))
+    energy = Potts(len(field), q, pairs=torch.tensor(order, dtype=torch.int64).view(-1, 2)).to(
+        precision(coupling, field)
+    )
     with torch.no_grad():
         energy.coupling.copy_(coupling)
         energy.field.copy_(field)

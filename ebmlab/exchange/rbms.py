@@ -47,7 +47,7 @@ def take(given: Any) -> Foreign:
     """A model of rbms in memory."""
     W, a, b = (np.asarray(getattr(given, part).detach().cpu(), np.float64) for part in PARTS)
     energy, offset, form = _model(str(given.name), W, a, b)
-    return Foreign(energy, "rbms", offset, form=form, facts={"model": str(given.name), "beta": 1.0})
+    return Foreign(energy, "rbms", offset=offset, form=form, facts={"model": str(given.name), "beta": 1.0})
 
 
 def make(foreign: Foreign) -> Any:
@@ -96,7 +96,7 @@ def _archive(archive: Any) -> Foreign:
     lost += ["the chains"] if "parallel_chains" in archive else []
     lost += [f"the {len(updates) - 1} earlier updates"] if len(updates) > 1 else []
     facts = {"model": kind, "update": last, "beta": beta}
-    return Foreign(energy, "rbms", offset, 1 / beta, form=form, facts=facts, lost=tuple(lost))
+    return Foreign(energy, "rbms", offset=offset, scale=1 / beta, form=form, facts=facts, lost=tuple(lost))
 
 
 def _coulomb(archive: Any) -> Foreign:
@@ -106,7 +106,9 @@ def _coulomb(archive: Any) -> Foreign:
     W, a, b = (np.asarray(archive["best_trial"][name][()], np.float64) for name in names)
     energy, offset, form = _model("IIRBM", W, a, -b)
     facts = {"model": "RCM", "beta": 1.0}
-    return Foreign(energy, "rbms", offset, form=form, facts=facts, lost=("the projections of the Coulomb machine",))
+    return Foreign(
+        energy, "rbms", offset=offset, form=form, facts=facts, lost=("the projections of the Coulomb machine",)
+    )
 
 
 def _model(
@@ -143,7 +145,7 @@ def _sequences(W: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[A
         raise UserError(f"weights and visible biases have the shapes {shapes}, not (sites, values, H), (sites, values)")
     sites, values, hidden = W.shape
     flat = machine(W.reshape(sites * values, hidden), a.reshape(-1), b)  # checks shapes and numbers
-    energy = CategoricalRBM(sites, values, hidden).to(flat.dtype)
+    energy = CategoricalRBM(sites, values, num_hidden=hidden).to(flat.dtype)
     for own, given in zip(energy.parameters(), flat.parameters(), strict=True):  # W, b_v, b_h
         own.data = given.detach().view_as(own)
     return energy

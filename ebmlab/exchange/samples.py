@@ -32,7 +32,7 @@ def is_samples(path: Path) -> bool:
     return head.startswith(MAGIC) or (head.lstrip().startswith(b"{") and _SET in head)
 
 
-def read_samples(given: Any, names: Sequence[Label] = (), field: str | None = None) -> Tensor:
+def read_samples(given: Any, names: Sequence[Label] = (), *, field: str | None = None) -> Tensor:
     """Samples `(N, ...)` in the numbers of the package; a row counts as often as it occurred.
 
     Args:

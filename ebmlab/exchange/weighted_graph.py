@@ -44,7 +44,7 @@ def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str) 
         weights.append(weight)
     rows, columns = ([pair[end] for pair in seen] for end in (0, 1))
     energy = spins(rows, columns, -np.asarray(weights, float), np.zeros(len(names)))
-    return Foreign(energy, kind, sum(weights) / 2, -0.5, names=tuple(names), facts={"edges": len(weights)})
+    return Foreign(energy, kind, offset=sum(weights) / 2, scale=-0.5, names=tuple(names), facts={"edges": len(weights)})
 
 
 def edges_of(foreign: Foreign, kind: str) -> list[tuple[int, int, float]]:

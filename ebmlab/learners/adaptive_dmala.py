@@ -38,12 +38,12 @@ class AdaptiveDMALA(DMALA):
     Example:
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, ReplayBuffer
-        >>> learner = ContrastiveDivergence(RBM(4, 3), AdaptiveDMALA(0.1), ReplayBuffer(100), num_steps=10)
+        >>> learner = ContrastiveDivergence(RBM(4, 3), AdaptiveDMALA(0.1), start=ReplayBuffer(100), num_steps=10)
         >>> float(learner.sampler.step_size)
         0.1...
     """
 
-    def __init__(self, step_size: float = 0.1, balance: float = 0.5, rate: float = 0.574, gain: float = 0.1) -> None:
+    def __init__(self, step_size: float = 0.1, balance: float = 0.5, *, rate: float = 0.574, gain: float = 0.1) -> None:
         super().__init__(step_size, balance)
         if not 0 < rate < 1:
             raise UserError(f"AdaptiveDMALA: rate is {rate}, but must be an acceptance between 0 and 1")

@@ -77,7 +77,7 @@ class ContrastiveDivergence(Learner):
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import ContrastiveDivergence, FromData
         >>> from ebmlab.samplers import BlockGibbs
-        >>> learner = ContrastiveDivergence(RBM(6, 3), BlockGibbs(), FromData(), num_steps=1)
+        >>> learner = ContrastiveDivergence(RBM(6, 3), BlockGibbs(), start=FromData(), num_steps=1)
         >>> learner.draw(learner.energy.random(4)).shape
         torch.Size([4, 6])
     """
@@ -96,6 +96,7 @@ class ContrastiveDivergence(Learner):
         self,
         energy: Energy,
         sampler: Sampler,
+        *,
         start: Start | None = None,
         num_steps: int = 1,
         burn_in: int | None = None,
@@ -109,7 +110,8 @@ class ContrastiveDivergence(Learner):
         data_noise: float = 0.0,
         compile_chains: bool = False,
     ) -> None:
-        super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        schedule: dict[str, Any] = {"lr_scheduler": lr_scheduler, "lr_interval": lr_interval}
+        super().__init__(energy, sampler, num_steps=num_steps, l1=l1, optimizer=optimizer, **schedule)
         require_factor(
             type(self).__name__, energy_l2=energy_l2, gradient_penalty=gradient_penalty, data_noise=data_noise
         )

@@ -116,7 +116,15 @@ class DiffusionRecovery(Learner):
                 f"DiffusionRecovery: {type(energy).__name__} takes no noise level: take NoisyMLP, or a subclass of "
                 "ebmlab.energies.NoisyEnergy"
             )
-        super().__init__(energy, sampler or MALA(0.1), num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        super().__init__(
+            energy,
+            sampler or MALA(0.1),
+            num_steps=num_steps,
+            l1=l1,
+            optimizer=optimizer,
+            lr_scheduler=lr_scheduler,
+            lr_interval=lr_interval,
+        )
         self.noise_levels = as_numbers(noise_levels, "DiffusionRecovery: noise_levels").flatten().tolist()
         if not self.noise_levels or any(low >= high for low, high in pairwise(self.noise_levels)):
             raise UserError(

@@ -164,8 +164,8 @@ class EnergyMatching(ContrastiveDivergence):
         super().__init__(
             energy,
             sampler,
-            FromFlow(temperature, num_flow_steps),
-            num_steps,
+            start=FromFlow(temperature, num_flow_steps),
+            num_steps=num_steps,
             l1=l1,
             energy_l2=energy_l2,
             optimizer=optimizer,

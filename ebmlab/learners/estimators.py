@@ -18,7 +18,7 @@ from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.numerics.noise import uniform, uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.settings import require_factor
+from ebmlab.settings import require_count, require_factor
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
@@ -80,7 +80,8 @@ class UniformSubset(Estimator):
     """
 
     def __init__(self, num_samples: int = 10, objective: Form = "bounded") -> None:
-        self.num_samples = _check_samples(self, num_samples)
+        require_count("UniformSubset", num_samples=num_samples)
+        self.num_samples = num_samples
         self.objective = make_objective(objective)
 
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
@@ -114,8 +115,9 @@ class GradientGuided(Estimator):
         2.25
     """
 
-    def __init__(self, num_samples: int = 10, advanced: bool = False, objective: Form = "bounded") -> None:
-        self.num_samples = _check_samples(self, num_samples)
+    def __init__(self, num_samples: int = 10, advanced: bool = False, *, objective: Form = "bounded") -> None:
+        require_count("GradientGuided", num_samples=num_samples)
+        self.num_samples = num_samples
         self.advanced = advanced
         self.objective = make_objective(objective)
 
@@ -153,8 +155,9 @@ class EnergyDiscrepancy(Estimator):
         0.0
     """
 
-    def __init__(self, num_samples: int = 32, flip_probability: float = 0.1, stabilizer: float = 1.0) -> None:
-        self.num_samples = _check_samples(self, num_samples)
+    def __init__(self, num_samples: int = 32, flip_probability: float = 0.1, *, stabilizer: float = 1.0) -> None:
+        require_count("EnergyDiscrepancy", num_samples=num_samples)
+        self.num_samples = num_samples
         if not 0 < flip_probability <= 0.5:
             raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")
         require_factor("EnergyDiscrepancy", stabilizer=stabilizer)
@@ -229,9 +232,3 @@ def _draw(probabilities: Tensor, k: int) -> Tensor:
 def _size(energy: Energy) -> int:
     assert isinstance(energy.domain, Finite)
     return energy.domain.size
-
-
-def _check_samples(estimator: Estimator, num_samples: int) -> int:
-    if num_samples < 1:
-        raise UserError(f"{type(estimator).__name__}: num_samples is {num_samples}; it must be at least 1")
-    return num_samples

@@ -71,6 +71,7 @@ class Learner(Rebuilt):
         self,
         energy: Energy,
         sampler: Sampler,
+        *,
         num_steps: int,
         l1: float,
         optimizer: OptimizerCallable,
@@ -259,7 +260,7 @@ class Learner(Rebuilt):
             data_of(self.trainer).adopt(Preprocessing.from_dict(saved))
 
     @torch.no_grad()
-    def trajectory(self, x: Tensor, num_steps: int | None = None, denoise: bool = False) -> Iterator[Tensor]:
+    def trajectory(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Iterator[Tensor]:
         """The states `(B, *event)` of chains from x after each step.
 
         Args:
@@ -285,9 +286,9 @@ class Learner(Rebuilt):
         return (state for state, _ in self.sampler.chain(self.energy, x, num_steps))
 
     @torch.no_grad()
-    def draw(self, x: Tensor, num_steps: int | None = None, denoise: bool = False) -> Tensor:
+    def draw(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Tensor:
         """The last state of `trajectory`."""
-        return deque(self.trajectory(x, num_steps, denoise), maxlen=1).pop()
+        return deque(self.trajectory(x, num_steps, denoise=denoise), maxlen=1).pop()
 
     def _mean_visible(self, state: State) -> Tensor:
         if not isinstance(self.energy, Bipartite):

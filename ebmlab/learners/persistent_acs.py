@@ -45,7 +45,7 @@ class PersistentACS(DMALA):
     Example:
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import ContrastiveDivergence, PersistentACS, ReplayBuffer
-        >>> learner = ContrastiveDivergence(RBM(4, 3), PersistentACS(cycle_length=8), ReplayBuffer(100), num_steps=10)
+        >>> learner = ContrastiveDivergence(RBM(4, 3), PersistentACS(cycle_length=8), start=ReplayBuffer(100))
         >>> float(learner.sampler.alpha_max)
         5.0
     """
@@ -57,6 +57,7 @@ class PersistentACS(DMALA):
         self,
         alpha_max: float = 5.0,
         alpha_min: float = 0.05,
+        *,
         balance_max: float = 0.9,
         balance_min: float = 0.5,
         cycle_length: int = 50,
@@ -65,9 +66,11 @@ class PersistentACS(DMALA):
         rate: float = 0.5,
         learning_rate: float = 0.5,
     ) -> None:
-        probe = ACS(alpha_max, alpha_min, 2, balance_max, balance_min)  # raises if the settings are invalid
+        probe = ACS(
+            alpha_max, alpha_min, cycle_length=2, balance_max=balance_max, balance_min=balance_min
+        )  # raises if the settings are invalid
         super().__init__(alpha_min, balance_min)
-        tuner = ACSTuner(rate, learning_rate, alpha_max, alpha_min)
+        tuner = ACSTuner(rate, learning_rate, alpha_ceil=alpha_max, alpha_floor=alpha_min)
         if min(cycle_length, tune_every) < 1 or tuning_steps < tuner.proposals:
             raise UserError(
                 f"PersistentACS: cycle_length is {cycle_length}, tune_every {tune_every} and tuning_steps "
@@ -122,6 +125,7 @@ class PersistentACS(DMALA):
         Under DDP it is the mean of what the ranks have found.
         """
         probe = self._probe.to(x.device)
-        alpha, state = tuner.estimate_alpha(probe, energy, probe.init(energy, x), beta, self.tuning_steps, largest)
+        how: dict[str, Any] = {"beta": beta, "num_steps": self.tuning_steps, "largest": largest}
+        alpha, state = tuner.estimate_alpha(probe, energy, probe.init(energy, x), **how)
         into.copy_(mean_over_ranks(torch.as_tensor(alpha).to(into)))
         return state.x

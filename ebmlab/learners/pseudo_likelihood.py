@@ -91,7 +91,15 @@ class PseudoLikelihood(Learner):
                 f"PseudoLikelihood sums over the values of a coordinate, but {type(energy).__name__} lives on "
                 f"{energy.domain}: take an energy on a finite domain"
             )
-        super().__init__(energy, sampler or GibbsSweep(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        super().__init__(
+            energy,
+            sampler or GibbsSweep(),
+            num_steps=num_steps,
+            l1=l1,
+            optimizer=optimizer,
+            lr_scheduler=lr_scheduler,
+            lr_interval=lr_interval,
+        )
         require_factor("PseudoLikelihood", l2=l2, l2_field=l2_field)
         if form not in ("symmetric", "asymmetric"):
             raise UserError(f'PseudoLikelihood: form is "{form}", but must be "symmetric" or "asymmetric"')

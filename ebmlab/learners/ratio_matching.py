@@ -53,6 +53,7 @@ class RatioMatching(Learner):
         self,
         energy: Energy,
         estimator: Estimator | None = None,
+        *,
         sampler: Sampler | None = None,
         num_steps: int = 1000,
         l1: float = 0.0,
@@ -65,7 +66,15 @@ class RatioMatching(Learner):
                 f"RatioMatching flips bits or spins, but {type(energy).__name__} lives on {energy.domain}: "
                 "take an energy on a Binary or Spin domain"
             )
-        super().__init__(energy, sampler or Gibbs(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        super().__init__(
+            energy,
+            sampler or Gibbs(),
+            num_steps=num_steps,
+            l1=l1,
+            optimizer=optimizer,
+            lr_scheduler=lr_scheduler,
+            lr_interval=lr_interval,
+        )
         self.estimator = estimator or GradientGuided()
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:

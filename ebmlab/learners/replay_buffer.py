@@ -46,7 +46,9 @@ class ReplayBuffer(Start):
         torch.Size([100, 4])
     """
 
-    def __init__(self, size: int = 10_000, reinitialize: float = 0.0, init: Literal["noise", "data", "mean"] = "noise"):
+    def __init__(
+        self, size: int = 10_000, reinitialize: float = 0.0, *, init: Literal["noise", "data", "mean"] = "noise"
+    ):
         require_count("ReplayBuffer", size=size)
         if not 0 <= reinitialize <= 1:
             raise UserError(f"ReplayBuffer: reinitialize is {reinitialize}, but must be a probability, from 0 to 1")

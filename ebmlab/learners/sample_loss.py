@@ -67,7 +67,15 @@ class SampleLoss(Learner):
                 f"{type(self).__name__} fits energies on real numbers, but {type(energy).__name__} lives on "
                 f"{energy.domain}: take an energy on Real, such as RealMLP, or RatioMatching for bits"
             )
-        super().__init__(energy, sampler or MALA(0.1), num_steps, l1, optimizer, lr_scheduler, lr_interval)
+        super().__init__(
+            energy,
+            sampler or MALA(0.1),
+            num_steps=num_steps,
+            l1=l1,
+            optimizer=optimizer,
+            lr_scheduler=lr_scheduler,
+            lr_interval=lr_interval,
+        )
 
     def losses(self, x: Tensor) -> Tensor:
         """The loss of each state of a batch x `(B, *event)`, `(B,)`; gradients are on when it is called."""

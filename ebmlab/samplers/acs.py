@@ -57,7 +57,7 @@ def step(
     new = start(energy, draw.y, settings, options)
     there = propose(energy, new.x, new.grad, settings, options)
     log_ratio = state.energy - new.energy + here.log_ratio(draw, there)
-    return decide(energy, log_ratio, draw, new, state)
+    return decide(energy, log_ratio, draw=draw, new=new, old=state)
 
 
 class ACS(Sampler):
@@ -97,6 +97,7 @@ class ACS(Sampler):
         self,
         alpha_max: float = 60.0,
         alpha_min: float = 0.05,
+        *,
         cycle_length: int = 20,
         balance_max: float = 0.95,
         balance_min: float = 0.5,

@@ -82,11 +82,11 @@ def propose(
     domain, (sigma, alpha) = cast(Finite, energy.domain), settings
     if noise is not None and model.diagonal is not None:
         drift = -alpha * grad + root(alpha) * model.pull(noise).reshape(grad.shape)
-        return factorised(domain, x, drift, (1 / sigma + alpha * model.diagonal.to(x)).view(domain.shape))
+        return factorised(domain, x, drift, stiffness=(1 / sigma + alpha * model.diagonal.to(x)).view(domain.shape))
     stiffness = 1 / sigma
     if model.curvature is not None:
         stiffness = (stiffness - alpha * model.curvature.to(x)).view(domain.shape)
-    return factorised(domain, x, grad, stiffness, weight=-alpha)
+    return factorised(domain, x, grad, stiffness=stiffness, weight=-alpha)
 
 
 def start(
@@ -108,7 +108,7 @@ def step(energy: Energy, state: AnyScaleState, settings: Sequence[Number], model
         draw = state.proposal.sample()
         new = start(energy, draw.y, settings, model)
         log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-        return decide(energy, log_ratio, draw, new, state)
+        return decide(energy, log_ratio, draw=draw, new=new, old=state)
     assert state.grad is not None
     noise, alpha = model.noise(state.x), settings[1]
     here = propose(energy, state.x, state.grad, settings, model, noise)
@@ -119,7 +119,7 @@ def step(energy: Energy, state: AnyScaleState, settings: Sequence[Number], model
     there = propose(energy, new.x, new.grad, settings, model, back)
     log_u = (noise.square().sum(1) - back.square().sum(1)) / 2
     log_ratio = state.energy - new.energy + log_u + here.log_ratio(draw, there)
-    return decide(energy, log_ratio, draw, new, state)
+    return decide(energy, log_ratio, draw=draw, new=new, old=state)
 
 
 class AnyScale(Sampler):
@@ -169,6 +169,7 @@ class AnyScale(Sampler):
         self,
         variant: Variant = "trace",
         step_size: float = 0.1,
+        *,
         balance: float = 0.5,
         curvature: Sequence[float] | Sequence[Sequence[float]] | Tensor | None = None,
         diagonal: Sequence[float] | Tensor | None = None,

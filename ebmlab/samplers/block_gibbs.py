@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Real
@@ -75,6 +74,6 @@ class BlockGibbs(Sampler):
 
 
 def _valid(state: BlockGibbsState) -> Tensor:
-    """1 for each chain, NaN where the hidden units have no law."""
+    """1 for each chain, NaN where the hidden units have no law: `clamp` keeps NaN."""
     assert state.logits is not None
-    return state.x.new_ones(len(state.x)).masked_fill_(state.logits.sum(1).isnan(), torch.nan)
+    return state.logits.sum(1).clamp(1, 1)

@@ -148,4 +148,4 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
     new = torch.where(broken, old, chosen.squeeze(1))
     acceptance = x.new_ones(len(x)).masked_fill_(broken.squeeze(1), torch.nan)
     hops = (new != old).sum(1).to(x.dtype)
-    return place(domain, x, block, new.unsqueeze(1)), Info(acceptance, hops, float(len(shifts)))
+    return place(domain, x, block, new.unsqueeze(1)), Info(acceptance, hops, evaluations=float(len(shifts)))

@@ -114,14 +114,34 @@ class ChromaticGibbs(Sampler):
     def compilable(self, energy: Energy) -> Kernel | None:
         return super().compilable(energy) if len(cast(Coloured, energy).colours) <= COLOURS else None
 
-    @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """Sweeps over one table in place, where `step` copies it. If a law was not valid, begins again step by step."""
+        last = self._in_place(energy, x, num_steps)
+        return super()._run(energy, x, num_steps) if last is None else last
+
+    def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
+        hops = x.new_zeros(len(x))
+        last = self._in_place(energy, x, num_steps, hops)
+        if last is None:
+            return super()._reported(energy, x, num_steps)
+        return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
+
+    @torch.no_grad()
+    def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
+        """Sweeps over one table in place, where `step` copies it, and adds up hops.
+
+        Returns:
+            The last states; None if a law was not valid, or a subclass must see each step.
+        """
+        if self._watched or self._by_steps:
+            return None
         table, y = _sites_first(energy, x)
         total = x.new_zeros(len(x))
         for _ in range(num_steps):
+            before = None if hops is None else y.clone()
             total += sweep(energy, table, y)
-        return super()._run(energy, x, num_steps) if total.isnan().any() else y
+            if hops is not None and before is not None:
+                hops += energy.domain.hops(y, before)
+        return None if total.isnan().any() else y
 
 
 @torch.no_grad()

@@ -35,7 +35,7 @@ class HamsState(GradientState):
 def propose(energy: Energy, x: Tensor, momentum: Tensor, grad: Tensor, settings: Sequence[Number]) -> Proposal:
     """Each y_i over-relaxed with respect to q(y) ~ exp(-grad E(x) . y - |z - y|^2 / (2 delta^2)), z = x + delta u."""
     delta, _, _, relaxation = settings
-    law = factorised(energy.domain, x, plus(-grad, 1 / delta, momentum), 1 / (delta * delta))
+    law = factorised(energy.domain, x, plus(-grad, 1 / delta, momentum), stiffness=1 / (delta * delta))
 
     def flip(logits: Tensor) -> Tensor:
         """The logits of (1 - r) sigmoid(l) + r min(1, exp(l))."""
@@ -80,7 +80,7 @@ def move(energy: Energy, state: HamsState, settings: Sequence[Number]) -> tuple[
     there = propose(energy, new.x, -new.momentum, new.grad, settings)
     kinetic = (u.square() - new.momentum.square()).flatten(1).sum(1) / 2
     log_ratio = state.energy - new.energy + kinetic + here.log_ratio(draw, there)
-    return decide(energy, log_ratio, draw, new, replace(state, momentum=-u))
+    return decide(energy, log_ratio, draw=draw, new=new, old=replace(state, momentum=-u))
 
 
 def step(energy: Energy, state: HamsState, settings: Sequence[Number]) -> tuple[HamsState, Info]:
@@ -119,7 +119,7 @@ class DiscreteHAMS(Sampler):
     over_relaxation: Tensor
 
     def __init__(
-        self, step_size: float, persistence: float = 0.9, correction: float = 0.0, over_relaxation: float = 0.0
+        self, step_size: float, persistence: float = 0.9, *, correction: float = 0.0, over_relaxation: float = 0.0
     ) -> None:
         super().__init__()
         require_positive("DiscreteHAMS", step_size=step_size)

@@ -92,7 +92,7 @@ def propose(energy: Energy, x: Tensor, grad: Tensor, settings: Sequence[Number],
     """
     alpha, beta = settings
     stiffness = 1 / alpha if options.precondition is None else 1 / (alpha * options.precondition.to(x))
-    return factorised(energy.domain, x, grad, stiffness, options.window, weight=-beta)
+    return factorised(energy.domain, x, grad, stiffness=stiffness, window=options.window, weight=-beta)
 
 
 class DiscreteLangevin(Sampler):
@@ -114,6 +114,7 @@ class DiscreteLangevin(Sampler):
         self,
         step_size: float,
         balance: float = 0.5,
+        *,
         precondition: Sequence[float] | Tensor | None = None,
         window: int | None = None,
         stochastic: bool = False,

@@ -87,7 +87,7 @@ class DiscreteSVGD(Sampler):
         x = harden(energy.domain, z)
         new = replace(state, x=x, z=z, step=state.step + 1)
         acceptance = x.new_ones(len(x)).masked_fill_(z.flatten(1).sum(1).isnan(), torch.nan)
-        return new, Info(acceptance, energy.domain.hops(x, state.x), 2.0)
+        return new, Info(acceptance, energy.domain.hops(x, state.x), evaluations=2.0)
 
 
 def stein_direction(z: Tensor, score: Tensor, weights: Tensor) -> Tensor:

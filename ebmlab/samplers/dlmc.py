@@ -32,7 +32,7 @@ def propose(energy: Energy, x: Tensor, grad: Tensor, settings: Sequence[Number],
     """
     (time,) = settings
     log_time = time.log() if isinstance(time, Tensor) else torch.tensor(time).log().item()
-    law = factorised(energy.domain, x, grad, 0.0, weight=-1.0)
+    law = factorised(energy.domain, x, grad, stiffness=0.0, weight=-1.0)
 
     def flow_flip(rise: Tensor) -> Tensor:
         passed = time * ((rise / 2).exp() + (-rise / 2).exp())  # h times the sum of the rates of both directions
@@ -67,7 +67,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number], solver:
     draw = state.proposal.sample()
     new = start(energy, draw.y, settings, solver)
     log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-    return decide(energy, log_ratio, draw, new, state)
+    return decide(energy, log_ratio, draw=draw, new=new, old=state)
 
 
 class DLMC(Sampler):

@@ -86,7 +86,7 @@ def start(
     mean, variance = energy.visible_given_hidden(hidden)
     if law is None:
         law = inner_law(alpha * variance.mean() * factors.to(variance), variance, noise_temperature)
-    marginal = energy.marginal_energy(x, logits, temperature) if adjusted else None
+    marginal = energy.marginal_energy(x, logits, temperature=temperature) if adjusted else None
     return GibbsLangevinState(
         x=x, logits=logits, hidden=hidden, mean=mean.to(x), law=law, marginal=marginal, known=known
     )
@@ -150,6 +150,7 @@ class GibbsLangevin(Sampler):
         self,
         step_size: float,
         num_inner_steps: int = 10,
+        *,
         adjust_from: int | None = None,
         temperature: float = 1.0,
         noise_temperature: float | None = None,

@@ -124,4 +124,6 @@ def _one_by_one(energy: Energy, state: SweepState, order: Sequence[int]) -> tupl
         x, info = redraw(energy, x, torch.tensor([[i]], device=x.device).expand(len(x), 1), shifts)
         acceptance = acceptance * info.acceptance
     hops = lambda: domain.hops(x, state.x)  # noqa: E731
-    return replace(state, x=x, step=state.step + 1), Info(acceptance, hops, float(domain.size * domain.num_values))
+    return replace(state, x=x, step=state.step + 1), Info(
+        acceptance, hops, evaluations=float(domain.size * domain.num_values)
+    )

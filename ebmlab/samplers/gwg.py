@@ -27,7 +27,7 @@ def start(
     """E(x), and the law of the moves there: softmax over neighbours y of -grad E(x) . (y - x) / 2."""
     at, domain = energy.evaluate(x, known), cast(Finite, energy.domain)
     if domain.num_values == 1:  # no move exists
-        law: Proposal = factorised(domain, x, at.grad, 1.0)
+        law: Proposal = factorised(domain, x, at.grad, stiffness=1.0)
     else:
         log_moves = first_order_moves(domain, x, at.grad)
         if num_flips == 1 and isinstance(domain, Binary | Spin):
@@ -43,7 +43,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number], num_fli
     draw = state.proposal.sample()
     new = start(energy, draw.y, settings, num_flips)
     log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-    return decide(energy, log_ratio, draw, new, state)
+    return decide(energy, log_ratio, draw=draw, new=new, old=state)
 
 
 class GWG(Sampler):
@@ -102,7 +102,7 @@ class OneFlip(Proposal):
         flat, i = y.view(len(y), -1), path.coordinates
         old = flat.gather(1, i)
         flat.scatter_(1, i, 1 - old if isinstance(self.domain, Binary) else -old)
-        return Draw(y, lambda: self.log_prob(path), path, hops=lambda: torch.ones_like(old).squeeze(1))
+        return Draw(y, lambda: self.log_prob(path), reverse=path, hops=lambda: torch.ones_like(old).squeeze(1))
 
 
 class IndependentMoves(Proposal):
@@ -143,4 +143,4 @@ class IndependentMoves(Proposal):
         index = (values_at(self.domain, self.x, i) + made) % self.domain.num_values
         y = place(self.domain, self.x, i, index.unsqueeze(1))
         reverse = Path(i, torch.where(s == made, -made, s - made) % self.domain.num_values)
-        return Draw(y, self.log_prob(path), reverse)
+        return Draw(y, self.log_prob(path), reverse=reverse)

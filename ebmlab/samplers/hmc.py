@@ -79,7 +79,9 @@ def step(energy: Energy, state: HMCState, settings: Sequence[Number], options: O
     new, end = leapfrog(energy, state, begin, settings, options)
     accepted, probability = metropolis(state.energy - new.energy - kinetic_rise(end, begin))
     after = new.overwritten(accepted, state)
-    return after, Info(probability, lambda: energy.domain.hops(after.x, state.x), float(options.num_leapfrog))
+    return after, Info(
+        probability, lambda: energy.domain.hops(after.x, state.x), evaluations=float(options.num_leapfrog)
+    )
 
 
 class HMC(Sampler):

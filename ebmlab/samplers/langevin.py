@@ -110,6 +110,7 @@ class Langevin(Sampler):
         self,
         step_size: float,
         adjust_from: int | None = None,
+        *,
         schedule: Schedule | None = None,
         temperature: float = 1.0,
     ) -> None:
@@ -146,29 +147,56 @@ class Langevin(Sampler):
         new, info = step(energy, state, (alpha,), self.temperature, now, self._adjusts(state.step + 1))
         return replace(new, step=state.step + 1, step_size=state.step_size, horizon=state.horizon), info
 
-    @torch.no_grad()
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """As in `Sampler`. Without Metropolis, a CPU moves x of few coordinates in place, by the gradient alone.
+        last = self._in_place(energy, x, num_steps)
+        return super()._run(energy, x, num_steps) if last is None else last
+
+    def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
+        hops = x.new_zeros(len(x))
+        last = self._in_place(energy, x, num_steps, hops)
+        if last is None:
+            return super()._reported(energy, x, num_steps)
+        return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
+
+    @torch.no_grad()
+    def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
+        """Without Metropolis, a CPU moves x of few coordinates in place, by the gradient alone, and adds up hops.
 
         A row of memory holds one coordinate of all chains, so that sums over the few coordinates run along memory. The
         energy sees an x that is not contiguous, and the noise is drawn in the order of these rows.
+
+        Returns:
+            The last states; None where it does not apply.
         """
         plain = not self._watched and not self._by_steps and self.adjust_from is None and x.device.type == "cpu"
         if not plain or isinstance(energy, Bipartite) or x.dim() != 2 or x.shape[1] > FEW:
-            return super()._run(energy, x, num_steps)
+            return None
         columns = x.T.clone(memory_format=torch.contiguous_format)
-        step_size, noise = float(self.step_size * energy.step_unit()), torch.empty_like(columns)
+        step_size = float(self.step_size * energy.step_unit())
+        move, distance = torch.empty_like(columns), x.new_empty(len(x))
         for step in range(num_steps):
             alpha = step_size * self.schedule.factor(step, num_steps)
-            columns.add_(energy.gradient(columns.T).T, alpha=-alpha)
-            columns.add_(noise.normal_(), alpha=math.sqrt(alpha * (2 * self.temperature)))
+            move.normal_(std=math.sqrt(alpha * (2 * self.temperature)))
+            move.add_(energy.gradient(columns.T).T, alpha=-alpha)
+            columns.add_(move)
+            if hops is not None:
+                hops += torch.sum(move.square_(), 0, out=distance).sqrt_()
         return columns.T.contiguous()
 
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
 
 
-class ULA(Langevin):
+class _Alike(Langevin):
+    """Langevin dynamics whose steps are all adjusted, or none."""
+
+    adjusted = False
+
+    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
+        super().__init__(step_size, 0 if self.adjusted else None, schedule=schedule, temperature=temperature)
+
+
+class ULA(_Alike):
     """The unadjusted Langevin algorithm, whose law is the target's up to a bias that grows with the step size.
 
     Args:
@@ -184,11 +212,8 @@ class ULA(Langevin):
         torch.Size([4, 6])
     """
 
-    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
-        super().__init__(step_size, None, schedule, temperature)
 
-
-class MALA(Langevin):
+class MALA(_Alike):
     """The Metropolis-adjusted Langevin algorithm (Roberts and Tweedie, 1996), which is exact.
 
     Args:
@@ -205,5 +230,4 @@ class MALA(Langevin):
         torch.Size([4])
     """
 
-    def __init__(self, step_size: float, *, schedule: Schedule | None = None, temperature: float = 1.0) -> None:
-        super().__init__(step_size, 0, schedule, temperature)
+    adjusted = True

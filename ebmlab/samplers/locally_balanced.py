@@ -102,7 +102,7 @@ class OneChange(Proposal):
         shift = (entry % others + 1).masked_fill(entry == self.log_probs.shape[1] - 1, 0)
         value = (values_at(domain, self.x, coordinate) + shift) % domain.num_values
         y = place(domain, self.x, coordinate, value.unsqueeze(1))
-        return Draw(y, self.log_probs.gather(1, entry).squeeze(1), self.x)
+        return Draw(y, self.log_probs.gather(1, entry).squeeze(1), reverse=self.x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         domain = self.domain

@@ -28,7 +28,7 @@ def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
     return uniform(log_ratio) < probability, probability
 
 
-def decide(energy: Energy, log_ratio: Tensor, draw: Draw, new: Any, old: Any) -> tuple[Any, Info]:
+def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any) -> tuple[Any, Info]:
     """The next state, and its report: the new state with probability min(1, exp(log_ratio)), else the old one.
 
     Args:
@@ -43,7 +43,8 @@ def decide(energy: Energy, log_ratio: Tensor, draw: Draw, new: Any, old: Any) ->
         >>> from ebmlab.energies import Ising
         >>> from ebmlab.samplers import State
         >>> ising, x, y = Ising.lattice(2, 0.2), torch.ones(1, 4), -torch.ones(1, 4)
-        >>> after, info = decide(ising, torch.zeros(1), Draw(y, torch.zeros(1), x), State(x=y), State(x=x))
+        >>> draw = Draw(y, torch.zeros(1), reverse=x)
+        >>> after, info = decide(ising, torch.zeros(1), draw=draw, new=State(x=y), old=State(x=x))
         >>> info.hops
         tensor([4.])
     """
@@ -73,7 +74,7 @@ class MetropolisSampler(Sampler):
         >>> class Kernel(MetropolisSampler):
         ...     domains = (Spin,)
         ...     def proposal(self, energy, state):
-        ...         return factorised(energy.domain, state.x, -state.grad / 2, torch.tensor(5.0))
+        ...         return factorised(energy.domain, state.x, -state.grad / 2, stiffness=torch.tensor(5.0))
         >>> ising = Ising.lattice(3, 0.2)
         >>> x, info = Kernel().sample(ising, ising.domain.random(5), num_steps=10)
         >>> x.shape
@@ -127,4 +128,4 @@ class MetropolisSampler(Sampler):
                 state = replace(state, proposal=here)
         after = new.overwritten(accepted, state)
         after.step = state.step + 1
-        return after, Info(probability, lambda: energy.domain.hops(after.x, state.x), self.evaluations)
+        return after, Info(probability, lambda: energy.domain.hops(after.x, state.x), evaluations=self.evaluations)

@@ -157,7 +157,7 @@ def step(energy: Energy, state: HMCState, settings: Sequence[Number], options: O
             path, energy = path.rows(going), origin.of_chains(chains)
         if len(chains) == 0:
             break
-    report = Info(acceptance / leaves, lambda: origin.domain.hops(after.x, state.x), float(leaves.mean()))
+    report = Info(acceptance / leaves, lambda: origin.domain.hops(after.x, state.x), evaluations=float(leaves.mean()))
     return after, report
 
 

@@ -27,7 +27,7 @@ def start(
     """E(x), and the law of the paths there, whose moves follow the softmax of -grad E(x) . (y - x) / 2."""
     at, domain = energy.evaluate(x, known), cast(Finite, energy.domain)
     if domain.num_values == 1:  # no move exists
-        law: Proposal = factorised(domain, x, at.grad, 1.0)
+        law: Proposal = factorised(domain, x, at.grad, stiffness=1.0)
     else:
         law = DistinctMoves(domain, x, first_order_moves(domain, x, at.grad), longest)
     return EnergyState(x=x, energy=at.energy, proposal=law, known=at.known)
@@ -39,7 +39,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number], longest
     draw = state.proposal.sample()
     new = start(energy, draw.y, settings, longest)
     log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-    return decide(energy, log_ratio, draw, new, state)
+    return decide(energy, log_ratio, draw=draw, new=new, old=state)
 
 
 class PathAuxiliary(Sampler):
@@ -126,4 +126,4 @@ class DistinctMoves(Proposal):
         back = torch.where(taken, values - s, s)
         reverse = Path(i.gather(1, opposite), back.gather(1, opposite), taken)
         y = place(self.domain, self.x, i, index.unsqueeze(1))
-        return Draw(y, self.log_prob(path), reverse)
+        return Draw(y, self.log_prob(path), reverse=reverse)

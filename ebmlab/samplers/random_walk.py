@@ -45,7 +45,7 @@ class RandomWalk(MetropolisSampler):
     domains = (Binary, Spin, Ordinal, Categorical)
     probability: Tensor | None
 
-    def __init__(self, num_flips: int = 1, probability: float | None = None, window: int | None = None) -> None:
+    def __init__(self, num_flips: int = 1, probability: float | None = None, *, window: int | None = None) -> None:
         super().__init__()
         require_count("RandomWalk", num_flips=num_flips)
         if probability is not None and not 0 < probability <= 1:
@@ -103,7 +103,7 @@ class BlindChanges(Proposal):
             changes = uniform(x.new_empty(old.shape)) < self.probability
             y = domain.from_index(torch.where(changes, self._other(old), old)).to(x.dtype).view_as(x)
             number = changes.sum(1).to(x.dtype)
-        return Draw(y, self._log_density(y, number), x)
+        return Draw(y, self._log_density(y, number), reverse=x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return self._log_density(move, self.domain.hops(move, self.x))

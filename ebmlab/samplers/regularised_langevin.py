@@ -58,12 +58,12 @@ def propose(energy: Energy, x: Tensor, grad: Tensor, settings: Sequence[Number])
     changes, balance = settings
     domain = cast(Finite, energy.domain)
     if domain.num_values == 1:  # nothing can change
-        return factorised(domain, x, grad, 1.0)
+        return factorised(domain, x, grad, stiffness=1.0)
     c = threshold(change_logits(domain, x, -balance * grad), changes)
     square = 2 if isinstance(domain, Categorical) else 4 if isinstance(domain, Spin) else 1  # |y_i - x_i|^2
     stiffness = (2 / square * c).view(-1, *[1] * len(domain.shape))
     window = 1 if isinstance(domain, Ordinal) else None
-    return factorised(domain, x, grad, stiffness, window, weight=-balance)
+    return factorised(domain, x, grad, stiffness=stiffness, window=window, weight=-balance)
 
 
 def start(energy: Energy, x: Tensor, settings: Sequence[Number], known: PerChain | None = None) -> EnergyState:
@@ -79,7 +79,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number]) -> tupl
     draw = state.proposal.sample()
     new = start(energy, draw.y, settings)
     log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-    return decide(energy, log_ratio, draw, new, state)
+    return decide(energy, log_ratio, draw=draw, new=new, old=state)
 
 
 class RegularisedLangevin(Sampler):

@@ -95,7 +95,7 @@ class RelaxedMALA(MetropolisSampler):
 
     def proposal(self, energy: Energy, state: RelaxedState) -> Proposal:
         z, alpha = state.z, self.step_size
-        return Gaussian(z, z - alpha * z - (alpha * state.drift).clamp(-1, 1), 2 * alpha)
+        return Gaussian(z, z - alpha * z - (alpha * state.drift).clamp(-1, 1), variance=2 * alpha)
 
     def potential(self, state: RelaxedState) -> Tensor:
         """E(x) + |z|^2 / 2."""

@@ -140,7 +140,7 @@ class Sampler(Recorded, nn.Module):
             state, info = self.step(energy, state)
             yield state, info
 
-    def sample(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> tuple[Tensor, Info]:
+    def sample(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> tuple[Tensor, Info]:
         """Runs the chains from x `(B, *event)`.
 
         On a CPU, many chains run in blocks, one after the other, so that their tensors stay in the cache.
@@ -167,7 +167,7 @@ class Sampler(Recorded, nn.Module):
             blocks = [self._reported(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))]
         return torch.cat([block for block, _ in blocks]), Info.cat([info for _, info in blocks])
 
-    def last_states(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> Tensor:
+    def last_states(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> Tensor:
         """The last x of `sample` alone, which saves time where steps are short.
 
         Args:
@@ -233,7 +233,7 @@ class Sampler(Recorded, nn.Module):
         if not report:
             return last, None
         acceptance, hops = (torch.cat([getattr(part, name) for part in done]) for name in ("acceptance", "hops"))
-        total = Info(acceptance[: len(x)], hops[: len(x)], done[0].evaluations)
+        total = Info(acceptance[: len(x)], hops[: len(x)], evaluations=done[0].evaluations)
         return last, total / max(num_steps, 1)
 
     def _blocks(self, energy: Energy, x: Tensor) -> int:

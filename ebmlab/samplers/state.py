@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -64,6 +64,7 @@ class Leg:
 
     first: int = 0
     horizon: int | None = None
+    _: KW_ONLY
     known: PerChain | None = None
 
 
@@ -155,7 +156,7 @@ class Info:
         tensor([1., 1., 1., 1., 1.])
     """
 
-    def __init__(self, acceptance: Later, hops: Later, evaluations: float = 1.0) -> None:
+    def __init__(self, acceptance: Later, hops: Later, *, evaluations: float = 1.0) -> None:
         self._acceptance, self._hops, self.evaluations = acceptance, hops, evaluations
 
     @property
@@ -179,10 +180,12 @@ class Info:
             return reports[0]
         acceptance, hops = torch.cat([r.acceptance for r in reports]), torch.cat([r.hops for r in reports])
         evaluations = sum(r.evaluations * len(r.hops) for r in reports) / len(hops)
-        return Info(acceptance, hops, evaluations)
+        return Info(acceptance, hops, evaluations=evaluations)
 
     def __add__(self, other: Info) -> Info:
-        return Info(self.acceptance + other.acceptance, self.hops + other.hops, self.evaluations + other.evaluations)
+        return Info(
+            self.acceptance + other.acceptance, self.hops + other.hops, evaluations=self.evaluations + other.evaluations
+        )
 
     def __truediv__(self, n: int) -> Info:
-        return Info(self.acceptance / n, self.hops / n, self.evaluations / n)
+        return Info(self.acceptance / n, self.hops / n, evaluations=self.evaluations / n)

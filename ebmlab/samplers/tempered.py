@@ -73,7 +73,7 @@ class Tempered(Sampler):
     betas: Tensor
 
     def __init__(
-        self, kernel: Sampler, betas: Sequence[float] | None = None, num_temperatures: int = 8, swap_every: int = 1
+        self, kernel: Sampler, betas: Sequence[float] | None = None, *, num_temperatures: int = 8, swap_every: int = 1
     ) -> None:
         super().__init__()
         require_count("Tempered", num_temperatures=num_temperatures, swap_every=swap_every)
@@ -138,7 +138,7 @@ class Tempered(Sampler):
         x = new.replicas.x.view(chains, -1, *state.x.shape[1:])[:, 0]
         acceptance = info.acceptance.view(chains, -1)[:, 0]
         new = replace(new, x=x, step=k)
-        return new, Info(acceptance, energy.domain.hops(x, state.x), evaluations * len(self.betas))
+        return new, Info(acceptance, energy.domain.hops(x, state.x), evaluations=evaluations * len(self.betas))
 
     def ladder(self, energy: Energy, rows: Tensor) -> Tempering:
         """The energy of B * K replicas, each at its own temperature."""

@@ -69,7 +69,7 @@ class TrajectoryTempered(Sampler):
 
     domains = (Domain,)
 
-    def __init__(self, kernel: Sampler, stages: Sequence[Energy], swap_every: int = 1) -> None:
+    def __init__(self, kernel: Sampler, stages: Sequence[Energy], *, swap_every: int = 1) -> None:
         super().__init__()
         require_count("TrajectoryTempered", swap_every=swap_every)
         self.kernel = kernel
@@ -134,7 +134,7 @@ class TrajectoryTempered(Sampler):
                 pairs = (k > 0) + (k < len(path) - 1)  # every second one swaps: two energies, and the kernel's `init`
                 evaluations += pairs / 2 * (2 + info.evaluations * self.kernel_of(k).keeps_values)
         new = replace(new, x=new.replicas[0].x)
-        return new, Info(moved[0][1].acceptance, energy.domain.hops(new.x, state.x), evaluations)
+        return new, Info(moved[0][1].acceptance, energy.domain.hops(new.x, state.x), evaluations=evaluations)
 
     def swap(self, path: list[Energy], state: TrajectoryState) -> TrajectoryState:
         """One round of swaps, between every second pair of neighbours."""

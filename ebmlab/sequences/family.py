@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -39,6 +39,7 @@ class Dropped:
 
     sequences: int
     columns: int
+    _: KW_ONLY
     inserts: int = 0
     gappy_columns: int = 0
     unknown: int = 0
@@ -78,6 +79,7 @@ class Family:
 
     values: Tensor
     names: list[str]
+    _: KW_ONLY
     columns: Tensor
     alphabet: Alphabet
     rows: Rows
@@ -93,6 +95,7 @@ class Family:
 def read_family(
     path: str | Path,
     alphabet: str = "protein",
+    *,
     gap: str = "-",
     inserts: Inserts = "auto",
     unknown: Unknown = "drop",
@@ -151,7 +154,15 @@ def read_family(
         raise UserError(f"{file}: no sequence is left ({dropped}): check alphabet, unknown and max_sequence_gaps")
     names = [rows.names[i] for i in kept.tolist()]
     whole = torch.from_numpy(np.ascontiguousarray(values[kept]))
-    return Family(whole, names, torch.from_numpy(columns), letters, rows, torch.from_numpy(kept), dropped)
+    return Family(
+        whole,
+        names,
+        columns=torch.from_numpy(columns),
+        alphabet=letters,
+        rows=rows,
+        kept=torch.from_numpy(kept),
+        dropped=dropped,
+    )
 
 
 def letters_of(texts: list[str]) -> NDArray[np.uint8]:

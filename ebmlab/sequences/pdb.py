@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -49,12 +49,13 @@ class Residue:
         beta: the place of C-beta, of C-alpha in glycine, of C1' in a base, `(3,)`.
 
     Example:
-        >>> Residue("G", "12", np.zeros((4, 3)), np.zeros(3)).letter
+        >>> Residue("G", "12", heavy=np.zeros((4, 3)), beta=np.zeros(3)).letter
         'G'
     """
 
     letter: str
     label: str
+    _: KW_ONLY
     heavy: NDArray[np.float64]
     beta: NDArray[np.float64]
 
@@ -104,7 +105,7 @@ def distances(residues: Sequence[Residue], between: Between = "heavy") -> Tensor
 
     Example:
         >>> places = np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 4.0]])
-        >>> distances([Residue("G", str(i), place[None], place) for i, place in enumerate(places)]).tolist()
+        >>> distances([Residue("G", str(i), heavy=place[None], beta=place) for i, place in enumerate(places)]).tolist()
         [[0.0, 5.0], [5.0, 0.0]]
     """
     if between not in get_args(Between):
@@ -158,4 +159,4 @@ def _residue(label: str, atoms: list[_Atom]) -> Residue | None:
     if centre is None:
         return None
     heavy: Any = np.array([atom.place for atom in chosen])
-    return Residue(LETTERS.get(kind) or _MODIFIED.get(kind, "X"), label, heavy, np.array(centre))
+    return Residue(LETTERS.get(kind) or _MODIFIED.get(kind, "X"), label, heavy=heavy, beta=np.array(centre))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -29,12 +29,13 @@ class Placement:
         identity: the share of placed residues whose letter is that of the sequence.
 
     Example:
-        >>> Placement(torch.tensor([0, -1]), torch.tensor([4, -1]), "a", 1.0).placed
+        >>> Placement(torch.tensor([0, -1]), torch.tensor([4, -1]), name="a", identity=1.0).placed
         tensor([ True, False])
     """
 
     residue: Tensor
     position: Tensor
+    _: KW_ONLY
     name: str
     identity: float
 
@@ -59,7 +60,7 @@ def place(residues: Sequence[Residue], family: Family) -> Placement:
         >>> import numpy as np
         >>> from ebmlab.sequences import read_family
         >>> _ = Path("a.fasta").write_text(">one\nMKVLA-WG\n>two\nMRILAYWG\n")
-        >>> chain = [Residue(x, str(i), np.zeros((1, 3)), np.zeros(3)) for i, x in enumerate("KVLWG")]
+        >>> chain = [Residue(x, str(i), heavy=np.zeros((1, 3)), beta=np.zeros(3)) for i, x in enumerate("KVLWG")]
         >>> place(chain, read_family("a.fasta")).residue.tolist()
         [-1, 0, 1, 2, -1, 3, 4]
     """
@@ -84,7 +85,7 @@ def place(residues: Sequence[Residue], family: Family) -> Placement:
             f"{identity:.0%} identity with its closest sequence, {family.rows.names[best][:60]}: give a structure of "
             "the family, and its chain"
         )
-    return Placement(residue, position, family.rows.names[best], identity)
+    return Placement(residue, position, name=family.rows.names[best], identity=identity)
 
 
 def _words(text: str) -> set[str]:

@@ -21,7 +21,7 @@ from ebmlab.errors import UserError
 ROWS, COLUMNS = 16, 4096  # pairs that are compared at once, whose counts stay in the cache
 
 
-def sequence_weights(values: Tensor, identity: float | None = 0.8, progress: bool = False) -> Tensor:
+def sequence_weights(values: Tensor, identity: float | None = 0.8, *, progress: bool = False) -> Tensor:
     """One over the number of sequences that are alike to each sequence, itself included.
 
     Two sequences are alike if they agree in more than the share `identity` of all sites, or in all of them. Two gaps

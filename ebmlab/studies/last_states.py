@@ -11,6 +11,7 @@ from ebmlab.domains import Finite
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.settings import require_count
 from ebmlab.studies.measures import Measure
 
 
@@ -41,8 +42,7 @@ class Images(Measure):
             raise UserError(
                 f"Images: shape is {list(shape)}, but must be height and width, or 1 or 3 channels, height and width"
             )
-        if count < 1:
-            raise UserError(f"Images: count is {count}, but must be at least 1")
+        require_count("Images", count=count)
         self.shape = tuple(shape)
         self.count = count
 

@@ -34,7 +34,7 @@ class LogMMD(Measure):
 
     label = "log MMD"
 
-    def __init__(self, sampler: Sampler, num_chains: int = 500, num_steps: int = 5000, seed: int = 1) -> None:
+    def __init__(self, sampler: Sampler, num_chains: int = 500, *, num_steps: int = 5000, seed: int = 1) -> None:
         if num_chains < 2 or num_steps < 1:
             raise UserError(f"LogMMD: num_chains is {num_chains} and num_steps {num_steps}; need 2 and 1 or more")
         self.sampler = sampler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ class Contender:
 
     sampler: Sampler
     tuner: Tuner | None = None
+    _: KW_ONLY
     tune_steps: int = 1000
     length: float = 1.0
     record_every: int | None = None
@@ -90,6 +91,7 @@ class Study:
 
     targets: dict[str, Energy]
     samplers: dict[str, Contender]
+    _: KW_ONLY
     start: Start | None = None
     num_chains: int = 100
     num_steps: int = 10_000
@@ -144,7 +146,7 @@ class Study:
                 except UserError as error:
                     raise UserError(f"samplers.{name} on targets.{target}: {error}") from error
 
-    def run(self, fabric: Fabric, folder: Path, report: Callable[[list[Result]], object]) -> list[Result]:
+    def run(self, fabric: Fabric, folder: Path, *, report: Callable[[list[Result]], object]) -> list[Result]:
         """Runs every sampler on every target, and calls `report` with all results so far after each.
 
         Results are saved in `folder`/results/. Those already there are not computed again.

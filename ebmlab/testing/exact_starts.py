@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from scipy.stats import rankdata
@@ -43,6 +43,7 @@ class ExactStarts:
 
     z: float
     mean_rise: float
+    _: KW_ONLY
     smallest_bias: float
 
 
@@ -79,10 +80,10 @@ def assert_exact_starts(
         >>> from ebmlab.samplers import DMALA, DULA
         >>> from ebmlab.testing import assert_exact_starts, planted_rbm
         >>> _ = torch.manual_seed(0)
-        >>> found = assert_exact_starts(DMALA(0.5), lambda: planted_rbm(100, 50, 0.2)[:2])
+        >>> found = assert_exact_starts(DMALA(0.5), lambda: planted_rbm(100, 50, scale=0.2)[:2])
         >>> 0 < found.smallest_bias < 10
         True
-        >>> assert_exact_starts(DULA(0.5), lambda: planted_rbm(100, 50, 0.2)[:2])  # no Metropolis step
+        >>> assert_exact_starts(DULA(0.5), lambda: planted_rbm(100, 50, scale=0.2)[:2])  # no Metropolis step
         Traceback (most recent call last):
         AssertionError: DULA: chains from 200 exact states leave their law: the function (by default the energy) ...
     """
@@ -113,7 +114,7 @@ def assert_exact_starts(
             f"energy) rises by {mean:.3g} on average in {num_steps} steps, {test} give z = {z:.1f}, beyond {REJECT} "
             f"(right kernels: once in 10,000 times); the smallest bias that this test detects is {smallest:.2g}"
         )
-    return ExactStarts(z, mean, smallest)
+    return ExactStarts(z, mean, smallest_bias=smallest)
 
 
 def signed_rank_z(rise: Tensor) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 import torch
@@ -43,6 +43,7 @@ class Gradient:
 
     steps: int
     z: float
+    _: KW_ONLY
     error: float
 
 
@@ -69,8 +70,8 @@ def log_likelihood_loss(energy: Energy, x: Tensor) -> Tensor:
 def assert_gradient(
     learner: Trained,
     x: Tensor,
-    expected: Callable[[Any, Tensor], Tensor] = log_likelihood_loss,
     *,
+    expected: Callable[[Any, Tensor], Tensor] = log_likelihood_loss,
     num_steps: int = 40,
     tolerance: float = 1e-6,
     limit: float = 4.5,
@@ -106,7 +107,7 @@ def assert_gradient(
         >>> _ = torch.manual_seed(0)
         >>> rbm = RBM(4, 2).double()
         >>> x = rbm.domain.random(500).double()
-        >>> found = assert_gradient(ContrastiveDivergence(rbm, Gibbs(block_size=4), FromNoise()), x)
+        >>> found = assert_gradient(ContrastiveDivergence(rbm, Gibbs(block_size=4), start=FromNoise()), x)
         >>> found.z < 4.5
         True
     """
@@ -136,7 +137,7 @@ def assert_gradient(
             f"{who}: the mean gradient of {num_steps} steps in {_entry(named, at)} is {float(mean[at]):.4g}, not "
             f"{float(wanted[at]):.4g}, off by {float(in_errors[at]):.1f} standard errors, which is above {limit:g}"
         )
-    return Gradient(num_steps, float(in_errors.max()), float(difference.max()) / (scale or 1.0))
+    return Gradient(num_steps, float(in_errors.max()), error=float(difference.max()) / (scale or 1.0))
 
 
 def _gradient(loss: Tensor, named: dict[str, nn.Parameter]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class Invariance:
 
     exact: bool
     error: float
+    _: KW_ONLY
     p_value: float
     distance: float
 
@@ -95,7 +96,7 @@ def assert_invariant(
         error = max(error, _require_unchanged(law, law.probabilities @ P, tolerance, f"{who}: one step (number {k})"))
     whole = torch.linalg.multi_dot(matrices) if cycle > 1 else matrices[0]
     end = torch.matrix_power(whole, STEPS)[law.probabilities.argmin()]
-    return Invariance(True, error, 1.0, _require_reached(law, end, tolerance, who, ""))
+    return Invariance(True, error, p_value=1.0, distance=_require_reached(law, end, tolerance, who, ""))
 
 
 def _cycle_of(sampler: Kernel, energy: Energy) -> int:
@@ -150,4 +151,4 @@ def _simulated(sampler: Kernel, law: ExactLaw, who: str, num_chains: int, num_st
     end = law.counts(moved(sampler, law.energy, start, num_steps=num_steps)) / few
     noise = float((pi * (1 - pi)).sqrt().sum() / (2 * torch.pi * few) ** 0.5)  # expected distance of exact draws
     distance = _require_reached(law, end, SLACK + 2 * noise, who, f" within {num_steps} steps")
-    return Invariance(False, float((after - pi).abs().max()), p_value, distance)
+    return Invariance(False, float((after - pi).abs().max()), p_value=p_value, distance=distance)

@@ -17,7 +17,9 @@ from ebmlab.numerics.noise import uniform_numbers
 SCALE = 0.08  # of the planted weights: the hidden units' inputs have a standard deviation of 1.6
 
 
-def planted_rbm(num_coordinates: int = 784, num_hidden: int = 500, scale: float = SCALE) -> tuple[RBM, Tensor, Tensor]:
+def planted_rbm(
+    num_coordinates: int = 784, num_hidden: int = 500, *, scale: float = SCALE
+) -> tuple[RBM, Tensor, Tensor]:
     """An RBM with weights of standard deviation `scale`, and one exact state `(1, V)`, `(1, H)` of its joint law.
 
     With W_ij ~ N(0, s^2) as the prior, the joint law of (W, v, h) is proportional to
@@ -73,7 +75,7 @@ class Tilted(Energy):
         torch.Size([5, 30])
     """
 
-    def __init__(self, network: Energy, density: float = 0.5, strength: float = 3.0) -> None:
+    def __init__(self, network: Energy, density: float = 0.5, *, strength: float = 3.0) -> None:
         super().__init__()
         if not isinstance(network.domain, Binary):
             raise UserError(f"Tilted: the network lives on {network.domain}, but must be an energy on bits (Binary)")

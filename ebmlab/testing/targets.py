@@ -37,7 +37,7 @@ class Rugged(Energy):
     linear: Tensor
     cubic: Tensor
 
-    def __init__(self, domain: Finite, kind: Kind = "cubic", scale: float = 1.0) -> None:
+    def __init__(self, domain: Finite, kind: Kind = "cubic", *, scale: float = 1.0) -> None:
         super().__init__()
         if kind not in get_args(Kind):
             raise UserError(f"Rugged: kind is {kind!r}, but must be {', '.join(get_args(Kind)[:-1])} or flat")

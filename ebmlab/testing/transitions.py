@@ -19,7 +19,7 @@ Kernel = Sampler | Callable[[Energy, Tensor], Tensor]
 MAX_OUTCOMES = 20_000  # of one step from each state
 
 
-def transition_matrix(sampler: Kernel, energy: Energy, step: int = 0) -> Tensor:
+def transition_matrix(sampler: Kernel, energy: Energy, *, step: int = 0) -> Tensor:
     """P, where `P[i, j]` is the probability that one step moves a chain from state i to state j.
 
     The step is run once for each outcome of its random decisions: its own code is tested, and nothing is simulated.

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,14 @@ class LogLikelihood:
         size: the number of coordinates of an event.
 
     Example:
-        >>> found = LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, 0.0, (), "AIS"), size=4)
+        >>> found = LogLikelihood(torch.tensor([-3.0, -5.0]), LogZ(2.0, 0.1, gap=0.0, doubts=(), method="AIS"), size=4)
         >>> found.mean, round(found.bits_per_dim, 4), found.std_error, found.trusted
         (-4.0, 1.4427, 0.1, True)
     """
 
     values: Any
     log_z: LogZ
+    _: KW_ONLY
     size: int
 
     @property
@@ -164,7 +165,9 @@ def _described(values: dict[str, Any], own: bool) -> LogZ:
     """What a file says of log Z; raises `ValueError` or `TypeError` if it is not what ebmlab writes."""
     error = math.nan if values["std_error"] is None else float(values["std_error"])
     doubts, method = tuple(map(str, values["doubts"])), shown(str(values["method"]))[:200]
-    found = LogZ(float(values["value"]), error, float(values["gap"]), tuple(map(shown, doubts)), method)
+    found = LogZ(
+        float(values["value"]), error, gap=float(values["gap"]), doubts=tuple(map(shown, doubts)), method=method
+    )
     if own:
         return found
     if not (math.isfinite(found.log_z) and math.isfinite(found.gap)) or error < 0 or math.isinf(error):
@@ -184,7 +187,7 @@ def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: i
     if bits <= SUMMABLE or (isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE):
         value = float(exact_log_z(energy))
         sound = math.isfinite(value)
-        return LogZ(value, 0.0 if sound else math.nan, 0.0, () if sound else (INFINITE,), "exact sum")
+        return LogZ(value, 0.0 if sound else math.nan, gap=0.0, doubts=() if sound else (INFINITE,), method="exact sum")
     base = _base(energy, x)
     sampler = _exact_sampler(energy, samplers, base)
     devices = [energy.device] if energy.device.type == "cuda" else []
@@ -222,8 +225,8 @@ def _by_exchange(
     found = exchange_log_z(
         energy,
         TrajectoryTempered(sampler, []),
-        base,
-        x[torch.arange(max(2, chains // 2)) % len(x)],
+        base=base,
+        x=x[torch.arange(max(2, chains // 2)) % len(x)],
         num_steps=max(STEPS, 2 * temperatures // RUNGS),
         num_rungs=RUNGS,
         schedule="adaptive",

@@ -16,7 +16,7 @@ from ebmlab.trained.model import TrainedModel
 PREPROCESSING = "preprocessing"
 
 
-def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") -> TrainedModel:
+def load(path: str | Path, learner: Learner | None = None, *, device: str = "cpu") -> TrainedModel:
     """A trained model that turns raw data into states and back by what its checkpoint says.
 
     Nothing in the file is executed. A class outside ebmlab and torch must have been imported before.
@@ -57,7 +57,7 @@ def load(path: str | Path, learner: Learner | None = None, device: str = "cpu") 
     preprocessing = (
         Preprocessing(learner.energy.domain.event_shape) if saved is None else Preprocessing.from_dict(saved)
     )
-    return TrainedModel(learner.to(device), preprocessing, path if described else None)
+    return TrainedModel(learner.to(device), preprocessing, path=path if described else None)
 
 
 def checkpoint_in(path: Path, first: str = "best") -> Path:

@@ -17,6 +17,7 @@ from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
+from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 
@@ -51,7 +52,7 @@ class TrainedModel:
         torch.Size([4, 2, 3])
     """
 
-    def __init__(self, learner: Learner, preprocessing: Preprocessing, path: Path | None = None) -> None:
+    def __init__(self, learner: Learner, preprocessing: Preprocessing, *, path: Path | None = None) -> None:
         self.learner = learner.eval().requires_grad_(False)
         self.preprocessing = preprocessing
         self.path = path
@@ -78,7 +79,7 @@ class TrainedModel:
         return back(self._energies(x))
 
     def log_likelihood(
-        self, raw: Numbers, num_chains: int = 200, num_temperatures: int = 2000, fresh: bool = False
+        self, raw: Numbers, num_chains: int = 200, *, num_temperatures: int = 2000, fresh: bool = False
     ) -> LogLikelihood:
         """Log p of each event, with the error of log Z and whether to trust it.
 
@@ -101,7 +102,7 @@ class TrainedModel:
         found = kept_log_z(self._energy, self._samplers(), x, self.path, num_chains, num_temperatures, fresh)
         domain = self._energy.domain
         values = -energies - found.log_z + self.preprocessing.log_jacobian(domain)
-        return LogLikelihood(back(values), found, domain.size)
+        return LogLikelihood(back(values), found, size=domain.size)
 
     def grad_log_prob(self, raw: Numbers) -> Any:
         """The gradient of log p, `(N, *shape)`.
@@ -118,7 +119,7 @@ class TrainedModel:
         return back(grad * given.slope(as_tensor(raw)[0]).to(grad))
 
     @torch.no_grad()
-    def sample(self, n: int, num_steps: int = 1000, denoise: bool = False, batch_size: int = BATCH) -> Tensor:
+    def sample(self, n: int, num_steps: int = 1000, *, denoise: bool = False, batch_size: int = BATCH) -> Tensor:
         """Events `(n, *shape)`: the last states of new chains of the learner's sampler, which start from noise.
 
         Args:
@@ -127,10 +128,9 @@ class TrainedModel:
             denoise: give E[v | h] of the last states (only with hidden units).
             batch_size: chains that run at the same time.
         """
-        if n < 1 or batch_size < 1:
-            raise UserError(f"n is {n} and batch_size {batch_size}; both must be at least 1")
+        require_count("sample", n=n, batch_size=batch_size)
         sizes = [min(batch_size, n - first) for first in range(0, n, batch_size)]
-        parts = [self.learner.draw(self._energy.random(size), num_steps, denoise) for size in sizes]
+        parts = [self.learner.draw(self._energy.random(size), num_steps, denoise=denoise) for size in sizes]
         return self.preprocessing.to_raw(torch.cat(parts))
 
     @torch.no_grad()
@@ -151,6 +151,7 @@ class TrainedModel:
         self,
         raw: Numbers,
         mask: Any,
+        *,
         num_samples: int | None = None,
         num_steps: int = 1000,
         denoise: bool = False,
@@ -173,12 +174,13 @@ class TrainedModel:
             `(N, *shape)`, or `(N, num_samples, *shape)` if `num_samples` is given.
         """
         k = 1 if num_samples is None else num_samples
-        if k < 1 or num_steps < 1:
-            raise UserError(f"num_samples is {k} and num_steps {num_steps}; both must be at least 1")
+        require_count("complete", num_samples=k, num_steps=num_steps)
         _, back = as_tensor(raw)
         completed = []
         for clamped in tqdm(self.conditionals(raw, mask), "completing", disable=not sys.stderr.isatty(), leave=False):
-            completed.append(self.preprocessing.to_raw(self.draw(clamped, k, num_steps, denoise, sampler)))
+            completed.append(
+                self.preprocessing.to_raw(self.draw(clamped, k, num_steps=num_steps, denoise=denoise, sampler=sampler))
+            )
         found, form = torch.stack(completed), self.preprocessing
         if not (form.binarize or form.num_classes):  # the numbers themselves, neither clamped nor rounded
             numbers, is_given = self._given(raw, mask)
@@ -194,7 +196,7 @@ class TrainedModel:
         numbers, is_given = self._given(raw, mask)
         x, _ = self._states(numbers.masked_fill(~is_given, 0), check=False, seen=numbers)
         coordinates = as_mask(mask, self.preprocessing, self._energy.domain.shape)
-        return [Clamped(self._energy, event, coordinates) for event in x]
+        return [Clamped(self._energy, event, mask=coordinates) for event in x]
 
     def _given(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
         """Raw events `(N, *shape)`, and where they are given, in a shape that broadcasts with theirs."""
@@ -205,7 +207,7 @@ class TrainedModel:
 
     @torch.no_grad()
     def draw(
-        self, clamped: Clamped, n: int, num_steps: int, denoise: bool = False, sampler: Sampler | None = None
+        self, clamped: Clamped, n: int, *, num_steps: int, denoise: bool = False, sampler: Sampler | None = None
     ) -> Tensor:
         """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
         if denoise and not isinstance(clamped, ClampedBipartite):

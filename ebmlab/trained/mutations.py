@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -44,6 +44,7 @@ class MutationScan:
 
     scores: Tensor
     values: Tensor
+    _: KW_ONLY
     numbers: Tensor
     residues: Tensor
     alphabet: Alphabet
@@ -98,7 +99,7 @@ class MutationScan:
 
 
 @torch.no_grad()
-def mutation_scores(model: TrainedModel, sequence: str, first: int = 1) -> MutationScan:
+def mutation_scores(model: TrainedModel, sequence: str, *, first: int = 1) -> MutationScan:
     """Scores of all single mutants of a sequence.
 
     Args:
@@ -141,7 +142,7 @@ def mutation_scores(model: TrainedModel, sequence: str, first: int = 1) -> Mutat
             counted[site] = number
     there = torch.zeros(len(letters), dtype=torch.bool)
     there[[site for _, site in residues if site >= 0]] = True
-    return MutationScan(scores, index, counted, there, alphabet, model)
+    return MutationScan(scores, index, numbers=counted, residues=there, alphabet=alphabet, model=model)
 
 
 def _at_sites(sequence: str, form: Preprocessing) -> tuple[str, list[tuple[str, int]]]:

@@ -61,8 +61,11 @@ def test_a_run_without_a_score_says_none(run: Callable[..., None], capfd: pytest
     ("headline", "line"),
     [
         (Headline("FID", 14.123, about="classifier", begin=283.61), "FID 283.6 -> 14.12 (classifier)"),
-        (Headline("likelihood", -126.62, "nats", error=0.04, trusted=True), "likelihood -126.62 +- 0.04 nats, trusted"),
-        (Headline("likelihood", -126.62, "nats", error=12.0), "likelihood -127 +- 12 nats"),
+        (
+            Headline("likelihood", -126.62, unit="nats", error=0.04, trusted=True),
+            "likelihood -126.62 +- 0.04 nats, trusted",
+        ),
+        (Headline("likelihood", -126.62, unit="nats", error=12.0), "likelihood -127 +- 12 nats"),
         (Headline("likelihood", float("nan"), trusted=False), "likelihood nan, not to be trusted"),
         (Headline("likelihood", -3.0, error=0.0), "likelihood -3"),
     ],

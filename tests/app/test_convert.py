@@ -24,7 +24,7 @@ def folder(run: Callable[..., None]) -> None:
     """An empty working directory with two files of other packages."""
     Path("spins.coo").write_text("# vartype=SPIN\n0 1 -0.5\n1 2 0.25\n2 2 1e-1\n")
     torch.manual_seed(0)
-    write(RBM(64, 20), "model.npz", "sklearn")
+    write(RBM(64, 20), "model.npz", kind="sklearn")
 
 
 def test_a_problem_becomes_a_run_that_every_command_takes(folder: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,7 +42,7 @@ def test_a_problem_becomes_a_run_that_every_command_takes(folder: None, capsys: 
     np.save("given.npy", np.array([True, False, False]))
     main(["complete", "x.npy", "--given", "given.npy", "--ckpt_path", "mine", "--num_steps", "5"])
     assert (np.load("mine/completions.npy")[:, :, 0] == x[:, None, 0]).all()
-    assert abs(ais(model.learner.energy, Gibbs(), 200, 100).log_z - 2.2) < 0.2
+    assert abs(ais(model.learner.energy, Gibbs(), num_chains=200, num_temperatures=100).log_z - 2.2) < 0.2
     assert load_checkpoint(Path("mine/checkpoints/last.ckpt"))["origin"]["source"] == "spins.coo"
     kept = load_checkpoint(
         pack(Path("mine/checkpoints/last.ckpt"), Path("packed"), "packed", "# P") and Path("packed/model.ckpt")
@@ -115,7 +115,7 @@ def test_errors(words: list[str], message: str, folder: None, capfd: pytest.Capt
 def test_a_machine_of_sequences_becomes_a_run(folder: None) -> None:
     pytest.importorskip("h5py")
     torch.manual_seed(0)
-    energy, x = CategoricalRBM(4, 5, 3), np.array([[0, 1, 2, 3], [4, 4, 0, 1]])
+    energy, x = CategoricalRBM(4, 5, num_hidden=3), np.array([[0, 1, 2, 3], [4, 4, 0, 1]])
     torch.nn.init.normal_(energy.W)
     write(energy, "given.h5")
     main(["convert", "given.h5", "mine"])

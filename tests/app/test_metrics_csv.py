@@ -75,7 +75,7 @@ class Own(PeriodicEvaluation):
 def test_evaluations_of_ones_own_stand_at_the_number_of_steps_taken(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("{}")
     for epochs, resume in ((1, None), (2, tmp_path / "a.ckpt")):
-        learner = ContrastiveDivergence(RBM(64, 4), BlockGibbs(), FromNoise(), num_steps=1)
+        learner = ContrastiveDivergence(RBM(64, 4), BlockGibbs(), start=FromNoise(), num_steps=1)
         settings = {"max_epochs": epochs, "limit_train_batches": 2, "limit_val_batches": 0, "log_every_n_steps": 1}
         trainer = quiet_trainer(tmp_path, logger=MetricsCSV(tmp_path), callbacks=[Own()], **settings)
         trainer.fit(learner, Digits(binarize=True), ckpt_path=resume)

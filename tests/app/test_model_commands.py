@@ -186,9 +186,9 @@ def test_what_is_not_known_is_grey_in_the_picture(digits: torch.Tensor) -> None:
 def test_classes_that_are_not_known_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = TrainedModel(
-        ContrastiveDivergence(ScalarPotts.lattice(2, 3, 0.4), Gibbs()),
+        ContrastiveDivergence(ScalarPotts.lattice(2, 3, coupling=0.4), Gibbs()),
         Preprocessing((4,), num_classes=3),
-        tmp_path / "a.ckpt",
+        path=tmp_path / "a.ckpt",
     )
     monkeypatch.setattr("ebmlab.app.model_commands.load", lambda _: model)
     np.save("x.npy", np.array([[0, 1, np.nan, np.nan], [2, 2, np.nan, 9]]))

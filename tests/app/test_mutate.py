@@ -59,7 +59,7 @@ def energy_of(model: TrainedModel, text: str) -> float:
 
 
 def test_scores_are_differences_of_energies_and_names_count_residues(model: TrainedModel) -> None:
-    scan = mutation_scores(model, ROW, FIRST)
+    scan = mutation_scores(model, ROW, first=FIRST)
     here = energy_of(model, WILD)
     mutants = dict(scan.mutants())
     assert len(mutants) == 12 * 19
@@ -97,7 +97,7 @@ def test_the_command_writes_table_and_picture_and_compares(
     model: TrainedModel, checkpoint: Path, run: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("wild.a3m").write_text(f">other\n{family_texts()[1]}\n>wild/42-56 text\n{ROW}\n")
-    scan = mutation_scores(model, ROW, FIRST)
+    scan = mutation_scores(model, ROW, first=FIRST)
     mutants = scan.mutants()
     measured = [(name, round(score + 3 * (i % 2), 3)) for i, (name, score) in enumerate(mutants[::3])]
     rows = [f"{name},{value}" for name, value in measured]

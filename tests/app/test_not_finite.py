@@ -74,7 +74,7 @@ def test_a_replay_buffer_with_other_than_states_is_refused_on_resume(
     energy: Any, value: float, said: str, tmp_path: Path
 ) -> None:
     def learner() -> Learner:
-        return ContrastiveDivergence(RBM(64, 8), BlockGibbs(), ReplayBuffer(200))
+        return ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=ReplayBuffer(200))
 
     short_fit(learner(), tmp_path, 1)
     content = torch.load(tmp_path / "epoch=0.ckpt", weights_only=True)
@@ -88,12 +88,12 @@ def test_a_replay_buffer_with_other_than_states_is_refused_on_resume(
 
 def test_a_classifier_of_one_class_is_not_trained(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="all 20 labels are 3, and a classifier of one class learns no features"):
-        load_or_train(torch.rand(20, 1, 8, 8), torch.full((20,), 3), 10, tmp_path, progress=False)
+        load_or_train(torch.rand(20, 1, 8, 8), torch.full((20,), 3), num_classes=10, cache_dir=tmp_path, progress=False)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_checkpoint_that_is_named_as_data_is_not_read(tmp_path: Path) -> None:
-    short_fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), ReplayBuffer(200)), tmp_path, 1)
+    short_fit(ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=ReplayBuffer(200)), tmp_path, 1)
     path = (tmp_path / "epoch=0.ckpt").rename(tmp_path / "data.pt")
     for field in ("x", "replay_buffer"):
         with pytest.raises(UserError, match=r"data.pt is a checkpoint of a model, not data: give it to ckpt_path"):

@@ -51,7 +51,7 @@ def squares(png: Path, size: int, count: int) -> np.ndarray:
 
 
 def test_images(tmp_path: Path) -> None:
-    learner = ContrastiveDivergence(GRBM(64, 4), GibbsLangevin(0.1), FromNoise(), num_steps=2)
+    learner = ContrastiveDivergence(GRBM(64, 4), GibbsLangevin(0.1), start=FromNoise(), num_steps=2)
     samples, png = predict(learner, Digits(), tmp_path, 9)
     assert np.abs(squares(png, 8, 9) - samples[:, 0].numpy()).max() < 0.003
 
@@ -78,7 +78,7 @@ def test_codes_of_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_means_of_bits_are_rounded_to_codes(tmp_path: Path) -> None:
-    learner = ContrastiveDivergence(RBM(12, 3), Gibbs(), FromNoise(), num_steps=2)
+    learner = ContrastiveDivergence(RBM(12, 3), Gibbs(), start=FromNoise(), num_steps=2)
     samples, _ = predict(learner, GrayCode2D(num_bits=12), tmp_path, 5)
     assert ((samples > 0) & (samples < 1)).all()
 

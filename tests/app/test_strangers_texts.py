@@ -184,7 +184,8 @@ def test_a_pulled_log_z_is_checked_and_shown_as_its_makers(
     def described(values: dict[str, object]) -> str:
         (theirs / "log_z.json").write_text(json.dumps(content | {"log_z": content["log_z"] | values}))
         pack(source, theirs, "theirs", "# A card")
-        return str(ebmlab.load(pull(str(theirs))).log_likelihood(torch.from_numpy(x), *sizes).log_z)
+        model = ebmlab.load(pull(str(theirs)))
+        return str(model.log_likelihood(torch.from_numpy(x), sizes[0], num_temperatures=sizes[1]).log_z)
 
     honest = described({})
     assert honest.endswith(", as its maker says)") and is_plain(honest)

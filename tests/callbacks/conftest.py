@@ -82,7 +82,7 @@ def setup(tmp_path: Path) -> Setup:
     ) -> tuple[ContrastiveDivergence, pl.Trainer]:
         torch.manual_seed(0)
         learner = settings.pop("learner", None) or ContrastiveDivergence(
-            GRBM(36, 12), GibbsLangevin(step_size=0.3, num_inner_steps=3), FromNoise(), num_steps=3
+            GRBM(36, 12), GibbsLangevin(step_size=0.3, num_inner_steps=3), start=FromNoise(), num_steps=3
         )
         options = {"max_epochs": 2, "num_sanity_val_steps": 0, "limit_val_batches": 0, "use_distributed_sampler": False}
         return learner, quiet_trainer(tmp_path / folder, callbacks=callbacks, **(options | settings))

@@ -38,7 +38,7 @@ def check_equal(fast: ResNet, plain: ResNet) -> None:
 def test_an_accelerated_energy_is_the_plain_one(setup, compile: bool) -> None:
     torch.manual_seed(0)
     energy = ResNet((1, 8, 8), channels=8)
-    learner = ContrastiveDivergence(energy, DMALA(0.1), FromData())
+    learner = ContrastiveDivergence(energy, DMALA(0.1), start=FromData())
     _, trainer = setup([Acceleration(compile)], learner=learner, max_epochs=1, limit_train_batches=2)
     before = torch.get_float32_matmul_precision()
     trainer.fit(learner, datamodule=Digits(binarize=True))
@@ -54,7 +54,7 @@ def test_an_accelerated_energy_is_the_plain_one(setup, compile: bool) -> None:
 def test_high_is_for_gpus_alone(setup, asked: str, taken: str) -> None:
     """On a CPU it would do nothing but keep oneDNN from multiplying."""
     seen = set()
-    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), FromData())
+    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), start=FromData())
     learner.energy.register_forward_pre_hook(lambda *_: seen.add(torch.get_float32_matmul_precision()))
     _, trainer = setup(
         [Acceleration(False, matmul_precision=asked)], learner=learner, max_epochs=1, limit_train_batches=1
@@ -95,7 +95,7 @@ def test_the_newer_settings_of_torch_are_put_back(setup, newer) -> None:
     try:
         newer.fp32_precision = "ieee" if newer.fp32_precision == "tf32" else "tf32"
         given = [(place, place.fp32_precision) for place, _ in before.newer]
-        learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), FromData())
+        learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), start=FromData())
         callback = Acceleration(False, matmul_precision="medium")
         _, trainer = setup([callback], learner=learner, max_epochs=1, limit_train_batches=1)
         trainer.fit(learner, datamodule=Digits(binarize=True))

@@ -32,7 +32,9 @@ def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
     rbm = RBM(64, 6)
     nn.init.normal_(rbm.W, std=scale)
     nn.init.normal_(rbm.b_v, std=0.5)
-    return ContrastiveDivergence(rbm, sampler or BlockGibbs(), FromData(), optimizer=partial(torch.optim.SGD, lr=0.5))
+    return ContrastiveDivergence(
+        rbm, sampler or BlockGibbs(), start=FromData(), optimizer=partial(torch.optim.SGD, lr=0.5)
+    )
 
 
 def likelihood(model: ContrastiveDivergence, split: str) -> float:
@@ -69,7 +71,7 @@ def test_likelihood_of_each_stages_split(setup, tmp_path, sampler) -> None:
 def test_bits_per_dimension_of_levels(setup) -> None:
     """The density of levels from 0 to 16, by the change of variables written out."""
     torch.manual_seed(0)
-    model = ContrastiveDivergence(GRBM(64, 5), BlockGibbs(), FromData())
+    model = ContrastiveDivergence(GRBM(64, 5), BlockGibbs(), start=FromData())
     nn.init.normal_(model.energy.b, std=0.5)
     _, trainer = setup([quick()], learner=model, limit_val_batches=1.0)
     data = Digits()
@@ -127,7 +129,7 @@ def test_an_impossible_likelihood_is_never_the_best(setup, tmp_path, monkeypatch
     def sided(reverse: bool, *args: Any, **_: Any) -> LogZ:
         sign = -1 if reverse else 1
         return LogZ.of_chains(
-            torch.full((1, 12), sign * next(log_z), dtype=torch.float64), torch.zeros(12, 64), reverse
+            torch.full((1, 12), sign * next(log_z), dtype=torch.float64), torch.zeros(12, 64), reverse=reverse
         )
 
     monkeypatch.setattr("ebmlab.evaluation.bracket.ais", partial(sided, False))
@@ -252,7 +254,7 @@ def test_double_precision(setup) -> None:
 
 
 def test_large_real_states_are_not_loaded_for_a_base_that_does_not_use_them() -> None:
-    model = ContrastiveDivergence(GRBM(2001, 2), MALA(0.1), FromData())
+    model = ContrastiveDivergence(GRBM(2001, 2), MALA(0.1), start=FromData())
     data: Any = None  # any look at it is an error
     assert isinstance(base_law(model, data), StandardNormal)
 

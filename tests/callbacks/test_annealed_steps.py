@@ -140,7 +140,7 @@ def test_wrong_use_is_refused(setup: Any) -> None:
 
 
 def test_samplers_that_change_their_own_steps_are_refused(setup: Any) -> None:
-    binary = ContrastiveDivergence(RBM(64, 4), PersistentACS(cycle_length=4), ReplayBuffer(100))
+    binary = ContrastiveDivergence(RBM(64, 4), PersistentACS(cycle_length=4), start=ReplayBuffer(100))
     model, trainer = setup([AnnealedSteps()], learner=binary)
     with pytest.raises(UserError, match="PersistentACS chooses its own step size"):
         trainer.fit(model, datamodule=Digits(binarize=True))

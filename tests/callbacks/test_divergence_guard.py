@@ -54,7 +54,7 @@ def test_a_bad_parameter_is_named(setup, squares):
 
 
 def test_a_sampler_that_runs_away_is_named_with_the_bound_it_breaks(setup, squares):
-    learner = ContrastiveDivergence(GRBM(36, 12), Langevin(1e6), FromNoise(), num_steps=8)
+    learner = ContrastiveDivergence(GRBM(36, 12), Langevin(1e6), start=FromNoise(), num_steps=8)
     learner, trainer = setup([DivergenceGuard()], learner=learner)
     with pytest.raises(
         UserError, match=r"energy\.W.*negatives ran away.*step_size is 1e\+06 and must stay below .* = 2;"
@@ -178,7 +178,7 @@ def test_energies_that_drift_apart_stop_the_run(setup, tmp_path):
     torch.manual_seed(0)
     adam = partial(torch.optim.Adam, lr=1.0)
     learner = ContrastiveDivergence(
-        ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), num_steps=2, optimizer=adam
+        ResNet((1, 8, 8), channels=4), DMALA(0.1), start=ReplayBuffer(200), num_steps=2, optimizer=adam
     )
     keep = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=1)
     _, trainer = setup([DivergenceGuard(), keep], learner=learner, enable_checkpointing=True, max_epochs=100)
@@ -197,7 +197,7 @@ def test_energies_that_drift_apart_stop_the_run(setup, tmp_path):
 def test_overflow_on_bits_is_blamed_on_the_learning_rate(setup, tmp_path):
     torch.manual_seed(0)
     sgd = partial(torch.optim.SGD, lr=1e18)
-    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), optimizer=sgd)
+    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), start=ReplayBuffer(200), optimizer=sgd)
     _, trainer = setup([DivergenceGuard(max_gap=math.inf)], learner=learner, max_epochs=100)
     with pytest.raises(UserError, match=r"learning rate .*energy of data .*, of negatives ") as error:
         trainer.fit(learner, datamodule=Digits(binarize=True))
@@ -214,7 +214,7 @@ def test_max_gap_is_positive(max_gap):
 
 def test_large_penalties_are_not_mistaken_for_drifting_energies(setup):
     torch.manual_seed(0)
-    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), ReplayBuffer(200), energy_l2=1e4)
+    learner = ContrastiveDivergence(ResNet((1, 8, 8), channels=4), DMALA(0.1), start=ReplayBuffer(200), energy_l2=1e4)
     _, trainer = setup([DivergenceGuard()], learner=learner, max_epochs=1, limit_train_batches=1)
     trainer.fit(learner, datamodule=Digits(binarize=True))
 

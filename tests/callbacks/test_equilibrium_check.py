@@ -47,7 +47,7 @@ class Clock(Sampler):
 @pytest.mark.parametrize("late", [False, True])
 def test_samples_that_get_worse_are_warned_of(setup: Any, late: bool) -> None:
     callback = EquilibriumCheck(num_samples=150, longer=4)
-    learner = ContrastiveDivergence(RBM(64, 4), Clock(late), FromNoise(), num_steps=5)
+    learner = ContrastiveDivergence(RBM(64, 4), Clock(late), start=FromNoise(), num_steps=5)
     _, trainer = setup([callback], learner=learner, limit_val_batches=1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -74,7 +74,7 @@ def test_samples_that_get_worse_are_warned_of(setup: Any, late: bool) -> None:
 
 def test_samples_that_spread_too_widely_are_warned_of(setup: Any) -> None:
     """Data are told from them, they are not told from data, and the mean of both shares is that of a good model."""
-    learner = ContrastiveDivergence(RBM(64, 4), Clock(flipped=0.15), FromNoise(), num_steps=5)
+    learner = ContrastiveDivergence(RBM(64, 4), Clock(flipped=0.15), start=FromNoise(), num_steps=5)
     _, trainer = setup([EquilibriumCheck(num_samples=150, longer=4)], learner=learner, limit_val_batches=1.0)
     with pytest.warns(UserWarning, match=r"with accuracy 0\.52 after 5 steps, but \d\.\d\d after 20"):
         trainer.validate(learner, datamodule=Digits(binarize=True), verbose=False)
@@ -90,7 +90,7 @@ def test_short_chains_from_noise_train_out_of_equilibrium_and_persistent_ones_do
 ) -> None:
     torch.manual_seed(0)
     adam = partial(torch.optim.Adam, lr=rate)
-    learner = ContrastiveDivergence(RBM(64, 64), BlockGibbs(), chains, num_steps=3, optimizer=adam)
+    learner = ContrastiveDivergence(RBM(64, 64), BlockGibbs(), start=chains, num_steps=3, optimizer=adam)
     callback = EquilibriumCheck(every_n_epochs=40)
     _, trainer = setup([callback], learner=learner, max_epochs=40)
     with warnings.catch_warnings(record=True) as caught:

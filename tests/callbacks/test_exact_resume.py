@@ -92,7 +92,7 @@ def run(
     learner = ContrastiveDivergence(
         RBM(16, 4),
         BlockGibbs(),
-        ReplayBuffer(40),
+        start=ReplayBuffer(40),
         optimizer=optimizer or partial(torch.optim.Adam, lr=0.1),
         lr_scheduler=schedule,
         lr_interval=interval,
@@ -227,7 +227,7 @@ def test_the_score_of_the_best_checkpoint_is_that_of_its_weights(settings: dict[
     best = ModelCheckpoint(tmp_path, filename="best", monitor="val/energy", **period)
     torch.manual_seed(0)
     learner = ContrastiveDivergence(
-        RBM(16, 4), BlockGibbs(), ReplayBuffer(40), optimizer=partial(torch.optim.Adam, lr=0.1)
+        RBM(16, 4), BlockGibbs(), start=ReplayBuffer(40), optimizer=partial(torch.optim.Adam, lr=0.1)
     )
     options = {name: value for name, value in settings.items() if name not in names}
     trainer = quiet_trainer(

@@ -60,7 +60,7 @@ def test_contacts_of_couplings_that_follow_the_structure(data: Alignment, struct
 
 
 def test_contacts_of_an_rbm(data: Alignment, structure: str, tmp_path: Path) -> None:
-    scores = scores_of(CategoricalRBM(SITES, 21, 3), Contacts(structure, num_around=2), data, tmp_path)
+    scores = scores_of(CategoricalRBM(SITES, 21, num_hidden=3), Contacts(structure, num_around=2), data, tmp_path)
     assert 0 <= scores["contacts/precision_l"] <= 1
 
 

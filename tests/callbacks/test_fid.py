@@ -21,7 +21,7 @@ def rows(folder):
 @pytest.fixture
 def classifier(squares):
     return load_or_train(
-        squares.to_raw(squares.to_states(squares.raw("train"))), squares.labels("train"), 4, progress=False
+        squares.to_raw(squares.to_states(squares.raw("train"))), squares.labels("train"), num_classes=4, progress=False
     )
 
 

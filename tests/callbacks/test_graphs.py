@@ -48,13 +48,13 @@ def stars() -> Stars:
 
 def learner() -> ContrastiveDivergence:
     torch.manual_seed(0)
-    return ContrastiveDivergence(RGCN(5, hidden_dim=4, num_layers=2), Gibbs(), FromNoise(), num_steps=3)
+    return ContrastiveDivergence(RGCN(5, hidden_dim=4, num_layers=2), Gibbs(), start=FromNoise(), num_steps=3)
 
 
 def expected(model: ContrastiveDivergence, sizes: tuple[int, ...], num_steps: int, seed: int, real: torch.Tensor):
     torch.manual_seed(seed)
     samples = torch.cat([model.draw(model.energy.random(n), num_steps) for n in sizes])
-    return graph_mmds(samples, real, 5)
+    return graph_mmds(samples, real, num_nodes=5)
 
 
 def test_mmd_is_that_of_the_samples_from_the_validation_split(setup, stars):
@@ -106,7 +106,7 @@ def test_grid_shows_samples_beside_training_graphs(setup, stars, tmp_path, monke
 
 @pytest.mark.parametrize("callback", [GraphGrid(), GraphMMD()], ids=lambda c: type(c).__name__)
 def test_other_data_are_refused(setup, squares, callback):
-    model, trainer = setup([callback], learner=ContrastiveDivergence(RBM(36, 2), Gibbs(), FromNoise()))
+    model, trainer = setup([callback], learner=ContrastiveDivergence(RBM(36, 2), Gibbs(), start=FromNoise()))
     squares.binarize, squares.domains = True, (type(model.energy.domain),)
     message = rf"{type(callback).__name__} needs graphs, got Squares, which shows none: use datamodules\.EgoSmall"
     with pytest.raises(UserError, match=message) as error:

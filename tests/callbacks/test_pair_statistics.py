@@ -42,7 +42,7 @@ class Still(GibbsSweep):
 
 def learner() -> ContrastiveDivergence:
     optimizer = lambda parameters: torch.optim.SGD(parameters, lr=0.0)  # noqa: E731
-    return ContrastiveDivergence(Potts(SITES, 21), GibbsSweep(), ReplayBuffer(200), num_steps=1, optimizer=optimizer)
+    return ContrastiveDivergence(Potts(SITES, 21), GibbsSweep(), start=ReplayBuffer(200), optimizer=optimizer)
 
 
 def fit(
@@ -146,7 +146,7 @@ def test_what_does_not_suit_is_one_line(data: Alignment, tmp_path: Path) -> None
     with pytest.raises(UserError, match="pseudo_count is 1, but must be at least 0"):
         StopAtCorrelation(pseudo_count=1)
     with pytest.raises(UserError, match="the learner has none: use ContrastiveDivergence with start=ReplayBuffer"):
-        fit(ContrastiveDivergence(Potts(SITES, 21), GibbsSweep(), FromData()), data, StopAtCorrelation())
+        fit(ContrastiveDivergence(Potts(SITES, 21), GibbsSweep(), start=FromData()), data, StopAtCorrelation())
     with pytest.raises(UserError, match='"sideways", but must be "independent"'):
         ClosedForm("sideways")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="pseudo_count is 0"):

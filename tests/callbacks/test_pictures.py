@@ -82,7 +82,7 @@ def test_wandb_gets_the_file_under_the_step_that_other_metrics_use(setup, monkey
     monkeypatch.setattr(WandbLogger, "log_image", lambda self, *given, **more: calls.append((*given, more)))
     _, trainer = setup([])
     trainer.loggers = [WandbLogger(offline=True)]
-    path = log_image(trainer, "a/b", torch.eye(3), "Gibbs, 30 steps")
+    path = log_image(trainer, "a/b", torch.eye(3), caption="Gibbs, 30 steps")
     caption = "step 0, Gibbs, 30 steps"
     assert calls == [("a/b", [str(path)], {"step": 0, "caption": [caption]})]
     assert texts_in(path.read_bytes()) == {"Title": "a/b", "Description": caption}
@@ -125,13 +125,13 @@ def test_sample_grid_shows_samples_beside_the_data(setup, squares, tmp_path):
 
 
 def test_sample_grid_tells_what_to_use_for_points(setup):
-    learner, trainer = setup([SampleGrid()], learner=ContrastiveDivergence(GRBM(2, 4), ULA(0.1), FromNoise()))
+    learner, trainer = setup([SampleGrid()], learner=ContrastiveDivergence(GRBM(2, 4), ULA(0.1), start=FromNoise()))
     with pytest.raises(UserError, match=r"use callbacks\.Density2D"):
         trainer.fit(learner, datamodule=GaussianMixture())
 
 
 def test_sample_grid_says_before_training_what_it_cannot_show(setup, squares):
-    cubic = ContrastiveDivergence(Quadratic(), ULA(0.1), FromNoise())
+    cubic = ContrastiveDivergence(Quadratic(), ULA(0.1), start=FromNoise())
     learner, trainer = setup([SampleGrid(denoise=True, at_start=False)], learner=cubic)
     with pytest.raises(UserError, match="Quadratic has no hidden units"):
         trainer.fit(learner, datamodule=squares)
@@ -190,7 +190,9 @@ class Quadratic(Energy):
 
 
 def test_parameter_images_refuse_other_energies(setup, squares):
-    learner, trainer = setup([ParameterImages()], learner=ContrastiveDivergence(Quadratic(), ULA(0.1), FromNoise()))
+    learner, trainer = setup(
+        [ParameterImages()], learner=ContrastiveDivergence(Quadratic(), ULA(0.1), start=FromNoise())
+    )
     with pytest.raises(UserError, match="which Quadratic lacks"):
         trainer.fit(learner, datamodule=squares)
 
@@ -199,7 +201,7 @@ def test_density2d(setup, tmp_path):
     learner, trainer = setup(
         [Density2D(num_samples=100)],
         max_epochs=1,
-        learner=ContrastiveDivergence(GRBM(2, 4), ULA(0.1), FromNoise()),
+        learner=ContrastiveDivergence(GRBM(2, 4), ULA(0.1), start=FromNoise()),
     )
     trainer.fit(learner, datamodule=GaussianMixture())
     assert read(tmp_path / "run" / "images" / "samples-density_step0000010.png").shape[1] >= 1000

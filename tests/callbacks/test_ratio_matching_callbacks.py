@@ -67,7 +67,7 @@ def test_mmd_of_each_stages_split(setup, stage, split, unbiased):
     getattr(trainer, stage)(model, datamodule=data)
     x, real = states(model, data, split, n, 3)
     for key, kernel in KERNELS.items():
-        expected = hamming_mmd(x, real, kernel, unbiased)
+        expected = hamming_mmd(x, real, kernel=kernel, unbiased=unbiased)
         assert trainer.callback_metrics[key].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -109,7 +109,7 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
         def to_states(self, x: torch.Tensor) -> torch.Tensor:
             return x
 
-    potts = ContrastiveDivergence(ScalarPotts(torch.zeros(3, 3), num_values=4), Gibbs(), FromNoise(), num_steps=2)
+    potts = ContrastiveDivergence(ScalarPotts(torch.zeros(3, 3), num_values=4), Gibbs(), start=FromNoise(), num_steps=2)
     for model, data in ((potts, Classes()), (learner(Ising.learnable(16)), spins(tmp_path, num_samples=200))):
         callback = HammingMMD(num_samples=20)
         model, trainer = setup([callback], learner=model, limit_val_batches=1)
@@ -117,12 +117,12 @@ def test_mmd_of_spins_and_of_one_hot_states(setup, tmp_path):
         x, real = states(model, data, "val", 20, 0)
         domain = model.energy.domain
         for key, kernel in KERNELS.items():
-            expected = hamming_mmd(x, real, kernel, True, domain)
+            expected = hamming_mmd(x, real, kernel=kernel, unbiased=True, domain=domain)
             assert results[key] == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_mmd_refuses_what_it_cannot_compare(setup):
-    gaussian = ContrastiveDivergence(GRBM(2, 3), ULA(0.1), FromNoise())
+    gaussian = ContrastiveDivergence(GRBM(2, 3), ULA(0.1), start=FromNoise())
     model, trainer = setup([HammingMMD()], learner=gaussian)
     one_line(lambda: trainer.fit(model, datamodule=GaussianMixture()), r"GRBM lives on Real\(2\), which is not finite")
     one_line(lambda: HammingMMD(num_samples=1), "num_samples is 1")

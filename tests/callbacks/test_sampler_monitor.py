@@ -26,7 +26,7 @@ class Own(BlockGibbs):
     [(0.3, 0.3), (2, 2.0), ([0.1, 0.3], 0.2), (torch.tensor([1, 2]), 1.5), ("auto", None), (None, None), (max, None)],
 )
 def test_step_sizes_of_every_kind(setup: Any, squares: Any, step_size: Any, logged: float | None) -> None:
-    learner = ContrastiveDivergence(GRBM(36, 4), Own(step_size), FromNoise(), num_steps=1)
+    learner = ContrastiveDivergence(GRBM(36, 4), Own(step_size), start=FromNoise(), num_steps=1)
     learner, trainer = setup([SamplerMonitor()], learner=learner, max_epochs=None, max_steps=1)
     trainer.fit(learner, squares)
     found, unit = trainer.callback_metrics.get("sampler/step_size"), float(learner.energy.step_unit().detach())

@@ -36,7 +36,7 @@ class Spy(BlockGibbs):
 
 
 def learner(num_steps: int = 4, burn_in: int | None = None) -> ContrastiveDivergence:
-    return ContrastiveDivergence(RBM(64, 4), Spy(), FromData(), num_steps, burn_in)
+    return ContrastiveDivergence(RBM(64, 4), Spy(), start=FromData(), num_steps=num_steps, burn_in=burn_in)
 
 
 BITS = {"binarize": True}

@@ -27,7 +27,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def learner(sampler: Any = None, lr: float = 0.02) -> ContrastiveDivergence:
     torch.manual_seed(0)
     optimizer = partial(torch.optim.Adam, lr=lr)
-    return ContrastiveDivergence(RBM(64, 6), sampler or BlockGibbs(), FromData(), optimizer=optimizer)
+    return ContrastiveDivergence(RBM(64, 6), sampler or BlockGibbs(), start=FromData(), optimizer=optimizer)
 
 
 def test_it_is_the_exact_likelihood_and_leaves_training_alone(setup) -> None:

@@ -46,7 +46,7 @@ ROWS = np.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]])
 
 
 def clamped(x: Any) -> Tensor:
-    return Clamped(GRBM(3, 2), x, np.array([True, False, True])[::-1].copy()[::-1]).given
+    return Clamped(GRBM(3, 2), x, mask=np.array([True, False, True])[::-1].copy()[::-1]).given
 
 
 class Items(torch.utils.data.Dataset[Any]):

@@ -109,7 +109,7 @@ def test_fid_does_not_depend_on_the_unit(tmp_path: Path) -> None:
     scores = []
     for x in (FRACTIONS, 270 + 20 * FRACTIONS, 2 * FRACTIONS - 1):
         pl.seed_everything(0)
-        learner = ContrastiveDivergence(GRBM(64, 8), GibbsLangevin(0.1), FromNoise(), num_steps=2)
+        learner = ContrastiveDivergence(GRBM(64, 8), GibbsLangevin(0.1), start=FromNoise(), num_steps=2)
         trainer = quiet_trainer(tmp_path, fast_dev_run=True, callbacks=[FID(num_samples=16, num_steps=2)])
         scores.append(trainer.test(learner, dataset(x), verbose=False)[0]["fid/classifier"])
     assert scores[0] > 0
@@ -117,7 +117,7 @@ def test_fid_does_not_depend_on_the_unit(tmp_path: Path) -> None:
 
 
 def test_a_loaded_model_shows_by_the_limits_of_its_training(tmp_path: Path) -> None:
-    learner = ContrastiveDivergence(GRBM(64, 8), GibbsLangevin(0.1), FromNoise(), num_steps=1)
+    learner = ContrastiveDivergence(GRBM(64, 8), GibbsLangevin(0.1), start=FromNoise(), num_steps=1)
     trainer = quiet_trainer(tmp_path, max_steps=1)
     trainer.fit(learner, dataset(270 + 20 * FRACTIONS))
     trainer.save_checkpoint(tmp_path / "a.ckpt")

@@ -172,7 +172,7 @@ def test_columns_in_another_order_are_refused() -> None:
     data = Arrays("a.csv", batch_size=10, val="bare.csv")
     assert data.preprocessing.columns == ("x", "y") and Preprocessing.from_dict(data.preprocessing.to_dict()).columns
     torch.manual_seed(0)
-    learner = ContrastiveDivergence(GRBM(2, 3), BlockGibbs(), FromNoise(), num_steps=1)
+    learner = ContrastiveDivergence(GRBM(2, 3), BlockGibbs(), start=FromNoise(), num_steps=1)
     trainer = quiet_trainer(Path(), max_epochs=1)
     trainer.fit(learner, data)
     trainer.save_checkpoint("m.ckpt")

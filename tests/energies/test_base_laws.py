@@ -50,7 +50,7 @@ def grbm(seed: int) -> GRBM:
 
 
 def solved(energy: Energy, n: int = 8000) -> Solved:
-    return Solved(energy, float(exact_log_z(energy)), exact_samples(energy, n))
+    return Solved(energy, float(exact_log_z(energy)), samples=exact_samples(energy, n))
 
 
 def z_score(result: LogZ, log_z: float) -> float:
@@ -84,7 +84,7 @@ def test_gaussian_of_data() -> None:
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
 def test_visible_units_on_the_way_from_a_gaussian(beta: float) -> None:
     """p(v | h) is the Gaussian at the minimum of E(v, h) with the inverse of its Hessian as the covariance."""
-    path = bridge(Gaussian(MEAN, COVARIANCE), grbm(0), beta)
+    path = bridge(Gaussian(MEAN, COVARIANCE), grbm(0), beta=beta)
     assert isinstance(path, BipartiteBridge)
     h = torch.tensor([[1.0, 0.0, 1.0]]).double()
 
@@ -107,7 +107,7 @@ def test_visible_units_on_the_way_from_a_gaussian(beta: float) -> None:
 @pytest.mark.parametrize("real", [False, True])
 def test_the_path_between_two_models_is_that_of_their_joint_energies(real: bool, beta: float) -> None:
     first, second = (grbm(0), grbm(1)) if real else (wild(RBM(4, 3), 0), wild(RBM(4, 3), 1))
-    path = bridge(solved(first, 10), second, beta)
+    path = bridge(solved(first, 10), second, beta=beta)
     assert isinstance(path, BipartiteBridge) and path.log_z == pytest.approx(float(exact_log_z(first)))
     v = torch.randn(6, 2).double() if real else Binary(4).random(6).double()
     every = Binary(3).enumerate().double()
@@ -144,7 +144,7 @@ CASES: dict[str, tuple[Energy, Base, list[Sampler]]] = {
     "RBM of another size": (wild(RBM(6, 4), 1), solved(wild(RBM(6, 2), 0)), [DMALA(0.4), GWG()]),
     "RBM after another energy": (wild(RBM(6, 4), 1), solved(wild(MLP(6, 3), 0)), [DMALA(0.4), Gibbs()]),
     "GRBM": (grbm(1), solved(grbm(0)), [BlockGibbs(), MALA(0.3)]),
-    "Ising": (Ising.lattice(3, 0.4, 0.1), solved(Ising.lattice(3, 0.3)), [Gibbs(), DMALA(0.4)]),
+    "Ising": (Ising.lattice(3, 0.4, field=0.1), solved(Ising.lattice(3, 0.3)), [Gibbs(), DMALA(0.4)]),
     "mean field": (wild(RBM(6, 4), 1), mean_field(wild(RBM(6, 4), 1)), [BlockGibbs(), GWG()]),
 }
 PAIRS = [(name, i) for name, (_, _, samplers) in CASES.items() for i in range(len(samplers))]
@@ -154,9 +154,9 @@ PAIRS = [(name, i) for name, (_, _, samplers) in CASES.items() for i in range(le
 def test_weights_are_unbiased(name: str, number: int) -> None:
     energy, base, samplers = CASES[name]
     torch.manual_seed(0)
-    result = ais(energy, samplers[number], 8000, 6, base)
+    result = ais(energy, samplers[number], num_chains=8000, num_temperatures=6, base=base)
     assert abs(z_score(result, float(exact_log_z(energy)))) < 4 and result.std_error < 0.1
-    upper = reverse_ais(energy, samplers[number], exact_samples(energy, 4000), 6, base)
+    upper = reverse_ais(energy, samplers[number], exact_samples(energy, 4000), num_temperatures=6, base=base)
     assert abs(z_score(upper, -float(exact_log_z(energy)))) < 4
 
 
@@ -178,7 +178,7 @@ def test_mutants_are_caught(name: str) -> None:
     torch.manual_seed(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ebmlab.evaluation.annealing.bridge", wrong)
-        result = ais(energy, BlockGibbs(), 8000, 6, base)
+        result = ais(energy, BlockGibbs(), num_chains=8000, num_temperatures=6, base=base)
     assert abs(z_score(result, float(exact_log_z(energy)))) > 8
 
 
@@ -191,8 +191,15 @@ def test_one_estimate_goes_on_from_another() -> None:
     for _ in range(300):
         x = first.domain.random(50).double()
         start = LogZ.of_chains((64.0 * (-first(x)).exp()).log().unsqueeze(0), x)  # importance weights of uniform states
-        right.append(ais(second, BlockGibbs(), 50, 3, start.as_base(first)).log_z - log_z)
-        wrong.append(ais(second, BlockGibbs(), 50, 3, Solved(first, start.log_z, x)).log_z - log_z)
+        right.append(
+            ais(second, BlockGibbs(), num_chains=50, num_temperatures=3, base=start.as_base(first)).log_z - log_z
+        )
+        wrong.append(
+            ais(
+                second, BlockGibbs(), num_chains=50, num_temperatures=3, base=Solved(first, start.log_z, samples=x)
+            ).log_z
+            - log_z
+        )
     ratios = torch.tensor([right, wrong]).exp()
     z = (ratios.mean(1) - 1) / (ratios.std(1) / ratios.shape[1] ** 0.5)
     assert z[0].abs() < 4 and z[1].abs() > 8
@@ -208,10 +215,13 @@ def test_closer_base_laws_have_smaller_errors() -> None:
         model.log_var += 2 * torch.tensor(0.3).log()
     bases = data_law(model.domain, x), reference(model.domain)
     assert isinstance(bases[0], Gaussian)
-    errors = [ais(model, BlockGibbs(), 2000, 10, base).std_error for base in bases]
+    errors = [ais(model, BlockGibbs(), num_chains=2000, num_temperatures=10, base=base).std_error for base in bases]
     assert 2 * errors[0] < errors[1]
     rbm = wild(RBM(6, 4), 1)
-    errors = [ais(rbm, BlockGibbs(), 4000, 5, base).std_error for base in (mean_field(rbm), reference(rbm.domain))]
+    errors = [
+        ais(rbm, BlockGibbs(), num_chains=4000, num_temperatures=5, base=base).std_error
+        for base in (mean_field(rbm), reference(rbm.domain))
+    ]
     assert errors[0] < errors[1]
 
 
@@ -235,7 +245,7 @@ def test_errors() -> None:
     with pytest.raises(UserError, match="shrinkage is 0, but must be above 0"):
         Gaussian.fit(torch.zeros(3, 2), shrinkage=0)
     with pytest.raises(UserError, match="20 chains need as many samples to start from, but there are 10"):
-        ais(wild(RBM(4, 3)), BlockGibbs(), 20, 5, solved(wild(RBM(4, 3)), 10))
+        ais(wild(RBM(4, 3)), BlockGibbs(), num_chains=20, num_temperatures=5, base=solved(wild(RBM(4, 3)), 10))
     with pytest.raises(UserError, match="mean_field gives means of bits, but Ising"):
         mean_field(Ising.lattice(3, 0.2))
     path = bridge(solved(Ising.lattice(4, 0.3), 10), Ising.lattice(4, 0.2))
@@ -245,6 +255,6 @@ def test_errors() -> None:
     assert type(other) is Bridge
     with pytest.raises(UserError, match="BlockGibbs needs a bipartite energy"):
         BlockGibbs().check(other)
-    backward = reverse_ais(wild(RBM(4, 3)), BlockGibbs(), exact_samples(wild(RBM(4, 3)), 5), 3)
+    backward = reverse_ais(wild(RBM(4, 3)), BlockGibbs(), exact_samples(wild(RBM(4, 3)), 5), num_temperatures=3)
     with pytest.raises(UserError, match="as_base needs all forward chains"):
         backward.as_base(wild(RBM(4, 3)))

@@ -20,7 +20,7 @@ TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 
 def machine(num_hidden: int = 2, num_sites: int = 3) -> CategoricalRBM:
     torch.manual_seed(0)
-    energy = CategoricalRBM(num_sites, 3, num_hidden).double()
+    energy = CategoricalRBM(num_sites, 3, num_hidden=num_hidden).double()
     for p in energy.parameters():
         torch.nn.init.normal_(p)
     return energy
@@ -41,7 +41,7 @@ def table(energy: CategoricalRBM) -> Tensor:
 
 
 def test_energies_written_down() -> None:
-    energy = CategoricalRBM(2, 3, 2)
+    energy = CategoricalRBM(2, 3, num_hidden=2)
     with torch.no_grad():
         energy.W.copy_(torch.arange(12.0).view(2, 3, 2) / 10)
         energy.b_v.copy_(torch.arange(6.0).view(2, 3) / 10)
@@ -81,7 +81,7 @@ def test_block_gibbs_keeps_the_law_by_its_transition_matrix() -> None:
     assert_invariant(BlockGibbs(), machine())
     assert_invariant(BlockGibbs(), tempered(machine(), 0.5))
     given = machine().domain.from_index(torch.tensor([[2, 0, 1]]))[0]
-    assert_invariant(BlockGibbs(), Clamped(machine(), given, torch.tensor([False, True, False])))
+    assert_invariant(BlockGibbs(), Clamped(machine(), given, mask=torch.tensor([False, True, False])))
 
 
 @pytest.mark.parametrize("sampler", [BlockGibbs(), Gibbs()])
@@ -95,12 +95,12 @@ def test_annealing_finds_log_z(sampler: BlockGibbs | Gibbs) -> None:
 def test_contrastive_divergence_at_equilibrium_follows_the_likelihood(density: str) -> None:
     energy = machine()
     x = energy.domain.random(400).double()
-    learner = ContrastiveDivergence(energy, Gibbs(block_size=3), FromNoise(), density=density)
+    learner = ContrastiveDivergence(energy, Gibbs(block_size=3), start=FromNoise(), density=density)
     assert_gradient(learner, x)
 
 
 def test_set_base_gives_the_frequencies_while_there_are_no_weights() -> None:
-    energy, mean = CategoricalRBM(2, 3, 4), torch.tensor([[0.2, 0.3, 0.5], [0.98, 0.01, 0.01]])
+    energy, mean = CategoricalRBM(2, 3, num_hidden=4), torch.tensor([[0.2, 0.3, 0.5], [0.98, 0.01, 0.01]])
     torch.nn.init.zeros_(energy.W)
     energy.set_base(mean)
     torch.testing.assert_close(exact_mean(energy).float(), mean)
@@ -110,4 +110,4 @@ def test_set_base_gives_the_frequencies_while_there_are_no_weights() -> None:
 
 def test_sizes_are_positive() -> None:
     with pytest.raises(UserError, match="num_values is 0, but must be at least 1"):
-        CategoricalRBM(3, 0, 2)
+        CategoricalRBM(3, 0, num_hidden=2)

@@ -48,12 +48,12 @@ def make_rbm(num_visible: int = 5, num_hidden: int = 3) -> RBM:
 
 
 def make_ising() -> Ising:
-    coupling = Ising.barabasi_albert(7, 2, 0.5).coupling.double()
+    coupling = Ising.barabasi_albert(7, 2, coupling=0.5).coupling.double()
     return Ising(coupling, field=torch.linspace(-0.6, 0.5, 7))
 
 
 def make_potts() -> ScalarPotts:
-    coupling = Ising.barabasi_albert(4, 2, 0.8).coupling.double()
+    coupling = Ising.barabasi_albert(4, 2, coupling=0.8).coupling.double()
     return ScalarPotts(coupling, torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
 
 
@@ -72,7 +72,7 @@ def given(energy: Energy, cls: type[Clamped] = Clamped) -> Clamped:
     """The energy with the coordinates 1, 3, ... given."""
     torch.manual_seed(5)
     mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 2 == 1
-    return cls(energy, energy.domain.random(1)[0].double(), mask)
+    return cls(energy, energy.domain.random(1)[0].double(), mask=mask)
 
 
 def conditional_law(energy: Energy, clamped: Clamped) -> Tensor:
@@ -99,9 +99,9 @@ def test_the_law_is_the_conditional_one(name: str) -> None:
 
 def test_with_nothing_given_it_is_the_inner_energy() -> None:
     rbm = make_rbm()
-    clamped, x = Clamped(rbm, [math.nan] * 5, [False] * 5), Exact(rbm).states
+    clamped, x = Clamped(rbm, [math.nan] * 5, mask=[False] * 5), Exact(rbm).states
     assert torch.equal(clamped(x), rbm(x)) and torch.equal(clamped.merge(x), x)
-    ends = Clamped(rbm, [math.nan, 1, math.nan, 0, math.nan], [False, True, False, True, False])
+    ends = Clamped(rbm, [math.nan, 1, math.nan, 0, math.nan], mask=[False, True, False, True, False])
     assert ends.merge(torch.tensor([[1.0, 0, 1]])).tolist() == [[1, 1, 0, 0, 1]]
     assert ends.split(torch.tensor([[1.0, 9, 2, 9, 3]])).tolist() == [[1, 2, 3]]
 
@@ -111,7 +111,7 @@ def test_masks_of_categorical_events() -> None:
     x = potts.domain.from_index(torch.tensor([[2, 0, 1, 1]]))[0]
     short, long = torch.tensor([1, 0, 0, 1]), torch.tensor([[1], [0], [0], [1]]).expand(4, 3)
     free = potts.domain.random(6)[:, :2]
-    wholes = [Clamped(potts, x, mask).merge(free) for mask in (short, long.bool())]
+    wholes = [Clamped(potts, x, mask=mask).merge(free) for mask in (short, long.bool())]
     assert torch.equal(*wholes) and potts.domain.to_index(wholes[0])[:, [0, 3]].tolist() == [[2, 1]] * 6
 
 
@@ -125,7 +125,7 @@ def test_a_clamped_rbm_is_bipartite() -> None:
     torch.testing.assert_close(clamped.mean_visible(h), joint.softmax(0).T @ v, **TIGHT)
     torch.testing.assert_close(clamped.joint_energy(v, h[[5]].expand(len(v), 3)), -joint[:, 5], **TIGHT)
     logits = clamped.hidden_given_visible(v)
-    torch.testing.assert_close(clamped.marginal_energy(v, logits, 2.0), -(joint / 2).logsumexp(1), **TIGHT)
+    torch.testing.assert_close(clamped.marginal_energy(v, logits, temperature=2.0), -(joint / 2).logsumexp(1), **TIGHT)
     assert type(given(make_ising())) is Clamped and not isinstance(given(make_ising()), Bipartite)
 
 
@@ -186,7 +186,7 @@ def conditional_grbm(grbm: GRBM, v: float) -> ExactGRBM:
 @pytest.mark.parametrize("sampler", [BlockGibbs(), MALA(0.9)], ids=lambda s: type(s).__name__)
 def test_a_clamped_grbm(sampler: Sampler) -> None:
     grbm = make_grbm(2).requires_grad_(False)
-    clamped, exact = Clamped(grbm, [math.nan, 1.3], [False, True]), conditional_grbm(grbm, 1.3)
+    clamped, exact = Clamped(grbm, [math.nan, 1.3], mask=[False, True]), conditional_grbm(grbm, 1.3)
     assert isinstance(clamped.domain, Real) and float(exact_log_z(clamped)) == pytest.approx(float(exact.log_z))
     torch.testing.assert_close(exact_mean(clamped), exact.mean())
     assert clamped.step_unit() == grbm.step_unit()
@@ -298,7 +298,7 @@ def test_parameters_can_be_learnt_through_it() -> None:
 )
 def test_one_clear_line(energy: Energy, x: object, mask: object, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
-        Clamped(energy, x, mask)  # type: ignore[arg-type]
+        Clamped(energy, x, mask=mask)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
 
 
@@ -308,8 +308,8 @@ def test_annealing_a_clamped_grbm_from_a_gaussian() -> None:
     with torch.no_grad():
         grbm.W.mul_(3)
         grbm.log_var.copy_(torch.linspace(-1, 1, 5))
-    clamped = Clamped(grbm, torch.ones(5), [True, True, False, False, False])
+    clamped = Clamped(grbm, torch.ones(5), mask=[True, True, False, False, False])
     root = torch.randn(3, 3)
     base = Gaussian(0.3 * torch.randn(3), root @ root.T + 0.3 * torch.eye(3))
-    found = ais(clamped, BlockGibbs(), 400, 200, base=base)
+    found = ais(clamped, BlockGibbs(), num_chains=400, num_temperatures=200, base=base)
     assert found.log_z == pytest.approx(float(exact_log_z(clamped)), abs=5 * found.std_error)

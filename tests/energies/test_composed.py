@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -42,7 +43,7 @@ def test_a_sum_is_a_product_of_experts(domain: Finite) -> None:
 @every_domain
 def test_a_mixture_is_the_weighted_sum_of_its_laws(domain: Finite) -> None:
     log_z = [float(exact_log_z(part)) for part in parts(domain)]
-    mixture = Mixture(parts(domain), [0.3, 0.7], log_z)
+    mixture = Mixture(parts(domain), [0.3, 0.7], log_z=log_z)
     laws = torch.stack([Exact(part).probabilities for part in parts(domain)])
     weighted = torch.tensor([[0.3], [0.7]], dtype=torch.float64) * laws
     torch.testing.assert_close(Exact(mixture).probabilities, weighted.sum(0), **TIGHT)
@@ -82,7 +83,7 @@ def test_ais_of_composed_energies() -> None:
         Sum(rbms, [1.0, 0.5]),
         Mixture(rbms, [0.9, 0.1]),
         Scaled(rbms[0], 0.5),
-        Clamped(Sum(rbms), x, x > 0),
+        Clamped(Sum(rbms), x, mask=x > 0),
     ):
         result = ais(energy, GWG(), num_chains=1000, num_temperatures=200)
         assert result.samples.dtype == torch.float64
@@ -95,7 +96,9 @@ def test_langevin_on_a_sum_and_a_mixture() -> None:
     exact = ExactGRBM(grbm)
     exact.weights = torch.cat([0.6 * exact.weights, torch.tensor([0.4]).double()])
     exact.means, exact.std = torch.cat([exact.means, torch.zeros(1, 1).double()]), exact.std
-    mixture = Mixture([grbm, StandardNormal(Real(1))], [0.6, 0.4], [float(exact.log_z), math.log(2 * math.pi) / 2])
+    mixture = Mixture(
+        [grbm, StandardNormal(Real(1))], [0.6, 0.4], log_z=[float(exact.log_z), math.log(2 * math.pi) / 2]
+    )
     torch.manual_seed(0)
     start = torch.where(torch.rand(50_000, 1) < 0.4, torch.randn(50_000, 1).double(), ExactGRBM(grbm).sample(50_000)[0])
     x = last_state(MALA(0.9), mixture, start, 20).x
@@ -107,7 +110,7 @@ def test_langevin_on_a_sum_and_a_mixture() -> None:
 
 
 def test_another_temperature_keeps_the_colours() -> None:
-    potts = ScalarPotts.lattice(2, 3, 0.5, field=[0.2, 0.0, -0.1]).double()
+    potts = ScalarPotts.lattice(2, 3, coupling=0.5, field=[0.2, 0.0, -0.1]).double()
     energy = Scaled(potts, 1.4)
     assert block_bias(ChromaticGibbs(), energy) < 1e-12
     with pytest.raises(UserError, match="ChromaticGibbs needs"):
@@ -134,10 +137,11 @@ def test_mutants_fail(name: str) -> None:
     domain = DOMAINS["categorical"]
     arguments = {
         Sum: (parts(domain), [0.7, 1.9]),
-        Mixture: (parts(domain), [0.2, 0.8], [0.5, -0.5]),
+        Mixture: (parts(domain), [0.2, 0.8]),
         Scaled: (parts(domain)[0], 2.0),
-    }[cls]
-    right, wrong = cls(*arguments), mutant(cls, old, new)(*arguments)
+    }
+    settings: dict[str, Any] = {"log_z": [0.5, -0.5]} if cls is Mixture else {}
+    right, wrong = cls(*arguments[cls], **settings), mutant(cls, old, new)(*arguments[cls], **settings)
     x = domain.enumerate().double()
     ours = wrong(x), wrong.value_and_grad(x)[1], wrong.value_differences(x)
     expected = right(x), Energy.value_and_grad(right, x)[1], Energy.value_differences(right, x)
@@ -149,7 +153,7 @@ def test_far_apart_energies_give_no_nan() -> None:
     domain = Spin(4)
     x = domain.enumerate()
     for scale in (1e6, -1e6):
-        mixture = Mixture([Target(domain, "cubic", scale), Target(domain, "quadratic")])
+        mixture = Mixture([Target(domain, "cubic", scale=scale), Target(domain, "quadratic")])
         for value in (mixture(x), *mixture.value_and_grad(x), mixture.flip_differences(x)):
             assert value.isfinite().all()
 
@@ -192,7 +196,7 @@ def uniform(domain: Finite) -> Uniform:
         (lambda: Sum([uniform(Spin(3))], [1.0, 2.0]), "Sum: 2 weights for 1 energies"),
         (lambda: Sum([uniform(Spin(3))], [math.nan]), "must be finite"),
         (lambda: Mixture([uniform(Spin(3))], [0.0]), "must be positive"),
-        (lambda: Mixture([uniform(Spin(3))], [1.0], [1.0, 2.0]), "Mixture: 2 log_z for 1 energies"),
+        (lambda: Mixture([uniform(Spin(3))], [1.0], log_z=[1.0, 2.0]), "Mixture: 2 log_z for 1 energies"),
         (lambda: Mixture([uniform(Spin(3))], ["a"]), "weights must be a list of numbers"),
         (lambda: Scaled(uniform(Spin(3)), 0.0), "temperature is 0.0, but must be positive"),
         (lambda: Scaled(uniform(Spin(3)), math.inf), "temperature is inf"),

@@ -37,7 +37,7 @@ def test_marginal_energy_sums_the_hidden_units_out(num_visible: int, temperature
     grbm, v = make_grbm(num_visible), points(6, num_visible)
     expected = -(-joint_table(grbm, v)[0] / temperature).logsumexp(1)
     logits = grbm.hidden_given_visible(v)
-    actual = grbm.marginal_energy(v, logits, temperature)
+    actual = grbm.marginal_energy(v, logits, temperature=temperature)
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-8)  # torch's softplus is linear above 20: 2e-9 off
     if temperature == 1:
         torch.testing.assert_close(grbm(v), expected, **TIGHT)

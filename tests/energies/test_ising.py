@@ -96,7 +96,7 @@ def test_conditional_is_the_ratio_of_the_energies(sparse: bool) -> None:
 
 def test_conditional_of_an_enumerated_law() -> None:
     """p(all sites of a colour | rest) is the product of what `conditional` says."""
-    energy = Ising.lattice(3, 0.4, symmetric(9)[0].tolist(), periodic=False).double()
+    energy = Ising.lattice(3, 0.4, field=symmetric(9)[0].tolist(), periodic=False).double()
     states = Spin(9).enumerate().double()
     p = (-energy(states)).softmax(0)
     for sites in energy.colours:
@@ -130,7 +130,7 @@ def random_bipartite() -> Tensor:
 
 GRAPHS = {
     "odd lattice": (graphs.lattice(5, -0.3), 3),
-    "scale-free": (graphs.barabasi_albert(100, 4, 0.3), 5),
+    "scale-free": (graphs.barabasi_albert(100, 4, coupling=0.3), 5),
     "complete": (symmetric(6), 6),
     "no edges": (torch.zeros(4, 4), 1),
     "bipartite in random order": (random_bipartite(), 2),
@@ -184,7 +184,7 @@ def test_extreme_fields_and_a_single_spin() -> None:
         (lambda: Ising.lattice(3, 0.3, field=[1.0, 2.0]), r"field must be a number or .* \(9,\)"),
         (lambda: Ising.lattice(3, 0.3, field=float("inf")), "field has entries that are not finite"),
         (lambda: Ising.lattice(0, 0.3), "side is 0"),
-        (lambda: Ising.barabasi_albert(4, 4, 0.3), "num_edges is 4, but must be from 1 to num_nodes - 1 = 3"),
+        (lambda: Ising.barabasi_albert(4, 4, coupling=0.3), "num_edges is 4, but must be from 1 to num_nodes - 1 = 3"),
     ],
 )
 def test_errors(make: object, message: str) -> None:

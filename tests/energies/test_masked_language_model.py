@@ -116,7 +116,7 @@ def test_the_model_stays_frozen_and_without_dropout(energy: MaskedLanguageModel)
 def test_a_model_and_its_name_in_a_config_give_the_same_energy(folder: Path, energy: MaskedLanguageModel) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
-    at_hand = MaskedLanguageModel(TEXT, model, tokenizer, masked=False).double()
+    at_hand = MaskedLanguageModel(TEXT, model, tokenizer=tokenizer, masked=False).double()
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--energy", type=Energy)
     name = "ebmlab.energies.masked_language_model.MaskedLanguageModel"
@@ -136,7 +136,7 @@ def test_other_names_for_the_mask(energy: MaskedLanguageModel) -> None:
             assert text == "the <mask> sat <mask>"
             return energy.tokenizer(TEXT)
 
-    renamed = MaskedLanguageModel(TEXT, energy.model, Renamed(), masked=False)
+    renamed = MaskedLanguageModel(TEXT, energy.model, tokenizer=Renamed(), masked=False)
     x = energy.domain.random(2).double()
     torch.testing.assert_close(renamed(x), energy(x))
 
@@ -150,7 +150,7 @@ def test_user_errors(
         MaskedLanguageModel("[MASK] " * 40, str(folder))
     short = transformers.AutoTokenizer.from_pretrained(folder, model_max_length=5)
     with pytest.raises(UserError, match="the text has 6 tokens, the model reads at most 5"):
-        MaskedLanguageModel(TEXT, energy.model, short)
+        MaskedLanguageModel(TEXT, energy.model, tokenizer=short)
     for top_k in (1, 6):
         with pytest.raises(UserError, match=f"top_k is {top_k}, but must be from 2 to 5, the model's words"):
             MaskedLanguageModel(TEXT, str(folder), top_k=top_k)

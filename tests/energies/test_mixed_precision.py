@@ -67,7 +67,7 @@ def filled(energy: Energy) -> Energy:
 
 def given(energy: Energy) -> Clamped:
     mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 3 == 1
-    return Clamped(energy, energy.domain.random(1)[0], mask)
+    return Clamped(energy, energy.domain.random(1)[0], mask=mask)
 
 
 def net_posterior() -> BinaryNetPosterior:
@@ -79,18 +79,18 @@ def gaussian() -> Gaussian:
 
 
 def potts() -> ScalarPotts:
-    return ScalarPotts(Ising.barabasi_albert(5, 2, 0.7).coupling, torch.randn(5, 3))
+    return ScalarPotts(Ising.barabasi_albert(5, 2, coupling=0.7).coupling, torch.randn(5, 3))
 
 
 CLOSED: dict[str, Callable[[], Energy]] = {
     "RBM": rbm,
     "GRBM": lambda: filled(GRBM(7, 4)),
-    "CategoricalRBM": lambda: filled(CategoricalRBM(5, 3, 4)),
-    "Ising": lambda: Ising.barabasi_albert(9, 2, 0.37, field=0.123),
+    "CategoricalRBM": lambda: filled(CategoricalRBM(5, 3, num_hidden=4)),
+    "Ising": lambda: Ising.barabasi_albert(9, 2, coupling=0.37, field=0.123),
     "Ising, sparse": lambda: Ising.lattice(20, 0.37, field=0.123),
     "Ising, learnt": lambda: filled(Ising.learnable(9)),
     "Potts": lambda: filled(Potts(5, 3)),
-    "Potts, some pairs": lambda: filled(Potts(5, 3, [[0, 3], [1, 4]])),
+    "Potts, some pairs": lambda: filled(Potts(5, 3, pairs=[[0, 3], [1, 4]])),
     "ScalarPotts": potts,
     "LatticeGaussian": lambda: LatticeGaussian.rotated(5, num_values=6),
     "QuarticMixture": lambda: QuarticMixture(5, num_values=6, num_components=4),
@@ -101,17 +101,17 @@ CLOSED: dict[str, Callable[[], Energy]] = {
     "Uniform": lambda: Uniform(Binary(7)),
     "StandardNormal": lambda: StandardNormal(Real(5)),
     "Gaussian": gaussian,
-    "Clamped": lambda: given(Ising.barabasi_albert(7, 2, 0.6, field=0.3)),
+    "Clamped": lambda: given(Ising.barabasi_albert(7, 2, coupling=0.6, field=0.3)),
     "ClampedBipartite": lambda: given(rbm()),
     "Sum": lambda: Sum([rbm(), rbm()], [-0.7, 1.3]),
-    "Mixture": lambda: Mixture([rbm(), rbm()], [0.2, 0.8], [4.0, LARGE]),
+    "Mixture": lambda: Mixture([rbm(), rbm()], [0.2, 0.8], log_z=[4.0, LARGE]),
     "Scaled": lambda: Scaled(rbm(), 2.5),
     "TemperedEnergy": lambda: TemperedEnergy(potts(), 0.3),
     "TemperedBipartite": lambda: TemperedBipartite(rbm(), 0.3),
-    "Solved": lambda: Solved(rbm(), 1.0, torch.zeros(3, 7)),
-    "Bridge": lambda: bridge(reference(Spin(9)), Ising.barabasi_albert(9, 2, 0.37)),
+    "Solved": lambda: Solved(rbm(), 1.0, samples=torch.zeros(3, 7)),
+    "Bridge": lambda: bridge(reference(Spin(9)), Ising.barabasi_albert(9, 2, coupling=0.37)),
     "BipartiteBridge": lambda: bridge(Bernoulli(torch.rand(7)), rbm()),
-    "BipartiteBridge, classes": lambda: bridge(Uniform(Categorical(5, 3)), filled(CategoricalRBM(5, 3, 4))),
+    "BipartiteBridge, classes": lambda: bridge(Uniform(Categorical(5, 3)), filled(CategoricalRBM(5, 3, num_hidden=4))),
     "BipartiteBridge, real": lambda: bridge(Gaussian(torch.randn(7), torch.eye(7) + 0.5), filled(GRBM(7, 4))),
 }
 # Networks round all layers but the last one. The second function adds a constant to E.
@@ -220,7 +220,7 @@ def test_a_language_model_adds_up_in_float32() -> None:
 
     torch.manual_seed(0)
     config = transformers.BertConfig(vocab_size=8, hidden_size=12, num_hidden_layers=1, num_attention_heads=2)
-    energy = MaskedLanguageModel("[MASK] " * 40, transformers.BertForMaskedLM(config), Words(), masked=False)
+    energy = MaskedLanguageModel("[MASK] " * 40, transformers.BertForMaskedLM(config), tokenizer=Words(), masked=False)
     x = energy.domain.random(4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rounded = energy(x)
@@ -230,7 +230,7 @@ def test_a_language_model_adds_up_in_float32() -> None:
 
 def test_constants_have_the_digits_of_the_energy() -> None:
     """0.4 and log 7 are not numbers of float32."""
-    ising = Ising.barabasi_albert(6, 2, 0.7).double()
+    ising = Ising.barabasi_albert(6, 2, coupling=0.7).double()
     x = ising.domain.random(9).double()
     assert torch.equal(tempered(ising, 0.4)(x), 0.4 * ising(x))
     flat = filled(RBM(6, 3)).double()

@@ -45,18 +45,18 @@ def grbm() -> GRBM:
 
 
 def ising() -> Ising:
-    return Ising.barabasi_albert(7, 2, 0.6, field=0.3)
+    return Ising.barabasi_albert(7, 2, coupling=0.6, field=0.3)
 
 
 def path(energy: Energy) -> Energy:
-    return bridge(reference(energy.domain), energy, 0.3)
+    return bridge(reference(energy.domain), energy, beta=0.3)
 
 
 MORE: dict[str, Callable[[], Energy]] = {
     "RBM": rbm,
     "GRBM": grbm,
     "Ising": ising,
-    "Ising, sparse": lambda: Ising.lattice(20, 0.3, 0.2),
+    "Ising, sparse": lambda: Ising.lattice(20, 0.3, field=0.2),
     "Ising, learnable": lambda: Ising(ising().coupling, 0.3, learn=True),
     "ScalarPotts": potts,
     "BinaryNetPosterior": lambda: BinaryNetPosterior(
@@ -66,13 +66,13 @@ MORE: dict[str, Callable[[], Energy]] = {
     "Bernoulli": lambda: Bernoulli(torch.tensor([0.2, 0.7])),
     "StandardNormal": lambda: StandardNormal(Real(3)),
     "Gaussian": lambda: Gaussian(torch.zeros(3), torch.eye(3)),
-    "Solved": lambda: Solved(ising(), 0.0, Spin(7).random(4)),
+    "Solved": lambda: Solved(ising(), 0.0, samples=Spin(7).random(4)),
     "Bridge to an Ising model": lambda: path(ising()),
     "Bridge to an RBM": lambda: path(rbm()),
     "Bridge to a Potts model": lambda: path(potts()),
     "Tempered RBM": lambda: tempered(rbm(), 0.4),
     "Tempered Ising": lambda: tempered(ising(), 0.4),
-    "Clamped GRBM": lambda: Clamped(grbm(), torch.full((5,), 0.5), [True, False, False, True, False]),
+    "Clamped GRBM": lambda: Clamped(grbm(), torch.full((5,), 0.5), mask=[True, False, False, True, False]),
     "Scaled sum": lambda: Scaled(Sum([ising(), ising()]), 2.0),
 }
 ALL = {**ENERGIES, **MORE}

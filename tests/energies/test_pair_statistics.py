@@ -65,9 +65,9 @@ def filled(energy: Energy) -> Energy:
 
 ENERGIES = {
     "Potts": lambda: Potts(D, Q),
-    "Potts, some pairs": lambda: Potts(D, Q, [[3, 0], [1, 2]]),
-    "Potts, no pairs": lambda: Potts(D, Q, []),
-    "CategoricalRBM": lambda: CategoricalRBM(D, Q, 3),
+    "Potts, some pairs": lambda: Potts(D, Q, pairs=[[3, 0], [1, 2]]),
+    "Potts, no pairs": lambda: Potts(D, Q, pairs=[]),
+    "CategoricalRBM": lambda: CategoricalRBM(D, Q, num_hidden=3),
     "RBM": lambda: RBM(D, 3),
     "GRBM": lambda: GRBM(D, 3),
 }
@@ -98,7 +98,7 @@ def test_weights_count_states_that_often(make: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_sum_that_drops_its_weights_is_found() -> None:
-    energy = filled(Potts(D, Q, [[3, 0]]))
+    energy = filled(Potts(D, Q, pairs=[[3, 0]]))
     x, weights = data(energy.domain)
     wrong = mutant(PottsSum, "two += weighted[pairs[:, 0]].mT", "two += each[pairs[:, 0]].mT")
     total = wrong(energy, energy.pairs, energy.coupling, energy.field, False)

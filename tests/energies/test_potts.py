@@ -21,7 +21,7 @@ SOME = [[2, 0], [1, 3]]
 
 def model(pairs: list[list[int]] | None = None, d: int = D) -> Potts:
     generator = torch.Generator().manual_seed(1)
-    energy = Potts(d, Q, pairs).double()
+    energy = Potts(d, Q, pairs=pairs).double()
     with torch.no_grad():
         for tensor in (energy.coupling, energy.field):
             tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
@@ -146,7 +146,7 @@ def test_it_is_described_and_built_again() -> None:
 
 
 def test_constructors_of_one_coupling_a_pair_stay() -> None:
-    assert isinstance(Potts.lattice(2, 3, 0.4), ScalarPotts)
+    assert isinstance(Potts.lattice(2, 3, coupling=0.4), ScalarPotts)
     assert Potts.scalar([[0.0, 1.0], [1.0, 0.0]], num_values=3).domain.num_values == 3
 
 
@@ -155,10 +155,10 @@ def test_constructors_of_one_coupling_a_pair_stay() -> None:
     [
         (lambda: Potts(0, 3), "num_coordinates is 0"),
         (lambda: Potts(3, 0), "num_values is 0"),
-        (lambda: Potts(3, 2, [[0, 3]]), "two different sites from 0 to 2"),
-        (lambda: Potts(3, 2, [[1, 1]]), "two different sites"),
-        (lambda: Potts(3, 2, [[0, 1], [1, 0]]), "1 of the pairs are given twice"),
-        (lambda: Potts(3, 2, [[0.5, 1.0]]), "whole numbers"),
+        (lambda: Potts(3, 2, pairs=[[0, 3]]), "two different sites from 0 to 2"),
+        (lambda: Potts(3, 2, pairs=[[1, 1]]), "two different sites"),
+        (lambda: Potts(3, 2, pairs=[[0, 1], [1, 0]]), "1 of the pairs are given twice"),
+        (lambda: Potts(3, 2, pairs=[[0.5, 1.0]]), "whole numbers"),
         (lambda: Potts.of(torch.zeros(2, 2, 3, 3), torch.zeros(2, 4)), r"\(d, q\) and \(d, d, q, q\)"),
         (lambda: Potts.of(torch.ones(2, 2, 3, 3), torch.zeros(2, 3)), "J_ii = 0"),
         (lambda: Potts.of(torch.full((2, 2, 3, 3), torch.nan), torch.zeros(2, 3)), "must be finite"),

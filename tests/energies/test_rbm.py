@@ -58,7 +58,7 @@ def test_marginal_energy_sums_the_hidden_units_out(temperature: float) -> None:
     rbm, v = make_rbm(), visible_states()
     expected = -(-joint_table(rbm, v) / temperature).logsumexp(1)
     logits = rbm.hidden_given_visible(v)
-    torch.testing.assert_close(rbm.marginal_energy(v, logits, temperature), expected, **TIGHT)
+    torch.testing.assert_close(rbm.marginal_energy(v, logits, temperature=temperature), expected, **TIGHT)
     if temperature == 1:
         torch.testing.assert_close(rbm(v), expected, **TIGHT)
 
@@ -184,7 +184,7 @@ def test_contrastive_divergence_has_the_likelihood_gradient(density: str) -> Non
     parameters = list(rbm.parameters())
     loss = rbm(data).mean() + (-rbm(states)).logsumexp(0)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
-    learner = ContrastiveDivergence(rbm, BlockGibbs(), FromData(), 1, density=density)  # type: ignore[arg-type]
+    learner = ContrastiveDivergence(rbm, BlockGibbs(), start=FromData(), num_steps=1, density=density)  # type: ignore[arg-type]
     exact, grads = Exact(rbm), []
     for _ in range(40):
         contrast = rbm.weighted_sum()
@@ -202,7 +202,7 @@ def test_first_parameters() -> None:
     rbm = RBM(100, 200)
     assert abs(float(rbm.W.detach().std()) - 0.01) < 2e-4 and rbm.W.shape == (100, 200)
     assert not rbm.b_v.any() and not rbm.b_h.any() and rbm.domain.event_shape == (100,)
-    with pytest.raises(UserError, match="num_hidden 0; both must be at least 1"):
+    with pytest.raises(UserError, match="num_hidden is 0, but must be at least 1"):
         RBM(3, 0)
 
 

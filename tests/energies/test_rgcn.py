@@ -17,7 +17,7 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
 def make(num_nodes: int = N, hidden_dim: int = 6, num_layers: int = 5) -> RGCN:
     torch.manual_seed(0)
-    return RGCN(num_nodes, hidden_dim, num_layers).double()
+    return RGCN(num_nodes, hidden_dim, num_layers=num_layers).double()
 
 
 def graphs(sizes: list[int], num_nodes: int = N, density: float = 0.4) -> Tensor:

@@ -93,7 +93,7 @@ def test_conditional_is_the_ratio_of_the_energies(sparse: bool) -> None:
 
 def test_conditional_of_an_enumerated_law() -> None:
     """p(all sites of a colour | rest) is the product of what `conditional` says."""
-    energy = ScalarPotts.lattice(2, 3, 0.8, normal(4, 3).tolist()).double()
+    energy = ScalarPotts.lattice(2, 3, coupling=0.8, field=normal(4, 3).tolist()).double()
     states = Categorical(4, 3).enumerate().double()
     p, classes = (-energy(states)).softmax(0), states.argmax(-1)
     assert [len(sites) for sites in energy.colours] == [2, 2]
@@ -108,7 +108,7 @@ def test_conditional_of_an_enumerated_law() -> None:
 
 def test_two_classes_are_an_ising_model() -> None:
     """[a = b] = (1 + s_a s_b) / 2, so that J halves and the energies differ by a constant."""
-    potts = ScalarPotts.lattice(3, 2, 0.6, field=[0.1, 0.5]).double()
+    potts = ScalarPotts.lattice(3, 2, coupling=0.6, field=[0.1, 0.5]).double()
     ising = Ising.lattice(3, 0.3, field=0.2).double()
     spins = Spin(9).enumerate().double()
     difference = potts(Categorical(9, 2).enumerate().double()) - ising(spins)
@@ -116,13 +116,13 @@ def test_two_classes_are_an_ising_model() -> None:
 
 
 def test_lattice_edges_and_field() -> None:
-    energy = ScalarPotts.lattice(4, 5, 0.3)
+    energy = ScalarPotts.lattice(4, 5, coupling=0.3)
     assert int((energy.coupling != 0).sum()) == 2 * 32 and energy.domain.event_shape == (16, 5)
     assert not energy.field.any() and energy.field.shape == (16, 5)
     assert torch.equal(
-        ScalarPotts.lattice(2, 3, 1.0, [1.0, 2.0, 3.0]).field, torch.tensor([1.0, 2.0, 3.0]).expand(4, 3)
+        ScalarPotts.lattice(2, 3, coupling=1.0, field=[1.0, 2.0, 3.0]).field, torch.tensor([1.0, 2.0, 3.0]).expand(4, 3)
     )
-    assert int((ScalarPotts.lattice(4, 5, 0.3, periodic=False).coupling != 0).sum()) == 2 * 24
+    assert int((ScalarPotts.lattice(4, 5, coupling=0.3, periodic=False).coupling != 0).sum()) == 2 * 24
     one = ScalarPotts([[0.0]], num_values=1)
     assert one.value_and_grad(torch.ones(2, 1, 1))[0].tolist() == [0, 0]
 

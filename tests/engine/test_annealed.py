@@ -28,7 +28,7 @@ from ebmlab.samplers import ACS, DMALA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsL
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 CYCLE = ACS(step_sizes=[2.0, 0.6, 0.3], balances=[0.8, 0.6, 0.5])
-KERNELS: list[Sampler] = [DMALA(0.4), CYCLE, AnyScale("first", 0.5, 0.6), GWG(), PathAuxiliary(2), GWG(2)]
+KERNELS: list[Sampler] = [DMALA(0.4), CYCLE, AnyScale("first", 0.5, balance=0.6), GWG(), PathAuxiliary(2), GWG(2)]
 
 
 def energies() -> list[Energy]:
@@ -68,7 +68,7 @@ def both(sampler: Sampler, energy: Energy, **settings: Any) -> tuple[LogZ, LogZ]
     results = []
     for compile in (False, True):
         torch.manual_seed(0)
-        results.append(ais(energy, sampler, 60, 21, compile=compile, **settings))
+        results.append(ais(energy, sampler, num_chains=60, num_temperatures=21, compile=compile, **settings))
     return results[0], results[1]
 
 
@@ -92,7 +92,7 @@ JOINT: dict[str, tuple[Sampler, Energy, Base | None]] = {  # samplers that draw 
     "from a model": (
         BlockGibbs(),
         energies()[0],
-        Solved(weak := weak_rbm(), float(exact_log_z(weak)), weak.random(60)),
+        Solved(weak := weak_rbm(), float(exact_log_z(weak)), samples=weak.random(60)),
     ),
     "GRBM": (BlockGibbs(), make_grbm(2), None),
 }
@@ -111,7 +111,7 @@ def test_gibbs_langevin_finds_log_z() -> None:
     """It draws hidden units where the walk begins, and so has other random numbers than the plain walk."""
     grbm = make_grbm(2).requires_grad_(False)
     torch.manual_seed(0)
-    result = ais(grbm, GibbsLangevin(0.3, 4, adjust_from=0), 4000, 20, compile=True)
+    result = ais(grbm, GibbsLangevin(0.3, 4, adjust_from=0), num_chains=4000, num_temperatures=20, compile=True)
     weights = (result.log_weights.flatten() - float(exact_log_z(grbm))).exp()
     assert abs(weights.mean() - 1) < 4 * weights.std() / len(weights) ** 0.5
 
@@ -119,7 +119,7 @@ def test_gibbs_langevin_finds_log_z() -> None:
 @pytest.mark.usefixtures("plain")
 def test_the_path_that_is_walked_keeps_its_beta() -> None:
     energy = energies()[0]
-    path = Bridge(reference(energy.domain), energy, 0.3)
+    path = Bridge(reference(energy.domain), energy, beta=0.3)
     for compile in (False, True):
         walk.anneal(path, DMALA(0.4), Population(energy.random(5)), Ladder([0.0, 0.5, 1.0]), compile=compile)
     pilot_ladder(path, DMALA(0.4), 10, 5)
@@ -154,7 +154,9 @@ def test_backward_chains_end_at_the_base() -> None:
     energy, results = Forbidding(), []
     for compile in (False, True):
         torch.manual_seed(0)
-        results.append(reverse_ais(energy, DMALA(0.4), exact_samples(energy, 200), 12, compile=compile))
+        results.append(
+            reverse_ais(energy, DMALA(0.4), exact_samples(energy, 200), num_temperatures=12, compile=compile)
+        )
     assert same(*results)
     assert (results[1].samples[:, :2].sum(1) == 2).any()
 
@@ -188,7 +190,7 @@ def test_mutants_differ(sampler: Sampler, old: str, new: str, monkeypatch: pytes
 def test_compiled_temperatures_find_log_z(sampler: Sampler) -> None:
     torch.manual_seed(1)
     energy = energies()[0].float()
-    result = ais(energy, sampler, 2000, 60, compile=True)
+    result = ais(energy, sampler, num_chains=2000, num_temperatures=60, compile=True)
     assert abs(result.log_z - float(exact_log_z(energy))) < 4 * result.std_error
     law = (-energy(energy.domain.enumerate())).softmax(0)
     found = torch.bincount((result.samples.long() * 2 ** torch.arange(5, -1, -1)).sum(1), minlength=64) / 2000
@@ -205,12 +207,22 @@ def test_an_interrupted_walk_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
 
     torch.manual_seed(0)
-    whole = ais(energy, DMALA(0.4), 50, 30, compile=True)
+    whole = ais(energy, DMALA(0.4), num_chains=50, num_temperatures=30, compile=True)
     torch.manual_seed(0)
     with pytest.raises(KeyboardInterrupt):
-        ais(energy, DMALA(0.4), 50, 30, saved=tmp_path / "chains.pt", check=stop, compile=True)
+        ais(
+            energy,
+            DMALA(0.4),
+            num_chains=50,
+            num_temperatures=30,
+            saved=tmp_path / "chains.pt",
+            check=stop,
+            compile=True,
+        )
     torch.manual_seed(0)
-    assert same(whole, ais(energy, DMALA(0.4), 50, 30, saved=tmp_path / "chains.pt", compile=True))
+    assert same(
+        whole, ais(energy, DMALA(0.4), num_chains=50, num_temperatures=30, saved=tmp_path / "chains.pt", compile=True)
+    )
 
 
 @needs_compiler
@@ -223,7 +235,7 @@ def test_an_energy_that_cannot_be_compiled_is_named() -> None:
     with pytest.raises(
         UserError, match=r"ais\(compile=True\): Branching cannot be compiled \(.+\): leave compilation out$"
     ):
-        ais(Branching(6, 3).requires_grad_(False), DMALA(0.4), 4, 8, compile=True)
+        ais(Branching(6, 3).requires_grad_(False), DMALA(0.4), num_chains=4, num_temperatures=8, compile=True)
 
 
 def test_a_missing_compiler_is_told_before_the_pilot_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +243,7 @@ def test_a_missing_compiler_is_told_before_the_pilot_runs(monkeypatch: pytest.Mo
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(annealing, "pilot_ladder", None)
     with pytest.raises(UserError, match=r"ais\(compile=True\) needs a C\+\+ compiler, and none of g"):
-        ais(RBM(6, 3), DMALA(0.4), 4, 8, schedule="adaptive", compile=True)
+        ais(RBM(6, 3), DMALA(0.4), num_chains=4, num_temperatures=8, schedule="adaptive", compile=True)
 
 
 @pytest.mark.parametrize(
@@ -251,4 +263,4 @@ def test_a_missing_compiler_is_told_before_the_pilot_runs(monkeypatch: pytest.Mo
 )
 def test_what_cannot_be_compiled_is_one_line(sampler: Sampler, energy: Energy, settings: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        ais(energy, sampler, 4, 3, compile=True, **settings)
+        ais(energy, sampler, num_chains=4, num_temperatures=3, compile=True, **settings)

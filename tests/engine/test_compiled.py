@@ -50,7 +50,7 @@ KERNELS: list[Sampler] = [
     DMALA(0.6, balance=0.7),
     DULA(0.4),
     CYCLE,
-    AnyScale("first", 0.5, 0.6),
+    AnyScale("first", 0.5, balance=0.6),
     GWG(),
     GWG(2),
     PathAuxiliary(2),
@@ -147,7 +147,7 @@ def test_block_gibbs_draws_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    "energy", [Ising.lattice(4, 0.3, field=0.1), Ising.lattice(20, 0.3), Ising.barabasi_albert(30, 2, 0.2)]
+    "energy", [Ising.lattice(4, 0.3, field=0.1), Ising.lattice(20, 0.3), Ising.barabasi_albert(30, 2, coupling=0.2)]
 )
 def test_sweeps_draw_the_same_spins(energy: Ising) -> None:
     assert follows(ChromaticGibbs(), energy)
@@ -162,7 +162,7 @@ def test_langevin_moves_alike(adjust_from: int | None, temperature: float) -> No
 
 @pytest.mark.parametrize("adjust_from", [None, 0])
 def test_gibbs_langevin_moves_alike(adjust_from: int | None) -> None:
-    sampler = GibbsLangevin(0.3, 4, adjust_from, temperature=0.7)
+    sampler = GibbsLangevin(0.3, 4, adjust_from=adjust_from, temperature=0.7)
     assert follows(sampler, make_grbm(2).float(), same=lambda a, b: torch.allclose(a, b, atol=1e-5))
 
 
@@ -205,7 +205,7 @@ COMPILED: dict[str, tuple[Sampler, Callable[[], Energy], int]] = {
     "Langevin": (Langevin(0.1), Cubic, 100),
     "adjusted Langevin": (Langevin(0.1, 0), Cubic, 100),
     "Gibbs-Langevin": (GibbsLangevin(0.3, 4), lambda: make_grbm(2).float(), 100),
-    "adjusted Gibbs-Langevin": (GibbsLangevin(0.3, 4, 0), lambda: make_grbm(2).float(), 100),
+    "adjusted Gibbs-Langevin": (GibbsLangevin(0.3, 4, adjust_from=0), lambda: make_grbm(2).float(), 100),
 }
 
 

@@ -120,7 +120,7 @@ def test_weights_are_unbiased(name: str, energy_name: str) -> None:
 @pytest.mark.parametrize("energy_name", ["RBM", "Ising", "cubic", "classes"])
 def test_differences_on_a_bridge_are_those_of_its_own_energy(energy_name: str, beta: float) -> None:
     energy = ENERGIES[energy_name]()
-    path, x = bridge(reference(energy.domain), energy, beta), energy.domain.random(5)
+    path, x = bridge(reference(energy.domain), energy, beta=beta), energy.domain.random(5)
     differences = path.value_differences(x)
     torch.testing.assert_close(differences, Energy.value_differences(path, x), rtol=1e-4, atol=1e-4)
     if energy_name != "classes":
@@ -137,9 +137,9 @@ def test_mutants_are_biased(monkeypatch: pytest.MonkeyPatch) -> None:
     energy = make_ising()
     log_z = float(exact_log_z(energy))
     torch.manual_seed(0)
-    assert abs(z_score(ais(energy, Unadjusted(8.0), 4000, 12), log_z)) > 10
+    assert abs(z_score(ais(energy, Unadjusted(8.0), num_chains=4000, num_temperatures=12), log_z)) > 10
     monkeypatch.setattr(Ends, "merged", lambda self, merge, other: self)  # keeps the values at y when y is rejected
-    assert abs(z_score(ais(energy, s.DMALA(4.0), 4000, 12), log_z)) > 10
+    assert abs(z_score(ais(energy, s.DMALA(4.0), num_chains=4000, num_temperatures=12), log_z)) > 10
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def digits_rbm() -> RBM:
     x = data.to_states(data.raw("train")).flatten(1)
     rbm = RBM(64, 12)
     rbm.set_base(x.mean(0))
-    learner = ContrastiveDivergence(rbm, s.BlockGibbs(), FromData(), num_steps=1)
+    learner = ContrastiveDivergence(rbm, s.BlockGibbs(), start=FromData(), num_steps=1)
     optimizer = torch.optim.Adam(rbm.parameters(), lr=1e-2)
     learner.log = learner.log_dict = lambda *_, **__: None
     for _ in range(300):
@@ -176,8 +176,8 @@ def test_sandwich_around_an_rbm_of_digits(name: str, digits_rbm: RBM) -> None:
     log_z = float(exact_log_z(rbm))
     torch.manual_seed(1)
     base = Bernoulli(rbm.mean)
-    lower = ais(rbm, sampler, 200, 500, base, num_replicates=2)
-    upper = reverse_ais(rbm, sampler, exact_samples(rbm, 200), 300, base)
+    lower = ais(rbm, sampler, num_chains=200, num_temperatures=500, base=base, num_replicates=2)
+    upper = reverse_ais(rbm, sampler, exact_samples(rbm, 200), num_temperatures=300, base=base)
     assert abs(lower.log_z - log_z) < 4 * lower.std_error
     assert lower.log_z - 2 * lower.std_error < log_z < upper.log_z + 2 * upper.std_error
     assert lower.std_error < 0.3
@@ -191,8 +191,8 @@ def test_sandwich(name: str, energy_name: str) -> None:
     energy = ENERGIES[energy_name]()
     log_z, n = float(exact_log_z(energy)), 100
     torch.manual_seed(1)
-    lower = ais(energy, SAMPLERS[name], n, 100)
-    upper = reverse_ais(energy, SAMPLERS[name], exact_samples(energy, n), 100)
+    lower = ais(energy, SAMPLERS[name], num_chains=n, num_temperatures=100)
+    upper = reverse_ais(energy, SAMPLERS[name], exact_samples(energy, n), num_temperatures=100)
     assert abs(lower.log_z - log_z) < 4 * lower.std_error
     assert abs(upper.log_z - log_z) < 4 * upper.std_error
     assert lower.log_z - 2 * lower.std_error < log_z < upper.log_z + 2 * upper.std_error
@@ -203,9 +203,9 @@ def test_gaussian_visible_units(sampler: s.Sampler) -> None:
     """A GRBM, annealed from N(0, I) along the joint energy, against the sum over h."""
     grbm = make_grbm(2)
     torch.manual_seed(0)
-    result = ais(grbm, sampler, 4000, 20)
+    result = ais(grbm, sampler, num_chains=4000, num_temperatures=20)
     assert abs(z_score(result, float(exact_log_z(grbm)))) < 4
-    upper = reverse_ais(grbm, sampler, exact_samples(grbm, 4000), 20)
+    upper = reverse_ais(grbm, sampler, exact_samples(grbm, 4000), num_temperatures=20)
     assert abs(z_score(upper, -float(exact_log_z(grbm)))) < 4
 
 
@@ -213,7 +213,7 @@ def test_samples_of_the_last_temperature_follow_the_law() -> None:
     """The mean of x with weights w is that of the law, for a path of any length."""
     rbm = make_rbm()
     torch.manual_seed(0)
-    result = ais(rbm, s.BlockGibbs(), 20_000, 8)
+    result = ais(rbm, s.BlockGibbs(), num_chains=20_000, num_temperatures=8)
     weights = result.log_weights.flatten().softmax(0)
     mean = weights @ result.samples.double()
     error = (weights.square() @ (result.samples.double() - mean).square()).sqrt()
@@ -264,13 +264,13 @@ def test_both_products_of_an_rbm_are_computed_once_per_temperature(name: str, mo
 def test_reusing_known_values_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for energy in (make_resnet(), make_rbm()):
         torch.manual_seed(0)
-        quick = ais(energy, s.DMALA(0.4), 50, 40)
+        quick = ais(energy, s.DMALA(0.4), num_chains=50, num_temperatures=40)
         with monkeypatch.context() as m:
             for cls in (Bridge, BipartiteBridge):
                 m.setattr(cls, "evaluate", lambda self, x, known=None, own=cls.evaluate: own(self, x))
                 m.setattr(cls, "increment", lambda self, x, beta, known=None, own=cls.increment: own(self, x, beta))
             torch.manual_seed(0)
-            plain = ais(energy, s.DMALA(0.4), 50, 40)
+            plain = ais(energy, s.DMALA(0.4), num_chains=50, num_temperatures=40)
         torch.testing.assert_close(quick.log_weights, plain.log_weights, rtol=0, atol=1e-4)
         assert torch.equal(quick.samples, plain.samples)
 
@@ -280,7 +280,7 @@ def test_known_values_of_a_bridge_hold_at_every_beta_and_are_merged_chain_by_cha
     energy = ENERGIES[energy_name]()
     torch.manual_seed(0)
     base = Bernoulli(torch.linspace(0.1, 0.9, 8)) if energy_name == "RBM" else reference(energy.domain)
-    path, x, y = Bridge(base, energy, 0.1), energy.domain.random(6), energy.domain.random(6)
+    path, x, y = Bridge(base, energy, beta=0.1), energy.domain.random(6), energy.domain.random(6)
     at_x, at_y = path.evaluate(x).known, path.evaluate(y).known
     accept = torch.rand(6) < 0.5
     z = torch.where(accept.view(-1, *[1] * (x.dim() - 1)), y, x)
@@ -300,12 +300,12 @@ def test_states_of_infinite_energy_stay_so_on_the_way(beta: float) -> None:
 
     energy = Forbidden(torch.zeros(3, 3))
     x = energy.domain.enumerate()
-    values = Bridge(reference(energy.domain), energy, beta)(x)
+    values = Bridge(reference(energy.domain), energy, beta=beta)(x)
     assert torch.equal(values == math.inf, x[:, 0] > 0) and not values.isnan().any()
 
 
 def test_known_values_of_the_joint_path_hold_at_every_beta() -> None:
-    path = bridge(Bernoulli(torch.linspace(0.1, 0.9, 8)), make_rbm(), 0.1)
+    path = bridge(Bernoulli(torch.linspace(0.1, 0.9, 8)), make_rbm(), beta=0.1)
     x = path.domain.random(6)
     _, known = path.hidden_logits(x)
     for beta in (0.1, 0.4, 1.0):
@@ -319,11 +319,11 @@ def test_known_values_of_the_joint_path_hold_at_every_beta() -> None:
 def test_the_ends_of_a_bridge_are_the_two_laws() -> None:
     rbm, base = make_rbm(), Bernoulli(torch.linspace(0.1, 0.9, 8))
     x = rbm.domain.enumerate()
-    torch.testing.assert_close(bridge(base, rbm, 1.0)(x), rbm(x))
-    torch.testing.assert_close(bridge(base, rbm, 0.0)(x), base(x) - 5 * math.log(2))
+    torch.testing.assert_close(bridge(base, rbm, beta=1.0)(x), rbm(x))
+    torch.testing.assert_close(bridge(base, rbm, beta=0.0)(x), base(x) - 5 * math.log(2))
     assert float(exact_log_z(base)) == pytest.approx(base.log_z, abs=1e-4)
     for beta in (0.0, 0.3, 1.0):
-        path = bridge(base, rbm, beta)
+        path = bridge(base, rbm, beta=beta)
         assert isinstance(path, BipartiteBridge)
         h = torch.rand(len(x), 5).round()
         mixed = (1 - beta) * base(x) + beta * rbm.joint_energy(x, h)
@@ -334,7 +334,7 @@ def test_the_ends_of_a_bridge_are_the_two_laws() -> None:
 def test_the_conditional_law_on_a_bridge_to_a_grbm_is_that_of_its_joint_energy(beta: float) -> None:
     """On a grid of v, the normalised exp(-E(v, h)) is the Gaussian of the given mean and variance."""
     grbm = make_grbm(1).requires_grad_(False)
-    path = bridge(reference(grbm.domain), grbm, beta)
+    path = bridge(reference(grbm.domain), grbm, beta=beta)
     v = torch.linspace(-9, 9, 4001, dtype=torch.float64).unsqueeze(1)
     for h in ([0.0, 0.0, 0.0], [1.0, 0.0, 1.0]):
         hidden = torch.tensor(h, dtype=torch.float64).expand(len(v), -1)
@@ -355,7 +355,7 @@ def test_an_interrupted_call_is_continued(tmp_path: Path, monkeypatch: pytest.Mo
     """Its weights are equal bit for bit; the file of another model is neither read nor deleted."""
     file, energy, sampler = tmp_path / "ais.pt", make_resnet(), s.ACS(alpha_max=5.0, alpha_min=0.2, cycle_length=4)
     torch.manual_seed(0)
-    whole = ais(energy, sampler, 20, 30)
+    whole = ais(energy, sampler, num_chains=20, num_temperatures=30)
     monkeypatch.setattr(saved_chains, "EVERY", -1.0)
 
     class Stop(Exception): ...
@@ -369,19 +369,19 @@ def test_an_interrupted_call_is_continued(tmp_path: Path, monkeypatch: pytest.Mo
     Bomb.__name__ = "ACS"
     torch.manual_seed(0)
     with pytest.raises(Stop):
-        ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), 20, 30, saved=file)
+        ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), num_chains=20, num_temperatures=30, saved=file)
     torch.manual_seed(5)  # the saved random state replaces this one
-    again = ais(energy, sampler, 20, 30, saved=file)
+    again = ais(energy, sampler, num_chains=20, num_temperatures=30, saved=file)
     assert torch.equal(again.log_weights, whole.log_weights)
     assert torch.equal(again.samples, whole.samples)
     assert again.path is not None and whole.path is not None and torch.equal(again.path, whole.path)
     assert not list(tmp_path.iterdir())
     with pytest.raises(Stop):
-        ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), 20, 30, saved=file)
+        ais(energy, Bomb(alpha_max=5.0, alpha_min=0.2, cycle_length=4), num_chains=20, num_temperatures=30, saved=file)
     other = make_resnet()
     other.linear.bias.add_(1)
     torch.manual_seed(0)
-    moved = ais(other, sampler, 20, 30, saved=file)
+    moved = ais(other, sampler, num_chains=20, num_temperatures=30, saved=file)
     assert moved.log_z == pytest.approx(whole.log_z + 1, abs=1e-3)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -423,21 +423,21 @@ def test_wrong_use_is_refused() -> None:
 def test_nan_is_not_masked() -> None:
     rbm = make_rbm()
     rbm.b_h[0] = float("nan")
-    assert math.isnan(ais(rbm, s.BlockGibbs(), 10, 5).log_z)
+    assert math.isnan(ais(rbm, s.BlockGibbs(), num_chains=10, num_temperatures=5).log_z)
 
 
 def test_the_effective_chains_along_the_path() -> None:
     """They begin at all chains, end at those of the result, and fall where resampling has not yet lifted them."""
     torch.manual_seed(0)
     energy = make_ising()
-    result = ais(energy, s.Gibbs(), 100, 30)
+    result = ais(energy, s.Gibbs(), num_chains=100, num_temperatures=30)
     assert result.path is not None and result.ladder is not None
     beta, ess = result.path.T
     assert beta.tolist() == result.ladder.betas[1:]
     assert ess[0] > 95 and float(ess[-1]) == pytest.approx(result.ess) and (ess.diff() < 1).all()
-    kept = ais(energy, s.Gibbs(), 100, 3000, resample=0.9)
+    kept = ais(energy, s.Gibbs(), num_chains=100, num_temperatures=3000, resample=0.9)
     assert kept.path is not None and len(kept.path) == 200 and kept.path[-1, 0] == 1 and kept.path[:, 1].min() > 70
-    back = reverse_ais(energy, s.Gibbs(), exact_samples(energy, 50), 30)
+    back = reverse_ais(energy, s.Gibbs(), exact_samples(energy, 50), num_temperatures=30)
     assert back.path is not None and float(back.path[-1, 1]) == pytest.approx(back.ess) and back.path[-1, 0] == 0
 
 
@@ -457,12 +457,18 @@ def test_samplers_without_gradients_need_none_for_an_adaptive_ladder() -> None:
 
     torch.manual_seed(0)
     energy = Table()
-    result = ais(energy, s.Gibbs(), 1000, 10, schedule="adaptive")
+    result = ais(energy, s.Gibbs(), num_chains=1000, num_temperatures=10, schedule="adaptive")
     assert abs(z_score(result, float(exact_log_z(energy)))) < 4
 
 
 def test_a_sampler_of_the_energy_alone_is_refused_by_the_right_sentence() -> None:
     with pytest.raises(UserError, match="GibbsLangevin samples GRBM, but not the laws between it and Gaussian, thr"):
-        ais(GRBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), 4, 3, base=Gaussian(torch.zeros(4), torch.eye(4)))
+        ais(
+            GRBM(4, 3),
+            GibbsLangevin(0.1, 2, adjust_from=0),
+            num_chains=4,
+            num_temperatures=3,
+            base=Gaussian(torch.zeros(4), torch.eye(4)),
+        )
     with pytest.raises(UserError, match="needs Gaussian visible units"):
         ais(RBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), num_chains=4, num_temperatures=3)

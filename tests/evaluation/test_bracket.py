@@ -17,8 +17,8 @@ def both_ways(rbm: RBM, base: Bernoulli | None) -> tuple[LogZ, LogZ]:
     """AIS with 1,000 temperatures and 100 chains: forward, and against backward chains from exact samples."""
     sampler = BlockGibbs()
     x = equilibrated(rbm, sampler, exact_samples(rbm, 100), 100)
-    forward = ais(rbm, sampler, 100, 1000, base)
-    return forward, forward.against(reverse_ais(rbm, sampler, x, 1000, base))
+    forward = ais(rbm, sampler, num_chains=100, num_temperatures=1000, base=base)
+    return forward, forward.against(reverse_ais(rbm, sampler, x, num_temperatures=1000, base=base))
 
 
 def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
@@ -57,7 +57,9 @@ def test_the_stated_error_covers_a_small_mode_that_forward_chains_miss() -> None
 
 def result(log_weights: list[float], families: list[int] | None = None, reverse: bool = False) -> LogZ:
     kept = None if families is None else torch.tensor([families])
-    return LogZ.of_chains(torch.tensor([log_weights], dtype=torch.float64), torch.zeros(1), reverse, kept)
+    return LogZ.of_chains(
+        torch.tensor([log_weights], dtype=torch.float64), torch.zeros(1), reverse=reverse, families=kept
+    )
 
 
 def test_each_doubt_alone_is_enough() -> None:

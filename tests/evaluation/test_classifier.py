@@ -21,7 +21,7 @@ def data(channels=1, size=8):
 @pytest.mark.parametrize(("channels", "size"), [(1, 8), (1, 28), (3, 32), (3, 64)])
 def test_image_sizes(quick, tmp_path, channels, size):
     images, labels = data(channels, size)
-    model, digest = load_or_train(images, labels, 2, tmp_path, progress=False)
+    model, digest = load_or_train(images, labels, num_classes=2, cache_dir=tmp_path, progress=False)
     assert model(images).shape == (40, model.num_features)
     assert model.logits(images).shape == (40, 2)
     assert not model.training and len(digest) == 8
@@ -29,9 +29,9 @@ def test_image_sizes(quick, tmp_path, channels, size):
 
 def test_trained_once_then_read_from_the_cache(quick, tmp_path, monkeypatch):
     images, labels = data()
-    first, digest = load_or_train(images, labels, 2, tmp_path, progress=False)
+    first, digest = load_or_train(images, labels, num_classes=2, cache_dir=tmp_path, progress=False)
     monkeypatch.setattr(classifier, "train", None)
-    second, again = load_or_train(images, labels, 2, tmp_path, progress=False)
+    second, again = load_or_train(images, labels, num_classes=2, cache_dir=tmp_path, progress=False)
     assert digest == again
     assert torch.equal(first(images), second(images))
     assert [p.name for p in tmp_path.iterdir()] == [f"classifier-{digest}.pt"]
@@ -43,11 +43,11 @@ def test_trained_once_then_read_from_the_cache(quick, tmp_path, monkeypatch):
 )
 def test_a_damaged_cache_is_trained_anew(quick, tmp_path, damage):
     images, labels = data()
-    first, digest = load_or_train(images, labels, 2, tmp_path, progress=False)
+    first, digest = load_or_train(images, labels, num_classes=2, cache_dir=tmp_path, progress=False)
     path = tmp_path / f"classifier-{digest}.pt"
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
-    second, _ = load_or_train(images, labels, 2, tmp_path, progress=False)
+    second, _ = load_or_train(images, labels, num_classes=2, cache_dir=tmp_path, progress=False)
     assert torch.equal(first(images), second(images))
     assert len(path.read_bytes()) == len(whole)
 
@@ -55,7 +55,7 @@ def test_a_damaged_cache_is_trained_anew(quick, tmp_path, damage):
 def test_no_cache_in_a_folder_that_cannot_be_written_to(quick, tmp_path):
     (tmp_path / "file").write_text("in the way")
     images, labels = data()
-    load_or_train(images, labels, 2, tmp_path / "file" / "cache", progress=False)
+    load_or_train(images, labels, num_classes=2, cache_dir=tmp_path / "file" / "cache", progress=False)
 
 
 def test_the_name_changes_with_data_labels_and_recipe(quick, tmp_path, monkeypatch):
@@ -76,7 +76,7 @@ def test_training_leaves_the_global_generator_unchanged_and_works_in_inference_m
     before = torch.get_rng_state()
     with torch.inference_mode():
         images, labels = images.clone(), labels.clone()
-        model, _ = load_or_train(images, labels, 2, tmp_path, progress=False)
+        model, _ = load_or_train(images, labels, num_classes=2, cache_dir=tmp_path, progress=False)
     assert torch.equal(before, torch.get_rng_state())
     assert not next(model.parameters()).is_inference()
 
@@ -93,5 +93,7 @@ def test_it_learns_the_handwritten_digits_in_a_third_of_its_epochs(tmp_path, mon
     monkeypatch.setitem(classifier.RECIPE, "epochs", 8)
     digits = Digits()
     images = {split: digits.to_raw(digits.to_states(digits.raw(split))) for split in ("train", "test")}
-    model, _ = load_or_train(images["train"], digits.labels("train"), 10, tmp_path, progress=False)
+    model, _ = load_or_train(
+        images["train"], digits.labels("train"), num_classes=10, cache_dir=tmp_path, progress=False
+    )
     assert (model.logits(images["test"]).argmax(1) == digits.labels("test")).float().mean() >= 0.95

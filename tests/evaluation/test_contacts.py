@@ -68,7 +68,7 @@ def test_couplings_by_second_differences_are_those_of_a_potts_model_anywhere() -
 
 def test_couplings_of_an_rbm_are_second_differences_written_out() -> None:
     torch.manual_seed(0)
-    energy = CategoricalRBM(4, 3, 2).double()
+    energy = CategoricalRBM(4, 3, num_hidden=2).double()
     with torch.no_grad():
         energy.W.mul_(200)
     x = energy.random(2)
@@ -99,7 +99,7 @@ def test_precision_counts_pairs_that_have_residues_and_are_apart() -> None:
         scores[i, j] = scores[j, i] = 10.0 - k
         apart[i, j] = apart[j, i] = distance
     apart[2] = apart[:, 2] = float("nan")
-    found = ContactPrediction(scores, apart, positions, threshold=8.0, min_separation=3)
+    found = ContactPrediction(scores, apart, positions=positions, threshold=8.0, min_separation=3)
     assert found.ranked()[:5].tolist() == [[0, 4], [0, 3], [1, 5], [3, 4], [1, 4]]
     assert found.curve()[:5].tolist() == pytest.approx([1, 1 / 2, 1 / 3, 2 / 4, 3 / 5])
     assert found.precision(2) == 0.5 and found.precision(2, min_separation=11) == 0.5
@@ -110,9 +110,9 @@ def test_precision_counts_pairs_that_have_residues_and_are_apart() -> None:
 
 def test_distances_are_those_of_the_residues_that_were_placed() -> None:
     places = np.array([[0.0, 0, 0], [3.0, 0, 0], [50.0, 0, 0]])
-    residues = [Residue("A", str(k), place[None], place) for k, place in enumerate(places)]
-    placement = Placement(torch.tensor([2, -1, 0]), torch.tensor([7, -1, 0]), "a", 1.0)
-    found = contact_prediction(torch.eye(3), residues, placement)
+    residues = [Residue("A", str(k), heavy=place[None], beta=place) for k, place in enumerate(places)]
+    placement = Placement(torch.tensor([2, -1, 0]), torch.tensor([7, -1, 0]), name="a", identity=1.0)
+    found = contact_prediction(torch.eye(3), residues, placement=placement)
     assert found.distances[0, 2] == 50 and found.distances[1].isnan().all()
     with pytest.raises(UserError, match=r"scores have the shape \(4, 4\), but the alignment has 3 sites"):
-        contact_prediction(torch.eye(4), residues, placement)
+        contact_prediction(torch.eye(4), residues, placement=placement)

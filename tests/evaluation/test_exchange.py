@@ -51,7 +51,8 @@ def run(
     path, kernel, base = CASES[name]
     torch.manual_seed(seed)
     x = exact_samples(path[0], chains)
-    result = how(path[0], TrajectoryTempered(kernel, path[1:]), base.double(), x, num_steps, 3, schedule)
+    settings = {"num_steps": num_steps, "num_rungs": 3, "schedule": schedule}
+    result = how(path[0], TrajectoryTempered(kernel, path[1:]), base=base.double(), x=x, **settings)
     return result, result.log_z - float(exact_log_z(path[0]))
 
 
@@ -101,7 +102,9 @@ def test_chains_that_do_not_meet_are_not_trusted() -> None:
     energy = Ising.lattice(4, coupling=3.0, field=0.05)
     torch.manual_seed(0)
     path = TrajectoryTempered(Gibbs(), [])
-    result = exchange_log_z(energy, path, reference(energy.domain), -torch.ones(20, 16), num_steps=40, num_rungs=1)
+    result = exchange_log_z(
+        energy, path, base=reference(energy.domain), x=-torch.ones(20, 16), num_steps=40, num_rungs=1
+    )
     assert not result.trusted
     assert "disagree by" in result.doubts[0]
 
@@ -114,7 +117,9 @@ def test_the_gap_tells() -> None:
 def test_nan_stays_visible() -> None:
     rbm = RBM(4, 3)
     rbm.b_h.data.fill_(torch.nan)
-    result = exchange_log_z(rbm, TrajectoryTempered(BlockGibbs(), []), reference(rbm.domain), rbm.random(4), 4)
+    result = exchange_log_z(
+        rbm, TrajectoryTempered(BlockGibbs(), []), base=reference(rbm.domain), x=rbm.random(4), num_steps=4
+    )
     assert result.log_z != result.log_z and result.std_error != result.std_error and not result.trusted
 
 

@@ -30,7 +30,7 @@ def one_hot(x: torch.Tensor) -> torch.Tensor:
 def test_statistics_are_those_of_loops() -> None:
     data, drawn = sequences(30, 0), sequences(20, 1)
     weights = 0.5 + torch.rand(30, generator=torch.Generator().manual_seed(2)).double()
-    found = compare_families(one_hot(data), weights, one_hot(drawn), num_triples=50)
+    found = compare_families(one_hot(data), weights, samples=one_hot(drawn), num_triples=50)
 
     def share(column: int, *events: tuple[int, int]) -> float:
         x, w = ((data, weights), (drawn, torch.ones(20)))[column]
@@ -64,7 +64,7 @@ def test_statistics_are_those_of_loops() -> None:
 
 def test_components_are_those_of_the_covariance() -> None:
     data, drawn = one_hot(sequences(200, 0)), one_hot(sequences(50, 1))
-    found = compare_families(data, torch.ones(200), drawn)
+    found = compare_families(data, torch.ones(200), samples=drawn)
     x = data.flatten(1).double()
     values, vectors = torch.linalg.eigh(torch.cov(x.T, correction=0))
     expected = (drawn.flatten(1).double() - x.mean(0)) @ vectors[:, [-1, -2]]
@@ -78,10 +78,10 @@ def test_what_samples_have_of_their_own() -> None:
     data = torch.tensor([[0, 1, 2, 0], [1, 1, 1, 1]])
     drawn = torch.tensor([[0, 1, 2, 0], [0, 1, 2, 1], [2, 2, 2, 2], [2, 2, 2, 2]])
     assert nearest_distances(drawn, data).tolist() == [0, 1, 3, 3]
-    found = compare_families(one_hot(data), torch.ones(2), one_hot(drawn))
+    found = compare_families(one_hot(data), torch.ones(2), samples=one_hot(drawn))
     assert found.nearest.tolist() == [0, 0.25, 0.75, 0.75] and found.novel == 0.75 and found.unique == 0.75
     with pytest.raises(UserError, match="sequences"):
-        compare_families(one_hot(data), torch.ones(2), one_hot(drawn)[:, :3])
+        compare_families(one_hot(data), torch.ones(2), samples=one_hot(drawn)[:, :3])
 
 
 def test_a_constant_has_no_correlation() -> None:

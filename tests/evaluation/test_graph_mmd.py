@@ -75,10 +75,10 @@ def test_agrees_with_loops_over_networkx(statistic, chunk, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", chunk)
     x, y = draw(12, 0.2, 0), draw(8, 0.6, 1)
     expected = by_loops(x, y, statistic)
-    value = graph_mmd(x, y, N, statistic)
+    value = graph_mmd(x, y, num_nodes=N, statistic=statistic)
     assert value.dtype == torch.float64 and value.shape == ()
     assert value.item() == pytest.approx(expected, rel=1e-9) and expected > 0.01
-    assert graph_mmd(x.byte(), y.bool(), N, statistic) == value
+    assert graph_mmd(x.byte(), y.bool(), num_nodes=N, statistic=statistic) == value
 
 
 def test_two_graphs_by_hand():
@@ -86,20 +86,22 @@ def test_two_graphs_by_hand():
     x, y = torch.zeros(1, BITS), torch.zeros(1, BITS)
     x[0, :2], y[0, :4] = 1, 1  # the first row of the triangle: edges of node 0
     area = abs(2 / 3 - 4 / 5) + 2 * (1 - 4 / 5)  # between the two cumulative histograms, from 1 to 2 and from 2 to 4
-    assert graph_mmd(x, y, N).item() == pytest.approx(2 - 2 * math.exp(-(area**2) / 2))
-    assert graph_mmd(x, y, N, "clustering") == 0
+    assert graph_mmd(x, y, num_nodes=N).item() == pytest.approx(2 - 2 * math.exp(-(area**2) / 2))
+    assert graph_mmd(x, y, num_nodes=N, statistic="clustering") == 0
     # Orbits 0, 1, 2 of x sum to 4, 2, 1 over its nodes; orbits 0, 1, 2, 6, 7 of y to 8, 12, 6, 12, 4.
     difference = [4 / 3 - 8 / 5, 2 / 3 - 12 / 5, 1 / 3 - 6 / 5, 12 / 5, 4 / 5]
     orbit = 2 - 2 * math.exp(-sum(d * d for d in difference) / 1800)
-    assert graph_mmd(x, y, N, "orbit").item() == pytest.approx(orbit)
+    assert graph_mmd(x, y, num_nodes=N, statistic="orbit").item() == pytest.approx(orbit)
 
 
 def test_a_graph_without_edges_is_one_isolated_node():
     empty, edge = torch.zeros(1, BITS), torch.eye(BITS)[:1]
-    assert graph_mmd(empty, edge, N).item() == pytest.approx(2 - 2 * math.exp(-1 / 2)), "all degrees 0 against all 1"
-    assert graph_mmd(empty, edge, N, "clustering") == 0
-    assert graph_mmd(empty, edge, N, "orbit").item() == pytest.approx(2 - 2 * math.exp(-1 / 1800))
-    assert all(v == 0 for v in graph_mmds(empty, empty, N).values())
+    assert graph_mmd(empty, edge, num_nodes=N).item() == pytest.approx(2 - 2 * math.exp(-1 / 2)), (
+        "all degrees 0 against all 1"
+    )
+    assert graph_mmd(empty, edge, num_nodes=N, statistic="clustering") == 0
+    assert graph_mmd(empty, edge, num_nodes=N, statistic="orbit").item() == pytest.approx(2 - 2 * math.exp(-1 / 1800))
+    assert all(v == 0 for v in graph_mmds(empty, empty, num_nodes=N).values())
 
 
 def test_a_clustering_coefficient_is_in_the_bin_that_starts_there():
@@ -115,12 +117,12 @@ def test_a_clustering_coefficient_is_in_the_bin_that_starts_there():
 
 def test_reordered_graphs_and_nodes_have_distance_zero():
     x = draw(20, 0.3, 2)
-    assert all(v == 0 for v in graph_mmds(x, x, N).values())
+    assert all(v == 0 for v in graph_mmds(x, x, num_nodes=N).values())
     matrices = adjacency(x, N)
     renamed = torch.stack([m[p][:, p] for m in matrices for p in [torch.randperm(N)]])
     rows, columns = torch.triu_indices(N, N, 1)
     y = renamed[:, rows, columns][torch.randperm(20)].repeat(2, 1)
-    assert all(abs(v) < 1e-12 for v in graph_mmds(x, y, N).values())
+    assert all(abs(v) < 1e-12 for v in graph_mmds(x, y, num_nodes=N).values())
 
 
 def test_empty_slots_change_nothing():
@@ -130,15 +132,20 @@ def test_empty_slots_change_nothing():
     def pad(bits: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.pad(adjacency(bits, N), (0, 4, 0, 4))[:, rows, columns]
 
-    wide, narrow = graph_mmds(pad(x), pad(y), N + 4), graph_mmds(x, y, N)
+    wide, narrow = graph_mmds(pad(x), pad(y), num_nodes=N + 4), graph_mmds(x, y, num_nodes=N)
     torch.testing.assert_close(wide, narrow, rtol=1e-12, atol=1e-14)
 
 
 def test_dictionary():
     x, y = draw(6, 0.3, 5), draw(5, 0.5, 6)
-    values = graph_mmds(x, y, N)
+    values = graph_mmds(x, y, num_nodes=N)
     assert list(values) == [*STATISTICS, "average"]
-    assert all(values[s] == graph_mmd(x, y, N, s) == pytest.approx(graph_mmd(y, x, N, s).item()) for s in STATISTICS)
+    assert all(
+        values[s]
+        == graph_mmd(x, y, num_nodes=N, statistic=s)
+        == pytest.approx(graph_mmd(y, x, num_nodes=N, statistic=s).item())
+        for s in STATISTICS
+    )
     assert values["average"].item() == pytest.approx(sum(values[s].item() for s in STATISTICS) / 3)
 
 
@@ -149,7 +156,7 @@ def test_metric_in_parts_and_on_ranks_is_the_function_of_all():
         metric.update(part, real=False)
     for part in (*y.split(3), y[:0]):
         metric.update(part, real=True)
-    torch.testing.assert_close(metric.compute(), graph_mmds(x, y, N), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(metric.compute(), graph_mmds(x, y, num_nodes=N), rtol=1e-12, atol=1e-14)
     ranks = [GraphMMD(N), GraphMMD(N)]
     for r, rank in enumerate(ranks):
         rank.update(x[r::2], real=False)
@@ -159,7 +166,7 @@ def test_metric_in_parts_and_on_ranks_is_the_function_of_all():
     gathered.update(x[:0], real=True)
     for name in gathered._reductions:
         setattr(gathered, name, torch.cat([part for rank in ranks for part in getattr(rank, name)]))
-    torch.testing.assert_close(gathered.compute(), graph_mmds(x, y, N), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(gathered.compute(), graph_mmds(x, y, num_nodes=N), rtol=1e-12, atol=1e-14)
     metric.reset()
     metric.update(x, real=False)
     with pytest.raises(UserError, match="1 or more graphs, got 13 and 0"):

@@ -52,8 +52,8 @@ def test_numbering_does_not_matter_and_one_edge_does() -> None:
         moved.append(upper(adjacency(x[None], 18)[0][order][:, order]))
         changed.append(other)
     x, training = torch.stack(graphs), torch.stack(moved)
-    assert graph_novelty(x, training, 18) == (1.0, 0.0)
-    assert graph_novelty(torch.stack(changed), training, 18) == (1.0, 1.0)
+    assert graph_novelty(x, training, num_nodes=18) == (1.0, 0.0)
+    assert graph_novelty(torch.stack(changed), training, num_nodes=18) == (1.0, 1.0)
 
 
 def test_graphs_with_equal_invariants_are_told_apart() -> None:
@@ -64,18 +64,18 @@ def test_graphs_with_equal_invariants_are_told_apart() -> None:
         return torch.tensor([float(frozenset(pair) in edges) for pair in combinations(range(6), 2)])
 
     x = torch.stack([cycles((0, 1, 2), (3, 4, 5)), cycles((0, 1, 2, 3, 4, 5))])
-    assert graph_novelty(x, x[:1], 6) == (1.0, 0.5)
+    assert graph_novelty(x, x[:1], num_nodes=6) == (1.0, 0.5)
 
 
 def test_wrong_input_is_refused() -> None:
     x = torch.zeros(2, 10)
     with pytest.raises(UserError, match="1 or more graphs, got 0"):
-        graph_novelty(x[:0], x, 5)
+        graph_novelty(x[:0], x, num_nodes=5)
     with pytest.raises(UserError, match="given by bits"):
-        graph_novelty(x + 0.5, x, 5)
+        graph_novelty(x + 0.5, x, num_nodes=5)
 
 
 def test_graphs_without_edges_are_alike() -> None:
     empty = torch.zeros(4, 3)
-    found = graph_novelty(empty, empty[:1], 3)
+    found = graph_novelty(empty, empty[:1], num_nodes=3)
     assert (found.unique, found.novel) == (0.25, 0.0)

@@ -17,14 +17,14 @@ def test_metric_in_parts_and_on_ranks_is_the_function_of_all(space: Finite, kern
     x, y = space.random(13), space.random(9)
     y[:4] = y[:1]
     domain = space if isinstance(space, Categorical) else None
-    expected = hamming_mmd(x, y, kernel, unbiased, domain)
-    metric = HammingMMD(kernel, unbiased, domain)
+    expected = hamming_mmd(x, y, kernel=kernel, unbiased=unbiased, domain=domain)
+    metric = HammingMMD(kernel, unbiased, domain=domain)
     for part in x.split(5):
         metric.update(part, real=False)
     for part in (*y.split(4), y[:0]):
         metric.update(part, real=True)
     torch.testing.assert_close(metric.compute(), expected, rtol=1e-12, atol=1e-14)
-    gathered = HammingMMD(kernel, unbiased, domain)
+    gathered = HammingMMD(kernel, unbiased, domain=domain)
     gathered.update(x[:0], real=True)
     assert {f.__name__ for f in gathered._reductions.values()} == {"dim_zero_cat"}
     gathered.generated, gathered.real = torch.cat([x[::2], x[1::2]]), torch.cat([y[:0], y])

@@ -54,7 +54,7 @@ def test_rejections_and_barrier_of_a_long_ladder() -> None:
     energy = target()
     betas = torch.linspace(1, 0.1, 16)
     report = exchange_report(
-        energy, Tempered(INDEPENDENT, betas.tolist()), energy.domain.random(150).double(), 24, burn_in=3
+        energy, Tempered(INDEPENDENT, betas.tolist()), x=energy.domain.random(150).double(), num_steps=24, burn_in=3
     )
     assert report.rounds == 24 and report.num_chains == 150
     torch.testing.assert_close(report.rejections, tempered_rejections(energy, betas), rtol=0, atol=0.02)
@@ -69,7 +69,7 @@ def test_the_rate_of_round_trips_is_that_of_the_theory() -> None:
     torch.manual_seed(0)
     energy, betas = target(), torch.tensor([1.0, 0.6, 0.3, 0.1])
     x = energy.domain.random(40)  # type: ignore[attr-defined]
-    report = exchange_report(energy, Tempered(INDEPENDENT, betas.tolist()), x.double(), 300, burn_in=3)
+    report = exchange_report(energy, Tempered(INDEPENDENT, betas.tolist()), x=x.double(), num_steps=300, burn_in=3)
     r = tempered_rejections(energy, betas)
     assert report.round_trip_rate == pytest.approx(float(1 / (2 + 2 * (r / (1 - r)).sum())), rel=0.06)
     assert report.round_trip_rate < report.best_rate
@@ -79,7 +79,7 @@ def test_stages_of_a_training_are_reported_too() -> None:
     torch.manual_seed(0)
     path = rbms(4, 3)
     sampler = TrajectoryTempered(INDEPENDENT, path[1:])
-    report = exchange_report(path[0], sampler, path[0].domain.random(400).double(), 40, burn_in=3)  # type: ignore[attr-defined]
+    report = exchange_report(path[0], sampler, x=path[0].domain.random(400).double(), num_steps=40, burn_in=3)  # type: ignore[attr-defined]
     states = path[0].domain.enumerate().double()  # type: ignore[attr-defined]
     energies = [each(states) for each in path]
     expected = exact_rejections(energies, [(-e).softmax(0) for e in energies])
@@ -161,7 +161,7 @@ def test_the_picture_shows_the_report() -> None:
     torch.manual_seed(0)
     energy = target()
     x = energy.domain.random(5)  # type: ignore[attr-defined]
-    report = exchange_report(energy, Tempered(INDEPENDENT, [1.0, 0.5, 0.2]), x.double(), 20)
+    report = exchange_report(energy, Tempered(INDEPENDENT, [1.0, 0.5, 0.2]), x=x.double(), num_steps=20)
     rates, barrier, walks = draw_exchange(report).axes
     assert rates.lines[0].get_ydata() == pytest.approx(report.rejections.tolist())
     assert barrier.lines[0].get_ydata() == pytest.approx([0.0, *report.rejections.cumsum(0).tolist()])
@@ -172,7 +172,7 @@ def test_one_place_is_refused() -> None:
     energy = target()
     x = energy.domain.random(2)  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="two places or more"):
-        exchange_report(energy, Tempered(Gibbs(), [1.0]), x)
+        exchange_report(energy, Tempered(Gibbs(), [1.0]), x=x)
     with pytest.raises(UserError, match="at least 62"):
         EqualRejection().tune(Tempered(Gibbs()), energy, x, 61)
     with pytest.raises(UserError, match=r"hottest is 1\.5"):

@@ -49,7 +49,14 @@ def bias(name: str, repeats: int = 1000, **settings: object) -> float:
     """Difference of Z and the mean of estimates with 8 chains each, in standard errors."""
     energy, sampler = CASES[name]
     torch.manual_seed(0)
-    result = ais(energy, sampler, 8, 6, num_replicates=repeats, **{"schedule": "adaptive", "resample": 1.0} | settings)
+    result = ais(
+        energy,
+        sampler,
+        num_chains=8,
+        num_temperatures=6,
+        num_replicates=repeats,
+        **{"schedule": "adaptive", "resample": 1.0} | settings,
+    )
     log_z, _, families = replicates(result)
     assert families.mean() < 7.7
     ratio = (log_z - float(exact_log_z(energy))).exp()
@@ -103,7 +110,9 @@ def test_the_stated_error_covers_the_truth(name: str, steps: int, schedule: Sche
     """About 95 % of 200 repeats with 100 chains are within two standard errors, which are as large as the spread."""
     energy, sampler = CASES[name]
     torch.manual_seed(1)
-    result = ais(energy, sampler, 100, steps, schedule=schedule, num_replicates=200, resample=0.85)
+    result = ais(
+        energy, sampler, num_chains=100, num_temperatures=steps, schedule=schedule, num_replicates=200, resample=0.85
+    )
     log_z, error, families = replicates(result)
     assert families.mean() < 99  # chains were resampled
     z = (log_z - float(exact_log_z(energy))) / error
@@ -141,7 +150,7 @@ def test_chains_of_equal_weight_are_left_alone() -> None:
 def test_the_next_temperature_meets_the_target() -> None:
     """The target is met for the chains' weights; with equal weights another temperature would be found."""
     energy = CASES["Ising"][0]
-    path = bridge(reference(energy.domain), energy, 0.2)
+    path = bridge(reference(energy.domain), energy, beta=0.2)
     torch.manual_seed(0)
     x, log_w = energy.domain.random(200), 3 * torch.randn(200, dtype=torch.float64)
     known = path.evaluate(x).known
@@ -188,7 +197,9 @@ def test_temperatures_are_dense_where_the_law_changes() -> None:
     betas = pilot_ladder(bridge(reference(rbm.domain), rbm), s.BlockGibbs(), 100, 60).betas
     assert sum(b < 0.5 for b in betas) > 48
     torch.manual_seed(0)
-    adaptive, linear = (ais(rbm, s.BlockGibbs(), 200, 60, schedule=name) for name in ("adaptive", "linear"))
+    adaptive, linear = (
+        ais(rbm, s.BlockGibbs(), num_chains=200, num_temperatures=60, schedule=name) for name in ("adaptive", "linear")
+    )
     assert adaptive.std_error < 0.7 * linear.std_error
 
 
@@ -204,14 +215,14 @@ def test_step_sizes_follow_the_path_and_stay_the_users(monkeypatch: pytest.Monke
     seen = []
     plain = s.DMALA.chain
     monkeypatch.setattr(s.DMALA, "chain", lambda self, *a: seen.append(float(self.step_size)) or plain(self, *a))
-    ais(energy, sampler, 10, 100, schedule=ladder)
+    ais(energy, sampler, num_chains=10, num_temperatures=100, schedule=ladder)
     assert seen == pytest.approx([0.4 * scale for scale in ladder.scales[1:]])
 
 
 def test_reverse_ais_takes_the_same_temperatures() -> None:
     energy, sampler = CASES["Ising"]
     torch.manual_seed(0)
-    lower = ais(energy, sampler, 200, 60, schedule="adaptive", resample=0.5)
+    lower = ais(energy, sampler, num_chains=200, num_temperatures=60, schedule="adaptive", resample=0.5)
     upper = reverse_ais(energy, sampler, exact_samples(energy, 200), schedule=lower.ladder)
     log_z = float(exact_log_z(energy))
     assert abs(lower.log_z - log_z) < 4 * lower.std_error and abs(upper.log_z - log_z) < 4 * upper.std_error
@@ -222,7 +233,7 @@ def test_an_interrupted_call_keeps_its_families(tmp_path: Path, monkeypatch: pyt
     energy, sampler = CASES["Ising"]
     settings = {"schedule": "adaptive", "resample": 0.9, "num_moves": 2, "num_replicates": 3}
     torch.manual_seed(0)
-    whole = ais(energy, sampler, 20, 12, **settings)
+    whole = ais(energy, sampler, num_chains=20, num_temperatures=12, **settings)
     monkeypatch.setattr(saved_chains, "EVERY", -1.0)
     calls = []
 
@@ -233,9 +244,9 @@ def test_an_interrupted_call_keeps_its_families(tmp_path: Path, monkeypatch: pyt
 
     torch.manual_seed(0)
     with pytest.raises(InterruptedError):
-        ais(energy, sampler, 20, 12, saved=tmp_path / "ais.pt", check=stop, **settings)
+        ais(energy, sampler, num_chains=20, num_temperatures=12, saved=tmp_path / "ais.pt", check=stop, **settings)
     torch.manual_seed(5)  # the saved random state replaces this one
-    again = ais(energy, sampler, 20, 12, saved=tmp_path / "ais.pt", check=stop, **settings)
+    again = ais(energy, sampler, num_chains=20, num_temperatures=12, saved=tmp_path / "ais.pt", check=stop, **settings)
     assert len(calls) == 8 + 12 - 7
     assert torch.equal(again.log_weights, whole.log_weights) and torch.equal(again.families, whole.families)
 
@@ -244,33 +255,37 @@ def test_equal_laws_and_nan_end() -> None:
     flat = RBM(4, 3).requires_grad_(False)
     for p in flat.parameters():
         p.zero_()
-    result = ais(flat, s.BlockGibbs(), 10, 5, schedule="adaptive", resample=0.5)
+    result = ais(flat, s.BlockGibbs(), num_chains=10, num_temperatures=5, schedule="adaptive", resample=0.5)
     assert result.log_z == pytest.approx(7 * math.log(2)) and result.ladder.betas == pytest.approx(LINEAR)
     flat.b_h[0] = float("nan")
-    assert math.isnan(ais(flat, s.BlockGibbs(), 10, 5, schedule="adaptive", resample=0.5).log_z)
+    assert math.isnan(
+        ais(flat, s.BlockGibbs(), num_chains=10, num_temperatures=5, schedule="adaptive", resample=0.5).log_z
+    )
 
 
 def test_resampled_chains_keep_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Known values are taken from the parents' rows: computing them again changes nothing."""
     energy, sampler = CASES["Ising"]
     torch.manual_seed(0)
-    quick = ais(energy, sampler, 50, 12, resample=0.9)
+    quick = ais(energy, sampler, num_chains=50, num_temperatures=12, resample=0.9)
     monkeypatch.setattr(walk, "rows", lambda known, index: known if index is None else None)
     torch.manual_seed(0)
-    plain = ais(energy, sampler, 50, 12, resample=0.9)
+    plain = ais(energy, sampler, num_chains=50, num_temperatures=12, resample=0.9)
     torch.testing.assert_close(quick.log_weights, plain.log_weights)
     monkeypatch.setattr(walk, "rows", lambda known, index: known)  # a mutant: keeps the rows of other chains
     torch.manual_seed(0)
-    assert not torch.allclose(ais(energy, sampler, 50, 12, resample=0.9).log_weights, plain.log_weights)
+    assert not torch.allclose(
+        ais(energy, sampler, num_chains=50, num_temperatures=12, resample=0.9).log_weights, plain.log_weights
+    )
 
 
 def test_wrong_settings_are_refused() -> None:
     energy, sampler = CASES["Ising"]
     with pytest.raises(UserError, match="resample is 2"):
         ais(energy, sampler, resample=2)
-    with pytest.raises(UserError, match="num_moves 0"):
+    with pytest.raises(UserError, match="num_moves is 0"):
         ais(energy, sampler, num_moves=0)
-    assert ais(energy, sampler, 5, 3, schedule=Ladder([0.0, 0.5, 1.0])).families is None
+    assert ais(energy, sampler, num_chains=5, num_temperatures=3, schedule=Ladder([0.0, 0.5, 1.0])).families is None
 
 
 def test_a_share_of_chains_that_is_not_a_number_says_so() -> None:

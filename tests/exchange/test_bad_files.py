@@ -126,7 +126,7 @@ def test_files_that_are_cut_short(tmp_path: Path) -> None:
         (units, "b.pt", "ebmkit"),
         (spins, "a.npy", "coniii"),
     ]:
-        write(energy, tmp_path / name, kind)
+        write(energy, tmp_path / name, kind=kind)
         whole = (tmp_path / name).read_bytes()
         for part in (0.3, 0.6, 0.95):
             cut = whole[: int(part * len(whole))]
@@ -173,7 +173,7 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path: Path) -> None:
         (spins, "a.xyz", "gone", "there is no format gone"),
     ]:
         with pytest.raises(UserError, match=message):
-            write(energy, tmp_path / name, kind)
+            write(energy, tmp_path / name, kind=kind)
         assert not (tmp_path / name).exists()
     with pytest.raises(UserError, match="coo has no objects"):
         make(spins, "coo")

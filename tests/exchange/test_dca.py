@@ -58,7 +58,7 @@ def test_bad_files(text: str, message: str, tmp_path: Path) -> None:
 
 def test_numbers_of_values_and_a_round_trip(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    energy = Potts(4, 5, [[0, 1], [1, 3]]).double()
+    energy = Potts(4, 5, pairs=[[0, 1], [1, 3]]).double()
     for p in energy.parameters():
         torch.nn.init.normal_(p)
     assert write(Foreign(energy, "", form="values"), tmp_path / "a.dca") == []

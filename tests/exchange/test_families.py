@@ -69,7 +69,7 @@ def test_a_model_of_evcouplings_in_memory() -> None:
 
 def test_what_is_written_for_evcouplings_comes_back_bit_for_bit(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    energy = Potts(4, 5, [[0, 1], [1, 3]])
+    energy = Potts(4, 5, pairs=[[0, 1], [1, 3]])
     for p in energy.parameters():
         torch.nn.init.normal_(p)
     given = Foreign(energy, "", form="values", names=(3, 4, 6, 9))

@@ -76,7 +76,7 @@ def test_openjij() -> None:
 
 def test_dwave_samplers() -> None:
     samplers = pytest.importorskip("dwave.samplers")
-    problem = make(Foreign(spins(), "", 1.0, names=tuple(f"x{k}" for k in range(12))), "dimod")
+    problem = make(Foreign(spins(), "", offset=1.0, names=tuple(f"x{k}" for k in range(12))), "dimod")
     drawn = samplers.SimulatedAnnealingSampler().sample(problem, num_reads=1000, num_sweeps=3)
     found = read(problem)
     agree(found, drawn.record.energy, read_samples(drawn, found.names))
@@ -118,7 +118,7 @@ def test_rbms(tmp_path: Path) -> None:
 def test_rbms_of_sequences(tmp_path: Path) -> None:
     rbms_io = pytest.importorskip("rbms.io")
     torch.manual_seed(0)
-    energy, v = CategoricalRBM(12, 21, 5), torch.randint(20, (1000, 12))  # the last value is in no state
+    energy, v = CategoricalRBM(12, 21, num_hidden=5), torch.randint(20, (1000, 12))  # the last value is in no state
     for p in energy.parameters():
         torch.nn.init.normal_(p)
     params = make(energy, "rbms")
@@ -141,7 +141,7 @@ def test_scikit_learn(tmp_path: Path) -> None:
         probabilities = torch.sigmoid(found.energy.hidden_given_visible(v)).numpy()
     np.testing.assert_allclose(probabilities, fitted.transform(STATES), atol=1e-9)
     agree(found, fitted._free_energy(STATES))
-    write(found, tmp_path / "a.npz", "sklearn")
+    write(found, tmp_path / "a.npz", kind="sklearn")
     made = make(read(tmp_path / "a.npz"), "sklearn")
     np.testing.assert_array_equal(made.transform(STATES), fitted.transform(STATES))
     assert made.score_samples(STATES).shape == (1000,) and made.gibbs(STATES).shape == STATES.shape
@@ -154,7 +154,7 @@ def test_ebmkit(tmp_path: Path) -> None:
     agree(read(model), own)
     torch.save(model.state_dict(), tmp_path / "a.pt")
     agree(read(tmp_path / "a.pt"), own)
-    write(read(model), tmp_path / "b.pt", "ebmkit")
+    write(read(model), tmp_path / "b.pt", kind="ebmkit")
     model.load_state_dict(torch.load(tmp_path / "b.pt"))
     assert torch.equal(model(v).detach(), own)
 

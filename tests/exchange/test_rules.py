@@ -238,7 +238,7 @@ def test_precision_is_that_which_holds_the_numbers() -> None:
 
 
 SPINS = Foreign(
-    Ising([[0.0, 0.5, 0], [0.5, 0, -1.25], [0, -1.25, 0]], [1.0, 0.0, 1e-7]), "", 2.0, names=("a", "b", "c")
+    Ising([[0.0, 0.5, 0], [0.5, 0, -1.25], [0, -1.25, 0]], [1.0, 0.0, 1e-7]), "", offset=2.0, names=("a", "b", "c")
 )
 UNITS = Foreign(machine(W, A, B), "", form="bits")
 ROUND = [
@@ -256,7 +256,7 @@ def test_what_is_written_comes_back_bit_for_bit(given: Foreign, name: str, kind:
             pytest.importorskip(package)
         if name.endswith(".json"):
             pytest.importorskip("dimod")
-    lost = write(given, tmp_path / name, kind)
+    lost = write(given, tmp_path / name, kind=kind)
     found = read(tmp_path / name)
     assert found.energy.dtype == given.energy.dtype
     for one, other in zip(found.energy.state_dict().values(), given.energy.state_dict().values(), strict=True):

@@ -113,7 +113,7 @@ def test_a_proposal_of_nan_energy_counts_as_rejected_and_the_others_as_they_are(
 def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     torch.manual_seed(0)
     chains = ReplayBuffer(300, reinitialize=0.1, init="mean")
-    learner = ContrastiveDivergence(RBM(64, 6), AdaptiveDMALA(0.2), chains, num_steps=2)
+    learner = ContrastiveDivergence(RBM(64, 6), AdaptiveDMALA(0.2), start=chains, num_steps=2)
     short_fit(learner, folder, epochs, **resume)
     return learner
 

@@ -110,7 +110,7 @@ def test_flipped_data_are_learnt_alike_by_the_centred_gradient_alone(centred: bo
 
 def fit(folder: Path, max_steps: int, callback: CentredGradient, ckpt_path: str | None = None) -> pl.Trainer:
     torch.manual_seed(0)
-    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
     trainer = quiet_trainer(folder, max_steps=max_steps, callbacks=[callback], limit_val_batches=0, deterministic=True)
     trainer.fit(learner, datamodule=Digits(batch_size=200, binarize=True), ckpt_path=ckpt_path, weights_only=True)
     return trainer
@@ -142,6 +142,6 @@ def test_offsets_are_sliding_means_of_earlier_batches_and_are_resumed(tmp_path: 
 def test_errors() -> None:
     with pytest.raises(UserError, match="rate is 0, but must be above 0"):
         CentredGradient(rate=0)
-    learner = ContrastiveDivergence(Ising.learnable(5), Gibbs(), FromData())
+    learner = ContrastiveDivergence(Ising.learnable(5), Gibbs(), start=FromData())
     with pytest.raises(UserError, match="centres RBM and GRBM, not Ising: remove it"):
         CentredGradient().setup(None, learner, "fit")  # type: ignore[arg-type]

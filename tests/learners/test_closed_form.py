@@ -16,7 +16,7 @@ D, Q = 4, 3
 
 
 def test_mean_field_of_a_potts_model_is_its_definition_in_numpy() -> None:
-    energy = Potts(D, Q, [[0, 1], [2, 1], [0, 3]]).double()
+    energy = Potts(D, Q, pairs=[[0, 1], [2, 1], [0, 3]]).double()
     x = energy.domain.random(30).double()
     weights = torch.rand(30).double()
     mean_field_(energy, x, weights, pseudo_count=0.4)

@@ -54,7 +54,9 @@ def make_energy(name: str) -> Energy:
 def step(energy: Energy, sampler: Sampler, compile_chains: bool, num_steps: int = 19) -> tuple[Tensor, ...]:
     """The loss, its gradient and the buffer after a training step that is not logged."""
     torch.manual_seed(0)
-    learner = ContrastiveDivergence(energy, sampler, ReplayBuffer(50), num_steps, compile_chains=compile_chains)
+    learner = ContrastiveDivergence(
+        energy, sampler, start=ReplayBuffer(50), num_steps=num_steps, compile_chains=compile_chains
+    )
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
     loss = learner.training_step(energy.domain.random(40), 0)
     parameters = [p for p in energy.parameters() if p.requires_grad]
@@ -76,7 +78,9 @@ def test_what_a_gpu_records_is_the_plain_step(
     energy: Energy, sampler: Sampler, density: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """States, report, loss and gradient are those of plain chains, where the function is called and not recorded."""
-    learner = ContrastiveDivergence(energy, sampler, FromData(), 5, 2, density, compile_chains=True)
+    learner = ContrastiveDivergence(
+        energy, sampler, start=FromData(), num_steps=5, burn_in=2, density=density, compile_chains=True
+    )
     monkeypatch.setattr(type(learner._replayed), "__call__", lambda self, function, x, *_, **__: function(x))
     x, contrast, parameters = energy.random(40), energy.weighted_sum(), list(energy.parameters())
     torch.manual_seed(0)
@@ -91,7 +95,9 @@ def test_what_a_gpu_records_is_the_plain_step(
     torch.testing.assert_close(*both)
 
 
-@pytest.mark.parametrize("sampler", [DMALA(0.6), GWG(), AnyScale("first", 0.5, 0.6)], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "sampler", [DMALA(0.6), GWG(), AnyScale("first", 0.5, balance=0.6)], ids=lambda s: type(s).__name__
+)
 @pytest.mark.parametrize("name", ["RBM", "MLP", "Ising"])
 def test_a_step_is_that_of_plain_chains(
     name: str, sampler: Sampler, plain: list[int], monkeypatch: pytest.MonkeyPatch
@@ -177,7 +183,7 @@ def test_large_models_compile_on_several_devices(anomaly: bool, monkeypatch: pyt
         port = free.getsockname()[1]
     torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
     try:
-        learner = ContrastiveDivergence(MLP(9, 512), GWG(), ReplayBuffer(64), 8, compile_chains=True)
+        learner = ContrastiveDivergence(MLP(9, 512), GWG(), start=ReplayBuffer(64), num_steps=8, compile_chains=True)
         with torch.autograd.set_detect_anomaly(anomaly):
             loss = torch.nn.parallel.DistributedDataParallel(Step(learner))(torch.ones(16, 9))
             loss.backward()
@@ -191,7 +197,9 @@ def test_large_models_compile_on_several_devices(anomaly: bool, monkeypatch: pyt
 def test_training_goes_on_from_a_checkpoint_to_the_same_numbers(tmp_path: Path) -> None:
     def fit(folder: Path, epochs: int, **resume: str) -> list[Tensor]:
         pl.seed_everything(0)
-        learner = ContrastiveDivergence(RBM(64, 16), GWG(), ReplayBuffer(500), 16, energy_l2=0.01, compile_chains=True)
+        learner = ContrastiveDivergence(
+            RBM(64, 16), GWG(), start=ReplayBuffer(500), num_steps=16, energy_l2=0.01, compile_chains=True
+        )
         short_fit(learner, folder, epochs, **resume)
         return [p.detach().clone() for p in learner.parameters()]
 

@@ -57,10 +57,10 @@ def test_its_gradient_is_that_of_the_joint_likelihood() -> None:
     energy, y = Bits().double(), torch.randint(3, (300,))
     batch: Any = (energy.domain.random(300).double(), y)
     exact = {"sampler": Gibbs(block_size=4), "start": FromNoise(), "num_steps": 1}
-    assert assert_gradient(JointClassifier(energy, **exact), batch, joint_likelihood_loss).z < 4.5
+    assert assert_gradient(JointClassifier(energy, **exact), batch, expected=joint_likelihood_loss).z < 4.5
     for old, new in [("cross_entropy(", "-cross_entropy("), ("* super().training_step(batch, batch_idx)", "* 0")]:
         with pytest.raises(AssertionError, match="gradient"):
-            assert_gradient(mutant(JointClassifier, old, new)(energy, **exact), batch, joint_likelihood_loss)
+            assert_gradient(mutant(JointClassifier, old, new)(energy, **exact), batch, expected=joint_likelihood_loss)
 
 
 class Normals(Classifier):
@@ -97,7 +97,7 @@ def test_its_optimum_on_normal_classes_has_their_means_and_their_pooled_variance
     sampler = Fake(lambda k, starts: (quantiles(energy, len(x)), None))
 
     def pull(weight: float) -> float:
-        learner = JointClassifier(energy, sampler, FromNoise(), num_steps=1, generative_weight=weight)
+        learner = JointClassifier(energy, sampler, start=FromNoise(), num_steps=1, generative_weight=weight)
         learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
         loss = learner.training_step((x, y), 0)
         return max(float(g.abs().max()) for g in torch.autograd.grad(loss, [*energy.parameters()]))
@@ -108,7 +108,7 @@ def test_its_optimum_on_normal_classes_has_their_means_and_their_pooled_variance
 def small(**settings: Any) -> JointClassifier:
     torch.manual_seed(0)
     options = {"start": ReplayBuffer(300, reinitialize=0.1), "num_steps": 3, **settings}
-    return JointClassifier(ClassifierMLP(64, 10, 16), ULA(0.01), **options)
+    return JointClassifier(ClassifierMLP(64, 10, hidden_dim=16), ULA(0.01), **options)
 
 
 def fit(folder: Path, learner: Learner, resume: str = "") -> Learner:
@@ -185,7 +185,7 @@ def test_plain_loaders_give_pairs_and_what_does_not_fit_is_refused(tmp_path: Pat
         with pytest.raises(UserError, match=message):
             quiet_trainer(tmp_path, max_epochs=1).fit(small(), loader, loader)
     with pytest.raises(UserError, match="Digits has 10 classes, but ClassifierMLP 7: change its num_classes"):
-        seven = JointClassifier(ClassifierMLP(64, 7, 16), ULA(0.01), num_steps=1)
+        seven = JointClassifier(ClassifierMLP(64, 7, hidden_dim=16), ULA(0.01), num_steps=1)
         quiet_trainer(tmp_path, max_epochs=1).fit(seven, Digits())
 
 

@@ -65,7 +65,7 @@ def test_a_checkpoint_is_the_same_with_numpys_numbers_as_with_pythons(schedule: 
         return ContrastiveDivergence(
             RBM(whole(64), whole(8)),
             DMALA(real(0.25)),
-            ReplayBuffer(whole(200), real(0.125)),
+            start=ReplayBuffer(whole(200), real(0.125)),
             num_steps=whole(5),
             burn_in=whole(2),
             l1=real(0.5),
@@ -132,7 +132,7 @@ class OwnChains(ReplayBuffer):
 
 
 def test_a_setting_that_cannot_be_described_is_said_at_save_and_never_replaced_by_a_default(tmp_path: Path) -> None:
-    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), OwnChains(200, rule=lambda x: x), num_steps=3)
+    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=OwnChains(200, rule=lambda x: x), num_steps=3)
     with pytest.warns(UserWarning, match=r"lack a setting \(start is a function, which is no plain data\): load them"):
         path = saved(tmp_path, learner)
     with pytest.raises(UserError, match=r"its start is a function, which no checkpoint describes\): build it as for"):

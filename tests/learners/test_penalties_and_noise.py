@@ -32,7 +32,7 @@ def test_penalties_are_the_published_ones() -> None:
             return replace(state, x=y), super().step(energy, state)[1]
 
     def loss(**penalties: float) -> torch.Tensor:
-        learner = ContrastiveDivergence(energy, Still(), FromData(), **penalties)
+        learner = ContrastiveDivergence(energy, Still(), start=FromData(), **penalties)
         learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
         return learner.training_step(x, 0)
 

@@ -70,7 +70,7 @@ def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
     torch.manual_seed(0)
     sampler = PersistentACS(alpha_max=50.0, cycle_length=3, tune_every=2, tuning_steps=20, rate=0.9)
     chains = ReplayBuffer(300, reinitialize=0.1, init="mean")
-    learner = ContrastiveDivergence(RBM(64, 6), sampler, chains, num_steps=2)
+    learner = ContrastiveDivergence(RBM(64, 6), sampler, start=chains, num_steps=2)
     short_fit(learner, folder, epochs, **resume)
     return learner
 
@@ -132,7 +132,7 @@ def test_outside_of_training_it_is_an_exact_sampler(kind: str) -> None:
 def test_searches_for_the_small_step_begin_below_the_mean_of_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     found, floors = [0.5, 0.9, 0.4, 0.02, 7.0], []
 
-    def search(self: ACSTuner, *args: object) -> tuple[float, object]:
+    def search(self: ACSTuner, *args: object, **_: object) -> tuple[float, object]:
         floors.append(self.alpha_floor)
         return found[len(floors) - 1], args[2]
 
@@ -175,6 +175,6 @@ def test_the_negatives_of_a_short_iteration_weigh_as_much_as_the_data() -> None:
             return self.level * (1 + 0 * x.sum(1))
 
     sampler = PersistentACS(cycle_length=2, tuning_steps=5)
-    learner = ContrastiveDivergence(Constant(), sampler, ReplayBuffer(4), num_steps=10, burn_in=0)
+    learner = ContrastiveDivergence(Constant(), sampler, start=ReplayBuffer(4), num_steps=10, burn_in=0)
     learner.training_step(learner.energy.domain.random(4), 0).backward()
     assert float(learner.energy.level.grad) == pytest.approx(0, abs=1e-6)

@@ -51,7 +51,9 @@ def worst_z(energy: Energy, sampler: Sampler, num_steps: int) -> float:
     expected = _flat(torch.autograd.grad(-likelihood, parameters, allow_unused=True), parameters)
     rows = []
     for _ in range(BATCHES):
-        learner = ContrastiveDivergence(energy, sampler, ReplayBuffer(CHAINS), num_steps)  # a fresh buffer of noise
+        learner = ContrastiveDivergence(
+            energy, sampler, start=ReplayBuffer(CHAINS), num_steps=num_steps
+        )  # a fresh buffer of noise
         learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
         loss = learner.training_step(x, 0)
         rows.append(_flat(torch.autograd.grad(loss, parameters, allow_unused=True), parameters))

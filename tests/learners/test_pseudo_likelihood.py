@@ -24,7 +24,7 @@ D, Q = 5, 4
 
 def potts(pairs: Any = None) -> Potts:
     generator = torch.Generator().manual_seed(4)
-    energy = Potts(D, Q, pairs).double()
+    energy = Potts(D, Q, pairs=pairs).double()
     with torch.no_grad():
         for tensor in (energy.coupling, energy.field):
             tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
@@ -156,7 +156,7 @@ def test_couplings_are_found_again(form: Any, optimizer: Any) -> None:
     truth.zero_sum_()
     states = truth.domain.enumerate().double()
     law = (-truth(states)).softmax(0).detach()
-    energy = Potts(D, Q, [[0, 1], [1, 2], [3, 4], [0, 4]]).double()
+    energy = Potts(D, Q, pairs=[[0, 1], [1, 2], [3, 4], [0, 4]]).double()
     learner = PseudoLikelihood(energy, form=form, optimizer=optimizer)
     losses = law * len(states)
 

@@ -175,7 +175,7 @@ def test_the_minimum_on_exact_data(form: str, scale: float, truth: tuple[Ising, 
 def advanced_slope(model: Ising, p: Tensor) -> Tensor:
     """The expected gradient of `GradientGuided(advanced=True, objective="exponential")` on all states, of law p."""
     x = model.domain.enumerate().double()
-    proposal = GradientGuided(1, True, "exponential").proposal(model, x, model.value_and_grad(x)[1])
+    proposal = GradientGuided(1, True, objective="exponential").proposal(model, x, model.value_and_grad(x)[1])
     terms = F["exponential"](-model.flip_differences(x))
     return grads(p @ (proposal.detach() * terms).sum(1), model)
 
@@ -275,7 +275,7 @@ def test_it_trains_validates_draws_and_is_rebuilt_from_its_checkpoint(tmp_path: 
     codes = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0]]).float()
     loader = DataLoader(codes.repeat(160, 1), batch_size=16)  # type: ignore[arg-type]
     adam = partial(torch.optim.Adam, lr=0.02)
-    learner = RatioMatching(MLP(4, 16, 2), Exact(), sampler=GWG(), num_steps=200, l1=1e-4, optimizer=adam)
+    learner = RatioMatching(MLP(4, 16, num_layers=2), Exact(), sampler=GWG(), num_steps=200, l1=1e-4, optimizer=adam)
     before = Exact().loss(learner.energy, codes).item()
     fit = quiet_trainer(tmp_path, max_epochs=5)
     fit.fit(learner, loader, loader)
@@ -284,7 +284,7 @@ def test_it_trains_validates_draws_and_is_rebuilt_from_its_checkpoint(tmp_path: 
     near = (drawn[:, None] - codes).abs().sum(2).min(1).values == 0
     assert near.float().mean() > 0.9
     fit.save_checkpoint(tmp_path / "a.ckpt")
-    fresh = RatioMatching(MLP(4, 16, 2), Exact())
+    fresh = RatioMatching(MLP(4, 16, num_layers=2), Exact())
     fresh.load_state_dict(torch.load(tmp_path / "a.ckpt", weights_only=True)["state_dict"])
     torch.testing.assert_close(fresh(codes), learner(codes))
     [metrics] = quiet_trainer(tmp_path).test(learner, loader, verbose=False)
@@ -329,8 +329,8 @@ def test_the_exponential_is_continued_by_its_tangent() -> None:
         (lambda: UniformSubset(-1), "UniformSubset: num_samples is -1"),
         (lambda: EnergyDiscrepancy(0), "EnergyDiscrepancy: num_samples is 0"),
         (lambda: EnergyDiscrepancy(4, 0.7), "flip_probability is 0.7"),
-        (lambda: EnergyDiscrepancy(4, 0.1, -1.0), "stabilizer is -1.0"),
-        (lambda: EnergyDiscrepancy(4, 0.1, float("inf")), "stabilizer is inf"),
+        (lambda: EnergyDiscrepancy(4, 0.1, stabilizer=-1.0), "stabilizer is -1.0"),
+        (lambda: EnergyDiscrepancy(4, 0.1, stabilizer=float("inf")), "stabilizer is inf"),
         (lambda: Ising.learnable(-1), "num_spins is -1"),
     ],
 )

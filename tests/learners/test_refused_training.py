@@ -44,7 +44,7 @@ def test_combinations_that_cannot_work() -> None:
 
 
 def test_what_cannot_be_learnt_from_is_refused_before_training() -> None:
-    learner = ContrastiveDivergence(RBM(64, 2), DMALA(0.3), ReplayBuffer(10))
+    learner = ContrastiveDivergence(RBM(64, 2), DMALA(0.3), start=ReplayBuffer(10))
     with pytest.raises(UserError, match="10"):
         learner.check_data(Digits(batch_size=100, binarize=True))
     for domains in ((), [Binary]):

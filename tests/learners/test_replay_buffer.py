@@ -86,7 +86,7 @@ def test_persistent_chains_learn_couplings() -> None:
     true = Ising.lattice(3, 0.3, field=0.2)
     everything = true.domain.enumerate()
     data = everything[(-true(everything).double()).softmax(0).multinomial(20_000, replacement=True)]
-    learner = ContrastiveDivergence(Ising.learnable(9), Gibbs(block_size=3), ReplayBuffer(1000), num_steps=3)
+    learner = ContrastiveDivergence(Ising.learnable(9), Gibbs(block_size=3), start=ReplayBuffer(1000), num_steps=3)
     learner.log_dict = learner.log = lambda *_, **__: None  # type: ignore[method-assign, assignment]
     optimizer = torch.optim.Adam(learner.parameters(), lr=0.02)
     for k in range(300):
@@ -111,7 +111,7 @@ class Deal(pl.Callback):
 
 def fit(folder: Path, epochs: int, **settings: object) -> tuple[pl.Trainer, ContrastiveDivergence, Deal]:
     torch.manual_seed(0)
-    learner = ContrastiveDivergence(RBM(6, 4), BlockGibbs(), ReplayBuffer(20), num_steps=2)
+    learner = ContrastiveDivergence(RBM(6, 4), BlockGibbs(), start=ReplayBuffer(20), num_steps=2)
     deal = Deal()
     trainer = quiet_trainer(folder, max_epochs=epochs, callbacks=[RunState(), deal])
     data = torch.randint(2, (40, 6), generator=torch.Generator().manual_seed(1)).float()

@@ -40,7 +40,7 @@ ADAM = partial(torch.optim.Adam, lr=1e-2)
 
 
 def contrastive(**settings: Any) -> Learner:
-    return ContrastiveDivergence(RBM(64, 8), BlockGibbs(), ReplayBuffer(200), **({"optimizer": ADAM} | settings))
+    return ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=ReplayBuffer(200), **({"optimizer": ADAM} | settings))
 
 
 def fit(folder: Path, learner: Learner, resume: str = "", callbacks: Any = (), **settings: Any) -> Learner:

@@ -49,7 +49,7 @@ class TurnedBuffer(ReplayBuffer):
 
 
 def make_learner(energy: Energy, sampler: Sampler, buffer: ReplayBuffer) -> ContrastiveDivergence:
-    learner = ContrastiveDivergence(energy, sampler, buffer, num_steps=2)
+    learner = ContrastiveDivergence(energy, sampler, start=buffer, num_steps=2)
     learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
     return learner
 
@@ -125,7 +125,7 @@ def test_new_chains_start_all_replicas_at_one_state() -> None:
 
 def fit(folder: Path, sampler: Sampler, epochs: int, ckpt_path: Path | None = None) -> ContrastiveDivergence:
     torch.manual_seed(0)
-    learner = ContrastiveDivergence(RBM(6, 4), sampler, ReplayBuffer(20), num_steps=2)
+    learner = ContrastiveDivergence(RBM(6, 4), sampler, start=ReplayBuffer(20), num_steps=2)
     trainer = quiet_trainer(folder, max_epochs=epochs, callbacks=[RunState()])
     data = torch.randint(2, (40, 6), generator=torch.Generator().manual_seed(1)).float()
     trainer.fit(learner, TensorLoader(data, 10), ckpt_path=ckpt_path, weights_only=True)

@@ -40,7 +40,7 @@ class Pairs(Data, pl.LightningDataModule):
 
 
 def energies() -> list[Energy]:
-    made: list[Energy] = [Potts(3, 4), CategoricalRBM(3, 4, 2)]
+    made: list[Energy] = [Potts(3, 4), CategoricalRBM(3, 4, num_hidden=2)]
     for energy in made:
         for p in energy.parameters():
             torch.nn.init.normal_(p, generator=torch.Generator().manual_seed(0))
@@ -67,7 +67,7 @@ class Stays(Gibbs):
 
 def learners(k: int) -> list[Learner]:
     energy = energies()[k]
-    return [ContrastiveDivergence(energy, Stays(), Fixed()), PseudoLikelihood(energy)]
+    return [ContrastiveDivergence(energy, Stays(), start=Fixed()), PseudoLikelihood(energy)]
 
 
 @pytest.mark.parametrize("k", [0, 1], ids=["Potts", "CategoricalRBM"])

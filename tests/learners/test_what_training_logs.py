@@ -77,7 +77,7 @@ def test_training_metrics_are_logged_when_they_are_written_and_at_the_end_of_an_
 def test_energies_are_those_of_the_loss_and_logged_energies_are_marginal(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     grbm, x, y = make_grbm(2), torch.randn(7, 2, dtype=torch.float64), torch.randn(7, 2, dtype=torch.float64)
-    learner, logged = ContrastiveDivergence(grbm, Fake(lambda k, x: (y, y.new_zeros(7, 3))), FromData()), {}
+    learner, logged = ContrastiveDivergence(grbm, Fake(lambda k, x: (y, y.new_zeros(7, 3))), start=FromData()), {}
     monkeypatch.setattr(learner, "log_dict", lambda values, **_: logged.update(values))
     monkeypatch.setattr(learner, "log", lambda *_, **__: None)
     loss = learner.training_step(x, 0)

@@ -46,7 +46,7 @@ def fit(
     folder: Path, callbacks: list[Any], learner: Any = None, resume: str | None = None, **settings: Any
 ) -> ContrastiveDivergence:
     torch.manual_seed(0)
-    learner = learner or ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+    learner = learner or ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
     settings = {"limit_val_batches": 0, "log_every_n_steps": 1} | settings
     trainer = quiet_trainer(folder, callbacks=callbacks, **settings)
     trainer.fit(learner, Digits(binarize=isinstance(learner.energy, RBM), batch_size=100), ckpt_path=resume)
@@ -146,7 +146,7 @@ def test_the_trajectory_ends_with_the_trained_weights_in_any_order(tmp_path: Pat
     for ema in ([], [EMAWeightAveraging(decay=0.99)]):
         trajectory = TrajectoryLikelihood(num_chains=20, num_steps=5, every_n_steps=20)
         torch.manual_seed(0)
-        learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+        learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
         trainer = quiet_trainer(tmp_path, callbacks=[*ema, trajectory], max_steps=30, log_every_n_steps=10)
         trainer.fit(learner, Digits(binarize=True, batch_size=100))
         last.append(float(trainer.callback_metrics["trajectory/log_z"]))
@@ -172,10 +172,10 @@ def test_accumulated_gradients_are_one_iteration(accumulate: int, tmp_path: Path
     """Step sizes are searched and adapted once, and the first step has the ordinary gradient."""
     settings = {"max_steps": 3, "accumulate_grad_batches": accumulate}
     acs = PersistentACS(cycle_length=4, tune_every=5, tuning_steps=20)
-    fit(tmp_path, [], ContrastiveDivergence(RBM(64, 8), acs, ReplayBuffer(200), num_steps=4), **settings)
+    fit(tmp_path, [], ContrastiveDivergence(RBM(64, 8), acs, start=ReplayBuffer(200), num_steps=4), **settings)
     assert acs.found[0] == 1
     dmala = AdaptiveDMALA(0.1)
-    fit(tmp_path, [], ContrastiveDivergence(RBM(64, 8), dmala, ReplayBuffer(200), num_steps=4), **settings)
+    fit(tmp_path, [], ContrastiveDivergence(RBM(64, 8), dmala, start=ReplayBuffer(200), num_steps=4), **settings)
     largest = torch.tensor(0.1 * (1 - dmala.rate) / (dmala.rate * (1 - dmala.rate)))
     assert 0.1 < dmala.step_size <= 0.1 * (3 * largest).exp()  # three times all accepted
     settings["max_steps"] = 1
@@ -210,7 +210,7 @@ def test_buffers_are_not_averaged(tmp_path: Path) -> None:
         ema = [EMAWeightAveraging(decay=0.9, update_every_n_steps=3)] if average else []
         saves = ModelCheckpoint(tmp_path / str(average), "last", save_top_k=-1)
         torch.manual_seed(0)
-        learner = ContrastiveDivergence(RBM(64, 8), AdaptiveDMALA(0.02, rate=0.5), ReplayBuffer(100))
+        learner = ContrastiveDivergence(RBM(64, 8), AdaptiveDMALA(0.02, rate=0.5), start=ReplayBuffer(100))
         options = {"enable_checkpointing": True, "max_epochs": 1, "limit_train_batches": 11}
         fit(tmp_path, [*ema, saves], learner, **options)
         file = torch.load(tmp_path / str(average) / "last.ckpt", weights_only=True)
@@ -229,7 +229,7 @@ def test_a_checkpoint_is_evaluated_alike_after_the_training_and_in_a_new_process
         return float(trainer.callback_metrics["test/energy"])
 
     torch.manual_seed(0)
-    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
     callbacks = [EMAWeightAveraging(decay=0.9), ModelCheckpoint(tmp_path, "last")]
     options = {"limit_val_batches": 0, "enable_checkpointing": True, "max_epochs": 2}
     trainer = quiet_trainer(tmp_path, callbacks=callbacks, **options)
@@ -237,5 +237,5 @@ def test_a_checkpoint_is_evaluated_alike_after_the_training_and_in_a_new_process
     ended = learner.energy.W.detach().clone()  # Lightning leaves the average there
     after = test(trainer, learner)
     assert torch.equal(learner.energy.W, ended)
-    anew = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), FromData())
+    anew = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
     assert test(quiet_trainer(tmp_path), anew) == after

@@ -19,7 +19,7 @@ from papers.kept import fit_on
 
 def train(folder: Path, iterations: int) -> ContrastiveDivergence:
     pl.seed_everything(0)
-    learner = ContrastiveDivergence(RBM(64, 4), BlockGibbs(), ReplayBuffer(200))
+    learner = ContrastiveDivergence(RBM(64, 4), BlockGibbs(), start=ReplayBuffer(200))
     fit_on(learner, Digits(binarize=True), iterations, folder, every=5)
     return learner
 

@@ -88,7 +88,7 @@ def test_schedules_and_settings_that_are_not_valid() -> None:
         lambda: Geometric(1.0, float("inf")),
         lambda: minimise(energy, ChromaticGibbs(), num_chains=0),
         lambda: minimise(energy, ChromaticGibbs(), seconds=-1.0),
-        lambda: minimise(Potts.lattice(3, 3, 1.0), ChromaticGibbs()),
+        lambda: minimise(Potts.lattice(3, 3, coupling=1.0), ChromaticGibbs()),
         lambda: minimise(Ising(torch.zeros(3, 3)), ChromaticGibbs()),
     ):
         with pytest.raises(UserError):

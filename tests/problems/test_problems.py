@@ -17,7 +17,7 @@ from ebmlab.graphs import Edges, barabasi_albert_edges
 from ebmlab.problems import Clique, IndependentSet, MaxCut, MissingEdges, Problem, Qubo, erdos_renyi, pose
 
 GRAPHS = [erdos_renyi(9, p, seed=seed) for seed, p in enumerate((0.1, 0.3, 0.5, 0.8))] + [
-    barabasi_albert_edges(9, 2, 1.0)
+    barabasi_albert_edges(9, 2, coupling=1.0)
 ]
 
 

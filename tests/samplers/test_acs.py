@@ -226,14 +226,14 @@ class Wavy(ACS):
         log = float(self.settings(state.step)[0].log())
         curve = -math.prod(log - math.log(a) for a in (0.3, 1.0, 20.0))
         rate = torch.sigmoid(torch.tensor(curve))
-        return after, Info(rate.expand_as(info.acceptance), info.hops, info.evaluations)
+        return after, Info(rate.expand_as(info.acceptance), info.hops, evaluations=info.evaluations)
 
 
 @pytest.mark.parametrize(("largest", "expected"), [(False, 0.3), (True, 20.0)])
 def test_of_several_step_sizes_with_the_rate_the_outermost_is_found(largest: bool, expected: float) -> None:
     energy, sampler = Couplings(), Wavy()
     state = sampler.init(energy, energy.domain.random(2))
-    alpha, _ = ACSTuner().estimate_alpha(sampler, energy, state, 0.5, 110, largest)
+    alpha, _ = ACSTuner().estimate_alpha(sampler, energy, state, beta=0.5, num_steps=110, largest=largest)
     assert alpha == pytest.approx(expected, rel=0.05)
 
 
@@ -242,7 +242,7 @@ def test_a_round_on_both_sides_of_the_rate_takes_the_nearest() -> None:
     energy, sampler = Couplings(), Wavy()
     state = sampler.init(energy, energy.domain.random(2))
     tuner = ACSTuner(alpha_floor=0.25, learning_rate=1.0)
-    alpha, _ = tuner.estimate_alpha(sampler, energy, state, 0.5, tuner.proposals, largest=False)
+    alpha, _ = tuner.estimate_alpha(sampler, energy, state, beta=0.5, num_steps=tuner.proposals, largest=False)
     assert alpha == pytest.approx(0.3125)
 
 
@@ -256,7 +256,9 @@ def test_acceptance_is_not_monotone_and_the_ends_are_found_on_either_side() -> N
     found = {}
     for largest in (False, True):
         state = ACS().init(energy, x)
-        found[largest], _ = ACSTuner(rate=rate).estimate_alpha(ACS(), energy, state, beta, 300, largest)
+        found[largest], _ = ACSTuner(rate=rate).estimate_alpha(
+            ACS(), energy, state, beta=beta, num_steps=300, largest=largest
+        )
         assert acceptance(energy, x, found[largest], beta) == pytest.approx(rate, abs=0.06)
     assert found[False] < 1 and found[True] > 4
 

@@ -49,7 +49,7 @@ def auxiliary(domain: Finite, variant: Any = "trace", cls: Any = AnyScale, seed:
 def test_first_with_balance_one_half_is_dmala(domain: Finite) -> None:
     energy = Target(domain, "cubic")
     chains = []
-    for sampler in (DMALA(0.8), AnyScale("first", 0.8, 0.5)):
+    for sampler in (DMALA(0.8), AnyScale("first", 0.8, balance=0.5)):
         torch.manual_seed(0)
         chains.append(sampler.sample(energy, energy.domain.random(64).double(), 20))
     assert torch.equal(chains[0][0], chains[1][0])
@@ -61,10 +61,10 @@ def test_first_with_balance_one_half_is_dmala(domain: Finite) -> None:
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 def test_without_auxiliary_variable_the_matrix_is_exact(domain: Finite, kind: str, alpha: float, sigma: float) -> None:
     energy = Target(domain, kind)
-    samplers = [AnyScale("first", sigma, alpha)]
+    samplers = [AnyScale("first", sigma, balance=alpha)]
     if domain in NUMERIC.values():
         W = torch.linspace(-3, 2, domain.size)  # either sign, and negative stiffness at large sigma
-        samplers += [AnyScale("diagonal", sigma, alpha, curvature=W), AnyScale("trace", sigma, alpha)]
+        samplers += [AnyScale("diagonal", sigma, balance=alpha, curvature=W), AnyScale("trace", sigma, balance=alpha)]
     for sampler in samplers:
         assert sampler.exact and bias(sampler, energy) < 1e-10
 
@@ -83,7 +83,7 @@ def test_with_auxiliary_variable_exact_draws_stay_exact(domain: Finite, kind: st
     positive = indefinite(domain.size) @ indefinite(domain.size)
     singular = -torch.ones(domain.size, dtype=torch.float64).diag()
     for W, D in ((positive, 0 * positive[0]), (singular, -singular.diag())):
-        assert invariance_p(AnyScale("trace", 2.0, 0.8, W, D), energy) > PASS
+        assert invariance_p(AnyScale("trace", 2.0, balance=0.8, curvature=W, diagonal=D), energy) > PASS
 
 
 @pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
@@ -130,12 +130,12 @@ def test_a_quadratic_target_accepts_everything(domain: Finite, variant: Any) -> 
     d = domain.size
     W = -(indefinite(d) @ indefinite(d) + 0.5 * torch.eye(d)) / 10 if domain.num_values > 3 else indefinite(d) / 4
     energy = Quadratic(domain, W, centre=(domain.num_values - 1) / 2)
-    sampler = AnyScale(variant, 1e18, 1.0, **matrices(variant, W))
+    sampler = AnyScale(variant, 1e18, balance=1.0, **matrices(variant, W))
     x, info = sampler.sample(energy, domain.random(300).double(), 20)
     assert info.acceptance.min() > 1 - 1e-5 and info.hops.mean() > 0.1 * d
     if domain.num_values > 3:  # a fine lattice; large steps along the gradient alone overshoot
         for alpha in (0.5, 1.0):
-            assert AnyScale("first", 1e18, alpha).sample(energy, x, 20)[1].acceptance.mean() < 0.5
+            assert AnyScale("first", 1e18, balance=alpha).sample(energy, x, 20)[1].acceptance.mean() < 0.5
 
 
 MUTANTS = {
@@ -165,7 +165,8 @@ def test_reverse_noise_matters_to_acceptance_alone(old: str, new: str) -> None:
     """Any involution of the noise leaves the law invariant; only the one that keeps u accepts all on a quadratic."""
     domain, W, wrong = DOMAINS["binary"], indefinite(4), mutant(AnyScale, old, new)
     torch.manual_seed(0)
-    _, info = wrong("trace", 1e18, 1.0, W, diagonal_trace(W)).sample(Quadratic(domain, W, 0.5), domain.random(300), 20)
+    sampler = wrong("trace", 1e18, balance=1.0, curvature=W, diagonal=diagonal_trace(W))
+    _, info = sampler.sample(Quadratic(domain, W, 0.5), domain.random(300), 20)
     assert info.acceptance.mean() < 0.9
     assert invariance_p(auxiliary(domain, "shift", wrong, step_size=2.0), Table(Target(domain, "cubic"))) > PASS
 
@@ -206,7 +207,7 @@ def test_one_evaluation_a_step_whatever_dtype_shape_and_mode(dtype: torch.dtype)
     for variant in VARIANTS:
         given = matrices(variant, W) if variant in AUXILIARY else {}
         given |= {"curvature": W.diagonal().tolist()} if variant == "diagonal" else {}
-        sampler = AnyScale(variant, 2.0, 0.8, **given)  # type: ignore[arg-type]
+        sampler = AnyScale(variant, 2.0, balance=0.8, **given)  # type: ignore[arg-type]
         runs = []
         for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
             torch.manual_seed(0)
@@ -283,7 +284,7 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
         ),
         (lambda: AnyScale("trace").check(Target(DOMAINS["categorical"], "flat")), "variant first samples it"),
         (
-            lambda: AnyScale("trace", 1, 1, W4, D4).check(Target(Binary(5), "flat")),
+            lambda: AnyScale("trace", 1, balance=1, curvature=W4, diagonal=D4).check(Target(Binary(5), "flat")),
             r"4 coordinates, but Binary\(5\) has 5",
         ),
         (lambda: AnyScaleTuner().check(DMALA(0.1)), "tunes AnyScale samplers, not DMALA"),

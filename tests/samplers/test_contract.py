@@ -150,7 +150,7 @@ def test_cached_parts_belong_to_x(sampler: Sampler) -> None:
     if hasattr(state, "grad"):
         torch.testing.assert_close((state.energy, state.grad), (at.energy, at.grad), rtol=1e-12, atol=1e-12)
     elif getattr(state, "energy", None) is not None:
-        energy = grbm.marginal_energy(state.x, at.logits, temperature).detach()
+        energy = grbm.marginal_energy(state.x, at.logits, temperature=temperature).detach()
         torch.testing.assert_close(state.energy, energy, rtol=1e-12, atol=1e-12)
 
 
@@ -208,7 +208,7 @@ def test_a_proposal_of_infinite_or_nan_energy_is_not_accepted(sampler: Sampler) 
         bad = float("nan")
 
         def marginal_energy(self, v: Tensor, logits: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-            return torch.where(v[:, 0] > 0.5, self.bad, super().marginal_energy(v, logits, temperature))
+            return torch.where(v[:, 0] > 0.5, self.bad, super().marginal_energy(v, logits, temperature=temperature))
 
     grbm = make_grbm(2)
     grbm.__class__ = Walled

@@ -87,7 +87,9 @@ class Chains:
         return y
 
 
-@pytest.mark.parametrize("sampler", [DMALA(1.0), ACS(2.0, 0.5, 4), GWG(), BlockGibbs()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "sampler", [DMALA(1.0), ACS(2.0, 0.5, cycle_length=4), GWG(), BlockGibbs()], ids=lambda s: type(s).__name__
+)
 def test_replayed_chains_follow_the_parameters(sampler: Sampler) -> None:
     """From exact draws chains stay in the law; after the parameters change in place they reach the new one."""
     torch.manual_seed(0)
@@ -182,10 +184,10 @@ def test_a_replayed_training_step_is_a_plain_one(
         learner = ContrastiveDivergence(
             copy.deepcopy(energy),
             copy.deepcopy(sampler),
-            FromTheseStates(start),
-            5,
-            2,
-            density,
+            start=FromTheseStates(start),
+            num_steps=5,
+            burn_in=2,
+            density=density,
             compile_chains=compile_chains,
         ).cuda()
         for _ in range(2):  # the second time a recording is replayed that does not know the new parameters
@@ -199,7 +201,7 @@ def test_a_replayed_training_step_is_a_plain_one(
 
 
 def test_a_sampler_that_changes_with_the_training_is_refused(tmp_path: Path) -> None:
-    learner = ContrastiveDivergence(RBM(4, 3), PersistentACS(), FromData(), 4, compile_chains=True)
+    learner = ContrastiveDivergence(RBM(4, 3), PersistentACS(), start=FromData(), num_steps=4, compile_chains=True)
     trainer = pl.Trainer(
         accelerator="gpu", devices=1, max_steps=1, logger=False, enable_checkpointing=False, default_root_dir=tmp_path
     )

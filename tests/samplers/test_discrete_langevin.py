@@ -103,7 +103,7 @@ def stationary_bias(step_size: float, energy: Energy) -> float:
 
 def test_dulas_bias_falls_as_theorem_5_1_says() -> None:
     """It falls like exp(-2 / step size) on spins, whose values are 2 apart: exp(-1 / (2 step size)) on bits."""
-    ising = Ising.lattice(2, 0.2, 0.2).double()
+    ising = Ising.lattice(2, 0.2, field=0.2).double()
     bias = {a: stationary_bias(a, ising) for a in (0.12, 0.15, 0.2, 0.4, 0.8, 1.2, 1.6)}
     assert list(bias.values()) == sorted(bias.values())
     for small, large in ((0.12, 0.15), (0.15, 0.2)):

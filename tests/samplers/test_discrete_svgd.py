@@ -86,7 +86,7 @@ def test_two_evaluations_a_step_and_no_noise() -> None:
 @two_valued
 def test_small_batches_flat_and_steep_energies(domain: Finite, batch: int, dtype: torch.dtype, scale: float) -> None:
     torch.manual_seed(0)
-    energy = Target(domain, "cubic", scale)
+    energy = Target(domain, "cubic", scale=scale)
     start = domain.random(1).to(dtype).expand(batch, 4)
     with torch.inference_mode():
         states = list(DiscreteSVGD(0.3).chain(energy, start, 60))

@@ -218,7 +218,7 @@ def test_structured_samplers_run(make: Callable[[], tuple[Sampler, Energy]]) -> 
         (DMALA(0.1, window=1), Target(Spin(4), "cubic"), r"DMALA: a window needs an Ordinal domain"),
         (ChromaticGibbs(), Target(Spin(4), "cubic"), r"ChromaticGibbs .*Ising.*Potts"),
         (BlockGibbs(), Ising.lattice(2, 0.1), r"BlockGibbs needs a bipartite energy"),
-        (AnyScale("trace"), ScalarPotts.lattice(2, 3, 0.5), r"AnyScale"),
+        (AnyScale("trace"), ScalarPotts.lattice(2, 3, coupling=0.5), r"AnyScale"),
         (DULA(0.1, stochastic=True), Target(Spin(4), "cubic"), r"stochastic gradients need an energy"),
         (Gibbs(20), Target(Ordinal(40, 5), "cubic"), r"block_size"),
     ],

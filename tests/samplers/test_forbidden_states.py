@@ -98,7 +98,7 @@ def test_sites_may_be_certain_in_both_directions() -> None:
 def test_annealing_adapts_around_what_is_forbidden(kernel: Callable[[], Sampler]) -> None:
     torch.manual_seed(0)
     energy = AtMostTwo()
-    result = ais(energy, kernel(), 2000, 200, schedule="adaptive")
+    result = ais(energy, kernel(), num_chains=2000, num_temperatures=200, schedule="adaptive")
     assert result.log_z == pytest.approx(float(exact_log_z(energy)), abs=5 * result.std_error)
     assert result.std_error < 0.1
 
@@ -106,12 +106,14 @@ def test_annealing_adapts_around_what_is_forbidden(kernel: Callable[[], Sampler]
 def test_replicas_are_exchanged_around_what_is_forbidden() -> None:
     torch.manual_seed(0)
     energy = AtMostTwo()
-    result = exchange_log_z(energy, TrajectoryTempered(Gibbs(), []), reference(energy.domain), torch.zeros(100, 5), 100)
+    result = exchange_log_z(
+        energy, TrajectoryTempered(Gibbs(), []), base=reference(energy.domain), x=torch.zeros(100, 5), num_steps=100
+    )
     assert result.log_z == pytest.approx(float(exact_log_z(energy)), abs=max(0.02, 5 * result.std_error))
 
 
 def test_a_bridge_that_has_not_left_its_base_knows_no_infinity() -> None:
-    path = bridge(reference(Binary(5)), AtMostTwo(), 0.0)
+    path = bridge(reference(Binary(5)), AtMostTwo(), beta=0.0)
     assert torch.equal(path(torch.ones(1, 5)), path.base(torch.ones(1, 5)))
 
 

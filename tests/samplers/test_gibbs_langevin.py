@@ -64,12 +64,12 @@ MUTANTS = {  # what to replace in the source of gibbs_langevin.py, with what, an
         1.0,
     ),
     "temperature outside of the sum over h": (
-        "energy.marginal_energy(x, logits, temperature)",
+        "energy.marginal_energy(x, logits, temperature=temperature)",
         "energy.marginal_energy(x, logits) / temperature",
         2.0,
     ),
     "temperature not in the energy": (
-        "energy.marginal_energy(x, logits, temperature)",
+        "energy.marginal_energy(x, logits, temperature=temperature)",
         "energy.marginal_energy(x, logits)",
         2.0,
     ),

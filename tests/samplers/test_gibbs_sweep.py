@@ -25,7 +25,7 @@ SCANS = ("systematic", "random")
 
 def model(pairs: Any = None, d: int = 3, q: int = 3) -> Potts:
     generator = torch.Generator().manual_seed(2)
-    energy = Potts(d, q, pairs).double()
+    energy = Potts(d, q, pairs=pairs).double()
     with torch.no_grad():
         for tensor in (energy.coupling, energy.field):
             tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))

@@ -111,7 +111,7 @@ def test_infinite_energies_are_not_entered_and_nan_stays_visible(radius: int) ->
 def test_extreme_energies_of_one_chain(setting: tuple[int, int], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     for domain in DOMAINS.values():
-        x, info = HammingBall(*setting).sample(Target(domain, "cubic", 1e4), domain.random(1).to(dtype), 20)
+        x, info = HammingBall(*setting).sample(Target(domain, "cubic", scale=1e4), domain.random(1).to(dtype), 20)
         domain.validate(x)
         assert x.dtype == info.acceptance.dtype == dtype and (info.acceptance == 1).all()
 

@@ -26,7 +26,7 @@ def test_moments_and_cdf_by_quadrature_of_the_energy(temperature: float) -> None
     grbm = make_grbm(1)
     exact = ExactGRBM(grbm, temperature)
     grid = torch.linspace(-40, 40, 80_001, dtype=torch.float64)
-    energy = grbm.marginal_energy(grid[:, None], grbm.hidden_given_visible(grid[:, None]), temperature)
+    energy = grbm.marginal_energy(grid[:, None], grbm.hidden_given_visible(grid[:, None]), temperature=temperature)
     density = (-energy).exp()
     z = torch.trapezoid(density, grid)
     torch.testing.assert_close(z.log(), exact.log_z)

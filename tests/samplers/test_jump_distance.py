@@ -111,7 +111,9 @@ def test_it_finds_nearly_the_best_of_a_grid() -> None:
         return float(sampler.sample(energy, x, 30)[1].hops.mean())
 
     grid = {
-        (s, a): distance(AnyScale("first", s, a)) for s in (0.1, 0.3, 1, 3, 10, 100) for a in (0.5, 0.6, 0.8, 0.9, 1)
+        (s, a): distance(AnyScale("first", s, balance=a))
+        for s in (0.1, 0.3, 1, 3, 10, 100)
+        for a in (0.5, 0.6, 0.8, 0.9, 1)
     }
     tuned, _ = JumpDistance(window=8).tune(AnyScale("first"), energy, x, 2400)
     assert isinstance(tuned, AnyScale)
@@ -126,7 +128,7 @@ def test_it_finds_nearly_the_best_of_a_grid() -> None:
     [
         ({"rate": 1.0}, "rate is 1.0, but must be between 0 and 1"),
         ({"decay": 0.0}, "decay is 0.0"),
-        ({"window": 0}, "window is 0, but must be at least 1 step"),
+        ({"window": 0}, "window is 0, but must be at least 1"),
         ({"parameters": ()}, "parameters is empty"),
         ({"parameters": ("speed",)}, "cannot tune speed of AnyScale; its settings: balance, step_size"),
     ],

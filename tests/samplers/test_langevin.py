@@ -169,10 +169,7 @@ def test_unadjusted_chains_written_out_follow_the_equation() -> None:
     ("old", "new"),
     [
         ("columns.T).T, alpha=-alpha", "columns.T).T, alpha=alpha"),
-        (
-            "noise.normal_(), alpha=math.sqrt(alpha * (2 * self.temperature))",
-            "noise.normal_(), alpha=math.sqrt(alpha * 2)",
-        ),
+        ("math.sqrt(alpha * (2 * self.temperature))", "math.sqrt(alpha * 2)"),
         ("factor(step, num_steps)", "factor(0, num_steps)"),
         ("for step in range(num_steps):", "for step in range(num_steps - 1):"),
     ],

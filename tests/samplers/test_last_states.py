@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers_finite import DOMAINS, Exact, Target
-from helpers_grbm import PASS, make_grbm
+from helpers_grbm import PASS, Banana, make_grbm
 from torch import Tensor
 
 from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.engine.compiled import Ran
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, ChromaticGibbs, DiscreteSVGD, Info, Langevin, Sampler, sampler
+from ebmlab.samplers import (
+    DMALA,
+    DULA,
+    GWG,
+    BlockGibbs,
+    ChromaticGibbs,
+    DiscreteSVGD,
+    Info,
+    Langevin,
+    Sampler,
+    State,
+    sampler,
+)
+from ebmlab.samplers.schedules import Constant, Cosine
 
 CASES = [
     (DMALA(0.4), RBM(6, 4)),
@@ -20,6 +36,7 @@ CASES = [
     (BlockGibbs(), RBM(6, 4)),
     (ChromaticGibbs(), Ising.lattice(20, 0.3)),
     (Langevin(0.1), make_grbm(2).float()),
+    (Langevin(0.1), Banana(2)),
     (Langevin(0.1, adjust_from=2), make_grbm(2).float()),
 ]
 
@@ -32,6 +49,49 @@ def test_gives_the_last_states_of_sample(kernel: Sampler, energy: Energy) -> Non
     expected, _ = kernel.sample(energy, x, 7)
     torch.manual_seed(1)
     assert torch.equal(kernel.last_states(energy, x, 7), expected) and not torch.equal(expected, x)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "energy"),
+    [
+        (Langevin(0.1), Banana(2)),
+        (Langevin(0.1, schedule=Cosine()), Banana(2)),
+        (ChromaticGibbs(), Ising.lattice(4, 0.3)),
+    ],
+    ids=["Langevin", "Cosine", "ChromaticGibbs"],
+)
+@pytest.mark.parametrize("num_steps", [0, 1, 5])
+def test_what_moves_in_place_reports_each_step(kernel: Sampler, energy: Energy, num_steps: int) -> None:
+    """The mean distance between the states that fewer steps lead to, from the same random numbers."""
+    torch.manual_seed(0)
+    start = energy.random(7)
+
+    def after(steps: int) -> Tensor:
+        torch.manual_seed(1)
+        return start if steps == 0 else kernel.last_states(energy, start, steps)
+
+    if isinstance(kernel, Langevin) and num_steps and not isinstance(kernel.schedule, Constant):
+        num_steps = 1  # a schedule over fewer steps is another one
+    torch.manual_seed(1)
+    last, info = kernel.sample(energy, start, num_steps)
+    states = [after(k) for k in range(num_steps + 1)]
+    assert torch.equal(last, states[-1])
+    moved = [energy.domain.hops(new, old) for old, new in itertools.pairwise(states)]
+    expected = torch.stack(moved).mean(0) if moved else torch.zeros(7)
+    torch.testing.assert_close(info.hops, expected, rtol=1e-4, atol=1e-6)
+    assert info.acceptance.tolist() == [float(num_steps > 0)] * 7 and info.evaluations == (num_steps > 0)
+
+
+def test_a_subclass_that_writes_step_is_run_by_it() -> None:
+    """Also where its base moves all chains in place."""
+
+    class Still(ChromaticGibbs):
+        def step(self, energy: Energy, state: State) -> tuple[State, Info]:
+            return replace(state, step=state.step + 1), Info(torch.ones(len(state.x)), torch.zeros(len(state.x)))
+
+    ising = Ising.lattice(4, 0.3)
+    x = ising.random(3)
+    assert torch.equal(Still().last_states(ising, x, 2), x) and torch.equal(Still().sample(ising, x, 2)[0], x)
 
 
 def test_blocks_of_chains_follow_the_law_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,9 @@ def test_annealing_has_the_same_weights(kernel: str) -> None:
     torch.manual_seed(3)
     expected = annealed(kernel, law, mean, steps, n)
     torch.manual_seed(3)
-    found = ais(target, KERNELS[kernel](), n, steps, Bernoulli(torch.from_numpy(mean))).log_weights
+    found = ais(
+        target, KERNELS[kernel](), num_chains=n, num_temperatures=steps, base=Bernoulli(torch.from_numpy(mean))
+    ).log_weights
     np.testing.assert_allclose(found.flatten().numpy(), expected, atol=1e-9)
     z = sum(math.exp(-law.energy(x)) for x in law.states())
     weights = np.exp(expected)

@@ -216,7 +216,7 @@ def test_evaluations_are_those_that_the_energy_sees() -> None:
 
 
 def test_evaluations_of_blocks_are_the_mean_over_all_chains() -> None:
-    reports = [Info(torch.ones(1), torch.ones(1), 1.0), Info(torch.ones(3), torch.ones(3), 5.0)]
+    reports = [Info(torch.ones(1), torch.ones(1), evaluations=1.0), Info(torch.ones(3), torch.ones(3), evaluations=5.0)]
     assert Info.cat(reports).evaluations == 4.0
 
 

@@ -20,7 +20,7 @@ from ebmlab.studies.targets import LatticeGaussian
 def run(length: Any, num_steps: int = 600, others: Any = (), chains: int = 10, **start: float) -> tuple[Walker, bool]:
     torch.manual_seed(0)
     walker = Walker(length, **start)
-    _, over = PatternSearch(5).search(walker, Nothing(), torch.zeros(chains, 1), num_steps, others)
+    _, over = PatternSearch(5).search(walker, Nothing(), torch.zeros(chains, 1), num_steps, others=others)
     return walker, over
 
 
@@ -109,7 +109,7 @@ def test_the_second_search_finds_that_a_quadratic_needs_no_rejections(variant: A
 
 
 def test_errors_say_what_would_be_right() -> None:
-    with pytest.raises(UserError, match="window is 0, but must be at least 1 step"):
+    with pytest.raises(UserError, match="window is 0, but must be at least 1"):
         PatternSearch(0)
     with pytest.raises(UserError, match="PatternSearch tunes step_size and balance together, which Gibbs does not"):
         PatternSearch().check(Gibbs())

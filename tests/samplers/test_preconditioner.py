@@ -76,7 +76,7 @@ def test_the_rate_is_the_one_asked_for_and_scales_have_the_domains_shape() -> No
 
 
 def test_a_study_is_refused_before_its_first_sampler_runs() -> None:
-    contender = Contender(DMALA(0.1), Preconditioner(), 30)
+    contender = Contender(DMALA(0.1), Preconditioner(), tune_steps=30)
     with pytest.raises(UserError, match=r"samplers\.A on targets\.potts: Preconditioner: its scales are of numbers"):
         Study({"potts": ScalarPotts([[0.0, 0.1], [0.1, 0.0]])}, {"A": contender}).check()
 

@@ -81,9 +81,9 @@ def test_mutants_are_caught(old: str, new: str) -> None:
 def test_a_way_back_with_the_step_of_x_is_caught() -> None:
     """The constant of y belongs into the ratio, not that of x."""
     back = (
-        "state.energy - new.energy + factorised(energy.domain, new.x, energy.value_and_grad(new.x)[1], 2 * threshold("
-        "change_logits(energy.domain, state.x, -0.5 * energy.value_and_grad(state.x)[1]), settings[0]), weight=-0.5)"
-        ".log_prob(draw.reverse) - draw.log_prob"
+        "state.energy - new.energy + factorised(energy.domain, new.x, energy.value_and_grad(new.x)[1], "
+        "stiffness=2 * threshold(change_logits(energy.domain, state.x, -0.5 * energy.value_and_grad(state.x)[1]), "
+        "settings[0]), weight=-0.5).log_prob(draw.reverse) - draw.log_prob"
     )
     assert bias(mutant(RegularisedLangevin, RATIO, back)(0.9), Target(DOMAINS["binary"], "cubic")) > 1e-3
 

@@ -123,7 +123,7 @@ def test_two_evaluations_a_step() -> None:
 def test_flat_and_steep_energies(domain: Finite, dtype: torch.dtype, scale: float) -> None:
     """From the least likely state, one chain reaches the most likely one of a steep energy."""
     torch.manual_seed(0)
-    energy = Target(domain, "quadratic", scale)
+    energy = Target(domain, "quadratic", scale=scale)
     exact = Exact(energy)
     values = energy(exact.states)
     worst = exact.states[values.argmax()][None].to(dtype)

@@ -52,7 +52,7 @@ class Flips(MetropolisSampler):
 
     def proposal(self, energy: Energy, state: Any) -> Proposal:
         stiffness = -torch.logit(self.probability) / 2  # then a flip has the given probability
-        return factorised(Product().domain, state.x, torch.zeros_like(state.x), stiffness)
+        return factorised(Product().domain, state.x, torch.zeros_like(state.x), stiffness=stiffness)
 
 
 CASES: dict[str, tuple[Any, TargetAcceptance]] = {
@@ -61,7 +61,10 @@ CASES: dict[str, tuple[Any, TargetAcceptance]] = {
     "DMALA, another rate": (DMALA(1.0), TargetAcceptance(0.8)),
     "RelaxedMALA": (RelaxedMALA(0.5), TargetAcceptance()),
     "random walk": (Flips(0.3), TargetAcceptance(0.234, "probability")),
-    "a whole cycle": (ACS(0.5, 0.1, 5, 0.6), TargetAcceptance(parameter="step_sizes", window=5)),
+    "a whole cycle": (
+        ACS(0.5, 0.1, cycle_length=5, balance_max=0.6),
+        TargetAcceptance(parameter="step_sizes", window=5),
+    ),
 }
 
 

@@ -269,7 +269,7 @@ def test_tempered_bipartite_energy_by_enumeration(beta: float | Tensor) -> None:
         return -(-b.unsqueeze(1) * joint).logsumexp(1)
 
     torch.testing.assert_close(warm(v), free(v, b))
-    torch.testing.assert_close(warm.marginal_energy(v, warm.hidden_given_visible(v), 2.0), free(v, b / 2))
+    torch.testing.assert_close(warm.marginal_energy(v, warm.hidden_given_visible(v), temperature=2.0), free(v, b / 2))
     torch.testing.assert_close(
         warm.energies_at(v, torch.stack([b, b / 3], 1)), torch.stack([free(v, b), free(v, b / 3)], 1)
     )

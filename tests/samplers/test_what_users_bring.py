@@ -50,7 +50,7 @@ WRONG = [lambda e: e.unsqueeze(1), lambda e: e.sum(), lambda e: e[:1]]
 USES = [
     lambda energy: Gibbs().sample(energy, torch.zeros(5, 2), 1),
     lambda energy: DMALA(0.2).last_states(energy, torch.zeros(5, 2), 1),
-    lambda energy: ais(energy, Gibbs(), 10, 2),
+    lambda energy: ais(energy, Gibbs(), num_chains=10, num_temperatures=2),
     exact_log_z,
 ]
 
@@ -172,13 +172,13 @@ def test_block_gibbs_anneals_from_uniform_bits() -> None:
     rbm = RBM(4, 3).double()
     for tensor in rbm.parameters():
         tensor.data.normal_()
-    found = ais(rbm, BlockGibbs(), 500, 200, base=Uniform(Binary(4)))
+    found = ais(rbm, BlockGibbs(), num_chains=500, num_temperatures=200, base=Uniform(Binary(4)))
     assert abs(found.log_z - float(exact_log_z(rbm))) < 4 * found.std_error < 0.2
 
 
 def test_integers_with_other_numbers_of_values_are_another_domain() -> None:
     with pytest.raises(UserError, match=r"lives on Ordinal\(2, num_values=5\), but Sum on Ordinal\(2, num_values=9\)"):
-        ais(Sum(Ordinal(2, 9)), DMALA(0.2), 10, 2, base=Uniform(Ordinal(2, 5)))
+        ais(Sum(Ordinal(2, 9)), DMALA(0.2), num_chains=10, num_temperatures=2, base=Uniform(Ordinal(2, 5)))
 
 
 def test_block_gibbs_moves_no_spins() -> None:
@@ -222,10 +222,10 @@ def test_half_precision_has_enough_uniform_numbers(dtype: torch.dtype) -> None:
 
 def test_a_ladder_with_step_sizes_needs_a_sampler_with_one() -> None:
     ising = Ising.lattice(2, coupling=0.3)
-    ladder = ais(ising, DMALA(0.2), 20, 5, schedule="adaptive").ladder
+    ladder = ais(ising, DMALA(0.2), num_chains=20, num_temperatures=5, schedule="adaptive").ladder
     assert ladder is not None and ladder.scales is not None
     with pytest.raises(UserError, match="the ladder has step sizes, but Gibbs has none"):
-        ais(ising, Gibbs(), 20, schedule=ladder)
+        ais(ising, Gibbs(), num_chains=20, schedule=ladder)
 
 
 def test_coloured_bits_are_annealed_by_their_colours() -> None:
@@ -245,5 +245,5 @@ def test_coloured_bits_are_annealed_by_their_colours() -> None:
             return 1.5 * x[:, 1 - sites]
 
     torch.manual_seed(0)
-    result = ais(Pairs(), ChromaticGibbs(), 1000, 50)
+    result = ais(Pairs(), ChromaticGibbs(), num_chains=1000, num_temperatures=50)
     assert result.log_z == pytest.approx(float(exact_log_z(Pairs())), abs=5 * result.std_error + 1e-3)

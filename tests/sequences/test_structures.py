@@ -137,7 +137,9 @@ def test_a_structure_of_another_family_or_length_is_refused(tmp_path: Path) -> N
 
 def test_distances_of_closest_atoms_are_those_of_loops() -> None:
     rng = np.random.default_rng(0)
-    residues = [Residue("A", str(i), 9 * rng.normal(size=(rng.integers(1, 5), 3)), np.zeros(3)) for i in range(6)]
+    residues = [
+        Residue("A", str(i), heavy=9 * rng.normal(size=(rng.integers(1, 5), 3)), beta=np.zeros(3)) for i in range(6)
+    ]
     expected = [[min(np.linalg.norm(a - b) for a in r.heavy for b in s.heavy) for s in residues] for r in residues]
     torch.testing.assert_close(distances(residues), torch.tensor(expected, dtype=torch.float64))
     assert helix(6).shape == (6, 3)

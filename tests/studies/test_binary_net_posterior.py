@@ -243,7 +243,7 @@ def test_built_from_a_config() -> None:
         (lambda: BinaryNetPosterior(Rows(torch.ones(3, 2), torch.ones(3, 1))), r"targets \(3, 1\)"),
         (lambda: BinaryNetPosterior(Rows(torch.ones(0, 2), torch.ones(0))), "N and F at least 1"),
         (lambda: tiny(hidden_dim=0), "hidden_dim is 0"),
-        (lambda: tiny(batch_size=0), "batch_size 0"),
+        (lambda: tiny(batch_size=0), "batch_size is 0"),
         (lambda: tiny(sharpness=0.0), "sharpness is 0.0"),
     ],
 )

@@ -41,7 +41,7 @@ class Clash(Measure):
 def run(folder: Path, sampler: Contender, **measures: Measure) -> Result:
     study = Study({"ising": Ising.lattice(2, 0.2)}, {"A": sampler}, num_chains=3, num_steps=3, measures=measures)
     study.check()
-    (result,) = study.run(Fabric(accelerator="cpu", devices=1), folder, lambda results: None)
+    (result,) = study.run(Fabric(accelerator="cpu", devices=1), folder, report=lambda results: None)
     return result
 
 
@@ -71,7 +71,9 @@ def test_a_measures_columns_and_curve_do_not_replace_the_studys(tmp_path: Path) 
 
 
 def test_two_measures_of_one_kind(tmp_path: Path) -> None:
-    result = run(tmp_path, Contender(Gibbs()), short=LogMMD(Gibbs(), 5, 1), long=LogMMD(Gibbs(), 50, 1))
+    result = run(
+        tmp_path, Contender(Gibbs()), short=LogMMD(Gibbs(), 5, num_steps=1), long=LogMMD(Gibbs(), 50, num_steps=1)
+    )
     assert result.row["short_log_mmd"] != result.row["long_log_mmd"] and "log_mmd" not in result.row
     files = [path.name for path in write_target([result], tmp_path, set())]
     assert files == ["log_MMD_short-ising.png", "log_MMD_long-ising.png", "mean_energy-ising.png"]

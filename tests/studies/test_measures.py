@@ -21,7 +21,7 @@ from ebmlab.studies.targets import ModeGrid
 
 
 def ising() -> Ising:
-    return Ising.lattice(2, 0.3, 0.2).double()
+    return Ising.lattice(2, 0.3, field=0.2).double()
 
 
 def feed(measure: Measure, energy: Energy, batches: list[Tensor]) -> Any:

@@ -46,7 +46,7 @@ class Top(Energy):
 def run(folder: Path, energy: Energy, sampler: Sampler, **settings: Any) -> Result:
     study = Study({"t": energy}, {"A": Contender(sampler)}, **{"num_chains": 4, "num_steps": 200, **settings})
     study.check()
-    (result,) = study.run(Fabric(accelerator="cpu", devices=1), folder, lambda results: None)
+    (result,) = study.run(Fabric(accelerator="cpu", devices=1), folder, report=lambda results: None)
     return result
 
 

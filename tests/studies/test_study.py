@@ -50,7 +50,7 @@ def run(tmp_path: Path, **settings: Any) -> dict[str, Result]:
     energy = Ising.lattice(3, 0.2)
     study = Study({"ising": energy}, contenders, start=FromPoint(0), num_chains=4, num_steps=5, **settings)
     study.check()
-    results = study.run(Fabric(accelerator="cpu", devices=1), tmp_path, lambda results: None)
+    results = study.run(Fabric(accelerator="cpu", devices=1), tmp_path, report=lambda results: None)
     return {r.sampler: r for r in results}
 
 

@@ -23,7 +23,7 @@ def seeded() -> None:
 
 
 def small() -> tuple[Energy, Tensor]:
-    return planted_rbm(60, 30, 0.25)[:2]
+    return planted_rbm(60, 30, scale=0.25)[:2]
 
 
 def test_a_planted_state_follows_the_law_of_its_rbm() -> None:

@@ -51,18 +51,18 @@ def rbm() -> RBM:
 
 def test_a_deterministic_gradient_is_exact(rbm: RBM) -> None:
     x = rbm.domain.random(20).double()
-    found = assert_gradient(Ratios(rbm), x, pseudo_likelihood)
+    found = assert_gradient(Ratios(rbm), x, expected=pseudo_likelihood)
     assert found.z == 0 and found.error < 1e-12
     with pytest.raises(AssertionError, match=r"Ratios on RBM: the gradient in \w+\[.*\] is .*, off by 0.001 of"):
-        assert_gradient(Ratios(rbm, factor=1.001), x, pseudo_likelihood)
+        assert_gradient(Ratios(rbm, factor=1.001), x, expected=pseudo_likelihood)
 
 
 def test_contrastive_divergence_with_independent_states_has_the_likelihoods_gradient(rbm: RBM) -> None:
     x = rbm.domain.random(500).double()
-    exact = ContrastiveDivergence(rbm, Gibbs(block_size=4), FromNoise())
+    exact = ContrastiveDivergence(rbm, Gibbs(block_size=4), start=FromNoise())
     assert 0 < assert_gradient(exact, x).z < 4.5
     assert "log" not in vars(exact)
-    short = ContrastiveDivergence(rbm, Gibbs(), FromNoise(), num_steps=1)
+    short = ContrastiveDivergence(rbm, Gibbs(), start=FromNoise(), num_steps=1)
     with pytest.raises(AssertionError, match=r"the mean gradient of 40 steps in .* standard errors"):
         assert_gradient(short, x)
 
@@ -74,12 +74,12 @@ def test_a_parameter_that_is_left_out_is_named(rbm: RBM) -> None:
             return loss - self.energy.b_h.sum() + self.energy.b_h.detach().sum()  # type: ignore[union-attr, operator]
 
     with pytest.raises(AssertionError, match=r"the gradient in b_h\[\d\]"):
-        assert_gradient(Forgetful(rbm), rbm.domain.random(20).double(), pseudo_likelihood)
+        assert_gradient(Forgetful(rbm), rbm.domain.random(20).double(), expected=pseudo_likelihood)
 
 
 def test_nan_fails(rbm: RBM) -> None:
     with pytest.raises(AssertionError, match="is nan, not"):
-        assert_gradient(Ratios(rbm, factor=float("nan")), rbm.domain.random(5).double(), pseudo_likelihood)
+        assert_gradient(Ratios(rbm, factor=float("nan")), rbm.domain.random(5).double(), expected=pseudo_likelihood)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

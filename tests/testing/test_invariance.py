@@ -77,7 +77,9 @@ def test_a_kernel_that_does_not_reach_every_state_fails(kernel: object) -> None:
 
 
 def test_kernels_with_normal_numbers_are_simulated() -> None:
-    right = AnyScale("shift", 2.0, 0.8, torch.eye(4).double(), diagonal=torch.full((4,), 0.1).double())
+    right = AnyScale(
+        "shift", 2.0, balance=0.8, curvature=torch.eye(4).double(), diagonal=torch.full((4,), 0.1).double()
+    )
     found = assert_invariant(right, Rugged(Spin(4)), num_chains=50_000)
     assert not found.exact and found.p_value > 1e-4 and 0 < found.error < 0.01
 

@@ -70,7 +70,7 @@ def test_completions_of_real_data_follow_the_gaussian_conditional() -> None:
     """A GRBM whose weights are 0 is a Gaussian in raw numbers; its sampler cannot serve a conditional law."""
     energy = GRBM(3, 2)
     nn.init.zeros_(energy.W)
-    learner = ContrastiveDivergence(energy, GibbsLangevin(0.1), FromData())
+    learner = ContrastiveDivergence(energy, GibbsLangevin(0.1), start=FromData())
     model = TrainedModel(learner, Preprocessing((3,), mean=(5.0, 6.0, 7.0), std=(2.0, 3.0, 4.0)))
     raw = np.array([[1.5, np.nan, np.nan]])
     found = model.complete(raw, np.array([True, False, False]), num_samples=5000, num_steps=5)
@@ -92,7 +92,7 @@ def test_given_numbers_stay_what_they_are() -> None:
         (Preprocessing((3,), 9.0, 7.0, (0.31,), (0.3,)), torch.tensor([[9, 2, 0]]), [7, 14 / 9]),
     ]
     for form, raw, expected in forms:
-        found = model_of(GRBM(3, 2), form).complete(raw, [True, True, False], 2, num_steps=1)
+        found = model_of(GRBM(3, 2), form).complete(raw, [True, True, False], num_samples=2, num_steps=1)
         given, drawn = torch.as_tensor(found).reshape(2, 3).split([2, 1], 1)
         assert torch.equal(given, torch.tensor([expected] * 2, dtype=torch.float64).to(given))
         assert drawn.isfinite().all() and (form.unit or drawn[0] != drawn[1])
@@ -101,7 +101,9 @@ def test_given_numbers_stay_what_they_are() -> None:
 def test_chains_that_stay_in_noise_are_noticed() -> None:
     energy = wild(RBM(40, 30))
     energy.W.data.mul_(10)
-    model = TrainedModel(ContrastiveDivergence(energy, RandomWalk(num_flips=15), FromData()), Preprocessing((40,)))
+    model = TrainedModel(
+        ContrastiveDivergence(energy, RandomWalk(num_flips=15), start=FromData()), Preprocessing((40,))
+    )
     mask = torch.arange(40) < 3
     with pytest.warns(UserWarning, match="the chains of RandomWalk hardly moved: give another sampler, such as Gibbs"):
         model.complete(torch.zeros(2, 40), mask, num_steps=200)

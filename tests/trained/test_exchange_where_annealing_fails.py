@@ -55,7 +55,7 @@ def test_an_estimate_below_that_of_annealing_is_doubted(monkeypatch: pytest.Monk
     rbm, x = rugged(20, 6, -12.0)
     base = reference(rbm.domain)
     torch.manual_seed(0)
-    annealed = ais(rbm, BlockGibbs(), 40, 100, base=base)
+    annealed = ais(rbm, BlockGibbs(), num_chains=40, num_temperatures=100, base=base)
     same = likelihood._by_exchange(rbm, BlockGibbs(), base, x, annealed, 20, 4)
     assert not any("below that of annealing" in doubt for doubt in same.doubts)
     object.__setattr__(annealed, "log_z", annealed.log_z + 5)

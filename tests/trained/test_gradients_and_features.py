@@ -50,4 +50,6 @@ def test_features_are_the_hidden_units_in_closed_form() -> None:
     expected = 1 / (1 + torch.exp(-(v / energy.log_var.exp()) @ energy.W - energy.b))
     torch.testing.assert_close(model.features(raw), expected)
     with pytest.raises(UserError, match="Potts has no hidden units to take features from: train an RBM or GRBM"):
-        model_of(ScalarPotts.lattice(2, 3, 0.4)).features(ScalarPotts.lattice(2, 3, 0.4).domain.random(2))
+        model_of(ScalarPotts.lattice(2, 3, coupling=0.4)).features(
+            ScalarPotts.lattice(2, 3, coupling=0.4).domain.random(2)
+        )

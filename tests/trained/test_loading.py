@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::lightning_fabric.utilities.warn
 
 def test_what_was_made_in_python_is_made_again_with_its_settings(tmp_path: Path) -> None:
     estimator = GradientGuided(num_samples=5, advanced=True, objective="exponential")
-    learner = RatioMatching(Ising.learnable(5), estimator, DMALA(0.37))
+    learner = RatioMatching(Ising.learnable(5), estimator, sampler=DMALA(0.37))
     path = trained(tmp_path, learner, DataLoader(Ising.learnable(5).domain.random(16), batch_size=8))
     again = Learner.load_from_checkpoint(path)
     assert isinstance(again, RatioMatching) and isinstance(again.estimator, GradientGuided)
@@ -53,7 +53,7 @@ class Own(Energy):
 
 def test_a_network_that_no_checkpoint_describes_is_given_back_by_the_user(tmp_path: Path) -> None:
     def build() -> Learner:
-        return ContrastiveDivergence(Own(nn.Linear(3, 1)), ULA(0.1), FromData())
+        return ContrastiveDivergence(Own(nn.Linear(3, 1)), ULA(0.1), start=FromData())
 
     learner = build()
     with pytest.warns(UserWarning, match=r"lack a setting \(energy is a Linear, which is no plain data\): load"):
@@ -84,7 +84,7 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_gives_its_best_checkpoint_else_its_last(tmp_path: Path) -> None:
-    learner = ContrastiveDivergence(RBM(4, 2), BlockGibbs(), FromData())
+    learner = ContrastiveDivergence(RBM(4, 2), BlockGibbs(), start=FromData())
     run = tmp_path / "checkpoints"
     run.mkdir()
     path = trained(tmp_path, learner, DataLoader(Binary(4).random(8), batch_size=4))
@@ -115,7 +115,7 @@ class States(Data, pl.LightningDataModule):
 
 
 def test_data_without_preprocessing_are_states_without_a_warning(tmp_path: Path) -> None:
-    learner = ContrastiveDivergence(RBM(4, 2), BlockGibbs(), FromData())
+    learner = ContrastiveDivergence(RBM(4, 2), BlockGibbs(), start=FromData())
     model = ebmlab.load(trained(tmp_path, learner, States()))
     x = Binary(4).random(3)
     assert torch.equal(model.energy(x), learner(x))

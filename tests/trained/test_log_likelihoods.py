@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::lightning_fabric.utilities.warn
 
 
 def test_log_likelihoods_against_enumeration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = ContrastiveDivergence(wild(RBM(8, 5)), BlockGibbs(), FromData())
+    learner = ContrastiveDivergence(wild(RBM(8, 5)), BlockGibbs(), start=FromData())
     data = DataLoader(Binary(8).random(200), batch_size=100)
     model = ebmlab.load(trained(tmp_path, learner, data))
     raw = Binary(8).enumerate()
@@ -46,7 +46,7 @@ def test_log_likelihoods_against_enumeration(tmp_path: Path, monkeypatch: pytest
 
 
 def test_log_z_is_kept_for_its_owner_and_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = ContrastiveDivergence(wild(RBM(5, 3)), BlockGibbs(), FromData())
+    learner = ContrastiveDivergence(wild(RBM(5, 3)), BlockGibbs(), start=FromData())
     path = trained(tmp_path, learner, DataLoader(Binary(5).random(20), batch_size=10))
     raw = Binary(5).random(3)
     first = ebmlab.load(path).log_likelihood(raw)

@@ -100,7 +100,7 @@ def test_a_loaded_energy_composes() -> None:
 def test_a_class_number_column_scores_as_its_one_hot_state(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 3, (50, 4)))
     data = Arrays(str(tmp_path / "x.npy"), domain="categorical")
-    learner = ContrastiveDivergence(ScalarPotts.lattice(2, 3, 0.4), Gibbs(), FromData())
+    learner = ContrastiveDivergence(ScalarPotts.lattice(2, 3, coupling=0.4), Gibbs(), start=FromData())
     learner.energy.requires_grad_(True)
     model = TrainedModel(learner, data.preprocessing)
     raw = np.array([[0, 1, 2, 2]])

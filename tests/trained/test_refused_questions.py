@@ -41,8 +41,8 @@ REFUSED: dict[str, tuple[Callable[[TrainedModel], Any], str]] = {
         lambda m: m.complete(np.full((1, 6), np.nan), [1, 0, 0, 0, 0, 0]),
         "NaN or infinity in 1 of 1",
     ),
-    "no completions": (lambda m: m.complete(torch.zeros(1, 6), [1, 0, 0, 0, 0, 0], 0), "num_samples is 0"),
-    "no samples": (lambda m: m.sample(0), "n is 0 and batch_size 2000; both must be at least 1"),
+    "no completions": (lambda m: m.complete(torch.zeros(1, 6), [1, 0, 0, 0, 0, 0], num_samples=0), "num_samples is 0"),
+    "no samples": (lambda m: m.sample(0), "sample: n is 0, but must be at least 1"),
 }
 
 

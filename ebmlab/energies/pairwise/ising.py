@@ -11,7 +11,7 @@ from ebmlab import graphs
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Around
 from ebmlab.energies.pairwise.pairwise import Matrix, Pairwise
-from ebmlab.errors import UserError
+from ebmlab.settings import require_count
 
 
 class Ising(Pairwise):
@@ -32,20 +32,19 @@ class Ising(Pairwise):
 
     domains = (Spin,)
 
-    def __init__(self, coupling: Matrix, field: float | Sequence[float] | Tensor = 0.0, learn: bool = False) -> None:
+    def __init__(self, coupling: Matrix, field: float | Sequence[float] | Tensor = 0.0, *, learn: bool = False) -> None:
         super().__init__(coupling, field, learn=learn)
         self.domain = Spin(len(self.field))
 
     @classmethod
     def learnable(cls, num_spins: int) -> Ising:
         """Couplings between all spins, and fields, as parameters; all zero at first."""
-        if num_spins < 1:
-            raise UserError(f"Ising: num_spins is {num_spins}; it must be at least 1")
+        require_count("Ising", num_spins=num_spins)
         return cls(torch.zeros(num_spins, num_spins), learn=True)
 
     @classmethod
     def lattice(
-        cls, side: int, coupling: float, field: float | Sequence[float] | Tensor = 0.0, periodic: bool = True
+        cls, side: int, coupling: float, *, field: float | Sequence[float] | Tensor = 0.0, periodic: bool = True
     ) -> Ising:
         """A square grid of side * side spins, each joined to its nearest neighbours (`graphs.lattice`).
 
@@ -55,13 +54,14 @@ class Ising(Pairwise):
             field: h, a number or `(side * side,)`.
             periodic: joins opposite borders.
         """
-        return cls(graphs.lattice_edges(side, coupling, periodic), field)
+        return cls(graphs.lattice_edges(side, coupling, periodic=periodic), field)
 
     @classmethod
     def barabasi_albert(
         cls,
         num_nodes: int,
         num_edges: int,
+        *,
         coupling: float,
         field: float | Sequence[float] | Tensor = 0.0,
         seed: int = 0,
@@ -75,7 +75,7 @@ class Ising(Pairwise):
             field: h, a number or `(num_nodes,)`.
             seed: of the graph; torch's global generator is not used.
         """
-        return cls(graphs.barabasi_albert_edges(num_nodes, num_edges, coupling, seed), field)
+        return cls(graphs.barabasi_albert_edges(num_nodes, num_edges, coupling=coupling, seed=seed), field)
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and J x + h `(B, d)`."""

@@ -17,6 +17,7 @@ from ebmlab.energies.pairwise.statistics import PottsSum
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_count
 
 DENSE = 0.25  # share of all pairs from which one matrix product beats a product a pair
 
@@ -57,11 +58,9 @@ class Potts(Energy):
     scalar = ScalarPotts
     lattice = ScalarPotts.lattice
 
-    def __init__(self, num_coordinates: int, num_values: int, pairs: Pairs | None = None) -> None:
+    def __init__(self, num_coordinates: int, num_values: int, *, pairs: Pairs | None = None) -> None:
         super().__init__()
-        for name, value in (("num_coordinates", num_coordinates), ("num_values", num_values)):
-            if value < 1:
-                raise UserError(f"Potts: {name} is {value}, but must be at least 1")
+        require_count("Potts", num_coordinates=num_coordinates, num_values=num_values)
         self.domain = Categorical(num_coordinates, num_values)
         self.register_buffer("pairs", _ordered(num_coordinates, pairs))
         self.coupling = nn.Parameter(torch.zeros(len(self.pairs), num_values, num_values))
@@ -100,7 +99,7 @@ class Potts(Energy):
         if (used[0] & used[1] & (first != second).flatten(1).any(1)).any() or coupling.diagonal().any():
             raise UserError("Potts: coupling must have J_ji(b, a) = J_ij(a, b) and J_ii = 0")
         there = used[0] | used[1]
-        energy = cls(d, q, torch.stack([rows, columns], 1)[there])
+        energy = cls(d, q, pairs=torch.stack([rows, columns], 1)[there])
         with torch.no_grad():
             energy.coupling.copy_(torch.where(used[0].view(-1, 1, 1), first, second)[there])
             energy.field.copy_(field)

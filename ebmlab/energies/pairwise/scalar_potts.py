@@ -9,7 +9,7 @@ from torch import Tensor
 from ebmlab import graphs
 from ebmlab.domains import Categorical
 from ebmlab.energies.pairwise.pairwise import Matrix, Pairwise
-from ebmlab.errors import UserError
+from ebmlab.settings import require_count
 
 Field = Sequence[float] | Sequence[Sequence[float]] | Tensor | None
 
@@ -35,15 +35,14 @@ class ScalarPotts(Pairwise):
 
     domains = (Categorical,)
 
-    def __init__(self, coupling: Matrix, field: Field = None, num_values: int = 3) -> None:
-        if num_values < 1:
-            raise UserError(f"ScalarPotts: num_values is {num_values}, but must be at least 1")
+    def __init__(self, coupling: Matrix, field: Field = None, *, num_values: int = 3) -> None:
+        require_count("ScalarPotts", num_values=num_values)
         super().__init__(coupling, 0.0 if field is None else field, (num_values,))
         self.domain = Categorical(len(self.field), num_values)
 
     @classmethod
     def lattice(
-        cls, side: int, num_values: int, coupling: float, field: Field = None, periodic: bool = True
+        cls, side: int, num_values: int, *, coupling: float, field: Field = None, periodic: bool = True
     ) -> ScalarPotts:
         """A square grid of side * side sites, each joined to its nearest neighbours (`graphs.lattice`).
 
@@ -54,7 +53,7 @@ class ScalarPotts(Pairwise):
             field: h, `(K,)` for all sites or `(side * side, K)`; none by default.
             periodic: joins opposite borders.
         """
-        return cls(graphs.lattice_edges(side, coupling, periodic), field, num_values)
+        return cls(graphs.lattice_edges(side, coupling, periodic=periodic), field, num_values=num_values)
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """(J x + h)_i . (x_i - s) for every class s, `(B, k, K)`: exact, since E is linear in each x_i."""

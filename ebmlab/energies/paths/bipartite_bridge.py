@@ -21,7 +21,7 @@ from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.numerics.unrounded import unrounded
 
 
-def bridge(base: Base, energy: Energy, beta: float = 0.0) -> Bridge:
+def bridge(base: Base, energy: Energy, *, beta: float = 0.0) -> Bridge:
     """The path from `base` (beta = 0) to `energy` (beta = 1); for a bipartite energy, the path of the joint law.
 
     From a solved model whose hidden units are not those of the energy, the path is that of the marginal law.
@@ -29,12 +29,12 @@ def bridge(base: Base, energy: Energy, beta: float = 0.0) -> Bridge:
     Example:
         >>> from ebmlab.energies import RBM, bridge, reference
         >>> rbm = RBM(4, 3)
-        >>> type(bridge(reference(rbm.domain), rbm, 0.5)).__name__
+        >>> type(bridge(reference(rbm.domain), rbm, beta=0.5)).__name__
         'BipartiteBridge'
     """
     if isinstance(energy, Bipartite) and (not isinstance(base, Solved) or _with_units_of(energy, base)):
-        return BipartiteBridge(base, energy, beta)
-    return Bridge(base, energy, beta)
+        return BipartiteBridge(base, energy, beta=beta)
+    return Bridge(base, energy, beta=beta)
 
 
 @dataclass
@@ -75,13 +75,13 @@ class BipartiteBridge(Bridge, Bipartite):
     flip_differences = Energy.flip_differences  # the marginal energy is not a mix of the ends' marginal energies
     value_differences = Energy.value_differences
 
-    def __init__(self, base: Base, energy: Bipartite, beta: float = 0.0) -> None:
+    def __init__(self, base: Base, energy: Bipartite, *, beta: float = 0.0) -> None:
         if not isinstance(base, Uniform | Bernoulli | StandardNormal | Gaussian | Solved):
             raise UserError(
                 f"block Gibbs has no way from the base law {type(base).__name__} to {type(energy).__name__}: take "
                 "Uniform, Bernoulli, StandardNormal, Gaussian or Solved, or another sampler, such as DMALA or Langevin"
             )
-        super().__init__(base, energy, beta)
+        super().__init__(base, energy, beta=beta)
         self.num_hidden = energy.num_hidden
         self._kept: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # the same at every beta
 

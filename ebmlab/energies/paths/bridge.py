@@ -69,7 +69,7 @@ class Bridge(Energy):
 
     beta: float
 
-    def __init__(self, base: Base, energy: Energy, beta: float = 0.0) -> None:
+    def __init__(self, base: Base, energy: Energy, *, beta: float = 0.0) -> None:
         super().__init__()
         if str(base.domain) != str(energy.domain):
             raise UserError(f"the base lives on {base.domain}, but {type(energy).__name__} on {energy.domain}")

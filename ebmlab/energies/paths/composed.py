@@ -107,6 +107,7 @@ class Mixture(_Composed):
         self,
         energies: Sequence[Energy],
         weights: Sequence[float] | None = None,
+        *,
         log_z: Sequence[float] | None = None,
     ) -> None:
         super().__init__(energies, [1 / max(1, len(energies))] * len(energies) if weights is None else weights)

@@ -27,14 +27,15 @@ class Solved(Base):
         >>> from ebmlab.evaluation import ais, exact_log_z, exact_samples
         >>> from ebmlab.samplers import Gibbs
         >>> warm, cold = Ising.lattice(3, 0.3), Ising.lattice(3, 0.4)
-        >>> base = Solved(warm, float(exact_log_z(warm)), exact_samples(warm, 200))
-        >>> abs(ais(cold, Gibbs(), 200, 10, base).log_z - float(exact_log_z(cold))) < 0.3
+        >>> base = Solved(warm, float(exact_log_z(warm)), samples=exact_samples(warm, 200))
+        >>> found = ais(cold, Gibbs(), num_chains=200, num_temperatures=10, base=base)
+        >>> abs(found.log_z - float(exact_log_z(cold))) < 0.3
         True
     """
 
     samples: Tensor
 
-    def __init__(self, energy: Energy, log_z: float, samples: Tensor) -> None:
+    def __init__(self, energy: Energy, log_z: float, *, samples: Tensor) -> None:
         super().__init__()
         samples = energy.as_states(samples)
         energy.domain.validate(samples)

@@ -42,7 +42,9 @@ class ResNet(Energy):
     fast_compiled = False
     base_logits: Tensor
 
-    def __init__(self, shape: Sequence[int], channels: int = 64, base: Sequence[float] | Tensor | None = None) -> None:
+    def __init__(
+        self, shape: Sequence[int], channels: int = 64, *, base: Sequence[float] | Tensor | None = None
+    ) -> None:
         super().__init__()
         if len(shape) not in (2, 3) or min(*shape, channels) < 1:
             raise UserError(

@@ -33,7 +33,7 @@ class Factorised(Proposal):
 
 
 def factorised(
-    domain: Domain, x: Tensor, drift: Tensor, stiffness: Number, window: int | None = None, weight: Number = 1.0
+    domain: Domain, x: Tensor, drift: Tensor, *, stiffness: Number, window: int | None = None, weight: Number = 1.0
 ) -> Factorised:
     """The product over i of softmax over y_i of weight drift_i (y_i - x_i) - stiffness_i (y_i - x_i)^2 / 2.
 
@@ -97,7 +97,7 @@ class Flips(Factorised):
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)
         y = flipped(self.domain, self.x, flips)
-        return Draw(y, lambda: self.log_prob(flips), flips, hops=lambda: flips.flatten(1).sum(1))
+        return Draw(y, lambda: self.log_prob(flips), reverse=flips, hops=lambda: flips.flatten(1).sum(1))
 
     def log_prob(self, move: Tensor) -> Tensor:
         return (move * self.logits).flatten(1).sum(1) - self.normaliser
@@ -134,7 +134,7 @@ class Classes(Factorised):
     def sample(self) -> Draw:
         index = categorical(self.log_probs).unsqueeze(-1)
         log_q = self.log_probs.gather(-1, index).flatten(1).sum(1)
-        return Draw(torch.zeros_like(self.x).scatter_(-1, index, 1.0), log_q, self.x)
+        return Draw(torch.zeros_like(self.x).scatter_(-1, index, 1.0), log_q, reverse=self.x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return self.log_probs.gather(-1, move.argmax(-1, keepdim=True)).flatten(1).sum(1)
@@ -152,7 +152,7 @@ class Levels(Factorised):
     def sample(self) -> Draw:
         index = categorical(self.log_probs).unsqueeze(-1)
         log_q = self.log_probs.gather(-1, index).flatten(1).sum(1)
-        return Draw(self.x + self.offsets.gather(-1, index).squeeze(-1), log_q, self.x)
+        return Draw(self.x + self.offsets.gather(-1, index).squeeze(-1), log_q, reverse=self.x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         index = self._index(move)

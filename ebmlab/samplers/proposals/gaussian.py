@@ -24,13 +24,13 @@ class Gaussian(Proposal):
         tensor([-1.5000, -1.5000])
     """
 
-    def __init__(self, x: Tensor, mean: Tensor, variance: Tensor) -> None:
+    def __init__(self, x: Tensor, mean: Tensor, *, variance: Tensor) -> None:
         self.x, self.mean, self.variance = x, mean, variance
 
     def sample(self) -> Draw:
         noise = torch.randn_like(self.mean)
         y = self.mean + self.variance.sqrt() * noise
-        return Draw(y, -noise.square().flatten(1).sum(1) / 2, self.x)
+        return Draw(y, -noise.square().flatten(1).sum(1) / 2, reverse=self.x)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return -(move - self.mean).square().flatten(1).sum(1) / (2 * self.variance)

@@ -30,6 +30,7 @@ class Draw:
         self,
         y: Tensor,
         log_prob: Tensor | Callable[[], Tensor],
+        *,
         reverse: Any,
         hops: Callable[[], Tensor] | None = None,
     ) -> None:

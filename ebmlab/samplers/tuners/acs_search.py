@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -58,6 +58,7 @@ class ACSTuner(Tuner):
 
     rate: float = 0.5
     learning_rate: float = 0.5
+    _: KW_ONLY
     alpha_ceil: float = 60.0
     alpha_floor: float = 0.05
     burn_in: int = 50
@@ -91,14 +92,14 @@ class ACSTuner(Tuner):
         first, last = float(sampler.balances[0]), float(sampler.balances[-1])
 
         state = self._burn_in(sampler, energy, sampler.init(energy, x), first, last, burn_in)
-        alpha_min, state = self.estimate_alpha(sampler, energy, state, last, each_alpha, largest=False)
-        alpha_max, state = self.estimate_alpha(sampler, energy, state, first, each_alpha, largest=True)
+        alpha_min, state = self.estimate_alpha(sampler, energy, state, beta=last, num_steps=each_alpha, largest=False)
+        alpha_max, state = self.estimate_alpha(sampler, energy, state, beta=first, num_steps=each_alpha, largest=True)
         step_sizes = cyclical(alpha_max, alpha_min, len(sampler.step_sizes))
         balances, state = self._estimate_balances(sampler, energy, state, step_sizes, first, last, each_beta)
         return sampler.with_cycle(step_sizes, balances), state.x
 
     def estimate_alpha(
-        self, sampler: ACS, energy: Energy, state: GradientState, beta: float, num_steps: int, largest: bool
+        self, sampler: ACS, energy: Energy, state: GradientState, *, beta: float, num_steps: int, largest: bool
     ) -> tuple[float, GradientState]:
         """Returns the largest or smallest step size whose acceptance is `rate` (Eq. 11, Alg. 4), and the last state.
 

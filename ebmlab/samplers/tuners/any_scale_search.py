@@ -60,7 +60,7 @@ class AnyScaleTuner(Tuner):
         elif sampler.variant == "edges":
             sampler.set_curvature(_couplings(energy))
             others = _start_of_the_second_search(sampler, energy.domain)
-            x, over = self.search.search(sampler, energy, x, num_steps, others)
+            x, over = self.search.search(sampler, energy, x, num_steps, others=others)
         else:
             sampler.set_curvature(None)
             pairs = GradientDifferences(energy.domain.size, x.device)
@@ -75,7 +75,7 @@ class AnyScaleTuner(Tuner):
             else:
                 sampler.set_curvature(W, DIAGONALS[sampler.variant](W))
             others = _start_of_the_second_search(sampler, energy.domain)
-            x, over = self.search.search(sampler, energy, x, num_steps - num_steps // 2, others)
+            x, over = self.search.search(sampler, energy, x, num_steps - num_steps // 2, others=others)
         if not over:
             warn_of_an_early_end(sampler)
         return sampler, x

@@ -66,6 +66,7 @@ class DualAveraging(Tuner):
         energy: Energy,
         x: Tensor,
         num_steps: int,
+        *,
         observe: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         """Sets the sampler's step size while chains take steps from x; `observe` sees each x. Returns the last x."""

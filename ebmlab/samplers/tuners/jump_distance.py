@@ -14,6 +14,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
+from ebmlab.settings import require_count
 
 LARGEST = {"balance": 1.0}  # no probe exceeds this value
 
@@ -50,6 +51,7 @@ class JumpDistance(Tuner):
         self,
         rate: float = 0.2,
         decay: float = 0.9,
+        *,
         window: int = 100,
         parameters: Sequence[str] = ("step_size", "balance"),
     ) -> None:
@@ -57,8 +59,7 @@ class JumpDistance(Tuner):
             raise UserError(f"JumpDistance: rate is {rate}, but must be between 0 and 1")
         if not 0 < decay <= 1:
             raise UserError(f"JumpDistance: decay is {decay}, but must be in (0, 1]")
-        if window < 1:
-            raise UserError(f"JumpDistance: window is {window}, but must be at least 1 step")
+        require_count("JumpDistance", window=window)
         if not parameters:
             raise UserError("JumpDistance: parameters is empty, but must name what to tune")
         self.rate, self.decay, self.window, self.parameters = rate, decay, window, tuple(parameters)
@@ -75,7 +76,7 @@ class JumpDistance(Tuner):
         return sampler, state.x
 
     def search(
-        self, sampler: Sampler, energy: Energy, state: Any, num_steps: int, observe: Observer | None = None
+        self, sampler: Sampler, energy: Energy, state: Any, num_steps: int, *, observe: Observer | None = None
     ) -> Any:
         """Tunes `sampler` in place from `state`; `observe(before, after)` sees every step. Returns the last state."""
         window = max(1, min(self.window, num_steps // (3 * len(self.parameters))))

@@ -15,6 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.jump_distance import Observer, jump_distance
 from ebmlab.samplers.tuners.tuner import Tuner
+from ebmlab.settings import require_count
 
 FACTOR = 4.0  # a probe's first change of the step size
 SHIFT = 0.2  # a probe's first change of the balance
@@ -55,8 +56,7 @@ class PatternSearch(Tuner):
     """
 
     def __init__(self, window: int = 20) -> None:
-        if window < 1:
-            raise UserError(f"PatternSearch: window is {window}, but must be at least 1 step")
+        require_count("PatternSearch", window=window)
         self.window = window
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
@@ -79,6 +79,7 @@ class PatternSearch(Tuner):
         energy: Energy,
         x: Tensor,
         num_steps: int,
+        *,
         others: Sequence[Setting] = (),
         observe: Observer | None = None,
     ) -> tuple[Tensor, bool]:

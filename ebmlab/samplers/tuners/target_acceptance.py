@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -50,6 +50,7 @@ class TargetAcceptance(Tuner):
 
     rate: float = 0.574
     parameter: str = "step_size"
+    _: KW_ONLY
     window: int = 5
     gain: float = 1.0
 

@@ -72,7 +72,7 @@ class WarmUp(Tuner):
         x = steps.search(sampler, energy, x, first)
         for window in windows(num_steps - first - last):
             spread = Spread(energy.domain, x, self.dense)
-            x = steps.search(sampler, energy, x, window, spread.add)
+            x = steps.search(sampler, energy, x, window, observe=spread.add)
             sampler.scale = spread.scale()
             sampler.step_size = torch.full_like(sampler.step_size, AGAIN) / length_unit(energy)
         return sampler, steps.search(sampler, energy, x, last)

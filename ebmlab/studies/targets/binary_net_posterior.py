@@ -12,7 +12,7 @@ from ebmlab.domains import Spin
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_count, require_positive
 
 CHUNK = 2**21  # hidden units computed at once, over chains and rows: 8 MiB in float32
 
@@ -52,7 +52,7 @@ class BinaryNetPosterior(Energy):
     test_y: Tensor | None
 
     def __init__(
-        self, data: TabularSource, hidden_dim: int = 500, sharpness: float = 100.0, batch_size: int = 100
+        self, data: TabularSource, hidden_dim: int = 500, *, sharpness: float = 100.0, batch_size: int = 100
     ) -> None:
         super().__init__()
         table = data.load()
@@ -62,10 +62,7 @@ class BinaryNetPosterior(Energy):
                 f"BinaryNetPosterior: the features have shape {tuple(x.shape)} and the targets {tuple(y.shape)}; "
                 "they must be (N, F) and (N,) with N and F at least 1"
             )
-        if hidden_dim < 1 or batch_size < 1:
-            raise UserError(
-                f"BinaryNetPosterior: hidden_dim is {hidden_dim} and batch_size {batch_size}; both must be at least 1"
-            )
+        require_count("BinaryNetPosterior", hidden_dim=hidden_dim, batch_size=batch_size)
         require_positive("BinaryNetPosterior", sharpness=sharpness)
         self.domain = Spin((x.shape[1] + 2) * hidden_dim + 1)
         self.hidden_dim = hidden_dim
@@ -123,7 +120,7 @@ class BinaryNetPosterior(Energy):
         size = self.batch_size if size is None else size
         rows = torch.randperm(len(self.targets), device=self.targets.device)[:size]
         part = Rows(self.inputs[self.row[rows], :-1], self.targets[rows])
-        return BinaryNetPosterior(part, self.hidden_dim, self.sharpness, self.batch_size)
+        return BinaryNetPosterior(part, self.hidden_dim, sharpness=self.sharpness, batch_size=self.batch_size)
 
     @unrounded
     @torch.no_grad()

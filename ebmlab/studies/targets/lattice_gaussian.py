@@ -34,7 +34,7 @@ class LatticeGaussian(Energy):
     mean: Tensor
 
     def __init__(
-        self, precision: Sequence[Sequence[float]] | Tensor, mean: Sequence[float] | Tensor, num_values: int = 21
+        self, precision: Sequence[Sequence[float]] | Tensor, mean: Sequence[float] | Tensor, *, num_values: int = 21
     ) -> None:
         super().__init__()
         A, b = (
@@ -53,7 +53,9 @@ class LatticeGaussian(Energy):
         self.register_buffer("mean", b)
 
     @classmethod
-    def rotated(cls, size: int = 100, num_values: int = 21, condition: float = 10.0, seed: int = 0) -> LatticeGaussian:
+    def rotated(
+        cls, size: int = 100, num_values: int = 21, *, condition: float = 10.0, seed: int = 0
+    ) -> LatticeGaussian:
         """A = P L P' with a random rotation P; the mean is the middle of the domain.
 
         The paper does not state the spectrum. Here the eigenvalues L are spaced geometrically, the largest is
@@ -65,7 +67,9 @@ class LatticeGaussian(Energy):
         return cls._centred((P * L) @ P.T, num_values)
 
     @classmethod
-    def sparse(cls, size: int = 100, num_values: int = 21, condition: float = 10.0, seed: int = 0) -> LatticeGaussian:
+    def sparse(
+        cls, size: int = 100, num_values: int = 21, *, condition: float = 10.0, seed: int = 0
+    ) -> LatticeGaussian:
         """A = S M S, a Markov random field on a cycle: M_ii = 1, and M_ij is N(0, 0.04) between neighbours.
 
         The mean is the middle of the domain. The paper does not state the scales S. Here S_ii^2 = A_ii, the precision
@@ -86,7 +90,7 @@ class LatticeGaussian(Energy):
     def _centred(cls, precision: Tensor, num_values: int) -> LatticeGaussian:
         """Puts the mean in the middle and scales A such that precision 1 becomes standard deviation num_values / 5."""
         precision = ((precision + precision.T) / 2 * (5 / num_values) ** 2).to(torch.get_default_dtype())
-        return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values)
+        return cls(precision, torch.full((len(precision),), (num_values - 1) / 2), num_values=num_values)
 
     @unrounded
     def forward(self, x: Tensor) -> Tensor:

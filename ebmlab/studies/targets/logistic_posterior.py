@@ -53,7 +53,7 @@ class LogisticPosterior(Energy):
         self.register_buffer("targets", y)
 
     @classmethod
-    def synthetic(cls, size: int = 100, num_rows: int = 50, seed: int = 0) -> LogisticPosterior:
+    def synthetic(cls, size: int = 100, num_rows: int = 50, *, seed: int = 0) -> LogisticPosterior:
         """The paper's data (App. B.4).
 
         Rows of X are N(0, 0.25 S C S), where C_ii = 1.25, C_ij = 0.25, and S is diagonal with

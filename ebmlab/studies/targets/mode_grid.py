@@ -41,7 +41,7 @@ class ModeGrid(Energy):
     domain: Ordinal
     centres: Tensor
 
-    def __init__(self, side: int = 5, num_values: int = 451, spacing: float = 75.0, variance: float = 22.0) -> None:
+    def __init__(self, side: int = 5, num_values: int = 451, *, spacing: float = 75.0, variance: float = 22.0) -> None:
         super().__init__()
         require_positive("ModeGrid", variance=variance, spacing=spacing)
         if side < 1 or not side * spacing < num_values:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ebmlab.domains import Ordinal
 from ebmlab.energies.energy import Energy
-from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_count
 
 HEIGHT = 2.0  # of the barrier between the two wells of an axis
 WIDTH = 0.15  # distance from barrier to well of the middle axis, in units of the domain's width
@@ -45,14 +45,11 @@ class QuarticMixture(Energy):
     coefficients: Tensor
 
     def __init__(
-        self, num_coordinates: int = 50, num_values: int = 21, num_components: int = 50, seed: int = 0
+        self, num_coordinates: int = 50, num_values: int = 21, *, num_components: int = 50, seed: int = 0
     ) -> None:
         super().__init__()
-        if min(num_coordinates, num_values, num_components) < 1:
-            raise UserError(
-                f"QuarticMixture: num_coordinates is {num_coordinates}, num_values {num_values} and "
-                f"num_components {num_components}; all must be at least 1"
-            )
+        sizes = {"num_coordinates": num_coordinates, "num_values": num_values, "num_components": num_components}
+        require_count("QuarticMixture", **sizes)
         self.domain = Ordinal(num_coordinates, num_values)
         generator = torch.Generator().manual_seed(seed)
         P, _ = torch.linalg.qr(torch.randn(num_coordinates, num_coordinates, dtype=torch.float64, generator=generator))
