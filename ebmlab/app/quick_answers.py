@@ -8,12 +8,13 @@ from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
 from ebmlab.app.mutate_parser import mutate_parser
+from ebmlab.app.solve_parser import solve_parser
 from ebmlab.app.sweep_space import sweep_parser
 from ebmlab.app.zoo_parser import zoo_answer
 from ebmlab.errors import UserError
 
 _FILES = ("sample", "list", "compare", "dashboard", "sweep")
-COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, *_FILES, "convert", "zoo", "mutate")
+COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, *_FILES, "convert", "zoo", "mutate", "solve")
 HELP = """usage: python -m ebmlab <command> [options]
 
 commands:
@@ -32,6 +33,7 @@ commands:
   convert   models and problems of other packages:   python -m ebmlab convert problem.bqm my_problem
   zoo       small trained models: list, make, pull, push, pack, export:   python -m ebmlab zoo
   mutate    all single mutants of a sequence:   python -m ebmlab mutate wild.fasta --ckpt_path RUN
+  solve     max-cut, independent sets, cliques, QUBOs:   python -m ebmlab solve G14.rud --seconds 60
   --version print the version
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.
@@ -57,6 +59,8 @@ def answer(given: list[str]) -> str | None:
         return convert_parser().format_help().rstrip()
     if first == "mutate" and {"-h", "--help"} & {*given}:
         return mutate_parser().format_help().rstrip()
+    if first == "solve" and {"-h", "--help"} & {*given}:
+        return solve_parser().format_help().rstrip()
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
     if first == "compare":

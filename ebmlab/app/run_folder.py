@@ -26,6 +26,7 @@ RUNS = Path("runs")
 CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
 LAST = "last.ckpt"
+SOLUTION = "solution.json"  # of `solve`
 REQUEUED = "hpc_ckpt_*.ckpt"  # of Lightning on SLURM
 _HANDED_DOWN = "EBMLAB_RUN_FOLDER"
 _REMAINS = (CONFIG, "wandb", CHECKPOINTS)  # all that a run leaves if it ends before its first step
@@ -158,6 +159,9 @@ def how_to_go_on(args: Sequence[str], kept: str) -> str:
     folder = held()
     if folder is None:
         return f"{kept or 'nothing was begun'}; give the same command again"
+    if args[0] == "solve":
+        found = f"the best that was found is in {folder}"
+        return found if (folder / SOLUTION).is_file() else "nothing was found yet; give the same command again"
     kept = kept and f"{kept}; "
     if args[0] == "sample":
         return f"{kept}go on with the same command and --resume true --name {folder.name}"

@@ -10,6 +10,7 @@ from ebmlab.app.model_commands import run_model_command
 from ebmlab.app.model_parsers import MODEL_COMMANDS
 from ebmlab.app.mutate import run_mutate
 from ebmlab.app.predict_without_config import predict_alone, stands_alone
+from ebmlab.app.solve import run_solve
 from ebmlab.app.zoo_command import run_zoo
 
 
@@ -24,5 +25,5 @@ def without_trainer(given: list[str]) -> Callable[[], None] | None:
         return partial(sweep, words)
     if command == "predict" and stands_alone(words):
         return partial(predict_alone, words)
-    runs = {"convert": run_convert, "zoo": run_zoo, "mutate": run_mutate}
+    runs = {"convert": run_convert, "zoo": run_zoo, "mutate": run_mutate, "solve": run_solve}
     return partial(runs[command], words) if command in runs else None

@@ -13,7 +13,13 @@ from ebmlab.errors import UserError
 
 
 class Schedule(Protocol):
-    """Beta as a function of how far an annealing has come."""
+    """Beta as a function of how far an annealing has come.
+
+    Example:
+        >>> schedule: Schedule = Linear(0.5, 1.5)
+        >>> schedule.beta(0.5)
+        1.0
+    """
 
     def beta(self, progress: float) -> float:
         """Beta at a progress from 0 to 1."""

@@ -63,6 +63,11 @@ class Planted:
         energy: E.
         state: a ground state, `(d,)`.
         ground: its energy, which no state is below.
+
+    Example:
+        >>> planted = frustrated_loops(4, num_loops=1)
+        >>> -planted.ground == len(planted.energy.edges().values) / 2 - 2
+        True
     """
 
     energy: Ising

@@ -34,6 +34,12 @@ class Minimum:
         seconds: since the start.
         stopped: why it ended; None while it runs.
         curve: `(seconds, lowest energy, median over the chains' best energies)` of each look.
+
+    Example:
+        >>> from ebmlab.energies import Ising
+        >>> found = minimise(Ising.lattice(3, coupling=1.0), ChromaticGibbs(), num_chains=5, num_steps=20)
+        >>> found.x.shape, found.x.dtype, found.steps, len(found.curve)
+        (torch.Size([5, 9]), torch.int8, 20, 2)
     """
 
     x: Tensor

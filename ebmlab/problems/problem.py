@@ -19,6 +19,12 @@ class Solutions:
     Attributes:
         bits: `(B, d)`, int8, 0 or 1: the side of each node, whether it is chosen, or the value of each variable.
         value: `(B,)`, float64, in the problem's own terms.
+
+    Example:
+        >>> from ebmlab.graphs import lattice_edges
+        >>> from ebmlab.problems import MaxCut
+        >>> MaxCut(lattice_edges(2, 1.0)).decode(torch.tensor([[1, -1, -1, 1]])).bits.tolist()
+        [[1, 0, 0, 1]]
     """
 
     bits: Tensor
@@ -32,6 +38,13 @@ class Problem:
         energy: E(x) on bits or spins; memory grows with the number of edges.
         goal: whether a large or a small value is good.
         unit: what the value counts, in a few words.
+
+    Example:
+        >>> from ebmlab.exchange import read
+        >>> from ebmlab.problems import Qubo
+        >>> problem = Qubo(read({("a", "b"): -3.0}))
+        >>> problem.goal, problem.unit, problem.better(-3.0, 0.0)
+        ('min', 'energy', True)
     """
 
     goal: ClassVar[Literal["max", "min"]] = "max"

@@ -139,7 +139,7 @@ def test_diverging_run_stops_and_says_why(fails: Fails) -> None:
 
 def test_no_command_of_that_name(fails: Fails) -> None:
     commands = "fit, validate, test, predict, score, complete, features, sample, list, compare, dashboard, sweep"
-    assert f"choose {commands}, convert, zoo or mutate" in fails("trian")
+    assert f"choose {commands}, convert, zoo, mutate or solve" in fails("trian")
 
 
 def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) -> None:

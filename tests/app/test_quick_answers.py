@@ -55,7 +55,7 @@ finally:
             2,
             "",
             "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
-            "list, compare, dashboard, sweep, convert, zoo or mutate",
+            "list, compare, dashboard, sweep, convert, zoo, mutate or solve",
         ),
     ],
 )
@@ -111,6 +111,6 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
 
 
 def test_help_names_every_command() -> None:
-    together = ("compare", "dashboard", "sweep", "convert", "zoo", "mutate")
+    together = ("compare", "dashboard", "sweep", "convert", "zoo", "mutate", "solve")
     assert [*LightningCLI.subcommands(), *MODEL_COMMANDS, "sample", "list", *together] == list(COMMANDS)
     assert all(f"\n  {command} " in HELP for command in COMMANDS)

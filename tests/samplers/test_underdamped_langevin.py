@@ -159,19 +159,6 @@ def test_unadjusted_steps_are_biased_where_they_are_large() -> None:
     assert not sampler.exact and target.p_value(state.x) < FAIL
 
 
-@pytest.mark.slow
-def test_the_bias_is_of_second_order() -> None:
-    """A quarter of it remains at half the step; of ULA, whose bias is of first order, half."""
-    target, biases = Banana(1), []
-    weights = (-target.energy_of_x(target._grid)).exp()
-    expected = float((weights * target._grid**2).sum() / weights.sum())
-    for epsilon in (0.8, 0.4):
-        torch.manual_seed(0)
-        x = UnderdampedLangevin(epsilon, 2.0).last_states(target, target.sample(2_000_000), int(16 / epsilon))
-        biases.append(x.square().mean().item() - expected)
-    assert biases[0] / biases[1] == pytest.approx(4, rel=0.35)
-
-
 def test_with_new_velocities_it_is_mala() -> None:
     """At a large friction nothing is kept of a velocity: HMC with one leapfrog step, MALA of half the squared step."""
     torch.manual_seed(0)

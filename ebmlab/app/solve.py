@@ -1,0 +1,168 @@
+"""`python -m ebmlab solve`: anneals chains on a problem of a file, and writes the best solutions that they found."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ebmlab import samplers
+from ebmlab.app.run_folder import RUNS, SOLUTION, new_run
+from ebmlab.app.signals import Stopped
+from ebmlab.app.solve_parser import solve_parser
+from ebmlab.drawing.figures import figure_png
+from ebmlab.drawing.search_curve import draw_search
+from ebmlab.errors import UserError, shown
+from ebmlab.exchange import Foreign, read
+from ebmlab.io.outputs import together
+from ebmlab.problems import Geometric, Linear, Minimum, Problem, beta_range, minimise, pose
+
+CHAINS, PICTURE = "chains.npy", "value.png"
+SCHEDULES: dict[str, type[Geometric] | type[Linear]] = {"geometric": Geometric, "linear": Linear}
+
+
+class _Search:
+    """Watches a search: a line a second on stderr, and the end at the target.
+
+    Attributes:
+        found: what has been found so far; None before the first look.
+        curve: `(seconds, best value)` of each look.
+    """
+
+    def __init__(self, problem: Problem, target: float | None) -> None:
+        self.problem, self.target = problem, target
+        self.found: Minimum | None = None
+        self.curve: list[tuple[float, float]] = []
+        self._lowest, self._said = float("inf"), time.perf_counter()
+
+    def __call__(self, found: Minimum) -> bool:
+        self.found = found
+        lowest = found.curve[-1][1]
+        if lowest < self._lowest:
+            at = found.energy == found.energy.min()
+            value = float(self.problem.decode(found.x[at][:1].to(self.problem.energy.dtype)).value[0])
+            self._lowest = lowest
+        else:
+            value = self.curve[-1][1]
+        if self.curve and self.problem.better(self.curve[-1][1], value):
+            value = self.curve[-1][1]
+        self.curve.append((found.seconds, value))
+        if sys.stderr.isatty() and time.perf_counter() > self._said + 1:
+            self._said = time.perf_counter()
+            print(f"\r{found.seconds:6.0f} s  {self.problem.unit} {value:,.9g}  ", end="", file=sys.stderr, flush=True)
+        return self.target is not None and self.problem.better(value, self.target)
+
+
+def run_solve(args: list[str]) -> None:
+    """Runs what the words after `solve` say, and prints the best value and the files.
+
+    Raises:
+        UserError: the file or an option is not valid. Nothing has been written then.
+        Stopped: a signal has come; what was found until then has been written.
+    """
+    options = solve_parser().parse_args(args)
+    source = Path(options.file)
+    found = read(source, kind=options.kind, vartype=options.vartype)
+    problem = pose(found, options.problem)
+    sampler = _sampler(options.sampler, problem)
+    first, last = options.beta or beta_range(problem.energy)
+    schedule = SCHEDULES[options.schedule](first, last)
+    _check(options)
+    folder = _folder(source, options.name)
+    search, stopped = _Search(problem, options.target), None
+    torch.manual_seed(options.seed)
+    try:
+        minimise(
+            problem.energy,
+            sampler,
+            schedule,
+            num_chains=options.chains,
+            num_steps=options.steps,
+            seconds=options.seconds,
+            report=search,
+        )
+    except Stopped as signal:
+        if search.found is None:
+            raise
+        stopped = signal
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    _write(folder, options, found, search)
+    if stopped is not None:
+        raise stopped
+
+
+def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
+    energy = problem.energy
+    coloured = getattr(energy, "colours", None) is not None
+    name = name or ("ChromaticGibbs" if coloured else "PathAuxiliary")
+    kind: Any = getattr(samplers, name, None)
+    if name not in samplers.__all__ or not issubclass(kind, samplers.Sampler):
+        raise UserError(f"--sampler {name}: there is no such sampler; `python -m ebmlab list samplers` names all")
+    try:
+        sampler: samplers.Sampler = kind()
+    except TypeError as error:
+        raise UserError(f"--sampler {name} needs settings, which `solve` has no options for: take another") from error
+    sampler.check(energy)
+    return sampler
+
+
+def _check(options: Namespace) -> None:
+    for name, value in (("seconds", options.seconds), ("chains", options.chains), ("steps", options.steps)):
+        if not 0 < value < float("inf"):
+            raise UserError(f"--{name} is {value}, but must be positive")
+    if options.target is not None and options.target != options.target:
+        raise UserError("--target is nan, but must be a number")
+
+
+def _folder(source: Path, name: str | None) -> Path:
+    """A new folder; raises `UserError` that says what another search of the name has found."""
+    folder = RUNS / source.stem / str(name)
+    if name is not None and (solution := folder / SOLUTION).is_file():
+        try:
+            there = json.loads(solution.read_text())
+            what = f"{there['unit']} {there['value']:.9g} after {there['seconds']:.3g} s"
+        except (OSError, ValueError, KeyError, TypeError):
+            what = f"its {SOLUTION} cannot be read"
+        raise UserError(f"{folder} is there already ({what}): choose another --name, or delete it")
+    return new_run(source.stem, name)
+
+
+def _write(folder: Path, options: Namespace, found: Foreign, search: _Search) -> None:
+    problem, minimum = search.problem, search.found
+    assert minimum is not None
+    solutions = problem.decode(minimum.x.to(problem.energy.dtype))
+    order = solutions.value.argsort(descending=problem.goal == "max", stable=True)
+    best = int(order[0])
+    value, bits = float(solutions.value[best]), solutions.bits[best]
+    as_good = int((solutions.value == value).sum())
+    names = [name if isinstance(name, int | str) else str(name) for name in found.names or range(len(bits))]
+    content = {
+        "problem": type(problem).__name__,
+        "file": str(options.file),
+        "unit": problem.unit,
+        "value": value,
+        "seconds": minimum.seconds,
+        "steps": minimum.steps,
+        "chains": options.chains,
+        "chains_with_this_value": as_good,
+        "stopped": minimum.stopped or "signal",
+        "variables": names,
+        "bits": bits.tolist(),
+    }
+    files = [folder / name for name in (SOLUTION, CHAINS, PICTURE)]
+    with together(*files) as (solution, chains, picture):
+        solution.write_text(json.dumps(content))
+        with chains.open("wb") as file:
+            np.save(file, solutions.bits[order].numpy())
+        title = f"{Path(options.file).name}: {problem.unit} {value:,.9g}"
+        picture.write_bytes(figure_png(draw_search(search.curve, solutions.value, shown(title), problem.unit)))
+    print(f"{problem.unit} {value:,.9g}, by {as_good:,} of {options.chains:,} chains", end=", ")
+    print(f"after {minimum.steps:,} steps in {minimum.seconds:.3g} s ({content['stopped']})")
+    print(*files, sep="\n")

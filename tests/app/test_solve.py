@@ -1,0 +1,146 @@
+"""`ebmlab solve`: values against brute force and by recounting, what stops it, and one line for bad input."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ebmlab.app.cli import main
+from ebmlab.app.solve import _Search
+from ebmlab.exchange import write
+from ebmlab.problems import erdos_renyi, frustrated_loops
+
+QUICK = ("--chains=20", "--steps=50", "--seconds=0.3")
+
+
+@pytest.fixture
+def edges(run: Callable[..., None]) -> set[tuple[int, int]]:
+    """The edges of a graph of 12 nodes, counted from 1, which lies in a.rud and a.col of the working directory."""
+    graph = erdos_renyi(12, 0.4, seed=1)
+    ends = zip(graph.rows.tolist(), graph.columns.tolist(), strict=True)
+    found = {(i + 1, j + 1) for i, j in ends if i < j}
+    Path("a.rud").write_text(f"12 {len(found)}\n" + "".join(f"{i} {j}\n" for i, j in sorted(found)))
+    Path("a.col").write_text(f"p edge 12 {len(found)}\n" + "".join(f"e {i} {j}\n" for i, j in sorted(found)))
+    return found
+
+
+def solution(folder: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path("runs", folder, "solution.json").read_text())
+    return content
+
+
+def test_a_cut_is_the_largest_and_is_that_of_its_bits(edges: set[tuple[int, int]], capsys: Any) -> None:
+    main(["solve", "a.rud", *QUICK, "--name=b"])
+    out, there = capsys.readouterr().out, solution("a/b")
+    sides = dict(zip(there["variables"], there["bits"], strict=True))
+    cut = sum(sides[i] != sides[j] for i, j in edges)
+    best = max(sum(bits[i - 1] != bits[j - 1] for i, j in edges) for bits in itertools.product((0, 1), repeat=12))
+    assert cut == there["value"] == best and out.startswith(f"cut {best}, by ")
+    chains = np.load("runs/a/b/chains.npy")
+    assert chains.shape == (20, 12) and chains[0].tolist() == there["bits"]
+    values = [sum(row[i - 1] != row[j - 1] for i, j in edges) for row in chains.tolist()]
+    assert values == sorted(values, reverse=True)
+    assert np.asarray(Image.open("runs/a/b/value.png").convert("L")).std() > 5
+    assert there["stopped"] == "seconds" and there["seconds"] >= 0.3
+
+
+@pytest.mark.parametrize(("problem", "joined"), [("independent_set", False), ("clique", True)])
+def test_a_set_is_the_largest(problem: str, joined: bool, edges: set[tuple[int, int]]) -> None:
+    main(["solve", "a.col", f"--problem={problem}", *QUICK, "--name=b"])
+    there = solution("a/b")
+    chosen = [name for name, bit in zip(there["variables"], there["bits"], strict=True) if bit]
+    assert all((pair in edges) == joined for pair in itertools.combinations(chosen, 2))
+    sets = (c for k in range(13) for c in itertools.combinations(range(1, 13), k))
+    best = max(len(c) for c in sets if all((pair in edges) == joined for pair in itertools.combinations(c, 2)))
+    assert len(chosen) == there["value"] == best
+
+
+def test_it_stops_at_the_target(run: Callable[..., None]) -> None:
+    planted = frustrated_loops(6, 20, seed=0)
+    write(planted.energy, "loops.coo")
+    main(["solve", "loops.coo", f"--target={planted.ground}", "--seconds=60", "--name=b", "--schedule=linear"])
+    there = solution("loops/b")
+    assert (there["value"], there["stopped"], there["problem"]) == (planted.ground, "target", "Qubo")
+    assert there["seconds"] < 30
+
+
+def test_ctrl_c_keeps_the_best(edges: set[tuple[int, int]], capsys: Any) -> None:
+    def interrupt() -> None:
+        while not seen:
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGINT)
+
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    seen: list[int] = []
+    look = _Search.__call__
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(_Search, "__call__", lambda self, found: bool(look(self, found) or seen.append(1)))
+        patch.setattr(threading.Timer, "start", lambda self: None)  # which would kill the tests ten seconds later
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        main(["solve", "a.rud", "--seconds=60", "--name=b"])
+    thread.join()
+    for signum, handler in before.items():  # the process was to end, and ignores them
+        signal.signal(signum, handler)
+    err = capsys.readouterr().err
+    assert ended.value.code == 130 and "stopped by Ctrl-C: the best that was found is in runs/a/b" in err
+    there = solution("a/b")
+    sides = dict(zip(there["variables"], there["bits"], strict=True))
+    assert there["stopped"] == "signal" and there["value"] == sum(sides[i] != sides[j] for i, j in edges)
+
+
+def test_a_second_search_says_what_is_there(edges: set[tuple[int, int]], capsys: Any) -> None:
+    main(["solve", "a.rud", *QUICK, "--name=b"])
+    before = Path("runs/a/b/solution.json").read_bytes()
+    value = re.escape(f"{json.loads(before)['value']:.9g}")
+    assert re.search(
+        f"runs/a/b is there already .cut {value} after .* choose another --name", fails(capsys, "a.rud", "--name=b")
+    )
+    assert Path("runs/a/b/solution.json").read_bytes() == before
+
+
+BAD = [
+    (("none.rud",), "none.rud: no such file"),
+    (("a.col",), "a.col is a graph: say which problem, max_cut, independent_set, clique (--problem)"),
+    (("bad.col", "--problem=clique"), "bad.col: edge 1 is 'e 0 1': nodes must be from 1 to 3"),
+    (("a.rud", "--sampler=Nonsense"), "there is no such sampler"),
+    (("a.rud", "--sampler=DMALA"), "--sampler DMALA needs settings"),
+    (("a.col", "--problem=clique", "--sampler=ChromaticGibbs"), "has no colours"),
+    (("a.rud", "--seconds=0"), "--seconds is 0.0, but must be positive"),
+    (("a.rud", "--chains=0"), "--chains is 0, but must be positive"),
+    (("a.rud", "--beta", "2", "1"), "Geometric: beta goes from 2.0 to 1.0"),
+    (("a.rud", "--target=nan"), "--target is nan"),
+    (("a.rud", "--name=a/b"), "--name is 'a/b'"),
+    (("empty.rud",), "there is nothing to minimise"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_input_is_one_line_and_writes_nothing(
+    words: tuple[str, ...], message: str, edges: set[tuple[int, int]], capsys: Any
+) -> None:
+    Path("bad.col").write_text("p edge 3 1\ne 0 1\n")
+    Path("empty.rud").write_text("3 0\n")
+    assert message in fails(capsys, *words)
+    assert not Path("runs").exists()
+
+
+def fails(capsys: Any, *words: str) -> str:
+    """The one line of a command that fails with exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as failed:
+        main(["solve", *words])
+    lines: list[str] = capsys.readouterr().err.strip().splitlines()
+    assert failed.value.code == 2 and len(lines) == 1, lines
+    return lines[0]
