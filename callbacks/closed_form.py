@@ -35,7 +35,7 @@ class ClosedForm(pl.Callback):
         >>> from ebmlab.learners import RatioMatching
         >>> trainer = pl.Trainer(max_steps=0, barebones=True, callbacks=[ClosedForm("tap", pseudo_count=0.1)])
         >>> learner = RatioMatching(Ising.learnable(9))
-        >>> trainer.fit(learner, IsingSamples(side=3, num_samples=50, num_sweeps=5, root="."))
+        >>> trainer.fit(learner, IsingSamples(side=3, num_samples=100, num_sweeps=5, root="."))
         >>> bool(learner.energy.coupling.any())
         True
     """

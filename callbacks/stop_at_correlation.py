@@ -99,4 +99,4 @@ def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:
         (1.0, 2.0)
     """
     a, b = x.double() - x.double().mean(), y.double() - y.double().mean()
-    return float((a @ b) / (a.norm() * b.norm())), float((a @ b) / (a @ a))
+    return float((a @ b) / ((a @ a) * (b @ b)).sqrt()), float((a @ b) / (a @ a))
