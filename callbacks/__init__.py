@@ -24,7 +24,6 @@ from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
 from ebmlab.callbacks.family_report import FamilyReport
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.mmd import GraphMMD, HammingMMD
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
@@ -36,6 +35,7 @@ from ebmlab.callbacks.sample_grid import SampleGrid
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
 from ebmlab.callbacks.stop_at_correlation import StopAtCorrelation
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
+from ebmlab.evaluation.headline import Headline
 
 __all__ = [
     "AIS",

@@ -15,7 +15,6 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_split, split_of
@@ -29,6 +28,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, data_law, log_z
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
+from ebmlab.evaluation.headline import Headline
 from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner

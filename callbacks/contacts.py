@@ -7,13 +7,13 @@ from typing import Protocol, runtime_checkable
 import pytorch_lightning as pl
 from torch import Tensor
 
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
 from ebmlab.drawing.contact_map import draw_contacts
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, contact_scores
+from ebmlab.evaluation.headline import Headline
 from ebmlab.sequences import Family, Placement, Residue, place, read_pdb
 from ebmlab.sequences.pdb import Between
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytorch_lightning as pl
 
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
 from ebmlab.data.interface import KnownCouplings
@@ -12,6 +11,7 @@ from ebmlab.drawing.parameters import draw_matrices
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.evaluation import coupling_rmse
+from ebmlab.evaluation.headline import Headline
 
 
 class CouplingRMSE(PeriodicEvaluation):

@@ -6,7 +6,6 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import held_out, learner_of, split_of
@@ -16,6 +15,7 @@ from ebmlab.data.interface import KnownDensity
 from ebmlab.domains import Real
 from ebmlab.drawing.plane import Surface, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
+from ebmlab.evaluation.headline import Headline
 from ebmlab.evaluation.quadrature import PlaneIntegral, cell_centres, plane_integral
 from ebmlab.settings import require_positive
 

@@ -11,13 +11,13 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.periodic import epoch_of, shows_progress
 from ebmlab.callbacks.requirements import held_out, image_data, images, learner_of, require_split, shows_mean
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LabelClassifier, load_or_train
+from ebmlab.evaluation.headline import Headline
 from ebmlab.evaluation.inception import inception_extractor, require_inception
 from ebmlab.evaluation.metrics import FrechetDistance
 from ebmlab.io.files import whole

@@ -9,13 +9,13 @@ import torchmetrics
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.requirements import adjacency, graph_data, held_out, learner_of, require_split
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation import metrics
+from ebmlab.evaluation.headline import Headline
 from ebmlab.learners import Learner
 
 KERNELS = {"hamming": "linear", "exponential": "exponential"}

@@ -14,13 +14,13 @@ import torch
 from matplotlib.figure import Figure
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
-from tqdm import tqdm
 
-from ebmlab.callbacks.headline import Headline
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.errors import UserError
+from ebmlab.evaluation.headline import Headline
 from ebmlab.io.old_names import current_callback
+from ebmlab.io.progress import Meter
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import averaged
 from ebmlab.lightning.checkpoints import watch
@@ -126,9 +126,11 @@ class PeriodicEvaluation(pl.Callback):
         share = num_samples // trainer.world_size + (trainer.global_rank < num_samples % trainer.world_size)
         size = batch_size or max(share, 1)
         sizes = [min(size, share - i) for i in range(0, share, size)] or [0]
-        for n in tqdm(sizes, desc=title, leave=False, delay=2, disable=None if shows_progress(trainer) else True):
-            x = noise(learner, n)
-            yield learner.draw(x, num_steps, denoise=denoise) if n else x
+        with Meter(title, "batch", len(sizes), shown=shows_progress(trainer)) as meter:
+            for count, n in enumerate(sizes, start=1):
+                x = noise(learner, n)
+                yield learner.draw(x, num_steps, denoise=denoise) if n else x
+                meter.passed(count)
 
     def key(self, trainer: pl.Trainer, name: str) -> str:
         """The name of a metric or picture: `name`, or `name_2` for the second of `alike` callbacks, and so on."""

@@ -34,7 +34,7 @@ def main() -> None:
 
         outlast_readers()
         given = [word for word in sys.argv[1:] if word != "--debug"]
-        with in_one_line(lambda: "give the same command again", debug="--debug" in sys.argv):
+        with in_one_line(lambda kept: "give the same command again", debug="--debug" in sys.argv):
             if (text := answer(given)) is not None:
                 print(shown(text))
                 return

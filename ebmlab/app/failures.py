@@ -23,11 +23,11 @@ _OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib
 
 
 @contextmanager
-def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterator[None]:
+def in_one_line(how_to_go_on: Callable[[str], str], debug: bool = False) -> Iterator[None]:
     """Ends the process with a line on stderr if the body fails: exit code 2 for errors, 128 and more for signals.
 
     Args:
-        how_to_go_on: gives the advice that is printed after a signal.
+        how_to_go_on: gives the advice that is printed after a signal, from what the notes of the error say was kept.
         debug: print tracebacks too.
     """
     try:
@@ -40,7 +40,8 @@ def in_one_line(how_to_go_on: Callable[[], str], debug: bool = False) -> Iterato
         if stopped is None:
             line, code = distributed_errors.speaks(f"error: {describe(error)}"), 2
         else:
-            line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on()}", getattr(stopped, "code", 130)
+            kept = "; ".join(note for cause in _chain(error) for note in getattr(cause, "__notes__", ()))
+            line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on(kept)}", getattr(stopped, "code", 130)
             line = None if distributed_errors.rank() else line
         if line is not None:
             print(shown(" ".join(line.split())), file=sys.stderr, flush=True)

@@ -43,6 +43,7 @@ callbacks
 
 trainer
   --trainer.max_epochs N    length of the training; or --trainer.max_steps N, --trainer.max_time DD:HH:MM:SS
+                            (the evaluations at its end are not cut short)
   --trainer.devices N       processes or GPUs; with --trainer.strategy ddp, and --trainer.accelerator cpu or gpu
   --trainer.precision P     32-true (default), bf16-mixed, 16-mixed, 64-true
   --trainer.gradient_clip_val X

@@ -154,17 +154,18 @@ def held() -> Path | None:
     return next((_short(folder) for folder in _held), None)
 
 
-def how_to_go_on(args: Sequence[str]) -> str:
-    """What to do after a signal has ended a command."""
+def how_to_go_on(args: Sequence[str], kept: str) -> str:
+    """What to do after a signal has ended a command, of which this is kept besides the run."""
     folder = held()
     if folder is None:
-        return "nothing was begun; give the same command again"
+        return f"{kept or 'nothing was begun'}; give the same command again"
     if args[0] == "solve":
         found = f"the best that was found is in {folder}"
         return found if (folder / SOLUTION).is_file() else "nothing was found yet; give the same command again"
+    kept = kept and f"{kept}; "
     if args[0] == "sample":
-        return f"go on with the same command and --resume true --name {folder.name}"
-    return f"go on with python -m ebmlab {continuation(folder)}"
+        return f"{kept}go on with the same command and --resume true --name {folder.name}"
+    return f"{kept}go on with python -m ebmlab {continuation(folder)}"
 
 
 def continuation(folder: Path) -> str:

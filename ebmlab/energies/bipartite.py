@@ -29,6 +29,9 @@ class Bipartite(Energy):
 
     num_hidden: int
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, {self.num_hidden} hidden units"
+
     def as_hidden(self, h: Tensor) -> Tensor:
         """Hidden units `(B, H)` of any numeric type, or their means, in the energy's floating type."""
         if torch.compiler.is_compiling() or (isinstance(h, Tensor) and h.dtype == self.dtype):

@@ -108,6 +108,9 @@ class Energy(Recorded, nn.Module):
             )
         return energies
 
+    def extra_repr(self) -> str:
+        return str(getattr(self, "domain", ""))
+
     def forward(self, x: Tensor) -> Tensor:
         """Energies `(B,)` of states `(B, *event)`."""
         raise NotImplementedError

@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from tqdm import tqdm
 
 from ebmlab.errors import UserError
 from ebmlab.io.files import Damaged, load, save
 from ebmlab.io.folders import cache_folder
+from ebmlab.io.progress import Meter
 from ebmlab.numerics.streams import own_numbers
 
 RECIPE = {"version": 1, "steps": 800, "epochs": 25, "batch_size": 128, "max_lr": 5e-3, "seed": 0, "features": 64}
@@ -126,12 +126,14 @@ def train(model: LabelClassifier, images: Tensor, labels: Tensor, progress: bool
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RECIPE["max_lr"], total_steps=steps)
     order = torch.cat([torch.randperm(len(images)) for _ in range(math.ceil(steps * batch_size / len(images)))])
     batches = torch.split(order[: steps * batch_size], batch_size)
-    for batch in tqdm(batches, desc="training the FID classifier", leave=False, disable=None if progress else True):
-        loss = cross_entropy(model.logits(images[batch]), labels[batch])
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
+    with Meter("training the FID classifier", "batch", len(batches), shown=progress) as meter:
+        for count, batch in enumerate(batches, start=1):
+            loss = cross_entropy(model.logits(images[batch]), labels[batch])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            meter.passed(count)
 
 
 def _load(model: LabelClassifier, path: Path) -> bool:

@@ -6,6 +6,8 @@ import hashlib
 import time
 import warnings
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import torch
 from torch import nn
@@ -22,6 +24,7 @@ class SavedChains:
     """A file with the chains of one call of `ais`: their states, log-weights, families, sums and random numbers.
 
     A fingerprint of the arguments is appended to the file's name, so that calls with other arguments use other files.
+    An exception that leaves its `with` block gets a note of what the file holds.
 
     Args:
         path: the file; None saves nothing.
@@ -38,6 +41,16 @@ class SavedChains:
         self._path = None if path is None else path.with_stem(f"{path.stem}-{self._key[:8]}")
         self._chains = chains
         self._saved_at = time.monotonic()
+        self._passed = 0  # of the chains in the file
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._passed:
+            error.add_note(f"AIS has kept its chains after {self._passed:,} temperatures in {self._path}")
 
     def load(self) -> int:
         """Loads the chains if there is a file. Returns how many temperatures they have passed, 0 without a file."""
@@ -56,7 +69,8 @@ class SavedChains:
             torch.cuda.set_rng_state(kept["cuda"].cpu(), chains.x.device)
         chains.x, chains.log_w, chains.family = kept["x"], kept["log_w"].to(chains.log_w), kept["family"]
         chains.sums = kept["sums"].to(chains.log_w)
-        return int(kept["passed"])
+        self._passed = int(kept["passed"])
+        return self._passed
 
     def save(self, passed: int) -> None:
         """Writes the file if more than a minute has passed since it was last written."""
@@ -69,6 +83,7 @@ class SavedChains:
         if chains.x.device.type == "cuda":
             kept["cuda"] = torch.cuda.get_rng_state(chains.x.device)
         save(kept, self._path)
+        self._passed = passed
         self._saved_at = time.monotonic()
 
     def delete(self) -> None:

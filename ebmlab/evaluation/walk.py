@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.energies import BipartiteBridge, Bridge, Gaussian
 from ebmlab.engine import require_compiler, temperatures
@@ -17,6 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, rows
 from ebmlab.evaluation.saved_chains import SavedChains
+from ebmlab.io.progress import Meter
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Leg, Sampler
 from ebmlab.samplers.kernel import Kernel
@@ -49,15 +49,15 @@ def anneal(
         walk = _compiled_walk(path, sampler, kernel, chains, ladder, begin, noted)
     else:
         walk = _walk(path, sampler, chains, ladder, begin, noted, resample, num_moves)
-    bar = tqdm(desc="AIS", total=last, initial=begin, disable=None if progress else True, delay=2, leave=False)
-    with bar, contextlib.closing(walk), fast_products(path, len(chains.x)):
+    title = "AIS" if ladder.betas[0] < ladder.betas[-1] else "AIS backward"
+    meter = Meter(title, "temperature", last, first=begin, shown=progress)
+    with store, meter, contextlib.closing(walk), fast_products(path, len(chains.x)):
         while begin < last:
             if check is not None:
                 check()
-            passed = next(walk)
-            bar.update(passed - begin)
-            begin = passed
-            store.save(passed)
+            begin = next(walk)
+            meter.passed(begin)
+            store.save(begin)
     store.delete()
 
 

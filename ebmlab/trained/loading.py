@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.errors import UserError
+from ebmlab.evaluation.headline import Headline
 from ebmlab.io import zoo
 from ebmlab.io.files import load_checkpoint
 from ebmlab.learners import Learner
@@ -57,7 +59,16 @@ def load(path: str | Path, learner: Learner | None = None, *, device: str = "cpu
     preprocessing = (
         Preprocessing(learner.energy.domain.event_shape) if saved is None else Preprocessing.from_dict(saved)
     )
-    return TrainedModel(learner.to(device), preprocessing, path=path if described else None)
+    about = _about(checkpoint)
+    return TrainedModel(learner.to(device), preprocessing, path=path if described else None, about=about)
+
+
+def _about(checkpoint: dict[str, Any]) -> list[str]:
+    """The steps of the training, and the scores that its evaluations say count."""
+    steps = checkpoint.get("global_step")
+    states = [state for state in (checkpoint.get("callbacks") or {}).values() if isinstance(state, dict)]
+    scores = [str(Headline(**state["headline"])) for state in states if state.get("headline")]
+    return [f"{steps:,} steps"] * bool(steps) + scores
 
 
 def checkpoint_in(path: Path, first: str = "best") -> Path:

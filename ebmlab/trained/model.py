@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class TrainedModel:
         learner: the trained learner, which is frozen here.
         preprocessing: how raw data become states.
         path: of the checkpoint, beside which log Z is kept; None keeps it nowhere.
+        about: what else is known of the training, such as its steps and its score, for `print`.
 
     Attributes:
         learner: holds the energy of the states, `learner.energy`, and the sampler.
@@ -52,10 +54,13 @@ class TrainedModel:
         torch.Size([4, 2, 3])
     """
 
-    def __init__(self, learner: Learner, preprocessing: Preprocessing, *, path: Path | None = None) -> None:
+    def __init__(
+        self, learner: Learner, preprocessing: Preprocessing, *, path: Path | None = None, about: Sequence[str] = ()
+    ) -> None:
         self.learner = learner.eval().requires_grad_(False)
         self.preprocessing = preprocessing
         self.path = path
+        self.about = tuple(about)
         self.shape = preprocessing.shape
         energy = self._energy
         if torch.Size(preprocessing.event_shape).numel() != torch.Size(energy.domain.event_shape).numel():
@@ -63,6 +68,13 @@ class TrainedModel:
                 f"the checkpoint's data have states of shape {preprocessing.event_shape}, but {type(energy).__name__} "
                 f"models {energy.domain}: load it with the learner that it was trained with"
             )
+
+    def __repr__(self) -> str:
+        energy, count = self._energy, sum(p.numel() for p in self.learner.parameters())
+        hidden = f", {energy.num_hidden} hidden units" if isinstance(energy, Bipartite) else ""
+        trained = f"{type(self.learner).__name__} with {type(self.learner.sampler).__name__}"
+        parts = [f"{type(energy).__name__} on {energy.domain}{hidden}, {count:,} parameters", trained, *self.about]
+        return "\n  ".join(["TrainedModel", *parts])
 
     def states(self, raw: Numbers) -> Tensor:
         """Raw data as states of the energy, `(N, *event)`.

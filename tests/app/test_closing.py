@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ebmlab.callbacks.headline import Headline
+from ebmlab.evaluation.headline import Headline
 
 SHORT = [
     "--callbacks.AIS.every_n_epochs=1",

@@ -1,0 +1,75 @@
+"""What a long loop says where there is no terminal."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ebmlab.app.failures import in_one_line
+from ebmlab.app.run_folder import how_to_go_on
+from ebmlab.app.signals import Stopped
+from ebmlab.energies import Ising
+from ebmlab.evaluation import ais, saved_chains
+from ebmlab.io import progress
+from ebmlab.io.progress import Meter
+from ebmlab.samplers import Gibbs
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_say_how_far_and_how_long(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with Meter("AIS", "temperature", 100_000) as meter:
+        for seconds, count in ((4.0, 1000), (49.1, 12_000), (50.0, 12_100), (60.0, 15_000)):
+            clock[0] = seconds
+            meter.passed(count)
+    assert capsys.readouterr().err.splitlines() == [
+        "AIS, temperature 12,000 of 100,000, 6 min left",
+        "AIS, temperature 15,000 of 100,000, 6 min left",
+    ]
+
+
+def test_what_was_done_before_does_not_count_as_speed(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with Meter("AIS", "temperature", 100, first=50) as meter:
+        clock[0] = 10.0
+        meter.passed(60)
+    assert capsys.readouterr().err == "AIS, temperature 60 of 100, 40 s left\n"
+
+
+def test_other_ranks_are_silent(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with Meter("AIS", "temperature", 100, shown=False) as meter:
+        clock[0] = 10.0
+        meter.passed(60)
+    assert capsys.readouterr().err == ""
+
+
+def test_ais_speaks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    ais(Ising.lattice(2, 0.3), Gibbs(), num_chains=20, num_temperatures=12, progress=True)
+    assert capsys.readouterr().err == "AIS, temperature 1 of 12, 0 s left\n"
+
+
+def test_an_interrupted_ais_says_what_it_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(saved_chains, "EVERY", -1.0)
+    calls: list[int] = []
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 4:
+            raise Stopped(signal.SIGINT)
+
+    with pytest.raises(SystemExit) as end, in_one_line(partial(how_to_go_on, ["test"])):
+        ais(Ising.lattice(2, 0.3), Gibbs(), num_chains=20, num_temperatures=12, saved=tmp_path / "ais.pt", check=check)
+    (file,) = tmp_path.iterdir()
+    said = f"AIS has kept its chains after 3 temperatures in {file}"
+    assert capsys.readouterr().err == f"stopped by Ctrl-C: {said}; give the same command again\n"
+    assert end.value.code == 130
