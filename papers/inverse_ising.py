@@ -95,9 +95,11 @@ def draw(rows: list[dict[str, float | str]], path: Path, number: int) -> None:
         axis.set(xlabel="spins", ylabel=label, xticks=spins)
         axis.set_xticklabels([str(n) for n in spins])
         axis.minorticks_off()
+    axes[0].set_yscale("linear")
+    axes[0].set_ylim(bottom=0)
     zero = {int(row["spins"]): row["zero"] for row in rows}
     axes[0].plot(list(zero), list(zero.values()), "k:", label="all couplings 0")
-    axes[0].legend(fontsize=8)
+    axes[0].legend(fontsize=7)
     figure.suptitle(f"Inverse Ising, {number:,} samples")
     figure.savefig(path, dpi=150)
 
