@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +11,18 @@ from torch import Tensor
 from ebmlab.energies import Ising, Potts
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
-from ebmlab.problems import Clique, Geometric, Linear, Minimum, erdos_renyi, frustrated_loops, minimise, plus_minus_j
+from ebmlab.problems import (
+    Clique,
+    Geometric,
+    IndependentSet,
+    Linear,
+    Minimum,
+    beta_range,
+    erdos_renyi,
+    frustrated_loops,
+    minimise,
+    plus_minus_j,
+)
 from ebmlab.samplers import GWG, ChromaticGibbs, GibbsSweep, PathAuxiliary, Sampler
 from ebmlab.samplers.chromatic_gibbs import annealed
 
@@ -78,6 +91,13 @@ def test_it_stops_at_a_target_in_time_and_when_told() -> None:
     assert seen == [10, 20, 30]
     curve = [lowest for _, lowest, _ in found.curve]
     assert curve == sorted(curve, reverse=True)
+
+
+def test_the_last_beta_freezes_what_is_cheap_near_a_minimum() -> None:
+    """Random sets have 20 conflicts a node, which say nothing of what a flip costs at the end."""
+    torch.manual_seed(0)
+    first, last = beta_range(IndependentSet(erdos_renyi(200, 0.2, seed=1)).energy)
+    assert last == pytest.approx(math.log(20_000)) and first < 0.05
 
 
 def test_schedules_and_settings_that_are_not_valid() -> None:
