@@ -17,6 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.learner import Interval
 from ebmlab.learners.sample_loss import input_gradient
+from ebmlab.numerics.noise import normal, uniform
 from ebmlab.samplers import Sampler, State
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_count, require_factor, require_positive
@@ -177,8 +178,8 @@ class EnergyMatching(ContrastiveDivergence):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x = self.states(batch)
-        noise = paired(torch.randn_like(x), x)
-        time = torch.rand(len(x), dtype=x.dtype, device=x.device)
+        noise = paired(normal(x), x)
+        time = uniform(x.flatten(1)[:, 0])
         loss = matching_losses(self.energy, noise, x, time, self.temperature).mean()
         if self.log_is_due:
             self.log("train/flow_loss", loss.detach(), prog_bar=True, sync_dist=True)
