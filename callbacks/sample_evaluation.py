@@ -40,8 +40,7 @@ class SampleEvaluation(PeriodicEvaluation):
     ) -> None:
         super().__init__(every_n_epochs, at_start, seed=seed)
         owner = type(self).__name__
-        require_count(owner, num_samples=num_samples, num_steps=1 if num_steps is None else num_steps)
-        require_count(owner, batch_size=batch_size)
+        require_count(owner, num_steps=1 if num_steps is None else num_steps, batch_size=batch_size)
         if num_samples < self.least:
             raise UserError(f"{owner}: num_samples is {num_samples}, but must be at least {self.least}")
         self.num_samples = num_samples

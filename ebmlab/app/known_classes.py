@@ -63,7 +63,7 @@ def close_class(path: str) -> str | None:
     """The known class whose name is closest to that of a class that does not exist."""
     module, _, name = path.rpartition(".")
     paths = known(*([module] if module in MODULES else FAMILIES))
-    close = difflib.get_close_matches(name, paths, n=1)
+    close = difflib.get_close_matches(name, paths, 1, 0.7)
     return short_name(paths[close[0]]) if close and close[0] != name else None
 
 

@@ -155,7 +155,7 @@ def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) 
     [
         ("--data.init_args.batch_size=0", "batch_size is 0"),
         ("--data.init_args.batch_size=100000", "batch"),
-        ("--model.init_args.energy.init_args.num_hidden=-3", "num_hidden -3"),
+        ("--model.init_args.energy.init_args.num_hidden=-3", "num_hidden is -3"),
         ("--model.init_args.sampler.init_args.step_size=-1", "step_size is -1"),
         ("--model.init_args.optimizer.init_args.lr=-1", "learning rate"),
         ("--model.init_args.burn_in=99", "burn_in is 99"),

@@ -153,7 +153,10 @@ class Asked:
         self.log_z = log_z
         monkeypatch.setattr("ebmlab.evaluation.bracket.ais", self)
 
-    def __call__(self, energy: Any, sampler: Any, chains: int, steps: int, base: Any, *_: Any, **__: Any) -> LogZ:
+    def __call__(
+        self, energy: Any, sampler: Any, *, base: Any, num_chains: int, num_temperatures: int, **_: Any
+    ) -> LogZ:
+        chains, steps = num_chains, num_temperatures
         self.calls.append({"chains": chains, "steps": steps, "base": base, "seed": torch.initial_seed()})
         x = energy.domain.random(chains)
         return LogZ.of_chains(torch.full((1, chains), self.log_z, dtype=torch.float64), x)

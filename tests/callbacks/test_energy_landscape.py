@@ -48,7 +48,8 @@ class Hill(Energy):
 def shown(monkeypatch) -> list[Figure]:
     figures: list[Figure] = []
     log_image = EnergyLandscape.log_image
-    monkeypatch.setattr(EnergyLandscape, "log_image", lambda s, *of: (figures.append(of[2]), log_image(s, *of))[1])
+    keep = lambda s, *of, **more: (figures.append(of[2]), log_image(s, *of, **more))[1]  # noqa: E731
+    monkeypatch.setattr(EnergyLandscape, "log_image", keep)
     return figures
 
 

@@ -15,6 +15,7 @@ from ebmlab.energies import (
     MLP,
     RBM,
     RGCN,
+    AtNoise,
     Base,
     Bernoulli,
     Bipartite,
@@ -22,11 +23,15 @@ from ebmlab.energies import (
     CategoricalRBM,
     Clamped,
     ClampedBipartite,
+    Classifier,
+    ClassifierMLP,
     Energy,
     Gaussian,
     Ising,
     MaskedLanguageModel,
     Mixture,
+    NoisyEnergy,
+    NoisyMLP,
     Potts,
     RealMLP,
     ResNet,
@@ -119,11 +124,14 @@ NETWORKS: dict[str, tuple[Callable[[], Energy], Callable[[Energy], Tensor]]] = {
     "MLP": (lambda: MLP(7, hidden_dim=8), lambda e: e.rest[-1].bias),
     "MLP, many bits": (lambda: MLP(70, hidden_dim=8), lambda e: e.rest[-1].bias),
     "RealMLP": (lambda: RealMLP(5, 8), lambda e: e.network[-1].bias),
+    "ClassifierMLP": (lambda: ClassifierMLP(5, num_classes=3, hidden_dim=8), lambda e: e.linear.bias),
+    "NoisyMLP": (lambda: NoisyMLP(5, 8, lowest=0.5), lambda e: e.network[-1].bias),
+    "AtNoise": (lambda: AtNoise(NoisyMLP(5, 8), 0.5), lambda e: e.energy.network[-1].bias),
     "RGCN": (lambda: RGCN(5, hidden_dim=4, num_layers=3), lambda e: e.head[-1].bias),
     "ResNet": (lambda: ResNet((4, 4), channels=3, base=torch.linspace(0, 1, 16)), lambda e: e.linear.bias),
 }
 ELSEWHERE = {MaskedLanguageModel}  # needs another package; below
-ABSTRACT = {Energy, Base, Bipartite}
+ABSTRACT = {Energy, Base, Bipartite, Classifier, NoisyEnergy}
 
 
 def test_every_energy_is_here() -> None:
