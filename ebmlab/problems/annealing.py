@@ -11,6 +11,7 @@ import torch
 from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.numerics.noise import uniform
 
 DESCENT = 60  # steps of the descent that shows what flips cost near a minimum
 
@@ -94,7 +95,7 @@ def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
     costs = energy.flip_differences(x)
     dearest = float(costs.abs().max())
     for _ in range(DESCENT):  # few flips at a time, as they change each other's costs
-        flips = (costs < 0) & (torch.rand_like(costs) < 0.1)
+        flips = (costs < 0) & (uniform(costs) < 0.1)
         x = torch.where(flips, -x if isinstance(energy.domain, Spin) else 1 - x, x)
         costs = energy.flip_differences(x)
     upwards = costs[costs > 1e-3 * dearest]
