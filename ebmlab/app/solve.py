@@ -24,6 +24,7 @@ from ebmlab.io.outputs import together
 from ebmlab.problems import Geometric, Linear, Minimum, Problem, beta_range, minimise, pose
 
 CHAINS, PICTURE = "chains.npy", "value.png"
+UNFINISHED = (samplers.Sampler, samplers.MetropolisSampler)
 SCHEDULES: dict[str, type[Geometric] | type[Linear]] = {"geometric": Geometric, "linear": Linear}
 
 
@@ -102,8 +103,8 @@ def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
     energy = problem.energy
     coloured = getattr(energy, "colours", None) is not None
     name = name or ("ChromaticGibbs" if coloured else "PathAuxiliary")
-    kind: Any = getattr(samplers, name, None)
-    if name not in samplers.__all__ or not issubclass(kind, samplers.Sampler):
+    kind: Any = getattr(samplers, name) if name in samplers.__all__ else None
+    if not (isinstance(kind, type) and issubclass(kind, samplers.Sampler)) or kind in UNFINISHED:
         raise UserError(f"--sampler {name}: there is no such sampler; `python -m ebmlab list samplers` names all")
     try:
         sampler: samplers.Sampler = kind()
