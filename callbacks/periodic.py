@@ -212,8 +212,7 @@ class PeriodicEvaluation(pl.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._last_step = state_dict["last_step"]
         self._metrics = dict(state_dict["metrics"])
-        headline = state_dict.get("headline")  # older checkpoints have none
-        self.headline = None if headline is None else Headline(**headline)
+        self.headline = Headline.kept(state_dict.get("headline"))  # older checkpoints have none
 
     def _run(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.picture = None

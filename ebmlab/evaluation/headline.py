@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from types import NoneType
+
+from ebmlab.errors import shown
+
+NUMBERS = (float, int)
+KINDS: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "value": NUMBERS,
+    "unit": (str,),
+    "error": (*NUMBERS, NoneType),
+    "trusted": (bool, NoneType),
+    "about": (str,),
+    "begin": (*NUMBERS, NoneType),
+}
+"""The types of a headline's fields in a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +50,29 @@ class Headline:
     about: str = ""
     begin: float | None = None
 
+    @classmethod
+    def kept(cls, values: object) -> Headline | None:
+        """The headline that a checkpoint, which may be a stranger's, keeps as a dictionary; None if it keeps none.
+
+        Example:
+            >>> Headline.kept({"name": "FID", "value": 14.1}), Headline.kept({"name": 3})
+            (Headline(name='FID', value=14.1, unit='', error=None, trusted=None, about='', begin=None), None)
+        """
+        if not isinstance(values, dict) or not {"name", "value"} <= {*values} <= {*KINDS}:
+            return None
+        return cls(**values) if all(type(value) in KINDS[name] for name, value in values.items()) else None
+
     def __str__(self) -> str:
         begin = "" if self.begin is None else f"{self.begin:.4g} -> "
-        words = [self.name, begin + _with_error(self.value, self.error)]
-        words += [self.unit] if self.unit else []
-        words += [f"({self.about})"] if self.about else []
+        words = [_one_line(self.name), begin + _with_error(self.value, self.error)]
+        words += [_one_line(self.unit)] if self.unit else []
+        words += [f"({_one_line(self.about)})"] if self.about else []
         judged = {None: "", True: ", trusted", False: ", not to be trusted"}[self.trusted]
         return " ".join(words) + judged
+
+
+def _one_line(text: str) -> str:
+    return shown(" ".join(text.split()))
 
 
 def _with_error(value: float, error: float | None) -> str:

@@ -66,9 +66,11 @@ def load(path: str | Path, learner: Learner | None = None, *, device: str = "cpu
 def _about(checkpoint: dict[str, Any]) -> list[str]:
     """The steps of the training, and the scores that its evaluations say count."""
     steps = checkpoint.get("global_step")
-    states = [state for state in (checkpoint.get("callbacks") or {}).values() if isinstance(state, dict)]
-    scores = [str(Headline(**state["headline"])) for state in states if state.get("headline")]
-    return [f"{steps:,} steps"] * bool(steps) + scores
+    callbacks = checkpoint.get("callbacks")
+    states = callbacks.values() if isinstance(callbacks, dict) else ()
+    found = [Headline.kept(state.get("headline")) for state in states if isinstance(state, dict)]
+    trained = [f"{steps:,} steps"] if type(steps) is int and steps else []
+    return trained + [str(headline) for headline in found if headline is not None]
 
 
 def checkpoint_in(path: Path, first: str = "best") -> Path:

@@ -40,3 +40,13 @@ def test_a_checkpoint_says_steps_and_score(tmp_path: Path) -> None:
     callbacks = {"FID{}": {"headline": asdict(score)}, "RunState": {}, "AIS{}": {"headline": None}}
     save({**load_checkpoint(path), "global_step": 12_000, "callbacks": callbacks}, tmp_path / "a.ckpt")
     assert repr(ebmlab.load(tmp_path / "a.ckpt")).splitlines()[3:] == ["  12,000 steps", f"  {score}"]
+
+
+def test_what_a_stranger_calls_a_score_is_text_of_one_line(tmp_path: Path) -> None:
+    path = zoo.checkpoint(Path("zoo/rbm-digits"))
+    assert path is not None
+    bad = [{"name": "FID", "value": "14"}, {"name": "FID", "value": 1.0, "run": "x"}, ["FID"], {"name": "FID"}, 7]
+    callbacks = {f"FID{k}": {"headline": headline} for k, headline in enumerate(bad)}
+    callbacks["AIS"] = {"headline": {"name": "score\n\x1b[31m", "value": 2.0}}
+    save({**load_checkpoint(path), "global_step": "many", "callbacks": callbacks}, tmp_path / "a.ckpt")
+    assert repr(ebmlab.load(tmp_path / "a.ckpt")).splitlines()[3:] == ["  score \\x1b[31m 2"]
