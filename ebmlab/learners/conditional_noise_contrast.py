@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -10,6 +9,7 @@ from torch.nn.functional import softplus
 from ebmlab.energies import Energy
 from ebmlab.learners.learner import Interval
 from ebmlab.learners.sample_loss import ADAM, SampleLoss
+from ebmlab.numerics.noise import normal
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
 
@@ -76,5 +76,5 @@ class ConditionalNoiseContrast(SampleLoss):
 
     def losses(self, x: Tensor) -> Tensor:
         copies = x.repeat(self.ratio, *[1] * (x.dim() - 1))
-        noisy = copies + self.scale * torch.randn_like(copies)
+        noisy = copies + self.scale * normal(copies)
         return paired_losses(self.energy, copies, noisy).view(self.ratio, len(x)).mean(0)
