@@ -10,7 +10,7 @@ from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_count, require_positive
 
 
 class Classifier(Energy):
@@ -72,11 +72,9 @@ class ClassifierMLP(Classifier):
         scale: float = 4.0,
     ) -> None:
         super().__init__()
-        if min(num_coordinates, hidden_dim, num_layers) < 1 or num_classes < 2:
-            raise UserError(
-                f"ClassifierMLP: num_coordinates is {num_coordinates}, hidden_dim {hidden_dim} and num_layers "
-                f"{num_layers}, but all must be at least 1; num_classes is {num_classes}, but must be at least 2"
-            )
+        require_count("ClassifierMLP", num_coordinates=num_coordinates, hidden_dim=hidden_dim, num_layers=num_layers)
+        if num_classes < 2:
+            raise UserError(f"ClassifierMLP: num_classes is {num_classes}, but must be at least 2")
         require_positive("ClassifierMLP", scale=scale)
         self.domain = Real(num_coordinates)
         self.num_classes = num_classes

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
-from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import read_out, unrounded
-from ebmlab.settings import require_factor, require_positive
+from ebmlab.settings import require_count, require_factor, require_positive
 
 FREQUENCIES = 4  # sines and cosines of each that a network sees of a noise level
 
@@ -106,11 +105,7 @@ class NoisyMLP(NoisyEnergy):
         lowest: float = 0.0,
     ) -> None:
         super().__init__()
-        if min(num_coordinates, hidden_dim, num_layers) < 1:
-            raise UserError(
-                f"NoisyMLP: num_coordinates is {num_coordinates}, hidden_dim {hidden_dim} and num_layers {num_layers}; "
-                "all must be at least 1"
-            )
+        require_count("NoisyMLP", num_coordinates=num_coordinates, hidden_dim=hidden_dim, num_layers=num_layers)
         require_positive("NoisyMLP", scale=scale, unit=unit)
         require_factor("NoisyMLP", lowest=lowest)
         self.domain = Real(num_coordinates)

@@ -12,6 +12,7 @@ from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, Label, spins
 from ebmlab.exchange.format import only
 
+LARGEST = 10_000_000  # nodes; a damaged header says more
 Edge = tuple[Label, Label, float, str]  # two nodes, the weight, and the line that says so
 
 
@@ -25,8 +26,10 @@ def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str) 
         nodes: which names there are, in words.
 
     Raises:
-        UserError: a node has no such name, is joined to itself or twice to another, or a weight is not finite.
+        UserError: there are too many nodes, a node has no such name, is joined to itself or twice to another, or a weight is not finite.
     """
+    if len(names) > LARGEST:
+        raise UserError(f"it has {len(names):,} nodes, and can have {LARGEST:,} at most")
     place = {name: k for k, name in enumerate(names)}
     seen: dict[tuple[int, int], int] = {}
     weights: list[float] = []

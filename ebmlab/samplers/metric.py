@@ -22,7 +22,7 @@ Scale = Sequence[float] | Sequence[Sequence[float]] | Tensor
 
 
 def drift(x: Tensor, scale: Tensor | None, time: Number, velocity: Tensor) -> Tensor:
-    """X + time S v."""
+    """The position x + time S v."""
     if scale is None:
         return plus(x, time, velocity)
     if scale.shape == x.shape[1:]:
@@ -31,7 +31,7 @@ def drift(x: Tensor, scale: Tensor | None, time: Number, velocity: Tensor) -> Te
 
 
 def kick(velocity: Tensor, scale: Tensor | None, time: Number, grad: Tensor) -> Tensor:
-    """V - time S' dE/dx."""
+    """The velocity v - time S' dE/dx."""
     if scale is None:
         return plus(velocity, -time, grad)
     if scale.shape == grad.shape[1:]:
