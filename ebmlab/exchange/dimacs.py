@@ -7,7 +7,7 @@ from pathlib import Path
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.format import Format, looks_like_text, text_of
-from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with
+from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, numbered
 from ebmlab.io.files import whole
 
 
@@ -39,7 +39,7 @@ def read(path: Path, vartype: str | None) -> Foreign:
         raise UserError("it has no line: p edge NODES EDGES")
     if len(edges) != count:
         raise UserError(f"its line p says {count} edges, and {len(edges)} follow: it is cut short or damaged")
-    return graph("dimacs", range(1, size + 1), edges, f"from 1 to {size}")
+    return graph("dimacs", numbered(size), edges, f"from 1 to {size}")
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:
@@ -49,8 +49,8 @@ def write(foreign: Foreign, path: Path) -> list[str]:
         raise UserError("dimacs holds no weights, and this graph has others than 1: write a .rud file")
     with whole(path) as temporary:
         temporary.write_text(f"p edge {size} {len(edges)}\n" + "".join(f"e {i + 1} {j + 1}\n" for i, j, _ in edges))
-    numbered = foreign.names in ((), tuple(range(1, size + 1)))
-    return ([] if numbered else ["the names of the variables, which became numbers"]) + lost_with(foreign)
+    plain = foreign.names in ((), tuple(range(1, size + 1)))
+    return ([] if plain else ["the names of the variables, which became numbers"]) + lost_with(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

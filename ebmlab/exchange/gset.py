@@ -11,7 +11,7 @@ from pathlib import Path
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.format import Format, looks_like_text, text_of
-from ebmlab.exchange.weighted_graph import edges_of, graph, lost_with, number
+from ebmlab.exchange.weighted_graph import edges_of, graph, lost_with, number, numbered
 from ebmlab.io.files import whole
 
 _FIRST = re.compile(r"\s*\d+\s+\d+\s*")
@@ -34,7 +34,7 @@ def read(path: Path, vartype: str | None) -> Foreign:
         raise UserError(f"its lines must be: nodes edges, then: i j weight ({error})") from error
     if len(edges) != count:
         raise UserError(f"its first line says {count} edges, and {len(edges)} follow: it is cut short or damaged")
-    return graph("gset", range(1, size + 1), edges, f"from 1 to {size}")
+    return graph("gset", numbered(size), edges, f"from 1 to {size}")
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:
@@ -43,8 +43,8 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     size = foreign.energy.domain.size
     with whole(path) as temporary:
         temporary.write_text(f"{size} {len(lines)}\n{''.join(lines)}")
-    numbered = foreign.names in ((), tuple(range(1, size + 1)))
-    return ([] if numbered else ["the names of the variables, which became numbers"]) + lost_with(foreign)
+    plain = foreign.names in ((), tuple(range(1, size + 1)))
+    return ([] if plain else ["the names of the variables, which became numbers"]) + lost_with(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

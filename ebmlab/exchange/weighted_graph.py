@@ -26,10 +26,8 @@ def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str) 
         nodes: which names there are, in words.
 
     Raises:
-        UserError: there are too many nodes, a node has no such name, is joined to itself or twice to another, or a weight is not finite.
+        UserError: a node has no such name, is joined to itself or twice to another, or a weight is not finite.
     """
-    if len(names) > LARGEST:
-        raise UserError(f"it has {len(names):,} nodes, and can have {LARGEST:,} at most")
     place = {name: k for k, name in enumerate(names)}
     seen: dict[tuple[int, int], int] = {}
     weights: list[float] = []
@@ -48,6 +46,13 @@ def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str) 
     rows, columns = ([pair[end] for pair in seen] for end in (0, 1))
     energy = spins(rows, columns, -np.asarray(weights, float), np.zeros(len(names)))
     return Foreign(energy, kind, offset=sum(weights) / 2, scale=-0.5, names=tuple(names), facts={"edges": len(weights)})
+
+
+def numbered(size: int) -> range:
+    """The names 1, ..., size of nodes; raises `UserError` if a header says more of them than a graph can have."""
+    if size > LARGEST:
+        raise UserError(f"it has {size:,} nodes, and can have {LARGEST:,} at most")
+    return range(1, size + 1)
 
 
 def edges_of(foreign: Foreign, kind: str) -> list[tuple[int, int, float]]:

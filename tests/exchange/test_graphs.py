@@ -70,7 +70,7 @@ BAD = [
     ("a.col", "p edge 3 1\nn 1 4\ne 1 2\n", "line 2 is 'n 1 4', and must be: e i j"),
     ("a.col", "p edge 3 1\ne 1 2 3\n", "line 2 is 'e 1 2 3', and must be: e i j"),
     ("a.col", "p edge 10000001 0\n", "it has 10,000,001 nodes, and can have 10,000,000 at most"),
-    ("a.rud", "10000001 0\n", "it has 10,000,001 nodes"),
+    ("a.rud", f"1{30 * '0'} 0\n", "can have 10,000,000 at most"),
     ("a.col", "p edge 3\n", "must be: p edge NODES EDGES"),
     ("a.col", "p edge 3 0\np edge 3 0\n", "once"),
     ("a.edges", "1 2\n2 1\n", "edge 2 is '2 1': edge 1 joins the same nodes"),
