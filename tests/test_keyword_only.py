@@ -10,7 +10,17 @@ import pytest
 
 ROOMS = [
     *("domains", "graphs", "energies", "samplers", "samplers.tuners", "samplers.proposals", "learners", "evaluation"),
-    *("evaluation.metrics", "testing", "trained", "exchange", "sequences", "studies", "studies.targets", "sklearn"),
+    *(
+        "evaluation.metrics",
+        "problems",
+        "testing",
+        "trained",
+        "exchange",
+        "sequences",
+        "studies",
+        "studies.targets",
+        "sklearn",
+    ),
     *("callbacks", "datamodules", "drawing"),
 ]
 
@@ -21,6 +31,7 @@ POSITIONS = {
     "factorised": 3,  # (domain, x, gradient): where, and which way
     "first_order_moves": 3,  # likewise
     "reverse_ais": 3,  # (energy, sampler, x), as a sampler is run
+    "minimise": 3,  # (energy, sampler, schedule), as annealing is spoken of
     "log_image": 3,  # (trainer, name, image)
 }
 # The same for methods. All others have two, but for those that a class of a user's own writes: there, names may differ.

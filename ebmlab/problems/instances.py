@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import torch
@@ -72,6 +72,7 @@ class Planted:
 
     energy: Ising
     state: Tensor
+    _: KW_ONLY
     ground: float
 
 
@@ -118,7 +119,7 @@ def frustrated_loops(side: int, num_loops: int, *, shortest: int = 6, seed: int 
             columns.append(b)
             values.append(int(state[a] * state[b]) * (-1 if k == broken else 1))
     energy = spins(rows, columns, values, np.zeros(size))
-    return Planted(energy, torch.from_numpy(state).to(energy.dtype), float(ground))
+    return Planted(energy, torch.from_numpy(state).to(energy.dtype), ground=float(ground))
 
 
 def _loop(side: int, generator: np.random.Generator) -> list[int]:

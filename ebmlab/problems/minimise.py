@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 import torch
@@ -44,6 +44,7 @@ class Minimum:
 
     x: Tensor
     energy: Tensor
+    _: KW_ONLY
     steps: int = 0
     seconds: float = 0.0
     stopped: Literal["steps", "seconds", "target"] | None = None

@@ -114,17 +114,6 @@ class ChromaticGibbs(Sampler):
     def compilable(self, energy: Energy) -> Kernel | None:
         return super().compilable(energy) if len(cast(Coloured, energy).colours) <= COLOURS else None
 
-    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        last = self._in_place(energy, x, num_steps)
-        return super()._run(energy, x, num_steps) if last is None else last
-
-    def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
-        hops = x.new_zeros(len(x))
-        last = self._in_place(energy, x, num_steps, hops)
-        if last is None:
-            return super()._reported(energy, x, num_steps)
-        return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
-
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
         """Sweeps over one table in place, where `step` copies it, and adds up hops.

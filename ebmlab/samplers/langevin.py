@@ -147,17 +147,6 @@ class Langevin(Sampler):
         new, info = step(energy, state, (alpha,), self.temperature, now, self._adjusts(state.step + 1))
         return replace(new, step=state.step + 1, step_size=state.step_size, horizon=state.horizon), info
 
-    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        last = self._in_place(energy, x, num_steps)
-        return super()._run(energy, x, num_steps) if last is None else last
-
-    def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
-        hops = x.new_zeros(len(x))
-        last = self._in_place(energy, x, num_steps, hops)
-        if last is None:
-            return super()._reported(energy, x, num_steps)
-        return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
-
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
         """Without Metropolis, a CPU moves x of few coordinates in place, by the gradient alone, and adds up hops.

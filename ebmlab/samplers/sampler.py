@@ -210,6 +210,9 @@ class Sampler(Recorded, nn.Module):
         return kernel
 
     def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
+        hops = x.new_zeros(len(x))
+        if (last := self._in_place(energy, x, num_steps, hops)) is not None:
+            return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
         total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
         for state, info in self.chain(energy, x, num_steps):
             x = state.x
@@ -217,9 +220,18 @@ class Sampler(Recorded, nn.Module):
         return x, total / max(num_steps, 1)
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        if (last := self._in_place(energy, x, num_steps)) is not None:
+            return last
         for state, _ in self.chain(energy, x, num_steps):
             x = state.x
         return x
+
+    def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
+        """The last states of a sampler that accepts all, moved without a copy at each step, which adds up `hops`.
+
+        None where it does not apply; then steps are taken one by one.
+        """
+        return None
 
     def _compiled(
         self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False
@@ -242,7 +254,7 @@ class Sampler(Recorded, nn.Module):
         return 1 if x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 
     def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """X in the energy's floating type; `UserError` unless chains of the energy can take that many steps from it."""
+        """The states x in the energy's floating type; `UserError` unless chains can take that many steps from them."""
         self.check(energy)
         require_one_law(energy)
         x = energy.as_states(x)
