@@ -107,7 +107,7 @@ def main() -> None:
             energy, more = METHODS[method](alignment, options.seconds)
             seconds = time.perf_counter() - begin
             scores = contact_scores(energy, known.family.alphabet.gap_value)
-            found = contact_prediction(scores, residues, placement)
+            found = contact_prediction(scores, residues, placement=placement)
             row = {"sites": len(scores), "seconds": seconds, **more, **found.summary()}
             name = f"{family}--{method}--{options.seed}"
             (options.folder / f"{name}.json").write_text(json.dumps(row))
