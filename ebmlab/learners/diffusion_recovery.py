@@ -67,6 +67,9 @@ class DiffusionRecovery(Learner):
     `draw`, pictures and `predict` take `num_steps` steps at each. The energy at sigma = 0, which is E(x), is that of
     the data.
 
+    No settings are known yet with which it learns two moons (docs/howto/which_learner.md): 6,000 steps of Adam at 4e-3
+    diverged.
+
     What it cannot see: how much mass lies in each of several modes further apart than the noise between two levels,
     except by way of the higher levels, each of which says so to the next.
 

@@ -106,6 +106,8 @@ class EnergyMatching(ContrastiveDivergence):
     `warm_up` steps the loss of contrastive divergence is added. Its chains start where the flow ends, or at data.
     `draw` and pictures follow the flow, then the sampler.
 
+    No settings are known yet with which it learns two moons (docs/howto/which_learner.md).
+
     What it cannot see: modes that neither the flow nor the chains reach.
 
     Args:
