@@ -1,6 +1,6 @@
 """Lets mkdocstrings render our docstrings: `Example:` sections as code, and the formulas below typeset.
 
-The docstrings keep formulas in plain text, which a terminal shows as it is. `tests/test_formulas.py` finds each of them.
+The docstrings keep formulas in plain text, which a terminal shows as it is; `tests/test_formulas.py` finds each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ FORMULAS = {
     ),
     "E(v) = -log of the sum over h of exp(-E(v, h))": r"$E(v) = -\log \sum_h e^{-E(v, h)}$",
     "E(x) = -1/2 x'J x - h'x, x in {-1, +1}^d": r"$E(x) = -\frac{1}{2} x^\top J x - h^\top x$, $x \in \{-1, +1\}^d$",
-    "E(x) = -sum_{i<j} J_ij(x_i, x_j) - sum_i h_i(x_i), x_i": r"$E(x) = -\sum_{i<j} J_{ij}(x_i, x_j) - \sum_i h_i(x_i)$, $x_i$",
+    "E(x) = -sum_{i<j} J_ij(x_i, x_j) - sum_i h_i(x_i), x_i": (
+        r"$E(x) = -\sum_{i<j} J_{ij}(x_i, x_j) - \sum_i h_i(x_i)$, $x_i$"
+    ),
     "E(x) = -1/2 sum_ij J_ij [x_i = x_j] - sum_i h_i(x_i), x_i": (
         r"$E(x) = -\frac{1}{2} \sum_{ij} J_{ij} [x_i = x_j] - \sum_i h_i(x_i)$, $x_i$"
     ),
@@ -37,7 +39,9 @@ FORMULAS = {
         r"$E(x) = -\log \sum_y e^{f(x)_y}$, y the classes and $f(x)$ the logits of $p(y \mid x)$"
     ),
     # samplers
-    "x - alpha dE/dx + sqrt(2 alpha T) noise": r"$x - \alpha \, \partial E / \partial x + \sqrt{2 \alpha T}\, \xi$, $\xi$ normal noise",
+    "x - alpha dE/dx + sqrt(2 alpha T) noise": (
+        r"$x - \alpha \, \partial E / \partial x + \sqrt{2 \alpha T}\, \xi$, $\xi$ normal noise"
+    ),
     "probability proportional to g(p(y) / p(x))": r"probability proportional to $g(p(y) / p(x))$",
     "the bias falls like exp(-1 / (2 alpha))": r"the bias falls like $e^{-1 / (2 \alpha)}$",
     "    q(y) = exp(alpha [(y - x)' grad f(x) + (y - x)' W (y - x) / 2] - |y - x|^2 / (2 sigma)) / normaliser": (
@@ -45,7 +49,8 @@ FORMULAS = {
         r" - \frac{\lVert y - x \rVert^2}{2 \sigma}\right)$$"
     ),
     "dx = v dt, dv = -dE/dx dt - friction v dt + sqrt(2 friction) dW": (
-        r"$dx = v\,dt$, $dv = -\frac{\partial E}{\partial x} dt - \gamma v\,dt + \sqrt{2 \gamma}\,dW$ with friction $\gamma$"
+        r"$dx = v\,dt$, $dv = -\frac{\partial E}{\partial x} dt - \gamma v\,dt + \sqrt{2 \gamma}\,dW$"
+        r" with friction $\gamma$"
     ),
     "from x to a neighbour y is sqrt(p(y) / p(x))": r"from x to a neighbour y is $\sqrt{p(y) / p(x)}$",
     # learners

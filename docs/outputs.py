@@ -1,12 +1,13 @@
-"""What the tutorials print and draw: `python -m docs.outputs tutorials/grbm.md` runs the page's Python and writes it there.
+"""What the tutorials print and draw: `python -m docs.outputs tutorials/grbm.md` runs the page's Python and writes it.
 
-What a block prints stands behind it, in a block with the title "prints". A picture that a block saves as NAME.png becomes
-docs/pictures/tutorials/PAGE_NAME.png where the page shows that one. The tests run the same blocks and compare the words.
+What a block prints stands behind it, in a block with the title "prints". A picture NAME.png that a block saves becomes
+docs/pictures/tutorials/PAGE_NAME.png, if the page shows that one. The tests run the same blocks and compare the words.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -48,16 +49,16 @@ def with_outputs(page: str, printed: Sequence[str]) -> str:
 
 
 def printed_by(source: str, names: dict[str, Any]) -> str:
-    r"""What a block prints, without progress bars.
+    r"""What a block prints by itself; progress bars and summaries of the trainer are no part of it.
 
     Example:
         >>> printed_by("print(x + 1)", {"x": 1})
         '2\n'
     """
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(source, names)
-    lines = [line.rstrip() for line in printed.getvalue().split("\n") if not re.search(r"\r|it/s|\d%\|", line)]
-    return "\n".join(lines).strip("\n") + "\n" if any(lines) else ""
+    printed = io.StringIO()
+    names["print"] = functools.partial(print, file=printed)
+    exec(source, names)
+    return printed.getvalue()
 
 
 def words(text: str) -> str:

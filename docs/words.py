@@ -13,7 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LONGEST = 25  # words of a sentence
 LIMITS = {"docs/howto": 600, "docs/architecture.md": 900, "docs/results.md": 800, "docs/performance.md": 700}
-END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!al\.)(?<!Fig\.)(?<!Eq\.)(?<!App\.)(?<!Sec\.)(?<!Alg\.)[\")*_]*\s+(?=[\"(*_`$\[]*[A-Z0-9`$])")
+END = re.compile(
+    r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!al\.)(?<!Fig\.)(?<!Eq\.)(?<!App\.)(?<!Sec\.)(?<!Alg\.)[\")*_]*\s+(?=[\"(*_`$\[]*[A-Z0-9`$])"
+)
 
 
 @dataclass(frozen=True)
@@ -32,18 +34,19 @@ class Length:
 
 
 def length(page: str) -> Length:
-    """Counts the words of a page of Markdown.
+    r"""Counts the words of a page of Markdown.
 
     Example:
-        >>> length("# A\\n\\nOne `x = 1` two. Three, four.\\n\\n| a b | c |\\n|---|---|\\n").sentences
         [3, 2]
     """
     text = re.sub(r"^```.*?^```$|<!--.*?-->|^---\n.*?^---$", "", page, flags=re.M | re.S)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"`[^`]+`|\$\$?[^$]+\$\$?", "code", text)
+    text = re.sub(r"`[^`]+`|\$\$?[^$]+\$\$?", "Code", text)
     found = list(_sentences(text))
     words = [_words(sentence) for sentence in found]
-    cells = re.sub(r"^\|[-| :]+$|\|", " ", "\n".join(line for line in text.splitlines() if line.startswith("|")), flags=re.M)
+    cells = re.sub(
+        r"^\|[-| :]+$|\|", " ", "\n".join(line for line in text.splitlines() if line.startswith("|")), flags=re.M
+    )
     long = [sentence for sentence, number in zip(found, words, strict=True) if number > LONGEST]
     return Length(sum(words) + _words(cells), words, long)
 
@@ -54,7 +57,11 @@ def _words(text: str) -> int:
 
 def _sentences(text: str) -> Iterator[str]:
     """The sentences of paragraphs and of items of lists; headings and tables have none."""
-    lines = [re.sub(r"^\s*([-*]|\d+\.)\s+", "\n\n", line) for line in text.splitlines() if not line.startswith(("|", "#", "<"))]
+    lines = [
+        re.sub(r"^\s*([-*]|\d+\.)\s+", "\n\n", line)
+        for line in text.splitlines()
+        if not line.startswith(("|", "#", "<"))
+    ]
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
         yield from (sentence.strip() for sentence in END.split(" ".join(paragraph.split())) if _words(sentence))
 
@@ -78,7 +85,8 @@ def main() -> None:
         found = length(page.read_text())
         mean = sum(found.sentences) / max(1, len(found.sentences))
         over = "  too long" if (most := limit(page)) and found.words > most else ""
-        numbers = f"{found.words:6} {len(found.sentences):9} {mean:5.1f} {max(found.sentences, default=0):7} {len(found.long):7}"
+        longest = max(found.sentences, default=0)
+        numbers = f"{found.words:6} {len(found.sentences):9} {mean:5.1f} {longest:7} {len(found.long):7}"
         print(f"{page.relative_to(ROOT)!s:40} {numbers}{over}")
 
 

@@ -57,8 +57,9 @@ def cut_off(driver: Any) -> list[str]:
             for (const node of document.body.querySelectorAll("*")) {
               const box = node.getBoundingClientRect();
               if (!box.width || box.right <= width + 1 || getComputedStyle(node).position === "fixed") continue;
+              const scrolls = (holder) => /auto|scroll|hidden|clip/.test(getComputedStyle(holder).overflowX);
               let holder = node.parentElement;
-              while (holder && !/auto|scroll|hidden|clip/.test(getComputedStyle(holder).overflowX)) holder = holder.parentElement;
+              while (holder && !scrolls(holder)) holder = holder.parentElement;
               if (!holder || holder === document.body || holder === document.documentElement)
                 found.push(node.tagName + "." + node.className);
             }

@@ -72,10 +72,14 @@ def test_the_dashboard(number: int, driver: Any, tmp_path: Path) -> None:
         assert driver.find_element("css selector", ".frames img").get_attribute("src") != before
         assert driver.find_element("css selector", ".frames").text != pictures
         driver.execute_script("document.querySelector('[data-name=\"sampler/acceptance\"]').scrollIntoView()")
-        low, high = wait(driver, "document.querySelector('[data-name=\"sampler/acceptance\"] .body')._fullLayout?.yaxis.range")
+        low, high = wait(
+            driver, "document.querySelector('[data-name=\"sampler/acceptance\"] .body')._fullLayout?.yaxis.range"
+        )
         assert 0 < low < 0.001 < high < 0.002  # of a constant curve, too
         driver.find_element("css selector", "[data-axis=log]").click()
-        assert wait(driver, "[...document.querySelectorAll('.js-plotly-plot')].some(p => p._fullLayout.yaxis.type === 'log')")
+        assert wait(
+            driver, "[...document.querySelectorAll('.js-plotly-plot')].some(p => p._fullLayout.yaxis.type === 'log')"
+        )
         assert cut_off(driver) == [] and complaints(driver) == []
 
 
@@ -114,7 +118,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_site(width: int, driver: Any, site: str) -> None:
     resize(driver, width)
-    for page in ("index", "results", "performance", "tutorials/grbm", "samplers", "reference/samplers", "reference/index"):
+    for page in (
+        "index",
+        "results",
+        "performance",
+        "tutorials/grbm",
+        "samplers",
+        "reference/samplers",
+        "reference/index",
+    ):
         driver.get(f"{site}/{page}.html")
         wait(driver, "document.readyState === 'complete'")
         assert (page, cut_off(driver)) == (page, [])

@@ -14,7 +14,9 @@ LINE = re.compile(r"^\| \[`(\w+)`\]\[([\w.]+)\] \| (.+) \|$", re.M)
 
 def public_names() -> set[str]:
     """The names in `__all__` of the modules that the reference's pages show, or all public ones that they define."""
-    modules = {name for page in REFERENCE.glob("*.md") for name in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.M)}
+    modules = {
+        name for page in REFERENCE.glob("*.md") for name in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.M)
+    }
     return {f"{module}.{name}" for module in modules for name in names_of(module)}
 
 

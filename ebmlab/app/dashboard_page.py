@@ -119,9 +119,8 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-
 def _scores(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
-    """The best and the last value of each metric; many runs are ordered by the first metric of which the best is known."""
+    """The best and the last value of each metric. Many runs are in the order of the first metric with a best value."""
     metrics = list(dict.fromkeys(metric for run in runs for metric in run.metrics))
     ranked = next((metric for metric in metrics if any(run.best(metric) for run in runs)), None)
     order = list(range(len(runs)))
@@ -160,7 +159,9 @@ def _tiles(numbers: dict[str, list[dict[str, Any]]], names: Sequence[str]) -> st
         if len(values) > FEW:
             known = sorted(curve["y"][0] for curve in found if curve["y"][0] is not None)
             values = [f"<b>{known[0]:.5g}</b> to <b>{known[-1]:.5g}</b> in {len(found)} runs" if known else "-"]
-        tiles.append(f'<div class="tile"><h4>{escape(metric)}</h4>{"".join(f"<p>{value}</p>" for value in values)}</div>')
+        tiles.append(
+            f'<div class="tile"><h4>{escape(metric)}</h4>{"".join(f"<p>{value}</p>" for value in values)}</div>'
+        )
     return f'<div class="tiles">{"".join(tiles)}</div>' if tiles else ""
 
 
