@@ -297,4 +297,4 @@ class Learner(Rebuilt):
             )
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
-        return self.energy.mean_visible(torch.sigmoid(hidden_given_state(self.energy, state)))
+        return self.energy.mean_visible(self.energy.units.mean(hidden_given_state(self.energy, state)))
