@@ -85,9 +85,11 @@ def _answers(train: Tensor, right: Tensor, test: Tensor, hidden: int, num_steps:
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     for _ in range(num_steps):
         optimizer.zero_grad()
-        nn.functional.binary_cross_entropy_with_logits(network(train).squeeze(1), right).backward()
+        loss = nn.functional.binary_cross_entropy_with_logits(network(train).squeeze(1), right)
+        torch.autograd.backward(loss)
         optimizer.step()
-    return (network(test).squeeze(1) > 0).detach()
+    answers: Tensor = network(test).squeeze(1) > 0
+    return answers.detach()
 
 
 def _log_choices(n: int, k: Tensor) -> Tensor:
