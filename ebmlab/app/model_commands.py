@@ -23,9 +23,9 @@ from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
 from ebmlab.data.numbers import as_numbers
 from ebmlab.datamodules.number_files import read_numpy
-from ebmlab.drawing.figures import figure_png
+from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.drawing.histograms import draw_histograms
-from ebmlab.drawing.tiles import image_png, tile
+from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import save
@@ -211,8 +211,9 @@ def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) 
     rest = form.brightness(found).view(len(values), -1, *values.shape[1:])
     is_given = as_mask(mask, form, domain.shape).view(values.shape[1:])
     given = values.where(is_given, torch.tensor(0.5))
-    rows = torch.cat([given[:, None], values[:, None], rest], 1)
-    return image_png(tile(rows.flatten(0, 1), columns=rows.shape[1], fill=0.5))
+    shown = {"given": given[:, None], "truth": values[:, None], "completions": rest}
+    columns = {title: tile(x.flatten(0, 1), columns=x.shape[1], fill=0.5) for title, x in shown.items()}
+    return figure_png(panels(columns, gap=8))
 
 
 def _write(values: Tensor, path: Path, kind: str) -> None:
