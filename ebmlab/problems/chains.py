@@ -108,7 +108,7 @@ class Words:
         energies = self._energies().to(self.energy)
         better = energies < self.energy
         if bool(better.any()):
-            masks = self.coded.masks(better).split(self.sizes)
+            masks = torch.split(self.coded.masks(better), self.sizes)
             for words, lowest, mask in zip(self.words, self.lowest, masks, strict=True):
                 lowest ^= (lowest ^ words) & mask
             self.energy[better] = energies[better]

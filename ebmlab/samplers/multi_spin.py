@@ -231,11 +231,10 @@ def _below(
         for planes in (no, yes):
             for top, plane in planes.items():
                 planes[top] = _joined(plane, bits, top >> level & 1)
-    below = chosen(digits, [None if t is None else no[t >> rest] for t in thresholds])
-    below = torch.zeros(shape, dtype=torch.int64, device=bits.device) if isinstance(below, int) else below
+    below = _plane(chosen(digits, [None if t is None else no[t >> rest] for t in thresholds]), bits)
     if not rest:
         return below
-    maybe = below ^ chosen(digits, [None if t is None else yes[t >> rest] for t in thresholds])
+    maybe = below ^ _plane(chosen(digits, [None if t is None else yes[t >> rest] for t in thresholds]), bits)
     where = maybe.flatten().nonzero().squeeze(1)
     if len(where):
         lows = [None if t is None else t & (2**rest - 1) for t in thresholds]
@@ -243,6 +242,10 @@ def _below(
         decided = _below(narrowed, where.shape, lows, rest, random) & maybe.flatten().index_select(0, where)
         below = below.flatten().index_add_(0, where, decided).view(shape)
     return below
+
+
+def _plane(leaf: Tensor | int | None, like: Tensor) -> Tensor:
+    return leaf if isinstance(leaf, Tensor) else torch.full_like(like, leaf or 0)
 
 
 def _joined(plane: Tensor | int, bits: Tensor, digit: int) -> Tensor | int:
@@ -262,7 +265,9 @@ def _counted(columns: list[Planes]) -> Tensor:
     rows = max(len(plane) for column in columns for plane in column)
     while rows > 1:
         rows = -(-rows // 3)
-        threes = [[p for plane in c for p in pad(plane, (0, 0, 0, 3 * rows - len(plane))).split(rows)] for c in columns]
+        threes = [
+            [p for plane in c for p in pad(plane, (0, 0, 0, 3 * rows - len(plane))).tensor_split(3)] for c in columns
+        ]
         columns = [[digit] for digit in added(threes)]
     digits = torch.stack([column[0][0] for column in columns]).cpu().numpy().view(np.uint8)
     bits = np.unpackbits(digits, axis=1, bitorder="little")
