@@ -12,13 +12,15 @@ from torch import Tensor
 from ebmlab.energies import Energy
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
+from ebmlab.numerics.bit_planes import random_words
 from ebmlab.samplers import ChromaticGibbs, Sampler
 from ebmlab.samplers.chromatic_gibbs import annealed
-from ebmlab.samplers.multi_spin import MultiSpin, multi_spin, random_words
+from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
 FEWEST = 32  # chains for which words are faster than states
 BLOCK = 8  # words of the chains that a thread moves
+SMALL = 2**15  # words of a block below which threads would wait for each other's Python
 
 
 class Chains(Protocol):
@@ -103,7 +105,8 @@ class Words:
             for beta in betas:
                 self.coded.sweep(self.words[block], beta, sources[block])
 
-        with ThreadPoolExecutor(min(len(self.words), torch.get_num_threads())) as threads:
+        num_threads = torch.get_num_threads() if self.words[0].numel() >= SMALL else 1
+        with ThreadPoolExecutor(min(len(self.words), num_threads)) as threads:
             list(threads.map(swept, range(len(self.words))))
         energies = self._energies().to(self.energy)
         better = energies < self.energy

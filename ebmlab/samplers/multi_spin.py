@@ -6,24 +6,17 @@ Isakov et al., Comput. Phys. Commun. 192 (2015), anneal spin glasses so. The law
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ebmlab.energies import Ising
-from ebmlab.numerics.noise import raw_words
+from ebmlab.numerics.bit_planes import LEVELS, Planes, Random, added, below, chosen, counted
 
-LEVELS = 32  # binary digits of a probability, which is rounded to a multiple of 2^-32
-FIRST = 10  # digits that are compared in all words; 6 % of the words have a chain that needs more
 LARGEST = 24  # sum of a site's couplings, in quanta; more of them have too many local fields
 WORDS = 2**15  # of a site range that is redrawn at a time: its planes fit the cache of a core
-
-Random = Callable[..., Tensor]
-Planes = list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -61,6 +54,7 @@ class MultiSpin:
         quantum: all couplings and fields are whole multiples of it.
 
     Example:
+        >>> from ebmlab.numerics.bit_planes import random_words
         >>> coded = multi_spin(Ising.lattice(4, coupling=0.5))
         >>> words = coded.packed(torch.ones(100, 16))
         >>> words.shape, coded.energies(words)[:2].tolist()
@@ -108,7 +102,7 @@ class MultiSpin:
             [words.index_select(0, a).bitwise_xor_(words.index_select(0, b)).bitwise_xor_(masks)]
             for a, b, masks in self.bonds
         ]
-        unsatisfied = _counted(columns) if columns else words.new_zeros(64 * words.shape[1])
+        unsatisfied = counted(columns) if columns else words.new_zeros(64 * words.shape[1])
         return self.quantum * (self.lowest + 2 * unsatisfied).double()
 
     def packed(self, x: Tensor) -> Tensor:
@@ -158,121 +152,14 @@ def multi_spin(energy: object) -> MultiSpin | None:
     return MultiSpin(energy, quantum) if allowed else None
 
 
-def random_words(device: torch.device) -> Random:
-    """A source of words of 64 random bits, seeded by torch's global generator; it is called with a shape."""
-    if device.type != "cpu":
-        return lambda *shape: torch.empty(shape, dtype=torch.int64, device=device).random_(-(2**63), None)
-    generator = raw_words(torch.randint(2**62, (3,)))
-    return lambda *shape: torch.from_numpy(generator.random_raw(math.prod(shape)).view(np.int64)).view(shape)
-
-
-def added(columns: Sequence[Planes]) -> Planes:
-    """The binary digits of the sum over b of 2^b times the planes of column b, bit by bit, by full adders.
-
-    Example:
-        >>> [digit.item() for digit in added([[torch.tensor(n) for n in (0b111, 0b101, 0b001)]])]  # 3, 1 and 2
-        [3, 5]
-    """
-    columns, digits = [list(column) for column in columns], []
-    while columns:
-        column, carries = columns.pop(0), []
-        while len(column) > 2:
-            a, b, c = column.pop(), column.pop(), column.pop()
-            half = a ^ b
-            column.append(half ^ c)
-            carries.append((a & b) | (half & c))
-        if len(column) == 2:
-            a, b = column
-            column = [a ^ b]
-            carries.append(a & b)
-        digits += column
-        if carries:
-            columns = [[*(columns[0] if columns else []), *carries], *columns[1:]]
-    return digits
-
-
-def chosen(digits: Planes, leaves: Sequence[Tensor | int | None]) -> Tensor | int | None:
-    """The leaf whose number the digits say, bit by bit; any where that leaf is None. A leaf may be 0 or -1."""
-    if not digits:
-        return leaves[0]
-    low, high = (chosen(digits[1:], half) for half in (leaves[::2], leaves[1::2]))
-    if low is None or high is None or low is high:
-        return high if low is None else low
-    if isinstance(low, int) and low == 0:
-        return digits[0] if isinstance(high, int) else digits[0] & high
-    return low ^ ((low ^ high) & digits[0])
-
-
 def _drawn(digits: Planes, shape: tuple[int, int], total: int, beta: float, random: Random) -> Tensor:
     """Bits that are 1 with probability sigmoid(2 beta h), h = 2 n - total, n the number of the digits."""
     fields = [2 * n - total if n <= total else None for n in range(2 ** len(digits))]
     thresholds = {h: round(2**LEVELS / (1 + math.exp(min(2 * beta * h, 700)))) for h in range(total % 2, total + 1, 2)}
     leaves = [None if h is None else thresholds[abs(h)] for h in fields]
-    against = _below(digits, shape, leaves, LEVELS, random)
+    against = below(digits, shape, leaves, LEVELS, random)
     sign = chosen(digits, [None if not h else -1 if h > 0 else 0 for h in fields])
     return against if sign is None else against ^ sign
-
-
-def _below(
-    digits: Planes, shape: tuple[int, ...], thresholds: Sequence[int | None], levels: int, random: Random
-) -> Tensor:
-    """Where a uniform number of so many levels is below the threshold that the digits number.
-
-    From the last of the first levels upwards, a digit 1 of a threshold joins the bits by or, a digit 0 by and. Begun
-    with "no" and with "yes", that differs only where all of these levels equal the threshold's: there the rest counts.
-    """
-    first = min(levels, FIRST)
-    rest = levels - first
-    tops = {t >> rest for t in thresholds if t is not None}
-    no: dict[int, Tensor | int] = dict.fromkeys(tops, 0)
-    yes: dict[int, Tensor | int] = dict.fromkeys(tops if rest else (), -1)
-    for level in range(first):
-        bits = random(*shape)
-        for planes in (no, yes):
-            for top, plane in planes.items():
-                planes[top] = _joined(plane, bits, top >> level & 1)
-    below = _plane(chosen(digits, [None if t is None else no[t >> rest] for t in thresholds]), bits)
-    if not rest:
-        return below
-    maybe = below ^ _plane(chosen(digits, [None if t is None else yes[t >> rest] for t in thresholds]), bits)
-    where = maybe.flatten().nonzero().squeeze(1)
-    if len(where):
-        lows = [None if t is None else t & (2**rest - 1) for t in thresholds]
-        narrowed = [digit.flatten().index_select(0, where) for digit in digits]
-        decided = _below(narrowed, where.shape, lows, rest, random) & maybe.flatten().index_select(0, where)
-        below = below.flatten().index_add_(0, where, decided).view(shape)
-    return below
-
-
-def _plane(leaf: Tensor | int | None, like: Tensor) -> Tensor:
-    return leaf if isinstance(leaf, Tensor) else torch.full_like(like, leaf or 0)
-
-
-def _joined(plane: Tensor | int, bits: Tensor, digit: int) -> Tensor | int:
-    """The plane or the bits where the digit is 1, the plane and the bits where it is 0; in place but for 0 and -1."""
-    if isinstance(plane, int):
-        return bits.clone() if (plane == 0) == (digit == 1) else plane
-    return plane.bitwise_or_(bits) if digit else plane.bitwise_and_(bits)
-
-
-def _gathered(words: Tensor, index: Tensor, masks: Tensor) -> Planes:
-    rows = words.index_select(0, index.flatten()).view(*index.shape, words.shape[1])
-    return list(rows.bitwise_xor_(masks))
-
-
-def _counted(columns: list[Planes]) -> Tensor:
-    """Of each chain the sum of 2^b times the bits of column b, `(64 W,)`, int64, by adding rows in threes."""
-    rows = max(len(plane) for column in columns for plane in column)
-    while rows > 1:
-        rows = -(-rows // 3)
-        threes = [
-            [p for plane in c for p in pad(plane, (0, 0, 0, 3 * rows - len(plane))).tensor_split(3)] for c in columns
-        ]
-        columns = [[digit] for digit in added(threes)]
-    digits = torch.stack([column[0][0] for column in columns]).cpu().numpy().view(np.uint8)
-    bits = np.unpackbits(digits, axis=1, bitorder="little")
-    counts = (bits.astype(np.int64) << np.arange(len(bits))[:, None]).sum(0)
-    return torch.from_numpy(counts).to(columns[0][0].device)
 
 
 def _group(begin: int, part: Tensor, place: Tensor, totals: Tensor, couplings: tuple[Tensor, Tensor, Tensor]) -> Group:
@@ -305,3 +192,8 @@ def _by_weight(pulls: Tensor, a: Tensor, b: Tensor) -> list[tuple[Tensor, Tensor
     widths = int(pulls.abs().max()).bit_length() if len(pulls) else 0
     chosen = [pulls.abs() >> bit & 1 == 1 for bit in range(widths)]
     return [(a[some], b[some], -(pulls[some] < 0).long().unsqueeze(1)) for some in chosen]
+
+
+def _gathered(words: Tensor, index: Tensor, masks: Tensor) -> Planes:
+    rows = words.index_select(0, index.flatten()).view(*index.shape, words.shape[1])
+    return list(rows.bitwise_xor_(masks))
