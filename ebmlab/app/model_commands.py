@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 from argparse import Namespace
 from pathlib import Path
@@ -14,15 +13,15 @@ import torch
 from torch import Tensor
 
 from ebmlab import samplers
-from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.model_parsers import model_parser
+from ebmlab.app.own_modules import import_for_checkpoints
+from ebmlab.app.own_runs import check_links
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
 from ebmlab.data.numbers import as_numbers
-from ebmlab.datamodules.number_files import read_numpy
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
@@ -30,7 +29,7 @@ from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
-from ebmlab.io.rebuilding import granted
+from ebmlab.reading.number_files import read_numpy
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
 from ebmlab.trained.numbers import as_mask
@@ -45,9 +44,7 @@ def run_model_command(command: str, args: list[str]) -> None:
         UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
     """
     options = model_parser(command).parse_args(args)
-    for name in options.modules:
-        importlib.import_module(name)
-        granted.add(name)
+    import_for_checkpoints(options.modules)
     model = load(options.ckpt_path)
     assert model.path is not None
     torch.manual_seed(options.seed)
