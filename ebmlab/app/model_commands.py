@@ -22,8 +22,6 @@ from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
 from ebmlab.data.numbers import as_numbers
-from ebmlab.drawing.figures import figure_png
-from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.tiles import image_png, tile
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
@@ -91,6 +89,9 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         for i, file in enumerate(names):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
             rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)
+    from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib
+    from ebmlab.drawing.histograms import draw_histograms
+
     picture = output.with_suffix(".png")
     with together(output, picture) as (path, drawn), path.open("w", newline="") as table:
         writer = csv.DictWriter(table, rows[0])

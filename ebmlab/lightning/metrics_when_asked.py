@@ -1,10 +1,10 @@
 """torchmetrics without the metrics that nobody asks for.
 
-Lightning needs two classes of torchmetrics. But `import torchmetrics` loads every metric there is, and with them
-torchvision, scipy.signal and transformers, which take longer than torch, at the start of each command. torchmetrics
-has no lazy mechanism of its own, and `importlib.util.LazyLoader` loads a package as soon as one of its modules is
-imported. So the command line, and it alone, puts the package in place before its `__init__` has run. It runs when
-somebody asks for another name.
+Lightning needs two classes and the version of torchmetrics. But `import torchmetrics` loads every metric there is,
+and with them torchvision, scipy.signal and transformers. That takes longer than torch, at the start of each command.
+torchmetrics has no lazy mechanism of its own, and `importlib.util.LazyLoader` loads a package as soon as one of its
+modules is imported. So the command line, and it alone, puts the package in place before its `__init__` has run. It runs
+when somebody asks for another name.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
 
-NEEDED = {  # by Lightning, and by these themselves
+NEEDED = {  # by Lightning
     "Metric": "torchmetrics.metric",
     "MetricCollection": "torchmetrics.collections",
+    "__version__": "torchmetrics.__about__",
 }
 
 
@@ -27,13 +28,13 @@ class _Package(ModuleType):
     """The package, whose `__init__` runs when a name is asked for that is not in `NEEDED`."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in ("__version__", "__all__"):  # asked of any module
-            raise AttributeError(name)
         if name in NEEDED:
             import_module("torchmetrics.utilities")  # before `metric`, which it imports in a circle
             found = getattr(import_module(NEEDED[name]), name)
             setattr(self, name, found)
             return found
+        if name.startswith("__") and name != "__all__":  # asked of any module
+            raise AttributeError(name)
         self.__class__ = ModuleType  # type: ignore[assignment]
         spec: Any = self.__spec__
         spec.loader.exec_module(self)
