@@ -22,7 +22,7 @@ from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
 from ebmlab.data.numbers import as_numbers
-from ebmlab.drawing.tiles import image_png, tile
+from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import save
@@ -209,8 +209,11 @@ def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) 
     rest = form.brightness(found).view(len(values), -1, *values.shape[1:])
     is_given = as_mask(mask, form, domain.shape).view(values.shape[1:])
     given = values.where(is_given, torch.tensor(0.5))
-    rows = torch.cat([given[:, None], values[:, None], rest], 1)
-    return image_png(tile(rows.flatten(0, 1), columns=rows.shape[1], fill=0.5))
+    shown = {"given": given[:, None], "truth": values[:, None], "completions": rest}
+    columns = {title: tile(x.flatten(0, 1), columns=x.shape[1], fill=0.5) for title, x in shown.items()}
+    from ebmlab.drawing.figures import figure_png, panels  # here, because they load matplotlib
+
+    return figure_png(panels(columns, gap=8))
 
 
 def _write(values: Tensor, path: Path, kind: str) -> None:

@@ -12,8 +12,12 @@ from torchmetrics.utilities.data import dim_zero_cat
 
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
+from ebmlab.evaluation.classifier_two_sample import classifier_test
+from ebmlab.evaluation.energy_distance import energy_distance
 from ebmlab.evaluation.graph_mmd import graph_mmds, matrices
 from ebmlab.evaluation.mmd import check_kernel, hamming_mmd
+from ebmlab.evaluation.precision_recall import precision_recall
+from ebmlab.evaluation.sliced_wasserstein import sliced_wasserstein
 
 
 class _Kept(Metric):
@@ -94,3 +98,32 @@ class GraphMMD(_Kept):
         empty = torch.zeros(0, self.num_nodes * (self.num_nodes - 1) // 2, device=self.device)
         real, generated = (dim_zero_cat(graphs) if len(graphs) else empty for graphs in (self.real, self.generated))
         return graph_mmds(generated, real, num_nodes=self.num_nodes)
+
+
+class SampleDistances(_Kept):
+    """How far all generated states are from the real ones, on all ranks.
+
+    Example:
+        >>> metric = SampleDistances()
+        >>> metric.update(torch.randn(50, 3), real=True)
+        >>> metric.update(torch.randn(50, 3) + 9, real=False)
+        >>> values = metric.compute()
+        >>> values["precision"].item(), values["classifier"].item()
+        (0.0, 1.0)
+    """
+
+    names = ("energy", "sliced_wasserstein", "precision", "recall", "classifier")
+
+    def compute(self) -> dict[str, Tensor]:
+        """Scalars by `names`, float64: see the functions of `ebmlab.evaluation`. Every rank must call it."""
+        if min(len(self.real), len(self.generated)) == 0:
+            raise UserError("SampleDistances compares real with generated states, but was given none of one kind")
+        real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
+        support = precision_recall(real, generated)
+        accuracy = classifier_test(generated, real).accuracy
+        return {
+            "energy": energy_distance(generated, real),
+            "sliced_wasserstein": sliced_wasserstein(generated, real),
+            **{name: torch.tensor(value, dtype=torch.float64) for name, value in support._asdict().items()},
+            "classifier": torch.tensor(accuracy, dtype=torch.float64),
+        }

@@ -168,4 +168,4 @@ def test_records_are_of_the_learners_that_draw_by_their_sampler_alone() -> None:
     kinds = {name: kind for name in learners.__all__ if issubclass(kind := getattr(learners, name), Learner)}
     own = {name for name, kind in kinds.items() if kind.walk is not Learner.walk or kind.draw is not Learner.draw}
     steps = {name: inspect.signature(kind).parameters["num_steps"].default for name, kind in kinds.items()}
-    assert NUM_STEPS == {name: steps[name] for name in kinds if name not in {*own, "Learner"}}
+    assert {name: steps[name] for name in kinds if name not in {*own, "Learner"}} == NUM_STEPS
