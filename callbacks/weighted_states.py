@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.callbacks.requirements import energy_of
-from ebmlab.data.foreign_loaders import data_of
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.streams import undisturbed
 
 
