@@ -8,11 +8,11 @@ from torch import Tensor
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import buffer_of, energy_of
 from ebmlab.data.batch_checks import check_first_batch
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
 from ebmlab.energies.pairwise.statistics import between_sites, connected
 from ebmlab.errors import UserError
 from ebmlab.learners.weighted_states import weighted_states
+from ebmlab.lightning.run_data import data_of
 
 
 class StopAtCorrelation(PeriodicEvaluation):

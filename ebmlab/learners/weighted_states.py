@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.data.foreign_loaders import data_of
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.streams import undisturbed
 
 

@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
-from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
-from ebmlab.samplers import ChromaticGibbs, Sampler
-from ebmlab.samplers.chromatic_gibbs import annealed
+from ebmlab.problems.chains import Chains, random_chains
+from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
 
 SEGMENT = 10  # steps after which the states are looked at
-CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
 
 
 @dataclass
@@ -28,8 +25,7 @@ class Minimum:
     """The best state that every chain has found.
 
     Attributes:
-        x: the states, `(B, *event)`, in int8.
-        energy: their energies, `(B,)`.
+        chains: what moves, and keeps the states.
         steps: steps that every chain has taken.
         seconds: since the start.
         stopped: why it ended; None while it runs.
@@ -37,18 +33,28 @@ class Minimum:
 
     Example:
         >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import ChromaticGibbs
         >>> found = minimise(Ising.lattice(3, coupling=1.0), ChromaticGibbs(), num_chains=5, num_steps=20)
         >>> found.x.shape, found.x.dtype, found.steps, len(found.curve)
         (torch.Size([5, 9]), torch.int8, 20, 2)
     """
 
-    x: Tensor
-    energy: Tensor
+    chains: Chains
     _: KW_ONLY
     steps: int = 0
     seconds: float = 0.0
     stopped: Literal["steps", "seconds", "target"] | None = None
     curve: list[tuple[float, float, float]] = field(default_factory=list)
+
+    @property
+    def x(self) -> Tensor:
+        """The states, `(B, *event)`, in int8."""
+        return self.chains.best()
+
+    @property
+    def energy(self) -> Tensor:
+        """Their energies, `(B,)`."""
+        return self.chains.energy
 
 
 def minimise(
@@ -69,7 +75,8 @@ def minimise(
 
     Args:
         energy: on bits or spins.
-        sampler: moves the chains at each temperature; `ChromaticGibbs` is fast on sparse Ising models.
+        sampler: moves the chains at each temperature; `ChromaticGibbs` is fast on sparse Ising models, and where
+            couplings are small multiples of one number it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
         schedule: of beta; by default `Geometric` along `beta_range`.
         num_chains: B.
         num_steps: of the first annealing, and of the only one without `seconds`.
@@ -82,6 +89,7 @@ def minimise(
 
     Example:
         >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import ChromaticGibbs
         >>> found = minimise(Ising.lattice(4, coupling=1.0), ChromaticGibbs(), num_chains=5, target=-32.0)
         >>> found.energy.min().item(), found.stopped
         (-32.0, 'target')
@@ -93,14 +101,13 @@ def minimise(
         raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
     sampler.check(energy)
     schedule = schedule or Geometric(*beta_range(energy))
-    begun, x = time.perf_counter(), energy.random(num_chains)
-    best = Minimum(x.to(torch.int8), energy(x).detach())
+    begun, chains = time.perf_counter(), random_chains(energy, sampler, num_chains)
+    best = Minimum(chains)
     for betas in _segments(schedule, num_steps, seconds, begun):
         if not betas:  # a new annealing
-            x = energy.random(num_chains)
+            chains.restart()
             continue
-        x = torch.cat([_moved(energy, sampler, rows, betas) for rows in x.chunk(_blocks(energy, num_chains))])
-        _keep(best, x, energy(x).detach())
+        chains.anneal(betas)
         best.steps, best.seconds = best.steps + len(betas), time.perf_counter() - begun
         lowest, median = float(best.energy.min()), float(best.energy.median())
         best.curve.append((best.seconds, lowest, median))
@@ -126,29 +133,3 @@ def _segments(schedule: Schedule, num_steps: int, seconds: float | None, begun: 
         left = (seconds - (now - begun)) / (now - start)  # in annealings like the last one
         num_steps = int(num_steps * left) + SEGMENT if left < 6 else 2 * num_steps
         yield []
-
-
-def _moved(energy: Energy, sampler: Sampler, x: Tensor, betas: list[float]) -> Tensor:
-    """The chains after a step at each of the betas."""
-    if isinstance(sampler, ChromaticGibbs):
-        return annealed(energy, x, betas)
-    for beta in betas:
-        at = tempered(energy, beta)
-        state, _ = sampler.step(at, sampler.init(at, x))
-        x = state.x
-    return x
-
-
-def _blocks(energy: Energy, num_chains: int) -> int:
-    """Into how many blocks chains are divided, whose states fit the cache of a CPU."""
-    rows = max(100, CACHED // energy.domain.size)
-    return 1 if energy.device.type != "cpu" else -(-num_chains // rows)
-
-
-def _keep(best: Minimum, x: Tensor, energies: Tensor) -> None:
-    """Keeps the states whose energies are the lowest so far. States go first: a signal may come between both."""
-    if bool(energies.isnan().any()):
-        raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
-    better = energies < best.energy
-    best.x[better] = x[better].to(torch.int8)
-    best.energy[better] = energies[better]

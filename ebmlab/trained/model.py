@@ -16,11 +16,12 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.learners import Learner
 from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
+from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
+from ebmlab.trained.record import Record
 
 BATCH = 2000  # states in one evaluation
 STUCK = 0.1  # acceptance, or changes per coordinate, below which chains have stayed in the noise where they began
@@ -34,13 +35,14 @@ class TrainedModel:
     pixels are in [0, 1], also where files hold levels from 0 to 255.
 
     Args:
-        learner: the trained learner, which is frozen here.
+        learner: the trained learner, or the record of one; it is frozen here.
         preprocessing: how raw data become states.
         path: of the checkpoint, beside which log Z is kept; None keeps it nowhere.
         about: what else is known of the training, such as its steps and its score, for `print`.
 
     Attributes:
-        learner: holds the energy of the states, `learner.energy`, and the sampler.
+        learner: holds the energy of the states, `learner.energy`, and the sampler. Of a checkpoint it is a record,
+            which cannot train on; `Learner.load_from_checkpoint` makes the learner itself.
         shape: of one raw event.
 
     Example:
@@ -55,7 +57,7 @@ class TrainedModel:
     """
 
     def __init__(
-        self, learner: Learner, preprocessing: Preprocessing, *, path: Path | None = None, about: Sequence[str] = ()
+        self, learner: Draws, preprocessing: Preprocessing, *, path: Path | None = None, about: Sequence[str] = ()
     ) -> None:
         self.learner = learner.eval().requires_grad_(False)
         self.preprocessing = preprocessing
@@ -72,7 +74,8 @@ class TrainedModel:
     def __repr__(self) -> str:
         energy, count = self._energy, sum(p.numel() for p in self.learner.parameters())
         hidden = f", {energy.num_hidden} hidden units" if isinstance(energy, Bipartite) else ""
-        trained = f"{type(self.learner).__name__} with {type(self.learner.sampler).__name__}"
+        by = self.learner.trained_by if isinstance(self.learner, Record) else type(self.learner).__name__
+        trained = f"{by} with {type(self.learner.sampler).__name__}"
         parts = [f"{type(energy).__name__} on {energy.domain}{hidden}, {count:,} parameters", trained, *self.about]
         return "\n  ".join(["TrainedModel", *parts])
 
