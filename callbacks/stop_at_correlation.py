@@ -79,7 +79,7 @@ class StopAtCorrelation(PeriodicEvaluation):
         if known is None:
             of_chains = connected(_of_all_ranks(trainer, pl_module, chains).float())
         else:
-            of_chains = between_sites(*known, chains.shape[1])
+            of_chains = between_sites(known[0], known[1], chains.shape[1])
         self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
         self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
         if self.pearson >= self.target:

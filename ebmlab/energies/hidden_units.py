@@ -124,12 +124,14 @@ class _LogSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return grads[0] * RECTIFIED.mean(*ctx.saved_tensors)
+        slope: Tensor = RECTIFIED.mean(*ctx.saved_tensors)
+        return grads[0] * slope
 
 
 def _hazard(x: Tensor) -> Tensor:
     """phi(x) / Phi(x)."""
-    return math.sqrt(2 / math.pi) / torch.special.erfcx(-x / math.sqrt(2))
+    hazard: Tensor = math.sqrt(2 / math.pi) / torch.special.erfcx(-x / math.sqrt(2))
+    return hazard
 
 
 BITS, GAUSSIAN, RECTIFIED = BinaryUnits(), GaussianUnits(), RectifiedUnits()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
@@ -128,7 +128,7 @@ class BoltzmannLearning(Learner):
         if self.log_is_due:
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
         with torch.enable_grad():
-            return known(-gap, [-couplings, -fields], [self._coupling, self.energy.field]) + self.penalty()
+            return known(-gap, [-couplings, -fields], [self._coupling, self._field]) + self.penalty()
 
     @property
     def _chains(self) -> int:
@@ -140,13 +140,17 @@ class BoltzmannLearning(Learner):
         """The parameter that holds the couplings."""
         if isinstance(self.energy, Potts):
             return self.energy.coupling
-        coupling: Tensor = self.energy.parametrizations.coupling.original  # type: ignore[union-attr]
-        return coupling
+        assert isinstance(self.energy, Ising)
+        return cast(Tensor, self.energy.parametrizations.coupling.original)
+
+    @property
+    def _field(self) -> Tensor:
+        return cast(Tensor, self.energy.field)
 
     def _take_moments(self) -> None:
         """Those of the data, and the preconditioner."""
         x, weights = self._all_data()
-        one, two = self._data_moments = moments(x.to(self.energy.field), weights, self.pseudo_count)
+        one, two = self._data_moments = moments(x.to(self._field), weights, self.pseudo_count)
         if self.damping is not None:
             covariance = two - torch.outer(one, one)
             covariance.diagonal().add_(self.damping)
@@ -164,7 +168,7 @@ class BoltzmannLearning(Learner):
     def _plain(self) -> tuple[Tensor, Tensor]:
         """The gradient of the log-likelihood, in couplings and fields."""
         one, two = self._differences()
-        return self._of_pairs(two), one.view_as(self.energy.field)
+        return self._of_pairs(two), one.view_as(self._field)
 
     def _preconditioned(self) -> tuple[Tensor, Tensor]:
         one, two = self._differences()
@@ -172,12 +176,12 @@ class BoltzmannLearning(Learner):
         mean, P = self._data_moments[0], self._preconditioner
         about_mean = two - torch.outer(one, mean) - torch.outer(mean, one)
         D = self._without_own(P @ self._without_own(about_mean) @ P)
-        return self._of_pairs(D), (P @ one - D @ mean).view_as(self.energy.field)
+        return self._of_pairs(D), (P @ one - D @ mean).view_as(self._field)
 
     def _energy_gap(self) -> Tensor:
         """Mean energy of the chains minus that of the data."""
         couplings, fields = self._plain()
-        return (self._coupling * couplings).sum() + (self.energy.field * fields).sum()
+        return (self._coupling * couplings).sum() + (self._field * fields).sum()
 
     def _of_pairs(self, matrix: Tensor) -> Tensor:
         """Entries of a matrix `(n, n)` between sites, as the parameter of the couplings holds them."""
@@ -188,6 +192,6 @@ class BoltzmannLearning(Learner):
 
     def _without_own(self, matrix: Tensor) -> Tensor:
         """Sets the entries of each site with itself to 0, in place."""
-        d = len(self.energy.field)
+        d = len(self._field)
         matrix.view(d, len(matrix) // d, d, -1).diagonal(dim1=0, dim2=2).zero_()
         return matrix
