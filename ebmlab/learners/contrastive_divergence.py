@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
@@ -294,8 +294,7 @@ class ContrastiveDivergence(Learner):
         """Hidden units of a state: drawn for the joint density, their mean for the marginal density."""
         if not isinstance(state, BipartiteState) or state.logits is None:
             return None
-        assert isinstance(self.energy, Bipartite)
-        units = self.energy.units
+        units = cast(Bipartite, self.energy).units
         if self.density == "marginal":
             return units.mean(state.logits)
         return units.sample(state.logits) if state.hidden is None else state.hidden
