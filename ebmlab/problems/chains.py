@@ -18,7 +18,7 @@ from ebmlab.samplers.chromatic_gibbs import annealed
 from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
-FEWEST = 32  # chains for which words are faster than states
+WORTH = 2**15  # spins of all chains in a group of sites from which words are faster than states
 BLOCK = 8  # words of the chains that a thread moves
 SMALL = 2**15  # words of a block below which threads would wait for each other's Python
 
@@ -43,9 +43,11 @@ class Chains(Protocol):
 
 
 def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
-    """Chains at random states, in words where the energy and the sampler allow it."""
-    coded = multi_spin(energy) if isinstance(sampler, ChromaticGibbs) and num_chains >= FEWEST else None
-    return States(energy, sampler, num_chains) if coded is None else Words(coded, energy.dtype, num_chains)
+    """Chains at random states, in words where the energy and the sampler allow it and there is enough to do."""
+    coded = multi_spin(energy) if isinstance(sampler, ChromaticGibbs) else None
+    if coded is None or energy.domain.size * num_chains < WORTH * len(coded.groups):
+        return States(energy, sampler, num_chains)
+    return Words(coded, energy.dtype, num_chains)
 
 
 class States:

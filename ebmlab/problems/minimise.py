@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
@@ -18,6 +19,7 @@ from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
 
 SEGMENT = 10  # steps after which the states are looked at
+EPSILON = 1e-9  # by which a sum of strides may miss 1
 
 
 @dataclass
@@ -71,7 +73,7 @@ def minimise(
     """Anneals chains from random states, and keeps the lowest state of each.
 
     With `seconds`, annealings follow each other, each twice as long as the one before; the last one takes the time
-    that is left. Energies are looked at every ten steps.
+    that is left, and so does the first where its steps take longer. Energies are looked at every ten steps.
 
     Args:
         energy: on bits or spins.
@@ -119,17 +121,27 @@ def minimise(
 
 
 def _segments(schedule: Schedule, num_steps: int, seconds: float | None, begun: float) -> Iterator[list[float]]:
-    """The betas of the next steps; an empty list where an annealing begins anew."""
+    """The betas of the next steps; an empty list where an annealing begins anew.
+
+    An annealing that the time left is too short for goes faster, so that it ends cold: a state that is still hot is no
+    minimum.
+    """
+    end = math.inf if seconds is None else begun + seconds
     while True:
-        start = time.perf_counter()
-        for first in range(0, num_steps, SEGMENT):
-            last = max(num_steps - 1, 1)
-            yield [schedule.beta(k / last) for k in range(first, min(first + SEGMENT, num_steps))]
-            if seconds is not None and time.perf_counter() - begun >= seconds:
-                return
-        if seconds is None:
-            return
+        start, taken, progress = time.perf_counter(), 0, 0.0
+        while progress < 1 + EPSILON:
+            left = math.inf  # steps that the time left suffices for
+            if taken:
+                left = max(1.0, (end - time.perf_counter()) * taken / (time.perf_counter() - start))
+            stride = max(1 / max(num_steps - 1, 0.5), (1 - progress) / left)
+            at_once = SEGMENT if taken or seconds is None else 1  # the first step shows how long they take
+            reached = [progress + k * stride for k in range(at_once)]
+            betas = [schedule.beta(min(1.0, p)) for p in reached if p < 1 + EPSILON]
+            yield betas
+            taken, progress = taken + len(betas), progress + len(betas) * stride
         now = time.perf_counter()
-        left = (seconds - (now - begun)) / (now - start)  # in annealings like the last one
-        num_steps = int(num_steps * left) + SEGMENT if left < 6 else 2 * num_steps
+        if seconds is None or now >= end:
+            return
+        left = (end - now) / (now - start)  # in annealings like the last one
+        num_steps = int(taken * left) + SEGMENT if left < 6 else 2 * num_steps
         yield []
