@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ebmlab.app.model_parsers import Line
+from ebmlab.app.parsers import Line
 from ebmlab.io.zoo.shelf import CARD, OURS, names, pulled
 
 _VERBS = ("list", "make", "pack", "pull", "export")
