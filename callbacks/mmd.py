@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import adjacency, graph_data, held_out, learner_of, require_split
 from ebmlab.callbacks.set_comparison import SetComparison
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation import metrics
 from ebmlab.evaluation.headline import Headline
 from ebmlab.learners import Learner
+from ebmlab.lightning.run_data import data_of
 
 KERNELS = {"hamming": "linear", "exponential": "exponential"}
 SPLITS: dict[TrainerFn | None, str] = {

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split
 from ebmlab.callbacks.set_comparison import SetComparison
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.evaluation import metrics
 from ebmlab.evaluation.headline import Headline
 from ebmlab.learners import Learner
+from ebmlab.lightning.run_data import data_of
 
 
 class SampleDistances(SetComparison):

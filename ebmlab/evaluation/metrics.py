@@ -6,9 +6,8 @@ This module loads torchmetrics, and matplotlib with it: `ebmlab.evaluation` does
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.utilities.data import dim_zero_cat
 
 from ebmlab.domains import Finite
@@ -99,34 +98,6 @@ class GraphMMD(_Kept):
         empty = torch.zeros(0, self.num_nodes * (self.num_nodes - 1) // 2, device=self.device)
         real, generated = (dim_zero_cat(graphs) if len(graphs) else empty for graphs in (self.real, self.generated))
         return graph_mmds(generated, real, num_nodes=self.num_nodes)
-
-
-class FrechetDistance(FrechetInceptionDistance):
-    """torchmetrics' FID with any extractor. Images are passed on unchanged, and sums are float64.
-
-    `reset` keeps the sums of the real images. `compute` adds up the sums of all ranks; every rank must call it.
-
-    Args:
-        extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
-
-    Example:
-        >>> from ebmlab.evaluation import LabelClassifier
-        >>> metric = FrechetDistance(LabelClassifier(channels=1, num_classes=10, size=8).eval())
-        >>> images = torch.rand(20, 1, 8, 8)
-        >>> metric.update(images, real=True)
-        >>> metric.update(images, real=False)
-        >>> round(metric.compute().item(), 6)
-        0.0
-    """
-
-    def __init__(self, extractor: nn.Module) -> None:
-        super().__init__(feature=extractor, reset_real_features=False, normalize=True)
-
-    def compute(self) -> Tensor:
-        """The distance, a scalar, float64, clamped at 0 against rounding."""
-        self.orig_dtype = torch.float64
-        distance: Tensor = super().compute()
-        return distance.clamp(min=0)
 
 
 class SampleDistances(_Kept):
