@@ -77,7 +77,7 @@ class Product(Domain):
 
     def split(self, x: Tensor) -> dict[str, Tensor]:
         """The parts `(B, *event_shape)`, by name, of states `(B, n)`."""
-        rows = x.split(self._widths, 1)
+        rows = torch.split(x, self._widths, 1)
         return {name: row.view(len(x), *p.event_shape) for (name, p), row in zip(self.parts.items(), rows, strict=True)}
 
     def join(self, parts: Mapping[str, Tensor]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -64,9 +65,13 @@ class Alternate(Sampler):
         """The sampler of a mapping from parts to kernels, for YAML files."""
         return cls(**kernels)
 
+    def named(self) -> dict[str, Sampler]:
+        """The kernels by the names of their parts."""
+        return cast(dict[str, Sampler], dict(self.kernels.items()))
+
     @property
     def exact(self) -> bool:
-        return all(kernel.exact for kernel in self.kernels.values())
+        return all(kernel.exact for kernel in self.named().values())
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
@@ -77,7 +82,7 @@ class Alternate(Sampler):
                 f"{energy.domain}: name a sampler for each part"
             )
         nobody = torch.empty(0, *energy.domain.event_shape)
-        for name, kernel in self.kernels.items():
+        for name, kernel in self.named().items():
             try:
                 kernel.check(Part(energy, name, x=nobody))
             except UserError as error:
@@ -92,7 +97,7 @@ class Alternate(Sampler):
     @torch.no_grad()
     def step(self, energy: Energy, state: AlternateState) -> tuple[AlternateState, Info]:
         x, reports = state.x, []
-        for name, kernel in self.kernels.items():
+        for name, kernel in self.named().items():
             given = Part(energy, name, x=x)
             at = kernel.init(given, given.split(x).contiguous(), state.horizon)
             at.step = state.step
