@@ -14,13 +14,13 @@ from pytorch_lightning.utilities import rank_zero_warn
 from ebmlab.callbacks.ais import base_law
 from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.requirements import energies_at, learner_of
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation.log_z import MIN_CHAINS
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import before_averages
+from ebmlab.lightning.run_data import data_of
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count
 

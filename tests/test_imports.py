@@ -18,11 +18,13 @@ FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
     "ground": {
-        f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "lightning", "sequences", "settings")
+        f"ebmlab.{name}"
+        for name in ("data", "domains", "errors", "graphs", "io", "lightning", "product", "sequences", "settings")
     },
     "energies": {"ebmlab.energies"},
     "engine": {"ebmlab.engine"},
     "exchange": {"ebmlab.exchange"},
+    "reading": {"ebmlab.reading"},
     "samplers": {"ebmlab.samplers"},
     "problems": {"ebmlab.problems"},
     "learners": {"ebmlab.learners"},
@@ -47,14 +49,15 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "evaluation": {"numerics", "ground", "energies", "engine", "samplers"},
     "drawing": {"numerics", "ground", "energies", "engine", "samplers", "evaluation"},
     "exchange": {"numerics", "ground", "energies"},
+    "reading": {"numerics", "ground", "exchange"},
     "problems": {"numerics", "ground", "energies", "exchange", "engine", "samplers"},
     "studies": LIBRARY,
     "testing": {"numerics", "ground", "energies", "engine", "samplers"},
-    "datamodules": {"numerics", "ground", "exchange"},
+    "datamodules": {"numerics", "ground", "exchange", "reading"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
-    "app": LIBRARY | {"exchange", "problems", "trained", "datamodules", "callbacks"},
+    "app": LIBRARY | {"exchange", "reading", "problems", "trained", "datamodules", "callbacks"},
 }
 
 

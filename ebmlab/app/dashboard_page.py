@@ -53,7 +53,7 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
         "Numbers": _tiles(numbers, names),
         "Pictures": _cards("picture", sorted(shown, key=lambda title: not title.startswith("samples"))),
         "Curves": "".join(
-            f"<h3>{escape(group)}</h3>{_cards('plot', members)}" for group, members in groups_of(list(curves)).items()
+            f"<h3>{escape(group)}</h3>{_cards('plot', members)}" for group, members in _groups(list(curves)).items()
         ),
         "FID": _protocols("fid.csv", runs, names),
         "Rollbacks": _protocols("rollbacks.csv", runs, names),
@@ -187,7 +187,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def groups_of(names: Sequence[str]) -> dict[str, list[str]]:
+def _groups(names: Sequence[str]) -> dict[str, list[str]]:
     """The metrics by what stands before their first slash: likelihoods first, details of the training last.
 
     Neighbours that have one metric each form a group together.

@@ -28,8 +28,14 @@ def bernoulli(logits: Tensor) -> Tensor:
 
 def _words(like: Tensor, seed: Tensor) -> Tensor:
     """Random 32-bit integers in the shape of `like`, from three 62-bit numbers."""
-    generator = np.random.SFC64(_Seed(seed.numpy().view(np.uint64)))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
-    return torch.from_numpy(generator.random_raw((like.numel() + 1) // 2).view(np.int32)[: like.numel()]).view_as(like)
+    return torch.from_numpy(raw_words(seed).random_raw((like.numel() + 1) // 2).view(np.int32)[: like.numel()]).view_as(
+        like
+    )
+
+
+def raw_words(seed: Tensor) -> np.random.SFC64:
+    """A generator of 64-bit words, from three 62-bit numbers."""
+    return np.random.SFC64(_Seed(seed.numpy().view(np.uint64)))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
 
 
 _words_in_programs = torch.library.custom_op("ebmlab::words", _words, mutates_args=())  # what the compiler calls
@@ -75,6 +81,19 @@ def drawn(weights: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or cdf.device.type != "cpu":  # a program fuses the comparison with the sums
         return (cdf <= level).sum(-1).clamp(max=last)
     return torch.searchsorted(cdf, level, right=True).squeeze(-1).clamp(max=last)
+
+
+def drawn_by_column(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """As `drawn`, of weights `(K, n)`, one law a column: on a CPU, sums along such columns are the faster ones.
+
+    Returns:
+        Indices, int64 `(n,)`; sums of the weights, `(n,)`.
+    """
+    cdf = wide(weights).cumsum(0)
+    total, last = cdf[-1], len(cdf) - 1
+    below = cdf <= uniform(total) * total
+    count = below.view(torch.uint8).sum(0, dtype=torch.uint8) if last < 255 else below.sum(0)
+    return count.clamp(max=last).long(), total
 
 
 def normal(like: Tensor) -> Tensor:

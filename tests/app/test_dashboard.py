@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import json
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -143,31 +141,6 @@ def test_two_runs(make: Callable[..., Path]) -> None:
     assert values == {"-120", "-110"} and '<b class="won">-110</b>' in Path("both.html").read_text()
     dashboard([str(a), str(make("c"))])
     assert "All settings are the same." in Page(Path("dashboard.html")).words
-
-
-def test_the_workspace_is_a_program_that_makes_panels_for_what_was_logged(
-    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd = 'odd/"); import os; os.abort() #\\'
-    quoted = odd.replace('"', '""')
-    metrics = f'step,fid/classifier,"{quoted}"\n1,9.0,2.0\n'
-    folder = make(metrics=metrics, **{"images/samples-grid_step0000001.png": png("step 1")})
-    assert "dashboard.wandb.py: run it" in dashboard([str(folder), "--wandb"])
-    program = (folder / "dashboard.wandb.py").read_text()
-    compile(program, "program", "exec")
-    if importlib.util.find_spec("wandb_workspaces") is None:
-        pytest.skip("wandb-workspaces is not installed")
-    monkeypatch.setenv("WANDB_ENTITY", "me")
-    names: dict[str, Any] = {"__name__": "program"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # W&B's own deprecations
-        exec(program, names)
-    workspace = names["workspace"]
-    assert (workspace.entity, workspace.project) == ("me", "ebmlab")
-    panels = {section.name: section.panels for section in workspace.sections}
-    assert panels["Pictures"][0].media_keys == ["samples/grid"]
-    shown = [str(metric) for name, found in panels.items() if name != "Pictures" for p in found for metric in p.y]
-    assert len(shown) == 2 and any("fid/classifier" in metric for metric in shown) and any(odd in m for m in shown)
 
 
 def test_many_runs_are_lines_in_the_order_of_their_score(make: Callable[..., Path]) -> None:
