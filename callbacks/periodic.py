@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.requirements import kind_of
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Images
 from ebmlab.errors import UserError
 from ebmlab.evaluation.headline import Headline
@@ -29,6 +28,7 @@ from ebmlab.io.progress import Meter
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import averaged
 from ebmlab.lightning.checkpoints import watch
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
 
 FAST_DEV_SAMPLES = 16
