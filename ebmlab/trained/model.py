@@ -150,7 +150,7 @@ class TrainedModel:
 
     @torch.no_grad()
     def features(self, raw: Numbers) -> Any:
-        """p(h_j = 1 | x), `(N, num_hidden)`: the hidden units' probabilities.
+        """E[h | x], `(N, num_hidden)`: for bits, the hidden units' probabilities.
 
         Raises:
             UserError: the energy has no hidden units.
@@ -159,7 +159,7 @@ class TrainedModel:
         if not isinstance(energy, Bipartite):
             raise UserError(f"{type(energy).__name__} has no hidden units to take features from: train an RBM or GRBM")
         x, back = self._states(raw)
-        return back(torch.sigmoid(torch.cat([energy.hidden_given_visible(part) for part in torch.split(x, BATCH)])))
+        return back(energy.units.mean(torch.cat([energy.hidden_given_visible(part) for part in torch.split(x, BATCH)])))
 
     @torch.no_grad()
     def complete(
@@ -237,7 +237,7 @@ class TrainedModel:
                 stacklevel=2,
             )
         if denoise and isinstance(clamped, ClampedBipartite):
-            x = clamped.mean_visible(torch.sigmoid(clamped.hidden_given_visible(x)))
+            x = clamped.mean_visible(clamped.units.mean(clamped.hidden_given_visible(x)))
         return clamped.merge(x)
 
     @property
