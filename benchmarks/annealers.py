@@ -5,7 +5,7 @@
 
 All anneal by the same number of sweeps along the same geometric schedule. Peers that are not installed are named.
 dwave-samplers runs with heat-bath acceptance (`Gibbs`) and with `Metropolis`; openjij with its plain single-spin flips.
-Both get a thread for each core, each with its share of the reads; ebmlab runs on one thread but for what torch shares out. Energies are per spin.
+Both share the reads among one thread a core; torch shares out single operations. Energies are per spin.
 """
 
 from __future__ import annotations
