@@ -31,6 +31,7 @@ from ebmlab.callbacks.parameter_images import ParameterImages
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.progress import Progress
 from ebmlab.callbacks.run_state import RunState
+from ebmlab.callbacks.sample_distances import SampleDistances
 from ebmlab.callbacks.sample_grid import SampleGrid
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
 from ebmlab.callbacks.stop_at_correlation import StopAtCorrelation
@@ -62,6 +63,7 @@ __all__ = [
     "PeriodicEvaluation",
     "Progress",
     "RunState",
+    "SampleDistances",
     "SampleGrid",
     "SamplerMonitor",
     "ShortChains",

@@ -18,7 +18,6 @@ from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_split, split_of
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, Images
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
@@ -33,6 +32,7 @@ from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner
 from ebmlab.lightning.checkpoints import skip_where
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of, energy_of
 from ebmlab.data.batch_checks import check_first_batch
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.errors import UserError
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.streams import undisturbed
 
 

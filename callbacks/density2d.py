@@ -10,13 +10,13 @@ from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import held_out, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import KnownDensity
 from ebmlab.domains import Real
 from ebmlab.drawing.plane import Surface, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
 from ebmlab.evaluation.headline import Headline
 from ebmlab.evaluation.quadrature import PlaneIntegral, cell_centres, plane_integral
+from ebmlab.lightning.run_data import data_of
 from ebmlab.settings import require_positive
 
 RESOLUTION = 200  # cells of the pictures in each direction; Z is summed over a window of twice the width

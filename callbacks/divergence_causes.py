@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.requirements import buffer_of, energy_of
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.learners import ContrastiveDivergence
+from ebmlab.lightning.run_data import data_of
 
 
 def show_chains(trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:

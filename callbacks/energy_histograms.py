@@ -10,8 +10,8 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import buffer_of, energies_at, held_out, learner_of, split_of
 from ebmlab.callbacks.rich_log import log_histogram, log_table
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.drawing.histograms import draw_histograms
+from ebmlab.lightning.run_data import data_of
 
 
 class EnergyHistograms(SampleEvaluation):

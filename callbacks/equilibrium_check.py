@@ -10,12 +10,12 @@ from pytorch_lightning.utilities import rank_zero_warn
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError
 from ebmlab.evaluation.nearest_neighbour import adversarial_accuracy
+from ebmlab.lightning.run_data import data_of
 
 SHOWN = 64
 RISE = 0.1  # of the larger share, above which long chains are worse

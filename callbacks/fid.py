@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytorch_lightning as pl
 import torch
@@ -12,16 +12,17 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
 from ebmlab.callbacks.periodic import epoch_of, shows_progress
-from ebmlab.callbacks.requirements import held_out, image_data, images, learner_of, require_split, shows_mean
+from ebmlab.callbacks.requirements import held_out, image_data, images, learner_of, require_split
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LabelClassifier, load_or_train
 from ebmlab.evaluation.headline import Headline
-from ebmlab.evaluation.inception import inception_extractor, require_inception
-from ebmlab.evaluation.metrics import FrechetDistance
 from ebmlab.io.files import whole
 from ebmlab.learners import Learner
+
+if TYPE_CHECKING:
+    from ebmlab.evaluation.inception import FrechetDistance
 
 COLUMNS = [
     *("stage", "step", "epoch", "name", "extractor", "fid"),
@@ -87,6 +88,8 @@ class FID(SampleEvaluation):
         learner_of(pl_module, self)
         require_split(data, self._split(trainer), self, "set `split` to one of the splits that it gives")
         if self.extractor == "inception":
+            from ebmlab.evaluation.inception import require_inception  # here and below, because it loads torchvision
+
             require_inception()
         elif data.num_classes is None:
             raise UserError(f'FID: {data.title} has no labels to train a classifier on: use extractor "inception"')
@@ -101,7 +104,7 @@ class FID(SampleEvaluation):
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = image_data(trainer, self), learner_of(pl_module, self)
         n, num_steps = self.size(trainer, learner)
-        denoise = shows_mean(learner, self.denoise)
+        denoise = learner.shows_mean(self.denoise)
         name, split = self.key(trainer, f"fid/{self.extractor}"), self._split(trainer)
         if self._metric is None or self._real["split"] != split or self._data is not data:
             self._metric, self._data = self._prepare(trainer, learner, data, split), data
@@ -131,6 +134,8 @@ class FID(SampleEvaluation):
     def _prepare(self, trainer: pl.Trainer, learner: Learner, data: Data, split: str) -> FrechetDistance:
         """The metric with this rank's share of the real images in it."""
         extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
+        from ebmlab.evaluation.inception import FrechetDistance
+
         metric = FrechetDistance(extractor).to(metric_device(learner))
         real = images(data, data.states(split)).float()
         self._real = {"extractor": name, "real": len(real), "split": split}
@@ -168,6 +173,8 @@ class FID(SampleEvaluation):
 
 
 def _inception(trainer: pl.Trainer) -> tuple[nn.Module, str]:
+    from ebmlab.evaluation.inception import inception_extractor
+
     found = inception_extractor() if trainer.is_global_zero else None  # one rank downloads
     trainer.strategy.barrier("FID Inception")
     return found or inception_extractor(), "inception"

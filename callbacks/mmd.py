@@ -10,13 +10,13 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from ebmlab.callbacks.requirements import adjacency, graph_data, held_out, learner_of, require_split
-from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
-from ebmlab.data.foreign_loaders import data_of
+from ebmlab.callbacks.set_comparison import SetComparison
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation import metrics
 from ebmlab.evaluation.headline import Headline
 from ebmlab.learners import Learner
+from ebmlab.lightning.run_data import data_of
 
 KERNELS = {"hamming": "linear", "exponential": "exponential"}
 SPLITS: dict[TrainerFn | None, str] = {
@@ -26,29 +26,7 @@ SPLITS: dict[TrainerFn | None, str] = {
 }
 
 
-class MMD(SampleEvaluation):
-    """Draws states by new chains from noise, feeds them and the data to a metric, and logs its values as `mmd/NAME`."""
-
-    def metric(self, trainer: pl.Trainer, learner: Learner) -> torchmetrics.Metric | torchmetrics.MetricCollection:
-        """Compares sets of states; computes values by name."""
-        raise NotImplementedError
-
-    def real(self, trainer: pl.Trainer, learner: Learner, num_samples: int) -> Tensor:
-        """The data, the same on each rank, to compare with this many samples."""
-        raise NotImplementedError
-
-    def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        learner = learner_of(pl_module, self)
-        n, num_steps = self.size(trainer, learner)
-        device, real = metric_device(learner), self.real(trainer, learner, n)
-        metric = self.metric(trainer, learner).to(device)
-        metric.update(real[trainer.global_rank :: trainer.world_size].to(device), real=True)
-        for x in self.samples(trainer, learner, n, num_steps, batch_size=self.batch_size):
-            metric.update(x.to(device), real=False)
-        self.log_metrics(trainer, pl_module, {f"mmd/{name}": float(value) for name, value in metric.compute().items()})
-
-
-class HammingMMD(MMD):
+class HammingMMD(SetComparison):
     """Draws states by new chains from noise and logs the squared MMD between them and the data.
 
     `mmd/hamming` has the kernel d - H, with H the Hamming distance of states of d coordinates (Dai et al. 2020; Liu et
@@ -81,6 +59,8 @@ class HammingMMD(MMD):
         >>> sorted(name for name in scores if name.startswith("mmd/"))
         ['mmd/exponential', 'mmd/hamming']
     """
+
+    group = "mmd"
 
     least = 2
 
@@ -129,7 +109,7 @@ class HammingMMD(MMD):
         return learner.to_event(data_of(trainer).states(SPLITS[trainer.state.fn], num_samples, self.seed))
 
 
-class GraphMMD(MMD):
+class GraphMMD(SetComparison):
     """Draws graphs by new chains from noise and logs their discrepancy from the data, see `evaluation.graph_mmds`.
 
     Logs `mmd/degree`, `mmd/clustering`, `mmd/orbit` and their mean, `mmd/average`, against all graphs of the validation
@@ -154,6 +134,8 @@ class GraphMMD(MMD):
         >>> sorted(name for name in scores if name.startswith("mmd/"))
         ['mmd/average', 'mmd/clustering', 'mmd/degree', 'mmd/orbit']
     """
+
+    group = "mmd"
 
     logs = ("mmd/*",)
 

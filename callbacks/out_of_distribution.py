@@ -13,12 +13,12 @@ from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energies_at, energy_of, held_out
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data, Images
 from ebmlab.domains import Domain
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.errors import UserError
 from ebmlab.evaluation.outliers import detection
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.noise import uniform_numbers
 from ebmlab.settings import require_count
 

@@ -10,11 +10,11 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import SPLITS, Data, Graphs, Images
-from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner, ReplayBuffer
+from ebmlab.lightning.run_data import data_of
 from ebmlab.lightning.schedules import planned_steps
 
 Kind = TypeVar("Kind")
@@ -74,11 +74,6 @@ def warn_of_new_length(callback: pl.Callback, before: int, now: int) -> None:
             f"{type(callback).__name__}: the run has {now} steps now, and had {before}: from here on it goes by its "
             f"share of {now}, which takes it back or ahead"
         )
-
-
-def shows_mean(learner: Learner, denoise: bool | None) -> bool:
-    """Whether to show E[v | h]: `denoise`, or if that is None, whether the energy has hidden units."""
-    return isinstance(learner.energy, Bipartite) if denoise is None else denoise
 
 
 def known_data(trainer: pl.Trainer, kind: type[Kind], callback: pl.Callback, what: str, example: str) -> Kind:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
-from ebmlab.callbacks.requirements import image_data, images, learner_of, shows_mean, split_of
+from ebmlab.callbacks.requirements import image_data, images, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
@@ -78,7 +78,7 @@ class SampleGrid(SampleEvaluation):
         if not trainer.is_global_zero:
             return
         n, num_steps = self.size(trainer, learner)
-        denoise = shows_mean(learner, self.denoise)
+        denoise = learner.shows_mean(self.denoise)
         samples, strips, steps = self._draw(learner, n, num_steps, denoise)
         shown = "E[v | h]" if denoise else "x"
         grid = {

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import buffer_of, energy_of
-from ebmlab.callbacks.weighted_states import weighted_states
 from ebmlab.data.batch_checks import check_first_batch
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
-from ebmlab.energies.pairwise.statistics import connected
+from ebmlab.energies.pairwise.statistics import between_sites, connected
 from ebmlab.errors import UserError
+from ebmlab.learners.weighted_states import weighted_states
+from ebmlab.lightning.run_data import data_of
 
 
 class StopAtCorrelation(PeriodicEvaluation):
@@ -58,8 +58,8 @@ class StopAtCorrelation(PeriodicEvaluation):
         energy = energy_of(pl_module)
         if buffer_of(pl_module) is None:
             raise UserError(
-                "StopAtCorrelation measures persistent chains, but the learner has none: use ContrastiveDivergence "
-                "with start=ReplayBuffer(...), or remove it"
+                "StopAtCorrelation measures persistent chains, but the learner has none: use BoltzmannLearning, or "
+                "ContrastiveDivergence with start=ReplayBuffer(...), or remove it"
             )
         if not isinstance(energy.domain, Finite):
             raise UserError(
@@ -73,9 +73,13 @@ class StopAtCorrelation(PeriodicEvaluation):
         if chains is None:  # before the first step
             return
         if self._of_data is None:
-            x, weights = weighted_states(trainer, pl_module)
+            x, weights = weighted_states(trainer, domain.event_shape)
             self._of_data = connected(x.float().to(chains.device), weights, self.pseudo_count)
-        of_chains = connected(_of_all_ranks(trainer, pl_module, chains).float())
+        known = getattr(pl_module, "chain_moments", None) if trainer.world_size == 1 else None
+        if known is None:
+            of_chains = connected(_of_all_ranks(trainer, pl_module, chains).float())
+        else:
+            of_chains = between_sites(known[0], known[1], chains.shape[1])
         self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
         self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
         if self.pearson >= self.target:

@@ -14,13 +14,13 @@ from pytorch_lightning.utilities import rank_zero_warn
 from ebmlab.callbacks.ais import base_law
 from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.requirements import energies_at, learner_of
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation.log_z import MIN_CHAINS
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import before_averages
+from ebmlab.lightning.run_data import data_of
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count
 
@@ -45,7 +45,7 @@ class TrajectoryLikelihood(pl.Callback):
         num_steps: steps of each chain from one update of the weights to the next, at stops on the straight line between
             the parameters. There are more if the weights would spread by more than half a nat from stop to stop.
         every_n_steps: optimizer steps from one update to the next. The line between two updates is much shorter than
-            the zigzag of the optimizer, which would cost log Z a little at every turn.
+            the optimizer's path, and each turn of that path would add to the error of log Z.
         num_data: states of each split to score.
         sampler: moves the chains and must be exact; the learner's sampler when None.
         seed: of the chains, and of the choice of states.

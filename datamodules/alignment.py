@@ -12,12 +12,12 @@ from torch import Tensor
 
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.datamodules.tables import check_columns
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Categorical
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
+from ebmlab.reading.tables import check_columns
 from ebmlab.sequences import Family, read_family
 from ebmlab.sequences.alignment_file import Inserts, find
 from ebmlab.sequences.family import Unknown

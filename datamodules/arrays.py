@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import Binarize, Preprocessing
-from ebmlab.datamodules.number_files import SUFFIXES, read_numbers
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.scaling import DomainName, Form, as_images
-from ebmlab.datamodules.tables import check_columns, read_head
 from ebmlab.errors import UserError
+from ebmlab.reading.number_files import SUFFIXES, read_numbers
+from ebmlab.reading.tables import check_columns, read_head
 
 
 class Arrays(OwnData):

@@ -15,13 +15,13 @@ from ebmlab.data.interface import chosen
 from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import Binarize
 from ebmlab.datamodules.own_data import OwnData
-from ebmlab.datamodules.pictures import pixels_of
 from ebmlab.datamodules.scaling import DomainName, Form, as_images, scaling
 from ebmlab.datamodules.stream_loader import StreamLoader
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import own_numbers
+from ebmlab.reading.pictures import pixels_of
 
 LOOKED_AT = 32  # samples that tell whether the data set draws at random
 MEASURED = 10_000  # samples of a streamed data set that tell its scale and its moments

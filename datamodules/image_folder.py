@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from ebmlab.data.preprocessing import LEVELS, Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
-from ebmlab.datamodules.pictures import DARK, SUFFIXES, files_in, losses, read_picture, too_dark
 from ebmlab.datamodules.scaling import Form
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
+from ebmlab.reading.pictures import DARK, SUFFIXES, files_in, losses, read_picture, too_dark
 
 NAMES = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 

@@ -26,11 +26,11 @@ def main() -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _leave)
     try:
-        from ebmlab.app.distributed_errors import rank
         from ebmlab.app.failures import in_one_line
         from ebmlab.app.output import outlast_readers
         from ebmlab.app.quick_answers import answer
         from ebmlab.errors import shown
+        from ebmlab.numerics.launch import launched_rank
 
         outlast_readers()
         given = [word for word in sys.argv[1:] if word != "--debug"]
@@ -38,12 +38,18 @@ def main() -> None:
             if (text := answer(given)) is not None:
                 print(shown(text))
                 return
-            if not rank():
+            if not launched_rank():
                 _say_what_is_loaded()
-            from ebmlab.app.loading import load_command_line
+            os.getcwd()  # raises an error if it has been deleted, where torch would end the process
+            from ebmlab.app.loading import loading
+            from ebmlab.numerics.allocator import keep_freed_memory
 
-            run = load_command_line()
-        run()
+            keep_freed_memory()
+            with loading():
+                from ebmlab.app.cli import load
+                from ebmlab.app.cli import main as run
+            load(given)
+        run(answered=True)
     finally:
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_DFL)
@@ -52,7 +58,7 @@ def main() -> None:
 def _say_what_is_loaded() -> None:
     from ebmlab import __version__
 
-    print(f"ebmlab {__version__}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
+    print(f"ebmlab {__version__}: loading PyTorch", file=sys.stderr, flush=True)
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

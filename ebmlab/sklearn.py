@@ -103,12 +103,12 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Features of rows X: the probabilities p(h_j = 1 | x) of the hidden units, `(n, num_hidden)`."""
+        """Features of rows X: E[h | x], the probabilities of hidden units that are bits, `(n, num_hidden)`."""
         rows, x = self._states(X)
         if not isinstance(self.energy_, Bipartite):
             raise UserError(f"EBM: {type(self.energy_).__name__} has no hidden units to transform into: take an RBM")
         with torch.no_grad():
-            features: NDArray[Any] = torch.sigmoid(self.energy_.hidden_given_visible(x)).numpy()
+            features: NDArray[Any] = self.energy_.units.mean(self.energy_.hidden_given_visible(x)).numpy()
         return features.astype(rows.dtype)
 
     def score_samples(self, X: ArrayLike) -> NDArray[Any]:
@@ -231,7 +231,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _computed_log_z(self) -> LogZ:
         energy = self.energy_
-        if isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE:
+        if isinstance(energy, Bipartite) and energy.has_bits and energy.num_hidden <= SUMMABLE:
             return LogZ(float(exact_log_z(energy)), 0.0, gap=0.0, method="exact sum")
         chains: dict[str, Any] = {"num_chains": AIS_CHAINS, "num_temperatures": AIS_TEMPERATURES}
         with _seeded(0):

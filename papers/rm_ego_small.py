@@ -6,7 +6,7 @@ R-GCN with 5 layers of 32 units, s = 50; Adam 1e-3, falling to 0 on a cosine, ba
 from random graphs as dense as the data's. Squared MMD of degree, clustering and orbits (GraphRNN's protocol) against
 the 40 test graphs; the shares of graphs that are unique, and that are isomorphic to none of training. PCD keeps 200
 chains, which start as the samples do. The exponential objective is fit by the data's
-law to the power 1/4, and its advanced estimator by a flatter one (docs/results/rmwggis.md): there samples of colder
+law to the power 1/4, and its advanced estimator by a flatter one (docs/appendix/rmwggis.md): there samples of colder
 laws, up to exp(-10 E), are scored, too.
 """
 

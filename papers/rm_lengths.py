@@ -9,7 +9,7 @@ The settings of `rm_synthetic.py` without its options, which are the authors' bu
 Each method trains on from one of `--lengths` to the next, and is scored there: MMD^2 (U-statistic) between 4,000
 samples, by 20 sweeps of Gibbs sampling from random bits, and 4,000 data, by exp(-H / d) first, since d - H sees the
 means of the bits alone. The minimum of the exponential form is the data's law to the power 1/4, and that of its
-advanced estimator is flatter still (docs/results/rmwggis.md), so that samples of exp(-4 E), and of exp(-7 E), are
+advanced estimator is flatter still (docs/appendix/rmwggis.md), so that samples of exp(-4 E), and of exp(-7 E), are
 scored, too. With `--matmul_precision medium` models are trained by products in bfloat16, added up in
 float32, which takes 0.6 of the time on a processor with AMX, and scored in float32. With `--compile_chains` the chains
 of PCD are compiled. A run that was interrupted goes on from its last 500 iterations, and counts the seconds after them

@@ -21,6 +21,7 @@ from ebmlab.energies import (
     Scaled,
     Sum,
 )
+from ebmlab.energies.hidden_units import Kind
 from ebmlab.studies.targets import LatticeGaussian, LogisticPosterior, ModeGrid, QuarticMixture
 
 
@@ -28,15 +29,15 @@ def lopsided_resnet() -> ResNet:
     return ResNet((4, 4), channels=3, base=torch.linspace(0, 1, 16))
 
 
-def rbm() -> RBM:
-    rbm = RBM(7, 4)
+def rbm(hidden: Kind = "bits") -> RBM:
+    rbm = RBM(7, 4, hidden=hidden)
     for p in rbm.parameters():
         torch.nn.init.normal_(p)
     return rbm
 
 
-def sequences() -> CategoricalRBM:
-    energy = CategoricalRBM(5, 3, num_hidden=4)
+def sequences(hidden: Kind = "bits") -> CategoricalRBM:
+    energy = CategoricalRBM(5, 3, num_hidden=4, hidden=hidden)
     for p in energy.parameters():
         torch.nn.init.normal_(p)
     return energy
@@ -78,6 +79,9 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "Potts": lambda: family(None),
     "Potts, some pairs": lambda: family([[0, 3], [4, 1]]),
     "CategoricalRBM": sequences,
+    "CategoricalRBM, rectified": lambda: sequences("rectified"),
+    "RBM, Gaussian": lambda: rbm("gaussian"),
+    "RBM, rectified": lambda: rbm("rectified"),
     "Clamped CategoricalRBM": lambda: given(sequences()),
     "Clamped, Potts": lambda: given(family(None)),
     "Clamped, ScalarPotts": lambda: given(potts()),

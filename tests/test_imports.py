@@ -23,6 +23,7 @@ LAYERS = {  # each layer with its modules, from the ground up
     "energies": {"ebmlab.energies"},
     "engine": {"ebmlab.engine"},
     "exchange": {"ebmlab.exchange"},
+    "reading": {"ebmlab.reading"},
     "samplers": {"ebmlab.samplers"},
     "problems": {"ebmlab.problems"},
     "learners": {"ebmlab.learners"},
@@ -47,14 +48,15 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "evaluation": {"numerics", "ground", "energies", "engine", "samplers"},
     "drawing": {"numerics", "ground", "energies", "engine", "samplers", "evaluation"},
     "exchange": {"numerics", "ground", "energies"},
+    "reading": {"numerics", "ground", "exchange"},
     "problems": {"numerics", "ground", "energies", "exchange", "engine", "samplers"},
     "studies": LIBRARY,
     "testing": {"numerics", "ground", "energies", "engine", "samplers"},
-    "datamodules": {"numerics", "ground", "exchange"},
+    "datamodules": {"numerics", "ground", "exchange", "reading"},
     "callbacks": LIBRARY,
     "trained": LIBRARY,
     "scikit-learn": LIBRARY,
-    "app": LIBRARY | {"exchange", "problems", "trained", "datamodules", "callbacks"},
+    "app": LIBRARY | {"exchange", "reading", "problems", "trained", "datamodules", "callbacks"},
 }
 
 

@@ -16,6 +16,7 @@ import torch
 from helpers_pages import tiny
 
 from docs.notebooks import cells, commands, main, notebook
+from docs.outputs import outputs, printed_by, with_outputs, words
 from ebmlab.app import cli
 
 ROOT = Path(__file__).parents[1]
@@ -102,11 +103,14 @@ def play(page: str) -> None:
     modules = set(sys.modules)
     for command in BEFORE.get(page, []):
         cli.main(tiny(command))
-    for cell in cells((DOCS / page).read_text()):
+    text = (DOCS / page).read_text()
+    shown = iter(outputs(text))
+    for cell in cells(text):
         if cell.kind == "file":
             Path(cell.name).write_text(cell.source)
         elif cell.kind == "python":
-            exec(cell.source, names)
+            printed, said = printed_by(cell.source, names), next(shown)
+            assert not said or words(printed) == words(said)
         elif cell.kind == "shell":
             for command in commands(cell.source):
                 run(command)
@@ -147,6 +151,16 @@ def test_the_notebooks_are_whole(tmp_path: Path, capsys: pytest.CaptureFixture[s
         read = json.loads(path.read_text())
         assert read["nbformat"] == 4 and len({cell["id"] for cell in read["cells"]}) == len(read["cells"])
         assert {cell["cell_type"] for cell in read["cells"]} == {"markdown", "code"}
+
+
+def test_what_a_block_prints_stands_behind_it() -> None:
+    page = '```python\nprint(1.5)\n```\n\n```python\nx = 2\n```\n\nText\n\n```python\nprint("x", x)\n```\nEnd\n'
+    names: dict[str, Any] = {}
+    printed = [printed_by(cell.source, names) for cell in cells(page) if cell.kind == "python"]
+    made = with_outputs(page, printed)
+    assert printed == ["1.5\n", "", "x 2\n"] == outputs(made) and outputs(page) == ["", "", ""]
+    assert with_outputs(made, printed) == made and with_outputs(made, ["", "", ""]) == page
+    assert words("ESS 12.5, a -1e-3") == words("ESS 7, a 2") != words("ESS 7, b 2")
 
 
 def test_a_page_becomes_cells() -> None:

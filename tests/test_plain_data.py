@@ -19,7 +19,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 from ebmlab.callbacks import AIS, FID, HammingMMD, RunState, SampleGrid
 from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.data.batch_parts import samples_of
-from ebmlab.data.foreign_loaders import PlainData, data_of
+from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Data, Images
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, FromDataset
@@ -27,6 +27,7 @@ from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, Learner, RatioMatching
+from ebmlab.lightning.run_data import data_of
 from ebmlab.samplers import BlockGibbs, Gibbs, Langevin
 
 pytestmark = [

@@ -11,45 +11,28 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning.callbacks
 
-from ebmlab.app.class_paths import full_names
+from ebmlab.app.class_paths import LIBRARY, full_names
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.plain_yaml import plain_yaml
 from ebmlab.app.sources import public
-from ebmlab.app.trust import LIBRARY, denied
+from ebmlab.app.trust import denied
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
-from ebmlab.io import own_files
 from ebmlab.io import rebuilding as recipes
-from ebmlab.io.files import check_regular, read_text
+from ebmlab.io.files import read_text
 from ebmlab.io.old_names import bring_up_to_date
 
 TABLES = ("ebmlab", "torch", "pytorch_lightning.cli.ReduceLROnPlateau")  # whose parts a model may name
 NOT_DATA = ("root", "path", "train", "val", "test", "download")  # options of datamodules that are paths or reach out
-WRITTEN = ("test", "validate", "samples", "images", "checkpoints", "wandb")  # folders of a run
 _SETTING = re.compile(r"\$\{setting:[A-Za-z_][\w.]*\}|\$\{event_size:\d?\}")
 _WORDS = re.compile(r"\w[\w /+-]{0,99}")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-
-
-def keep_own(config: Path) -> None:
-    """Remembers that ebmlab has written a config for this user."""
-    with suppress(OSError):
-        own_files.remember(full_names(read_text(config)))
-
-
-def is_own(config: Path) -> bool:
-    """Whether this user's ebmlab has written a config, which nobody has changed since."""
-    try:
-        return own_files.is_own(full_names(read_text(config)))
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def beside(path: Path) -> dict[str, Any]:
@@ -87,28 +70,6 @@ def check_given(taken: dict[str, Any], path: Path, options: dict[str, str]) -> N
                 f"{path}: data.{name} says where data lie, which is yours to say: add --data.{name}, or name the "
                 "config by --config if you trust it"
             )
-
-
-def check_links(folder: Path) -> None:
-    """Raises `UserError` if a stranger's run, into which results go, holds pipes, or links out of its folder."""
-    if is_own(folder / "config.yaml"):
-        return
-    inside = folder.resolve()
-    for path in _entries(folder):
-        check_regular(path)
-        if path.is_symlink() and not path.resolve().is_relative_to(inside):
-            raise UserError(
-                f"{path} is a link to {os.readlink(path)}, out of the run's folder: remove it, or name the run's "
-                "config by --config if you trust it"
-            )
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    """All of a run's folder; where a checkpoint merely lies in a folder, what evaluations write into it."""
-    if (folder / "checkpoints").is_dir():
-        yield from sorted(folder.rglob("*"))
-    else:
-        yield from (folder / name for name in WRITTEN)
 
 
 def _check_named(node: Any) -> None:

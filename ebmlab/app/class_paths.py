@@ -7,6 +7,12 @@ import re
 from ebmlab.app.sources import Source, find
 from ebmlab.io.old_names import current_paths
 
+_PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
+LIBRARY = (  # what class paths of configs begin with, if they name no code of the user's
+    *("ebmlab", "torch.nn", "torch.optim", "pytorch_lightning.cli.ReduceLROnPlateau"),
+    *(f"{lightning}.{part}" for lightning in ("pytorch_lightning", "lightning.pytorch") for part in _PARTS),
+    *(f"lightning_fabric.{part}" for part in ("accelerators", "plugins", "strategies")),
+)
 _SHORT = re.compile(r"(?<![\w./-])(?<!\$\{)(?:callbacks|datamodules)(?:\.[A-Za-z_]\w*)+(?![\w./])")
 
 

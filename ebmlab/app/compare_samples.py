@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.errors import UserError
 from ebmlab.evaluation import split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
+from ebmlab.reading.number_files import read_numbers
 
 MOST, PERMUTATIONS, SEED = 2000, 500, 0
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.datamodules.number_files import SUFFIXES, read_numbers
-from ebmlab.datamodules.tables import check_columns, read_head
 from ebmlab.errors import UserError
+from ebmlab.reading.number_files import SUFFIXES, read_numbers
+from ebmlab.reading.tables import check_columns, read_head
 
 
 def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str] = ()) -> tuple[Tensor, Tensor]:

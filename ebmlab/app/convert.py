@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from importlib.metadata import version
@@ -20,15 +21,16 @@ from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.graphs import Edges
+from ebmlab.io.described import CLASS_PATH, MISSING
 from ebmlab.io.files import load_checkpoint, save, whole
 from ebmlab.io.rebuilding import describe
-from ebmlab.learners import ContrastiveDivergence
-from ebmlab.learners.rebuilt import Rebuilt
 from ebmlab.samplers import BlockGibbs, ChromaticGibbs, Gibbs
 from ebmlab.trained import load
 from ebmlab.trained.loading import checkpoint_in
+from ebmlab.trained.record import Record
 
 ORIGIN = "origin"
+LEARNER = "ebmlab.learners.ContrastiveDivergence"  # that trains the model on
 NUM_STEPS = 1000  # of chains that `predict` draws, unless it says otherwise
 
 
@@ -70,16 +72,17 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
         energy = energy.float()
         lost.append("digits of the parameters beyond float32")
     sampler = BlockGibbs() if isinstance(energy, Bipartite) else _gibbs(energy)
-    learner = ContrastiveDivergence(energy, sampler, num_steps=NUM_STEPS)
-    content: dict[str, Any] = {"state_dict": learner.state_dict(), "epoch": 0, "global_step": 0}
+    record = Record("ContrastiveDivergence", energy, sampler=sampler, num_steps=NUM_STEPS)
+    content: dict[str, Any] = {"state_dict": record.state_dict(), "epoch": 0, "global_step": 0}
     content["pytorch-lightning_version"] = version("pytorch-lightning")
-    Rebuilt.on_save_checkpoint(learner, content)
+    settings = {"energy": describe(energy), "sampler": describe(sampler), "num_steps": NUM_STEPS}
+    content["hyper_parameters"] = {CLASS_PATH: LEARNER, MISSING: {}, **settings}
     content["preprocessing"] = _preprocessing(found, shape).to_dict()
     content[ORIGIN] = found.described() | {"ebmlab": __version__}
     save(content, target if target.suffix else target / CHECKPOINTS / LAST)
     if not target.suffix:
         with whole(target / CONFIG) as path:
-            path.write_text(yaml.safe_dump({"model": _config(learner, energy)}, default_flow_style=None, width=120))
+            path.write_text(yaml.safe_dump({"model": _config(energy, settings)}, default_flow_style=None, width=120))
     return lost
 
 
@@ -157,9 +160,9 @@ def _gibbs(energy: Any) -> Gibbs | ChromaticGibbs:
     return ChromaticGibbs() if isinstance(energy, Ising) and energy.sparse else Gibbs()
 
 
-def _config(learner: ContrastiveDivergence, energy: Any) -> dict[str, Any]:
+def _config(energy: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """The model as a config names it, with lists in place of tensors."""
-    settings = {"energy": describe(energy), "sampler": describe(learner.sampler), "num_steps": NUM_STEPS}
+    settings = copy.deepcopy(settings)
     if isinstance(energy, Ising):
         edges: Edges = energy.edges()
         lists = {name: getattr(edges, name).tolist() for name in ("rows", "columns", "values")}
@@ -167,4 +170,4 @@ def _config(learner: ContrastiveDivergence, energy: Any) -> dict[str, Any]:
         settings["energy"]["init_args"] = {"coupling": coupling, "field": energy.field.tolist()}
     if isinstance(energy, Potts):
         settings["energy"]["init_args"]["pairs"] = energy.pairs.tolist()
-    return {"class_path": "ebmlab.learners.ContrastiveDivergence", "init_args": settings}
+    return {"class_path": LEARNER, "init_args": settings}

@@ -2,7 +2,16 @@
 const content = JSON.parse(document.getElementById("content").textContent);
 const colours = ["#2f6fde", "#e0662a", "#2a9d63", "#9a56d6", "#c73a5c", "#12919e", "#b08312", "#6b7280"];
 const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
-document.querySelectorAll(".dot").forEach((dot, i) => { dot.style.background = colours[i % colours.length]; });
+document.querySelectorAll(".dot").forEach((dot) => { dot.style.background = colours[dot.dataset.run % colours.length]; });
+
+// Figures are drawn when they come into view: a page of hundreds of runs opens at once.
+const waiting = new Map();
+const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
+  if (!entry.isIntersecting) return;
+  seen.unobserve(entry.target);
+  waiting.get(entry.target)();
+}), { rootMargin: "400px" });
+function whenSeen(card, draw) { waiting.set(card, draw); seen.observe(card); }
 
 // Curves. A likelihood that is not to be trusted is a cross beside its curve.
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -25,32 +34,36 @@ function traces(curves) {
     return [good, crosses];
   });
 }
-function layout(axis) {
-  const line = style("--line");
+function layout(axis, values) {
+  const line = style("--line"), many = content.runs.length > 8;
+  const low = Math.min(...values), high = Math.max(...values), half = Math.abs(low) / 2 || 1;
+  const flat = axis === "linear" && low === high ? { range: [low - half, high + half] } : {};  // Plotly takes +-1, however small
   return {
     margin: { l: 56, r: 10, t: 6, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { size: 11.5, color: style("--soft"), family: "system-ui, sans-serif" }, showlegend: false,
-    hovermode: "x unified", hoverlabel: { bgcolor: style("--card"), bordercolor: line, font: { color: style("--text") } },
+    hovermode: many ? "closest" : "x unified", hoverlabel: { bgcolor: style("--card"), bordercolor: line, font: { color: style("--text") } },
     xaxis: { title: { text: "step", standoff: 4 }, gridcolor: line, zeroline: false, nticks: 6, hoverformat: ",d", rangemode: "tozero" },
-    yaxis: { type: axis, gridcolor: line, zerolinecolor: line, nticks: 6, hoverformat: ".5g", exponentformat: "power" },
+    yaxis: { type: axis, gridcolor: line, zerolinecolor: line, nticks: 6, hoverformat: ".5g", exponentformat: "power", automargin: true, ...flat },
   };
 }
 const plots = [...document.querySelectorAll(".plot")];
 for (const plot of plots) {
-  const curves = content.curves[plot.dataset.name];
+  const curves = content.curves[plot.dataset.name], body = plot.querySelector(".body");
   const values = curves.flatMap((curve) => curve.y).filter((y) => y !== null);
-  plot.positive = values.length > 0 && values.every((y) => y > 0);
-  const draw = () => Plotly.newPlot(plot.querySelector(".body"), traces(curves), layout(plot.axis || "linear"),
-    { responsive: true, displayModeBar: false });
-  draw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  const positive = values.length > 0 && values.every((y) => y > 0);  // others have no logarithm: such curves stay as they are
+  let drawn = false;
+  plot.draw = (axis) => {
+    plot.axis = positive ? axis : "linear";
+    if (drawn) Plotly.react(body, traces(curves), layout(plot.axis, values), { responsive: true, displayModeBar: false });
+  };
+  plot.draw("linear");
+  whenSeen(plot, () => { drawn = true; plot.draw(plot.axis); });
 }
+const redraw = (axis) => plots.forEach((plot) => plot.draw(axis || plot.axis));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
 document.querySelectorAll("[data-axis]").forEach((button) => button.addEventListener("click", () => {
   document.querySelectorAll("[data-axis]").forEach((other) => other.classList.toggle("on", other === button));
-  for (const plot of plots) {  // numbers that are not positive have no logarithm: such curves stay as they are
-    plot.axis = plot.positive ? button.dataset.axis : "linear";
-    Plotly.relayout(plot.querySelector(".body"), { "yaxis.type": plot.axis, "yaxis.autorange": true });
-  }
+  redraw(button.dataset.axis);
 }));
 
 // Pictures. The slider goes over the steps of all runs; a run shows its latest picture up to the step.
@@ -99,5 +112,6 @@ for (const card of document.querySelectorAll(".picture")) {
   bar.append(play, range, output);
   if (steps.length > 1) body.append(bar);
   body.append(frames);
-  show();
+  output.textContent = "step " + steps[steps.length - 1].toLocaleString("en");
+  whenSeen(card, show);
 }

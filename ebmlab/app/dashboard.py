@@ -9,7 +9,6 @@ from ebmlab.app.compare import write
 from ebmlab.app.dashboard_page import page
 from ebmlab.app.finished_run import read_run
 from ebmlab.app.model_parsers import Line
-from ebmlab.app.wandb_workspace import workspace_program
 from ebmlab.errors import UserError
 
 
@@ -31,12 +30,7 @@ def dashboard(given: Sequence[str]) -> str:
         raise UserError(f"dashboard: --output is {output}, but must end in .html")
     runs = [read_run(folder) for folder in folders]
     write("dashboard", output, page(runs, plotly()).encode())
-    told = f"wrote {output}: open it in a browser"
-    if options.wandb:
-        program = output.with_suffix(".wandb.py")
-        write("dashboard", program, workspace_program(runs).encode())
-        told += f"\nwrote {program}: run it to make a workspace in your account at W&B"
-    return told
+    return f"wrote {output}: open it in a browser"
 
 
 def plotly() -> str:
@@ -63,6 +57,4 @@ def dashboard_parser() -> Line:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run, such as runs/rbm_mnist/NAME")
     where = "the page (default: dashboard.html in the run's folder, or in this one for several runs)"
     parser.add_argument("--output", metavar="FILE.html", help=where)
-    more = "also write a program that makes a workspace at W&B with panels for all metrics and pictures"
-    parser.add_argument("--wandb", action="store_true", help=more)
     return parser

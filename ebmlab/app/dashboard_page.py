@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from ebmlab.app.compare import differences, run_names
 from ebmlab.app.finished_run import FinishedRun, Score
 from ebmlab.app.run_pictures import pictures_of
 
-MAX_POINTS = 2000  # of a curve
-MAX_PICTURES = 40  # of one title and run
+MAX_POINTS = 2000  # of a curve, if there are few runs
+MAX_PICTURES = 40  # of one title and run, if there are few runs
+FEW = 4  # runs that fit beside each other; more of them stand below each other
 _FIRST, _LAST = ("ais", "trajectory", "fid"), ("val", "train", "sampler", "lr")
 _HERE = Path(__file__).parent
 _TEMPLATE = """<!DOCTYPE html>
@@ -43,12 +45,15 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
         plotly: the JavaScript of Plotly.
     """
     names = run_names(runs)
-    curves, shown = _curves(runs), _pictures(runs)
+    logged, shown = _curves(runs), _pictures(runs)
+    curves = {name: found for name, found in logged.items() if any(len(curve["x"]) > 1 for curve in found)}
+    numbers = {name: found for name, found in logged.items() if name not in curves}
     parts = {
         "Scores": _scores(runs, names),
+        "Numbers": _tiles(numbers, names),
         "Pictures": _cards("picture", sorted(shown, key=lambda title: not title.startswith("samples"))),
         "Curves": "".join(
-            f"<h3>{escape(group)}</h3>{_cards('plot', members)}" for group, members in groups_of(list(curves)).items()
+            f"<h3>{escape(group)}</h3>{_cards('plot', members)}" for group, members in _groups(list(curves)).items()
         ),
         "FID": _protocols("fid.csv", runs, names),
         "Rollbacks": _protocols("rollbacks.csv", runs, names),
@@ -58,9 +63,9 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
     path = runs[0].folder.resolve()
     content = {"runs": names, "curves": curves, "pictures": shown}
     return _TEMPLATE.format(
-        title=escape(f"{path.parent.name} / {path.name}" if len(runs) == 1 else " and ".join(names)),
+        title=escape(_title(path, names)),
         number=len(runs),
-        about="".join(map(_about, runs, names)),
+        about=_about(runs, names),
         links="".join(f'<a href="#{title}">{title}</a>' for title in parts),
         sections="".join(f'<section id="{title}"><h2>{title}</h2>{part}</section>' for title, part in parts.items()),
         css=(_HERE / "dashboard.css").read_text(encoding="utf-8"),
@@ -68,6 +73,12 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
         content=json.dumps(content, ensure_ascii=True).replace("<", "\\u003c"),
         plotly=plotly,
     )
+
+
+def _title(path: Path, names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{path.parent.name} / {path.name}"
+    return " and ".join(names) if len(names) <= FEW else f"{path.parent.name}: {len(names)} runs"
 
 
 def _cards(kind: str, names: Sequence[str]) -> str:
@@ -79,7 +90,12 @@ def _cards(kind: str, names: Sequence[str]) -> str:
     return f'<div class="grid {kind}s">{"".join(cards)}</div>' if cards else ""
 
 
-def _about(run: FinishedRun, name: str) -> str:
+def _about(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
+    lines = "".join(_about_run(i, run, name) for i, (run, name) in enumerate(zip(runs, names, strict=True)))
+    return lines if len(runs) <= FEW else f"<details><summary>{len(runs)} runs</summary>{lines}</details>"
+
+
+def _about_run(number: int, run: FinishedRun, name: str) -> str:
     kinds = {
         "learner": run.settings.get("model", ""),
         "energy": run.settings.get("model.energy", ""),
@@ -89,7 +105,12 @@ def _about(run: FinishedRun, name: str) -> str:
     facts = [f"{kind} <b>{escape(path.rpartition('.')[2])}</b>" for kind, path in kinds.items() if path]
     facts.append(f"<b>{run.steps:,}</b> steps")
     facts += [] if run.seconds is None else [f"<b>{_duration(run.seconds)}</b>"]
-    return f'<p class="about"><span><i class="dot"></i><b>{escape(name)}</b> · </span>{" · ".join(facts)}</p>'
+    return f'<p class="about"><span>{_dot(number)}<b>{escape(name)}</b> · </span>{" · ".join(facts)}</p>'
+
+
+def _dot(number: int) -> str:
+    """A dot in the colour of a run, which the script gives it."""
+    return f'<i class="dot" data-run="{number}"></i>'
 
 
 def _duration(seconds: float) -> str:
@@ -99,22 +120,65 @@ def _duration(seconds: float) -> str:
 
 
 def _scores(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
+    """The best and the last value of each metric. Many runs are in the order of the first metric with a best value."""
     metrics = list(dict.fromkeys(metric for run in runs for metric in run.metrics))
+    ranked = next((metric for metric in metrics if any(run.best(metric) for run in runs)), None)
+    order = list(range(len(runs)))
+    if ranked and len(runs) > FEW:
+        order.sort(key=lambda i: _rank(runs[i], ranked))
+    runs = [runs[i] for i in order]
     rows = []
     for metric in metrics:
         if any(metric in run.modes for run in runs):
-            rows.append([f"{metric}, best", *(_score(run.best(metric)) for run in runs)])
-        rows.append([f"{metric}, last", *(_score(run.last(metric)) for run in runs)])
-    cells = [[escape(row[0]), *row[1:]] for row in rows]
-    return _table(["", *map(escape, names)], cells) if rows else ""
+            best = [run.best(metric) for run in runs]
+            winner = min(runs, key=lambda run: _rank(run, metric)).best(metric) if len(runs) > 1 else None
+            rows.append([f"{escape(metric)}, best", *(_score(score, winner) for score in best)])
+        rows.append([f"{escape(metric)}, last", *(_score(run.last(metric)) for run in runs)])
+    return _by_run("", rows, [f"{_dot(i)}{escape(names[i])}" for i in order]) if rows else ""
 
 
-def _score(score: Score | None) -> str:
+def _rank(run: FinishedRun, metric: str) -> float:
+    """Lower is better; runs without a trusted score come last."""
+    best = run.best(metric)
+    return math.inf if best is None else best.value if run.modes[metric] == "min" else -best.value
+
+
+def _by_run(corner: str, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
+    """A table of rows `[what, value of each run]`: a column for each run or, of many runs, a line for each."""
+    if len(names) <= FEW:
+        return _table([corner, *names], rows)
+    labels, *columns = zip(*rows, strict=True)
+    return _table(["", *labels], [[name, *column] for name, column in zip(names, columns, strict=True)])
+
+
+def _tiles(numbers: dict[str, list[dict[str, Any]]], names: Sequence[str]) -> str:
+    """A tile for each metric that was logged once."""
+    tiles = []
+    for metric, found in sorted(numbers.items()):
+        values = [_value(curve, len(names) > 1) for curve in found]
+        if len(values) > FEW:
+            known = sorted(curve["y"][0] for curve in found if curve["y"][0] is not None)
+            values = [f"<b>{known[0]:.5g}</b> to <b>{known[-1]:.5g}</b> in {len(found)} runs" if known else "-"]
+        tiles.append(
+            f'<div class="tile"><h4>{escape(metric)}</h4>{"".join(f"<p>{value}</p>" for value in values)}</div>'
+        )
+    return f'<div class="tiles">{"".join(tiles)}</div>' if tiles else ""
+
+
+def _value(curve: dict[str, Any], several: bool) -> str:
+    """The one point of a curve, with the dot of its run."""
+    score = Score(math.nan if curve["y"][0] is None else curve["y"][0], curve["x"][0], (curve["error"] or [None])[0])
+    score = replace(score, trusted=not curve["doubtful"])
+    return (_dot(curve["run"]) if several else "") + _score(score)
+
+
+def _score(score: Score | None, winner: Score | None = None) -> str:
     if score is None:
         return "-"
     error = "" if score.error is None else f" ± {score.error:.2g}"
     doubt = "" if score.trusted else ' <em class="doubt">not trusted</em>'
-    return f"<b>{score.value:.5g}</b>{error}{doubt} <small>step {score.step:,}</small>"
+    won = ' class="won"' if score == winner else ""
+    return f"<b{won}>{score.value:.5g}</b>{error}{doubt} <small>step {score.step:,}</small>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -123,7 +187,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def groups_of(names: Sequence[str]) -> dict[str, list[str]]:
+def _groups(names: Sequence[str]) -> dict[str, list[str]]:
     """The metrics by what stands before their first slash: likelihoods first, details of the training last.
 
     Neighbours that have one metric each form a group together.
@@ -150,9 +214,10 @@ def groups_of(names: Sequence[str]) -> dict[str, list[str]]:
 def _curves(runs: Sequence[FinishedRun]) -> dict[str, list[dict[str, Any]]]:
     """For each metric the points of each run that logged it."""
     curves: dict[str, list[dict[str, Any]]] = {}
+    at_most = max(100, MAX_POINTS * 2 * FEW // max(2 * FEW, len(runs)))
     for number, run in enumerate(runs):
         for metric, scores in run.logged.items():
-            kept = thinned(scores, MAX_POINTS)
+            kept = thinned(scores, at_most)
             curve = {
                 "run": number,
                 "x": [score.step for score in kept],
@@ -178,8 +243,9 @@ def thinned(scores: Sequence[Score], at_most: int) -> list[Score]:
 
 def _pictures(runs: Sequence[FinishedRun]) -> dict[str, list[dict[str, Any]]]:
     shown: dict[str, list[dict[str, Any]]] = {}
+    at_most = max(1, MAX_PICTURES * 2 * FEW // max(2 * FEW, len(runs)))
     for number, run in enumerate(runs):
-        for title, pictures in pictures_of(run.folder, MAX_PICTURES).items():
+        for title, pictures in pictures_of(run.folder, at_most).items():
             frames = [{"step": p.step, "caption": p.caption, "png": base64.b64encode(p.png).decode()} for p in pictures]
             shown.setdefault(title, []).append({"run": number, "frames": frames})
     return shown
@@ -204,7 +270,7 @@ def _rounded(cell: str) -> str:
 def _configs(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
     found = differences(runs) if len(runs) > 1 else []
     rows = [[escape(name), *map(escape, values)] for name, values in found]
-    table = _table(["setting", *map(escape, names)], rows) if rows else ""
+    table = _by_run("setting", rows, [*map(escape, names)]) if rows else ""
     if len(runs) > 1:
         table = f"<h3>What differs</h3>{table or '<p>All settings are the same.</p>'}"
     texts = [(run.folder / "config.yaml") for run in runs]

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from ebmlab.numerics.launch import RANKS, launched_rank
+
 _LAUNCH = "EBMLAB_LAUNCH"
-_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "JSM_NAMESPACE_SIZE")
 _PATIENCE = 3.0  # seconds in which the process that failed first has said why
 _DAY = 86400.0
@@ -24,13 +25,8 @@ _LOST_PEER = re.compile(
 
 def name_launch() -> None:
     """Marks the processes that this one may launch as belonging together."""
-    if not any(name in os.environ for name in _RANKS):
+    if not any(name in os.environ for name in RANKS):
         os.environ[_LAUNCH] = f"{os.getpid()}-{time.time_ns()}"
-
-
-def rank() -> int | None:
-    """This process's rank as its launcher gives it; None for a process that nobody launched."""
-    return next((int(os.environ[name]) for name in _RANKS if os.environ.get(name, "").isdigit()), None)
 
 
 def speaks(line: str) -> str | None:
@@ -40,7 +36,7 @@ def speaks(line: str) -> str | None:
         line: what this process would say. Of a lost connection to another process, that one knows the reason.
     """
     alone = all(os.environ.get(name, "1") == "1" for name in _WORLDS)  # Lightning forgets it when it is torn down
-    if rank() is None or (alone and _LAUNCH not in os.environ):
+    if launched_rank() is None or (alone and _LAUNCH not in os.environ):
         return line
     said = Path(tempfile.gettempdir(), f"ebmlab-{os.getuid()}-{_launch()}.said")
     if _LOST_PEER.search(line):

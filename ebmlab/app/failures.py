@@ -17,6 +17,7 @@ from ebmlab.app.config_errors import parser_message
 from ebmlab.app.output import check_output
 from ebmlab.app.signals import Stopped
 from ebmlab.errors import UserError, one_line, shown
+from ebmlab.numerics.launch import launched_rank
 
 _OURS = str(Path(__file__).parents[1])
 _OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<")
@@ -42,7 +43,7 @@ def in_one_line(how_to_go_on: Callable[[str], str], debug: bool = False) -> Iter
         else:
             kept = "; ".join(note for cause in _chain(error) for note in getattr(cause, "__notes__", ()))
             line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on(kept)}", getattr(stopped, "code", 130)
-            line = None if distributed_errors.rank() else line
+            line = None if launched_rank() else line
         if line is not None:
             print(shown(" ".join(line.split())), file=sys.stderr, flush=True)
             distributed_errors.has_spoken()

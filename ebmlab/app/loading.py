@@ -1,12 +1,11 @@
-"""Imports the command line, and says in a line which package is broken if that fails."""
+"""Says in a line which package is broken, if one cannot be imported."""
 
 from __future__ import annotations
 
-import os
 import sysconfig
 import traceback
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ebmlab.app.failures import is_memory
@@ -17,24 +16,19 @@ _PACKAGES = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
 _PYTHON = Path(sysconfig.get_path("stdlib"))
 
 
-def load_command_line() -> Callable[[], None]:
-    """The function that runs the command, with torch and Lightning imported; `answer` had nothing to say to it.
+@contextmanager
+def loading() -> Iterator[None]:
+    """The body imports modules.
 
     Raises:
         UserError: a package is missing or broken, or a file of the user's has its name.
-        OSError: the working directory has been deleted; torch would end the process.
     """
-    os.getcwd()
     try:
-        from ebmlab.numerics.allocator import keep_freed_memory
-
-        keep_freed_memory()
-        from ebmlab.app.cli import main
+        yield
     except Exception as error:  # a broken package raises any type
         if is_memory(error):
             raise
         raise UserError(_reason(error)) from error
-    return partial(main, answered=True)
 
 
 def _reason(error: Exception) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 from argparse import Namespace
 from pathlib import Path
@@ -14,23 +13,21 @@ import torch
 from torch import Tensor
 
 from ebmlab import samplers
-from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.model_parsers import model_parser
+from ebmlab.app.own_modules import import_for_checkpoints
+from ebmlab.app.own_runs import check_links
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
 from ebmlab.data.numbers import as_numbers
-from ebmlab.datamodules.number_files import read_numpy
-from ebmlab.drawing.figures import figure_png
-from ebmlab.drawing.histograms import draw_histograms
-from ebmlab.drawing.tiles import image_png, tile
+from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
-from ebmlab.io.rebuilding import granted
+from ebmlab.reading.number_files import read_numpy
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
 from ebmlab.trained.numbers import as_mask
@@ -45,9 +42,7 @@ def run_model_command(command: str, args: list[str]) -> None:
         UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
     """
     options = model_parser(command).parse_args(args)
-    for name in options.modules:
-        importlib.import_module(name)
-        granted.add(name)
+    import_for_checkpoints(options.modules)
     model = load(options.ckpt_path)
     assert model.path is not None
     torch.manual_seed(options.seed)
@@ -94,6 +89,9 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         for i, file in enumerate(names):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
             rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)
+    from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib
+    from ebmlab.drawing.histograms import draw_histograms
+
     picture = output.with_suffix(".png")
     with together(output, picture) as (path, drawn), path.open("w", newline="") as table:
         writer = csv.DictWriter(table, rows[0])
@@ -211,8 +209,11 @@ def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) 
     rest = form.brightness(found).view(len(values), -1, *values.shape[1:])
     is_given = as_mask(mask, form, domain.shape).view(values.shape[1:])
     given = values.where(is_given, torch.tensor(0.5))
-    rows = torch.cat([given[:, None], values[:, None], rest], 1)
-    return image_png(tile(rows.flatten(0, 1), columns=rows.shape[1], fill=0.5))
+    shown = {"given": given[:, None], "truth": values[:, None], "completions": rest}
+    columns = {title: tile(x.flatten(0, 1), columns=x.shape[1], fill=0.5) for title, x in shown.items()}
+    from ebmlab.drawing.figures import figure_png, panels  # here, because they load matplotlib
+
+    return figure_png(panels(columns, gap=8))
 
 
 def _write(values: Tensor, path: Path, kind: str) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import math
 import re
 from argparse import Namespace
 from pathlib import Path
 
-from scipy.stats import spearmanr
-
-from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.mutate_parser import mutate_parser
+from ebmlab.app.own_modules import import_for_checkpoints
+from ebmlab.app.own_runs import check_links
 from ebmlab.app.run_folder import run_of
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.mutation_map import draw_mutations
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.io.files import read_text
 from ebmlab.io.outputs import keep_apart, together
-from ebmlab.io.rebuilding import granted
 from ebmlab.sequences.alignment_file import find, read_rows
 from ebmlab.trained import load
 from ebmlab.trained.mutations import MutationScan, mutation_scores
@@ -34,9 +31,7 @@ def run_mutate(args: list[str]) -> None:
         UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
     """
     options = mutate_parser().parse_args(args)
-    for name in options.modules:
-        importlib.import_module(name)
-        granted.add(name)
+    import_for_checkpoints(options.modules)
     name, text = _sequence(options)
     model = load(options.ckpt_path)
     assert model.path is not None
@@ -119,6 +114,8 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
         values[mutant] = cell
     if len(pairs) < 3:
         raise UserError(f"--measured {path} has {len(pairs)} mutants at sites of the model, too few to compare")
+    from scipy.stats import spearmanr  # here, because it takes as long to load as torch
+
     rank = float(spearmanr(*zip(*pairs, strict=True)).statistic)
     left = f" ({elsewhere:,} at no site of the model, {empty:,} without a number)" if elsewhere or empty else ""
     return values, f"Spearman {rank:.3f} with {options.column} of {len(pairs):,} mutants{left}"

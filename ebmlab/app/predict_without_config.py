@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
-from ebmlab.app.checkpoint_config import check_links
 from ebmlab.app.model_parsers import Line
+from ebmlab.app.own_modules import import_for_checkpoints
+from ebmlab.app.own_runs import check_links
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.app.words import options
 from ebmlab.io.files import load_checkpoint
-from ebmlab.io.rebuilding import granted
 from ebmlab.io.zoo import checkpoint
 from ebmlab.trained import load
 from ebmlab.trained.loading import checkpoint_in
@@ -42,9 +41,7 @@ def predict_alone(args: list[str]) -> None:
     add("--condition")
     add("--import", dest="modules", action="append", default=[])
     chosen = vars(parser.parse_args(args))
-    for name in chosen.pop("modules"):
-        importlib.import_module(name)
-        granted.add(name)
+    import_for_checkpoints(chosen.pop("modules"))
     model = load(chosen.pop("ckpt_path"))
     assert model.path is not None
     given = {name: value for name, value in chosen.items() if value is not None}

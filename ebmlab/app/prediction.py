@@ -12,7 +12,6 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from ebmlab.app.condition import read_condition
-from ebmlab.callbacks.requirements import shows_mean
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Data
 from ebmlab.data.preprocessing import Preprocessing
@@ -20,12 +19,12 @@ from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
 from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
-from ebmlab.learners import Learner
+from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
 
 
 def save_samples(
-    learner: Learner,
+    learner: Draws,
     datamodule: Data,
     folder: Path,
     num_samples: int = 64,
@@ -83,7 +82,7 @@ def save_samples(
     return files
 
 
-def data_for(learner: Learner, datamodule: object, checkpoint: dict[str, Any]) -> Data:
+def data_for(learner: Draws, datamodule: object, checkpoint: dict[str, Any]) -> Data:
     """The datamodule, which must turn raw data into states as the checkpoint does.
 
     A plain datamodule is replaced by what the checkpoint knows of its data, so that nothing of it is read.
@@ -99,11 +98,11 @@ def data_for(learner: Learner, datamodule: object, checkpoint: dict[str, Any]) -
     return data
 
 
-def _free(learner: Learner, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
-    return learner.draw(learner.energy.random(n), num_steps, denoise=shows_mean(learner, denoise))
+def _free(learner: Draws, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
+    return learner.draw(learner.energy.random(n), num_steps, denoise=learner.shows_mean(denoise))
 
 
-def _conditional(learner: Learner, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:
+def _conditional(learner: Draws, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
     (clamped,) = model.conditionals(*read_condition(condition, model.shape, model.preprocessing.columns))
     return partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pytorch_lightning.utilities import rank_zero_info
 
-from ebmlab.app.checkpoint_config import beside, check_given, check_links, is_own
+from ebmlab.app.checkpoint_config import beside, check_given
 from ebmlab.app.own_configs import BESIDE
+from ebmlab.app.own_runs import check_links, is_own
 from ebmlab.app.run_folder import CONFIG, in_a_run, run_of
 from ebmlab.app.words import options
 from ebmlab.errors import UserError

@@ -12,15 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lightning_fabric.utilities.rank_zero import _get_rank
-
+from ebmlab.app.class_paths import LIBRARY
 from ebmlab.app.own_configs import BESIDE, is_text
-from ebmlab.app.trust import LIBRARY
 from ebmlab.app.words import options
 from ebmlab.errors import UserError
 from ebmlab.io.files import remove_temporaries
 from ebmlab.io.folders import make_folder
 from ebmlab.io.zoo import name_of
+from ebmlab.numerics.launch import launched_rank
 
 RUNS = Path("runs")
 CONFIG = "config.yaml"
@@ -74,7 +73,7 @@ def new_run(experiment: str, name: str | None, again: bool = False) -> Path:
         check_name(name)
     if handed_down := os.environ.get(_HANDED_DOWN, "") if "LOCAL_RANK" in os.environ else "":
         return Path(handed_down)
-    rank = _get_rank()  # of torchrun or SLURM; None in a process that launches its own
+    rank = launched_rank()  # of torchrun or SLURM; None in a process that launches its own
     if rank is not None and name is None:
         raise UserError("give the run a --name: processes that torchrun or SLURM launches share a folder by it")
     folder = RUNS / experiment / name if name else _timed(RUNS / experiment)

@@ -13,7 +13,6 @@ from typing import Any, cast
 import torch
 from jsonargparse import ActionConfigFile, Namespace
 from lightning_fabric import Fabric
-from lightning_fabric.utilities.rank_zero import _get_rank
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 
@@ -24,6 +23,7 @@ from ebmlab.app.wandb_run import WandbMode, git_commit
 from ebmlab.drawing.race_plots import write_overview, write_target
 from ebmlab.errors import UserError
 from ebmlab.io.files import whole
+from ebmlab.numerics.launch import launched_rank
 from ebmlab.studies.columns import curve_labels
 from ebmlab.studies.file_names import result_file
 from ebmlab.studies.race import Result
@@ -173,7 +173,7 @@ def _folder(experiment: str, config: Namespace) -> Path:
             f"--resume true: {folder} has no {CONFIG}, so no study has begun there; leave --resume out to begin it, or "
             "name another run with --name"
         )
-    if not _get_rank():
+    if not launched_rank():
         claim(folder)
     return folder
 

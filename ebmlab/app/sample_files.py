@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
-from ebmlab.datamodules.number_files import SUFFIXES as NUMBERS
-from ebmlab.datamodules.number_files import read_numbers
-from ebmlab.datamodules.pictures import DARK, files_in, losses, read_picture, too_dark
-from ebmlab.datamodules.pictures import SUFFIXES as PICTURES
-from ebmlab.datamodules.tables import check_columns, read_head
 from ebmlab.errors import UserError, shown
+from ebmlab.reading.number_files import SUFFIXES as NUMBERS
+from ebmlab.reading.number_files import read_numbers
+from ebmlab.reading.pictures import DARK, files_in, losses, read_picture, too_dark
+from ebmlab.reading.pictures import SUFFIXES as PICTURES
+from ebmlab.reading.tables import check_columns, read_head
 
 
 def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, field: str) -> tuple[Tensor, list[str]]:

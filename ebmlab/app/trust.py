@@ -8,7 +8,6 @@ text names are looked up here alone, so that nothing is imported before it is tr
 from __future__ import annotations
 
 import functools
-import os
 import pkgutil
 import re
 import sys
@@ -19,25 +18,16 @@ from typing import Any
 
 import torch
 from jsonargparse import Namespace, set_parsing_settings
-from pytorch_lightning.cli import ReduceLROnPlateau
 
-from ebmlab.app.class_paths import full_names
+from ebmlab.app.class_paths import LIBRARY, full_names
 from ebmlab.app.own_configs import BESIDE, find_config, is_text
+from ebmlab.app.own_modules import find_in_working_directory, module_name
 from ebmlab.app.words import options
 from ebmlab.errors import UserError
 from ebmlab.io.files import read_text
 from ebmlab.io.rebuilding import path_of
 
-_PARTS = ("accelerators", "callbacks", "loggers", "plugins", "profilers", "strategies", "tuner")
-LIBRARY = (
-    *("ebmlab", "torch.nn", "torch.optim", "pytorch_lightning.cli.ReduceLROnPlateau"),
-    *(f"{lightning}.{part}" for lightning in ("pytorch_lightning", "lightning.pytorch") for part in _PARTS),
-    *(f"lightning_fabric.{part}" for part in ("accelerators", "plugins", "strategies")),
-)
-MADE_BY = {
-    "optimizer": (torch.optim.Optimizer,),
-    "lr_scheduler": (torch.optim.lr_scheduler.LRScheduler, ReduceLROnPlateau),
-}
+MADE_BY = {"optimizer": torch.optim.Optimizer, "lr_scheduler": torch.optim.lr_scheduler.LRScheduler}
 CALLBACKS = "--callbacks"
 # options whose values may be class paths; the values of others, such as --ckpt_path and --output, are names of files
 _BY_CLASS = re.compile(r"--(model|data|trainer|optimizer|lr_scheduler|targets|samplers|measures|import)([.+].*)?")
@@ -56,7 +46,7 @@ def trust_named(args: Sequence[str]) -> None:
         args: the command line as the user typed it.
     """
     named = {module for text in _naming(args) for module in _DOTTED.findall(full_names(text))}
-    named |= {_module(value).partition(".")[0] for option, value in options(args) if option == "--import"}
+    named |= {module_name(value).partition(".")[0] for option, value in options(args) if option == "--import"}
     named -= sys.stdlib_module_names | {entry.partition(".")[0] for entry in LIBRARY} | {"jsonargparse"}
     set_parsing_settings(
         import_path_denylist=["*", "ebmlab.app", *(_earlier - named)],
@@ -65,16 +55,8 @@ def trust_named(args: Sequence[str]) -> None:
     _granted.clear()
     _granted.update(named)
     _earlier.update(named)
-    if named and (here := os.getcwd()) not in sys.path:
-        sys.path.append(here)
-
-
-def _module(name: str) -> str:
-    """The name itself; raises `UserError` unless it is that of a module."""
-    if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
-        meant = re.sub(r"\W+", ".", name.removesuffix(".py")).strip(".") or "my_module"
-        raise UserError(f"--import is {name!r}, but must be the name of a module, such as {meant} for {meant}.py")
-    return name
+    if named:
+        find_in_working_directory()
 
 
 def is_trusted(path: str) -> bool:
@@ -107,7 +89,7 @@ def check_makers(model: Namespace) -> None:
 
     Functions that make them are accepted only if the command line itself names their module.
     """
-    for option, bases in MADE_BY.items():
+    for option, base in MADE_BY.items():
         maker = (model.get("init_args") or {}).get(option)
         if isinstance(maker, functools.partial):
             maker = model.init_args[option] = as_config(maker)
@@ -115,12 +97,12 @@ def check_makers(model: Namespace) -> None:
         if path is None:
             continue
         kind = found(path) if isinstance(path, str) else path
-        if isinstance(kind, type) and issubclass(kind, bases):
+        if isinstance(kind, type) and issubclass(kind, base):
             continue
         owner = str(getattr(kind, "__module__", "")).partition(".")[0]
         named = [value for option, value in options(sys.argv) if _BY_CLASS.fullmatch(option)]
         if isinstance(kind, type) or not any(value.startswith(f"{owner}.") for value in named):
-            raise UserError(f"model.{option} is {path}, but must be a subclass of {path_of(bases[0])}")
+            raise UserError(f"model.{option} is {path}, but must be a subclass of {path_of(base)}")
 
 
 def as_config(maker: functools.partial[Any]) -> Namespace:

@@ -1,29 +1,34 @@
-"""Commands that need no trainer, and none of Lightning's options."""
+"""Commands that need no trainer, and load neither Lightning nor its parsers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 
-from ebmlab.app.convert import run_convert
-from ebmlab.app.model_commands import run_model_command
+from ebmlab.app.loading import loading
 from ebmlab.app.model_parsers import MODEL_COMMANDS
-from ebmlab.app.mutate import run_mutate
-from ebmlab.app.predict_without_config import predict_alone, stands_alone
-from ebmlab.app.solve import run_solve
-from ebmlab.app.zoo_command import run_zoo
+
+_PLACES = {
+    **dict.fromkeys(MODEL_COMMANDS, "model_commands.run_model_command"),
+    "convert": "convert.run_convert",
+    "mutate": "mutate.run_mutate",
+    "solve": "solve.run_solve",
+    "sweep": "sweep.sweep",
+    "zoo": "zoo_command.run_zoo",
+}
 
 
 def without_trainer(given: list[str]) -> Callable[[], None] | None:
     """What runs a command line, if it needs no trainer; else None."""
     command, words = given[0], given[1:]
-    if command in MODEL_COMMANDS:
-        return partial(run_model_command, command, words)
-    if command == "sweep":
-        from ebmlab.app.sweep import sweep
-
-        return partial(sweep, words)
-    if command == "predict" and stands_alone(words):
-        return partial(predict_alone, words)
-    runs = {"convert": run_convert, "zoo": run_zoo, "mutate": run_mutate, "solve": run_solve}
-    return partial(runs[command], words) if command in runs else None
+    if command == "predict":
+        with loading():
+            from ebmlab.app.predict_without_config import predict_alone, stands_alone
+        return partial(predict_alone, words) if stands_alone(words) else None
+    if command not in _PLACES:
+        return None
+    module, _, name = _PLACES[command].partition(".")
+    with loading():
+        run = getattr(import_module(f"ebmlab.app.{module}"), name)
+    return partial(run, command, words) if command in MODEL_COMMANDS else partial(run, words)

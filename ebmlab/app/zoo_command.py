@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from ebmlab.app.zoo_make import make
 from ebmlab.app.zoo_parser import zoo_parser
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.io.files import read_text
@@ -28,6 +27,8 @@ def run_zoo(args: list[str]) -> None:
 
 
 def _make(options: Namespace) -> str:
+    from ebmlab.app.zoo_make import make  # here, because it loads Lightning
+
     check_is_local(Path(options.folder))  # before the training
     return str(make(options.name, Path(options.folder)))
 

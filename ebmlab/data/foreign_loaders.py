@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from ebmlab.data.batch_checks import first_batch
@@ -17,11 +16,7 @@ from ebmlab.data.interface import Data, one_loader
 from ebmlab.data.preprocessing import LEVELS, Preprocessing, are_levels
 from ebmlab.domains import Categorical, Domain, Ordinal, Real
 from ebmlab.errors import UserError
-from ebmlab.lightning.trainer import data_sources, kept_while
 from ebmlab.numerics.streams import own_numbers, undisturbed
-
-if TYPE_CHECKING:
-    import pytorch_lightning as pl
 
 MEASURED = 10_000  # samples that tell the limits of pictures
 Loaders = Mapping[str, Callable[[], Any]]
@@ -76,7 +71,7 @@ class PlainData(Data):
         if fractions and float(x.min()) >= 0 and float(x.max()) <= 1:
             return Preprocessing(shape, LEVELS, unit=True)
         if pixels:
-            rank_zero_info(f"{self.title}: the batches hold pixels from 0 to 255, which are divided by 255")
+            _say(f"{self.title}: the batches hold pixels from 0 to 255, which are divided by 255")
             return Preprocessing(shape, LEVELS, LEVELS if x.is_floating_point() else 1.0, unit=True)
         return Preprocessing(shape, limits=self._limits())
 
@@ -97,7 +92,7 @@ class PlainData(Data):
         own = self.preprocessing.limits  # for checkpoints of older versions, which have none
         self.preprocessing = saved if saved.unit or saved.limits or found else replace(saved, limits=own)
         if found:
-            rank_zero_info(f"{self.title}: the batches become states as in the checkpoint's training: {found}")
+            _say(f"{self.title}: the batches become states as in the checkpoint's training: {found}")
 
     def has(self, split: str) -> bool:
         return split in self.loaders
@@ -139,22 +134,8 @@ class PlainData(Data):
         return min(lows), max(highs)
 
 
-def data_of(trainer: pl.Trainer) -> Data:
-    """The data of the trainer's present run.
+def _say(text: str) -> None:
+    """Says something once in a distributed run; a model that is not trained has no need to load Lightning."""
+    from pytorch_lightning.utilities import rank_zero_info
 
-    This is the datamodule if it is a `Data`. Otherwise it is a `PlainData` that wraps the datamodule or the loaders.
-
-    Plain data have only the splits of the run's stage: "train" and "val" in `fit`, "val" in `validate`, "test" in
-    `test`. No other function asks the trainer for its data.
-    """
-    sources = data_sources(trainer)
-    given = {split: source.instance for split, source in sources.items()}
-    for owner in given.values():
-        if isinstance(owner, Data):
-            return owner
-    asked = {**given, "model": trainer.lightning_module}
-    loaders = {split: source.dataloader for split, source in sources.items() if source.is_defined()}
-    owner = next((given[split] for split in [*loaders, *given]), None)
-    energy: Any = trainer.lightning_module.energy
-    title = "the run" if owner is None else type(owner).__name__
-    return kept_while(trainer, asked, lambda: PlainData(title, loaders, energy.domain))
+    rank_zero_info(text)

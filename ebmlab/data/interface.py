@@ -62,7 +62,7 @@ class Data:
 
     A subclass that is also a `LightningDataModule` must define the loaders; everything else has a default. What it
     defines beyond the loaders is used: `event_shape` is checked against the energy before training, `labels` train
-    FID's classifier, `show` decides what pictures show. `ebmlab.data.foreign_loaders.data_of` wraps plain loaders and
+    FID's classifier, `show` decides what pictures show. `ebmlab.lightning.run_data.data_of` wraps plain loaders and
     any `LightningDataModule` that is not a `Data`.
 
     Attributes:

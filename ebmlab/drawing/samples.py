@@ -5,9 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from ebmlab.data.interface import Graphs, Images, Points, Shown
-from ebmlab.drawing.figures import figure_png
-from ebmlab.drawing.graph_panels import draw_graphs
-from ebmlab.drawing.plane import draw_points
 from ebmlab.drawing.tiles import image_png, tile
 
 MAX_IMAGES = 400
@@ -22,9 +19,13 @@ def picture(shown: Shown | None) -> bytes | None:
     Args:
         shown: what the data's `show` says of the samples.
     """
+    if isinstance(shown, Images):
+        return image_png(tile(shown.values[:MAX_IMAGES], fill=0.5))
+    from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib, which images do not need
+    from ebmlab.drawing.graph_panels import draw_graphs
+    from ebmlab.drawing.plane import draw_points
+
     match shown:
-        case Images(values):
-            return image_png(tile(values[:MAX_IMAGES], fill=0.5))
         case Points(values, extent):
             return figure_png(draw_points(values, extent))
         case Graphs(adjacency) if find_spec("networkx") is not None:

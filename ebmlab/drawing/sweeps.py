@@ -61,7 +61,13 @@ def draw_sweep(trials: Sequence[Trial], objective: str, higher: bool, scales: Ma
     for place, (name, scale) in enumerate(scales.items(), start=2):
         axes = figure.add_subplot(lines, columns, place)
         values = [trial.settings.get(name) for trial in trials]
-        _scatter(axes, trials, [str(v) for v in values] if scale == "choices" else values)
+        if scale == "choices":
+            names = {str(value): value for value in values}
+            choices = sorted(names, key=lambda name: _order(names[name]))
+            axes.set_xticks(range(len(choices)), _short(choices))
+            axes.set_xlim(-0.5, len(choices) - 0.5)
+            values = [choices.index(str(value)) for value in values]
+        _scatter(axes, trials, values)
         if scale == "log":
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
@@ -69,6 +75,18 @@ def draw_sweep(trials: Sequence[Trial], objective: str, higher: bool, scales: Ma
             axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set(xlabel=name, ylabel=objective)
     return figure
+
+
+def _order(choice: Any) -> tuple[bool, Any]:
+    """Numbers first, from small to large, then words by the alphabet."""
+    number = isinstance(choice, (int, float))
+    return not number, choice if number else str(choice)
+
+
+def _short(names: list[str]) -> list[str]:
+    """Classes without their modules, unless they would look the same."""
+    short = [name.rpartition(".")[2] if name[:1].isalpha() else name for name in names]
+    return short if len({*short}) == len(names) else names
 
 
 def _scatter(axes: Axes, trials: Sequence[Trial], places: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Energies with one layer of binary hidden units, whose two conditionals factorise."""
+"""Energies with one layer of hidden units, whose two conditionals factorise."""
 
 from __future__ import annotations
 
@@ -8,42 +8,53 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import PerChain
+from ebmlab.energies.hidden_units import BITS, BinaryUnits, HiddenUnits
 from ebmlab.energies.state_types import converted
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
 
 
 class Bipartite(Energy):
-    """E(v) = -log of the sum over h of exp(-E(v, h)), with h in {0, 1}^H and E(v, h) linear in h.
+    """E(v) = -log of the sum over h of exp(-E(v, h)), with E(v, h) = E(v, 0) - h'I(v) + the sum of U(h_j).
+
+    Hidden units are bits without U, unless a class offers other ones (`HiddenUnits`), and I(v) are then their logits.
 
     Attributes:
         num_hidden: H.
+        units: their kind.
 
     Example:
         >>> from ebmlab.energies import RBM
         >>> energy: Bipartite = RBM(num_coordinates=4, num_hidden=3)
-        >>> h = bernoulli(energy.hidden_given_visible(energy.random(5)))
+        >>> h = energy.units.sample(energy.hidden_given_visible(energy.random(5)))
         >>> energy.sample_visible(h).shape
         torch.Size([5, 4])
     """
 
     num_hidden: int
+    units: HiddenUnits = BITS
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, {self.num_hidden} hidden units"
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether hidden units are bits, whose states can be counted."""
+        return isinstance(self.units, BinaryUnits)
 
     def as_hidden(self, h: Tensor) -> Tensor:
         """Hidden units `(B, H)` of any numeric type, or their means, in the energy's floating type."""
         if torch.compiler.is_compiling() or (isinstance(h, Tensor) and h.dtype == self.dtype):
             return h
-        return converted(h, Binary(self.num_hidden), self.dtype)
+        return converted(h, self.units.domain(self.num_hidden), self.dtype)
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         """E(v, h), `(B,)`."""
-        raise NotImplementedError
+        pull = (h * self.hidden_given_visible(v)).sum(1)
+        return self.visible_energy(v) - pull + self.units.potential(h)
 
     def hidden_given_visible(self, v: Tensor) -> Tensor:
-        """Logits `(B, H)` of p(h_j = 1 | v)."""
+        """I(v), the inputs of the hidden units, `(B, H)`: the logits of p(h_j = 1 | v), if they are bits."""
         raise NotImplementedError
 
     def hidden_logits(self, v: Tensor, known: PerChain | None = None) -> tuple[Tensor, PerChain | None]:
@@ -74,9 +85,9 @@ class Bipartite(Energy):
         raise NotImplementedError
 
     def marginal_energy(self, v: Tensor, logits: Tensor, *, temperature: float | Tensor = 1.0) -> Tensor:
-        """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given the logits of p(h_j = 1 | v)."""
+        """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given I(v); other temperatures need bits."""
         if isinstance(temperature, float) and temperature == 1.0:  # two passes over memory less
-            return self.visible_energy(v) - sum_softplus(logits)
+            return self.visible_energy(v) - self.units.log_sum(logits)
         return self.visible_energy(v) / temperature - sum_softplus(logits / temperature)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +96,7 @@ class Bipartite(Energy):
             return super().value_and_grad(x)
         with torch.no_grad():
             logits = self.hidden_given_visible(x)
-            field = self.visible_given_hidden(torch.sigmoid(logits))
+            field = self.visible_given_hidden(self.units.mean(logits))
             assert isinstance(field, Tensor)
             return self.marginal_energy(x, logits), -field
 

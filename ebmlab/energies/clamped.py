@@ -153,7 +153,7 @@ class ClampedBipartite(Clamped, Bipartite):
 
     def __init__(self, energy: Bipartite, x: Array, *, mask: Array) -> None:
         super().__init__(energy, x, mask=mask)
-        self.num_hidden = energy.num_hidden
+        self.num_hidden, self.units = energy.num_hidden, energy.units
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         return self.energy.joint_energy(self.merge(v), h)

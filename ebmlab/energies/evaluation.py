@@ -81,8 +81,11 @@ class Merge:
     def __init__(self, accept: Tensor, overwrite: bool = False) -> None:
         self.accept, self.overwrite = accept, overwrite
         by_rows = not torch.compiler.is_compiling() and accept.device.type == "cpu"
-        self.rejected = (~accept).nonzero().squeeze(1) if by_rows else None
-        self._num_rejected = -1 if self.rejected is None else self.rejected.numel()
+        if by_rows and accept.numel() == 1:  # one chain needs no rows
+            self.rejected, self._num_rejected = None, 0 if accept.item() else 1
+        else:
+            self.rejected = (~accept).nonzero().squeeze(1) if by_rows else None
+            self._num_rejected = -1 if self.rejected is None else self.rejected.numel()
         self.takes_all = self._num_rejected == 0  # as far as is known without waiting for a GPU
         self._done: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor]] = {}  # holds the pair, so that ids stay theirs
 

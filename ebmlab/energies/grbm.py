@@ -76,10 +76,6 @@ class GRBM(Bipartite):
         """Mean W h + mu `(B, V)` and variance sigma^2 `(V,)` of the Gaussian p(v | h) (Eq. 3)."""
         return affine(self.mu, h, self.W.T), self.variance
 
-    def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
-        """E(v, h) of Eq. 1, `(B,)`."""
-        return self.visible_energy(v) - (h * self.hidden_given_visible(v)).sum(1)
-
     @unrounded
     def visible_energy(self, v: Tensor) -> Tensor:
         """|(v - mu) / sigma|^2 / 2, the part of Eq. 1 and 5 without h, `(B,)`."""

@@ -114,7 +114,7 @@ def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _hidden_are_fewer(energy: Energy) -> bool:
     domain = energy.domain
-    if not isinstance(energy, Bipartite) or not isinstance(domain, Binary | Categorical | Real):
+    if not isinstance(energy, Bipartite) or not energy.has_bits or not isinstance(domain, Binary | Categorical | Real):
         return False
     return isinstance(domain, Real) or energy.num_hidden * math.log(2) < domain.size * math.log(domain.num_values)
 

@@ -1,6 +1,6 @@
-"""The Inception network, on whose features published FIDs are computed (Szegedy et al., 2016; Heusel et al., 2017).
+"""FID by torchmetrics, and the Inception network of published ones (Szegedy et al., 2016; Heusel et al., 2017).
 
-This module loads torchmetrics, and matplotlib with it: `ebmlab.evaluation` does not import it.
+This module loads torchvision by torchmetrics, which takes as long as torch: nothing imports it before it is needed.
 """
 
 from __future__ import annotations
@@ -53,3 +53,31 @@ def inception_extractor() -> nn.Module:
             f"the Inception weights cannot be downloaded or read ({reason}): connect to the network once, "
             f'or use extractor "classifier"'
         ) from error
+
+
+class FrechetDistance(FrechetInceptionDistance):
+    """torchmetrics' FID with any extractor. Images are passed on unchanged, and sums are float64.
+
+    `reset` keeps the sums of the real images. `compute` adds up the sums of all ranks; every rank must call it.
+
+    Args:
+        extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
+
+    Example:
+        >>> from ebmlab.evaluation import LabelClassifier
+        >>> metric = FrechetDistance(LabelClassifier(channels=1, num_classes=10, size=8).eval())
+        >>> images = torch.rand(20, 1, 8, 8)
+        >>> metric.update(images, real=True)
+        >>> metric.update(images, real=False)
+        >>> round(metric.compute().item(), 6)
+        0.0
+    """
+
+    def __init__(self, extractor: nn.Module) -> None:
+        super().__init__(feature=extractor, reset_real_features=False, normalize=True)
+
+    def compute(self) -> Tensor:
+        """The distance, a scalar, float64, clamped at 0 against rounding."""
+        self.orig_dtype = torch.float64
+        distance: Tensor = super().compute()
+        return distance.clamp(min=0)

@@ -6,15 +6,18 @@ This module loads torchmetrics, and matplotlib with it: `ebmlab.evaluation` does
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.utilities.data import dim_zero_cat
 
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
+from ebmlab.evaluation.classifier_two_sample import classifier_test
+from ebmlab.evaluation.energy_distance import energy_distance
 from ebmlab.evaluation.graph_mmd import graph_mmds, matrices
 from ebmlab.evaluation.mmd import check_kernel, hamming_mmd
+from ebmlab.evaluation.precision_recall import precision_recall
+from ebmlab.evaluation.sliced_wasserstein import sliced_wasserstein
 
 
 class _Kept(Metric):
@@ -97,29 +100,30 @@ class GraphMMD(_Kept):
         return graph_mmds(generated, real, num_nodes=self.num_nodes)
 
 
-class FrechetDistance(FrechetInceptionDistance):
-    """torchmetrics' FID with any extractor. Images are passed on unchanged, and sums are float64.
-
-    `reset` keeps the sums of the real images. `compute` adds up the sums of all ranks; every rank must call it.
-
-    Args:
-        extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
+class SampleDistances(_Kept):
+    """How far all generated states are from the real ones, on all ranks.
 
     Example:
-        >>> from ebmlab.evaluation import LabelClassifier
-        >>> metric = FrechetDistance(LabelClassifier(channels=1, num_classes=10, size=8).eval())
-        >>> images = torch.rand(20, 1, 8, 8)
-        >>> metric.update(images, real=True)
-        >>> metric.update(images, real=False)
-        >>> round(metric.compute().item(), 6)
-        0.0
+        >>> metric = SampleDistances()
+        >>> metric.update(torch.randn(50, 3), real=True)
+        >>> metric.update(torch.randn(50, 3) + 9, real=False)
+        >>> values = metric.compute()
+        >>> values["precision"].item(), values["classifier"].item()
+        (0.0, 1.0)
     """
 
-    def __init__(self, extractor: nn.Module) -> None:
-        super().__init__(feature=extractor, reset_real_features=False, normalize=True)
+    names = ("energy", "sliced_wasserstein", "precision", "recall", "classifier")
 
-    def compute(self) -> Tensor:
-        """The distance, a scalar, float64, clamped at 0 against rounding."""
-        self.orig_dtype = torch.float64
-        distance: Tensor = super().compute()
-        return distance.clamp(min=0)
+    def compute(self) -> dict[str, Tensor]:
+        """Scalars by `names`, float64: see the functions of `ebmlab.evaluation`. Every rank must call it."""
+        if min(len(self.real), len(self.generated)) == 0:
+            raise UserError("SampleDistances compares real with generated states, but was given none of one kind")
+        real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
+        support = precision_recall(real, generated)
+        accuracy = classifier_test(generated, real).accuracy
+        return {
+            "energy": energy_distance(generated, real),
+            "sliced_wasserstein": sliced_wasserstein(generated, real),
+            **{name: torch.tensor(value, dtype=torch.float64) for name, value in support._asdict().items()},
+            "classifier": torch.tensor(accuracy, dtype=torch.float64),
+        }

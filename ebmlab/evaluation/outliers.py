@@ -1,7 +1,4 @@
-"""Detection of outliers: how well an energy separates data of its own law from other data.
-
-This module loads torchmetrics: `ebmlab.evaluation` does not import it.
-"""
+"""Detection of outliers: how well an energy separates data of its own law from other data."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
-from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_roc
 
 from ebmlab.errors import UserError
 
@@ -50,6 +46,12 @@ def detection(inside: Tensor, outside: Tensor) -> Detection:
             f"detection compares energies of two sets, but there are {inside.numel()} of data of the law and "
             f"{outside.numel()} of other data"
         )
+    from torchmetrics.functional.classification import (  # here, because it loads torchvision
+        binary_auroc,
+        binary_average_precision,
+        binary_roc,
+    )
+
     energies = torch.cat([inside, outside])
     if energies.isnan().any():
         return Detection(math.nan, math.nan, math.nan)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.energies import RBM, Ising
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange.foreign import Foreign, labels, machine, spins
-from ebmlab.exchange.format import Format
+from ebmlab.exchange.format import Format, only
 from ebmlab.io.files import whole
 
 
@@ -70,6 +70,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     energy = foreign.energy
     arrays: dict[str, Tensor]
     if isinstance(energy, RBM):
+        energy = only(foreign, RBM, "arrays")
         arrays = {"W": energy.W, "b_v": energy.b_v, "b_h": energy.b_h}
     elif isinstance(energy, Ising):
         arrays = {"J": energy.coupling, "h": energy.field}

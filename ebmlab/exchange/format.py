@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
 
@@ -73,4 +74,6 @@ def only(foreign: Foreign, wanted: type, kind: str) -> Any:
     if not isinstance(foreign.energy, wanted):
         article = "an" if wanted.__name__[0] in "AEIOR" else "a"
         raise UserError(f"{kind} holds {article} {wanted.__name__}, not {type(foreign.energy).__name__}")
+    if isinstance(foreign.energy, Bipartite) and not foreign.energy.has_bits:
+        raise UserError(f"{kind} holds hidden units that are bits, and no other ones")
     return foreign.energy

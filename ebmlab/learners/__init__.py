@@ -1,6 +1,7 @@
 """Learners, which fit an energy to data."""
 
 from ebmlab.learners.adaptive_dmala import AdaptiveDMALA
+from ebmlab.learners.boltzmann_learning import BoltzmannLearning
 from ebmlab.learners.conditional_noise_contrast import ConditionalNoiseContrast
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.denoising_score_matching import DenoisingScoreMatching
@@ -19,6 +20,7 @@ from ebmlab.samplers.initial_states import FromData, FromMode, FromNoise, FromPo
 
 __all__ = [
     "AdaptiveDMALA",
+    "BoltzmannLearning",
     "ConditionalNoiseContrast",
     "ContrastiveDivergence",
     "DenoisingScoreMatching",

@@ -15,7 +15,7 @@ Offsets = tuple[Tensor, Tensor]
 def mean_units(energy: RBM | GRBM, v: Tensor) -> Offsets:
     """The means over states `(B, V)` of u and of E[h | v]."""
     u = v.mean(0) * energy.precision if isinstance(energy, GRBM) else v.mean(0)
-    return u, torch.sigmoid(energy.hidden_given_visible(v)).mean(0)
+    return u, energy.units.mean(energy.hidden_given_visible(v)).mean(0)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
@@ -19,7 +19,6 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
-from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
@@ -204,7 +203,7 @@ class ContrastiveDivergence(Learner):
             return None
         assert isinstance(self.energy, Bipartite)
         with torch.no_grad():
-            return bernoulli(self.energy.hidden_given_visible(x))
+            return self.energy.units.sample(self.energy.hidden_given_visible(x))
 
     def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
         """Subtracts the mean energy of the states of chains from x after burn-in.
@@ -295,6 +294,7 @@ class ContrastiveDivergence(Learner):
         """Hidden units of a state: drawn for the joint density, their mean for the marginal density."""
         if not isinstance(state, BipartiteState) or state.logits is None:
             return None
+        units = cast(Bipartite, self.energy).units
         if self.density == "marginal":
-            return torch.sigmoid(state.logits)
-        return bernoulli(state.logits) if state.hidden is None else state.hidden
+            return units.mean(state.logits)
+        return units.sample(state.logits) if state.hidden is None else state.hidden

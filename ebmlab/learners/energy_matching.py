@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from ebmlab.domains import Real
@@ -69,6 +68,8 @@ def paired(noise: Tensor, x: Tensor) -> Tensor:
         [[0.0], [3.0]]
     """
     distances = torch.cdist(x.flatten(1).double(), noise.flatten(1).double()).square()
+    from scipy.optimize import linear_sum_assignment  # here, because no other learner needs it
+
     _, order = linear_sum_assignment(distances.cpu().numpy())
     return noise[torch.as_tensor(order, device=noise.device)]
 

@@ -9,16 +9,15 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
 from ebmlab.data.batch_checks import first_batch
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data
 from ebmlab.energies.classifier import Classifier
 from ebmlab.errors import UserError
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.learner import Interval
 from ebmlab.learners.replay_buffer import ReplayBuffer
+from ebmlab.lightning.run_data import data_of
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_factor
@@ -102,6 +101,11 @@ class JointClassifier(ContrastiveDivergence):
         )
         require_factor("JointClassifier", generative_weight=generative_weight)
         self.generative_weight = generative_weight
+        from torchmetrics.classification import (  # here, because it loads torchvision
+            MulticlassAccuracy,
+            MulticlassCalibrationError,
+        )
+
         self.accuracy = MulticlassAccuracy(energy.num_classes, average="micro")
         self.calibration = MulticlassCalibrationError(energy.num_classes, n_bins=BINS, norm="l1")
 

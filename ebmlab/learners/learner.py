@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections import deque
-from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import torch
@@ -15,32 +13,34 @@ from torch import Tensor
 
 from ebmlab.data.batch_checks import check_event_shape, check_first_batch
 from ebmlab.data.batch_parts import samples_of
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.data.interface import Data
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Domain
-from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.io.described import CLASS_PATH
 from ebmlab.io.plain import require_finite
 from ebmlab.learners.compiled_energy import uncompiled
 from ebmlab.learners.fitting_data import check_domain, refuse_weights, weighted_mean
 from ebmlab.learners.monitored_metrics import monitors_training
 from ebmlab.learners.optimizer_check import try_optimizer
-from ebmlab.learners.rebuilt import CLASS_PATH, Rebuilt
+from ebmlab.learners.rebuilt import Rebuilt
 from ebmlab.learners.resumed_optimizer import Groups, check_settings, settings_of
 from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.lightning.precision import keep_digits
+from ebmlab.lightning.run_data import data_of
 from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
 from ebmlab.lightning.trainer import check_processes
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
-from ebmlab.samplers import BipartiteState, Sampler, State, hidden_given_state
+from ebmlab.samplers import Sampler
+from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count, require_factor
 
 Interval = Literal["epoch", "step"]
 
 
-class Learner(Rebuilt):
+class Learner(Rebuilt, Draws):
     """An energy, a sampler that draws from it, and the optimizer of the energy. A subclass defines the loss.
 
     Args:
@@ -258,43 +258,3 @@ class Learner(Rebuilt):
         require_finite(checkpoint["state_dict"], path, dict(self.named_parameters()))
         if saved := checkpoint.get("preprocessing"):
             data_of(self.trainer).adopt(Preprocessing.from_dict(saved))
-
-    @torch.no_grad()
-    def trajectory(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Iterator[Tensor]:
-        """The states `(B, *event)` of chains from x after each step.
-
-        Args:
-            x: first states, `(B, *event)`.
-            num_steps: at least 1; the learner's by default.
-            denoise: yield E[v | h] instead of v (bipartite energies only).
-
-        Raises:
-            UserError: num_steps is below 1, or energies of the last states are not finite.
-        """
-        if num_steps is not None and num_steps < 1:
-            raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
-        for state in self.walk(x, self.num_steps if num_steps is None else num_steps):
-            yield self._mean_visible(state) if denoise else state.x
-        if bad := int((~self.energy(state.x).isfinite()).sum()):
-            raise UserError(
-                f"the energies of {bad} of {len(x)} samples are not finite, so they do not come from the model: take "
-                "an earlier checkpoint if training has diverged, smaller steps if the sampler has"
-            )
-
-    def walk(self, x: Tensor, num_steps: int) -> Iterator[State]:
-        """The states of chains from x `(B, *event)` after each step; learners that draw otherwise override it."""
-        return (state for state, _ in self.sampler.chain(self.energy, x, num_steps))
-
-    @torch.no_grad()
-    def draw(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Tensor:
-        """The last state of `trajectory`."""
-        return deque(self.trajectory(x, num_steps, denoise=denoise), maxlen=1).pop()
-
-    def _mean_visible(self, state: State) -> Tensor:
-        if not isinstance(self.energy, Bipartite):
-            raise UserError(
-                f"denoise gives E[v | h], but {type(self.energy).__name__} has no hidden units: set it to false"
-            )
-        if isinstance(state, BipartiteState) and state.hidden is not None:
-            return self.energy.mean_visible(state.hidden)
-        return self.energy.mean_visible(torch.sigmoid(hidden_given_state(self.energy, state)))

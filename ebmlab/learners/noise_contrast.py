@@ -9,12 +9,12 @@ from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ebmlab.data.foreign_loaders import data_of
 from ebmlab.domains import Real
 from ebmlab.energies import Base, Energy, Gaussian
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval
 from ebmlab.learners.sample_loss import ADAM, SampleLoss
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.samplers import Sampler

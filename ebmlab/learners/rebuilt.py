@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import pytorch_lightning as pl
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError
+from ebmlab.io.described import CLASS_PATH, MAKERS, MISSING, described, fill, listed, rebuilding
 from ebmlab.io.files import load_checkpoint
-from ebmlab.io.old_names import current_settings
-from ebmlab.io.plain import make_plain, require_finite
+from ebmlab.io.plain import make_plain
 from ebmlab.io.rebuilding import Indescribable, Recorded, arguments, describe, find, path_of, rebuild
-
-CLASS_PATH, MISSING = "_class_path", "_missing"  # keys of a checkpoint's hyper-parameters; the first is Lightning's
-MAKERS = ("optimizer", "lr_scheduler")  # of which a model that is not trained again has no use
 
 
 class Rebuilt(Recorded, pl.LightningModule):
@@ -35,18 +31,18 @@ class Rebuilt(Recorded, pl.LightningModule):
             rank_zero_warn(f"checkpoints of this run cannot be read again: {place} is a {kind}, which is no plain data")
 
     def _description(self) -> dict[str, Any]:
-        described: dict[str, Any] = {CLASS_PATH: path_of(self._made_with[0]), MISSING: {}}
+        found: dict[str, Any] = {CLASS_PATH: path_of(self._made_with[0]), MISSING: {}}
         for name, value in arguments(self).items():
             try:
-                described[name] = describe(value)
+                found[name] = describe(value)
             except Indescribable as error:
-                described[MISSING][name] = str(error)
-        if lost := {name: kind for name, kind in described[MISSING].items() if name not in MAKERS}:
+                found[MISSING][name] = str(error)
+        if lost := {name: kind for name, kind in found[MISSING].items() if name not in MAKERS}:
             rank_zero_warn(
-                f"checkpoints of this run lack a setting ({_list(lost)}, which is no plain data): load them by "
+                f"checkpoints of this run lack a setting ({listed(lost)}, which is no plain data): load them by "
                 "ebmlab.load(path, learner)"
             )
-        return described
+        return found
 
     @classmethod
     def load_from_checkpoint(  # type: ignore[override]
@@ -78,43 +74,9 @@ class Rebuilt(Recorded, pl.LightningModule):
     @classmethod
     def from_content(cls, path: Path, checkpoint: dict[str, Any], changes: dict[str, Any] | None = None) -> Self:
         """Makes the module that a checkpoint describes, with new parameters; errors as in `load_from_checkpoint`."""
-        given, changes = checkpoint.get("hyper_parameters"), changes or {}
-        saved = dict(given) if isinstance(given, dict) else {}
-        mend = "build it as for its training, and call ebmlab.load(path, learner)"
-        kept, lost = (current_settings(str(saved.get(CLASS_PATH)), part) for part in (saved, saved.pop(MISSING, {})))
-        missing = {name: kind for name, kind in lost.items() if name not in changes}
-        makers = {name: partial(_not_saved, name, missing.pop(name)) for name in MAKERS if name in missing}
-        saved = {name: value for name, value in kept.items() if name != "_instantiator"} | changes
-        if CLASS_PATH not in saved or missing:
-            reason = f"its {_list(missing)}" if missing else "it has no settings"
-            raise UserError(f"{path} cannot be rebuilt as a learner ({reason}, which no checkpoint describes): {mend}")
-        try:
-            kind = find(saved.pop(CLASS_PATH))
+        class_path, settings = described(path, checkpoint, changes)
+        with rebuilding(path):
+            kind = find(class_path)
             if not isinstance(kind, type) or not issubclass(kind, cls):
                 raise UserError(f"it was trained by {kind.__qualname__}, which is no {cls.__name__}")
-            return kind(**{name: rebuild(value) for name, value in saved.items()}, **makers)
-        except (TypeError, ValueError, AttributeError, RuntimeError, UserError) as error:
-            raise UserError(f"{path} cannot be rebuilt as a learner ({one_line(error)}): {mend}") from error
-
-
-def fill(learner: pl.LightningModule, checkpoint: dict[str, Any], path: Path) -> None:
-    """Loads the parameters of a checkpoint; raises `UserError` if they do not fit, or are not finite."""
-    require_finite(checkpoint["state_dict"], path, dict(learner.named_parameters()))
-    try:
-        learner.load_state_dict(checkpoint["state_dict"])
-    except (RuntimeError, AttributeError, TypeError) as error:
-        reason = one_line(error).partition("Error(s) in loading state_dict for ")[2] or one_line(error)
-        raise UserError(
-            f"{path} cannot be rebuilt as a learner ({reason}): its parameters are of another model"
-        ) from error
-
-
-def _not_saved(name: str, kind: str, *_: Any) -> None:
-    """Stands for an optimizer or schedule that the checkpoint does not describe, and refuses to be one."""
-    raise UserError(
-        f"the checkpoint does not describe its {name}, a {kind}: give load_from_checkpoint(..., {name}=...)"
-    )
-
-
-def _list(missing: dict[str, str]) -> str:
-    return ", ".join(f"{name} is a {kind}" for name, kind in missing.items())
+            return kind(**{name: rebuild(value) for name, value in settings.items()})

@@ -4,48 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.trainer.states import TrainerFn
 
 from ebmlab.errors import UserError
-
-Made = TypeVar("Made")
-
-
-def data_sources(trainer: pl.Trainer) -> dict[str, Any]:
-    """Where the loaders of the run's stage come from, by split. They have no public name before training starts."""
-    sources: dict[Any, dict[str, Any]] = {
-        TrainerFn.FITTING: {
-            "train": trainer.fit_loop._data_source,
-            "val": trainer.fit_loop.epoch_loop.val_loop._data_source,
-        },
-        TrainerFn.VALIDATING: {"val": trainer.validate_loop._data_source},
-        TrainerFn.TESTING: {"test": trainer.test_loop._data_source},
-    }
-    return sources.get(trainer.state.fn, {"predict": trainer.predict_loop._data_source})
-
-
-def kept_while(trainer: pl.Trainer, asked: dict[str, Any], make: Callable[[], Made]) -> Made:
-    """What `make` has made for a run, as long as it has the same data and the same model.
-
-    It is kept as an attribute of the trainer, which the callbacks of a run share and which ends with the run. In a
-    dictionary of weak references it would never end, for it refers to the trainer by its data.
-
-    Args:
-        trainer: of the run.
-        asked: what the run has, by name.
-        make: called if the trainer keeps nothing, or what was made for something else.
-    """
-    before, made = getattr(trainer, "_ebmlab_kept", (None, None))
-    if before is None or before.keys() != asked.keys() or any(before[part] is not asked[part] for part in asked):
-        made = make()
-        trainer._ebmlab_kept = asked, made  # type: ignore[attr-defined]
-    return cast(Made, made)
 
 
 def forget_loader(trainer: pl.Trainer) -> None:

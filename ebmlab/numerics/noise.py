@@ -28,8 +28,14 @@ def bernoulli(logits: Tensor) -> Tensor:
 
 def _words(like: Tensor, seed: Tensor) -> Tensor:
     """Random 32-bit integers in the shape of `like`, from three 62-bit numbers."""
-    generator = np.random.SFC64(_Seed(seed.numpy().view(np.uint64)))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
-    return torch.from_numpy(generator.random_raw((like.numel() + 1) // 2).view(np.int32)[: like.numel()]).view_as(like)
+    return torch.from_numpy(raw_words(seed).random_raw((like.numel() + 1) // 2).view(np.int32)[: like.numel()]).view_as(
+        like
+    )
+
+
+def raw_words(seed: Tensor) -> np.random.SFC64:
+    """A generator of 64-bit words, from three 62-bit numbers."""
+    return np.random.SFC64(_Seed(seed.numpy().view(np.uint64)))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
 
 
 _words_in_programs = torch.library.custom_op("ebmlab::words", _words, mutates_args=())  # what the compiler calls

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
-from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
-from ebmlab.samplers import ChromaticGibbs, Sampler
-from ebmlab.samplers.chromatic_gibbs import annealed
+from ebmlab.problems.chains import Chains, random_chains
+from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
 
 SEGMENT = 10  # steps after which the states are looked at
-CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
+EPSILON = 1e-9  # by which a sum of strides may miss 1
 
 
 @dataclass
@@ -28,8 +27,7 @@ class Minimum:
     """The best state that every chain has found.
 
     Attributes:
-        x: the states, `(B, *event)`, in int8.
-        energy: their energies, `(B,)`.
+        chains: what moves, and keeps the states.
         steps: steps that every chain has taken.
         seconds: since the start.
         stopped: why it ended; None while it runs.
@@ -37,18 +35,28 @@ class Minimum:
 
     Example:
         >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import ChromaticGibbs
         >>> found = minimise(Ising.lattice(3, coupling=1.0), ChromaticGibbs(), num_chains=5, num_steps=20)
         >>> found.x.shape, found.x.dtype, found.steps, len(found.curve)
         (torch.Size([5, 9]), torch.int8, 20, 2)
     """
 
-    x: Tensor
-    energy: Tensor
+    chains: Chains
     _: KW_ONLY
     steps: int = 0
     seconds: float = 0.0
     stopped: Literal["steps", "seconds", "target"] | None = None
     curve: list[tuple[float, float, float]] = field(default_factory=list)
+
+    @property
+    def x(self) -> Tensor:
+        """The states, `(B, *event)`, in int8."""
+        return self.chains.best()
+
+    @property
+    def energy(self) -> Tensor:
+        """Their energies, `(B,)`."""
+        return self.chains.energy
 
 
 def minimise(
@@ -65,11 +73,12 @@ def minimise(
     """Anneals chains from random states, and keeps the lowest state of each.
 
     With `seconds`, annealings follow each other, each twice as long as the one before; the last one takes the time
-    that is left. Energies are looked at every ten steps.
+    that is left, and so does the first where its steps take longer. Energies are looked at every ten steps.
 
     Args:
         energy: on bits or spins.
-        sampler: moves the chains at each temperature; `ChromaticGibbs` is fast on sparse Ising models.
+        sampler: moves the chains at each temperature; `ChromaticGibbs` is fast on sparse Ising models, and where
+            couplings are small multiples of one number it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
         schedule: of beta; by default `Geometric` along `beta_range`.
         num_chains: B.
         num_steps: of the first annealing, and of the only one without `seconds`.
@@ -82,6 +91,7 @@ def minimise(
 
     Example:
         >>> from ebmlab.energies import Ising
+        >>> from ebmlab.samplers import ChromaticGibbs
         >>> found = minimise(Ising.lattice(4, coupling=1.0), ChromaticGibbs(), num_chains=5, target=-32.0)
         >>> found.energy.min().item(), found.stopped
         (-32.0, 'target')
@@ -93,14 +103,13 @@ def minimise(
         raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
     sampler.check(energy)
     schedule = schedule or Geometric(*beta_range(energy))
-    begun, x = time.perf_counter(), energy.random(num_chains)
-    best = Minimum(x.to(torch.int8), energy(x).detach())
+    begun, chains = time.perf_counter(), random_chains(energy, sampler, num_chains)
+    best = Minimum(chains)
     for betas in _segments(schedule, num_steps, seconds, begun):
         if not betas:  # a new annealing
-            x = energy.random(num_chains)
+            chains.restart()
             continue
-        x = torch.cat([_moved(energy, sampler, rows, betas) for rows in x.chunk(_blocks(energy, num_chains))])
-        _keep(best, x, energy(x).detach())
+        chains.anneal(betas)
         best.steps, best.seconds = best.steps + len(betas), time.perf_counter() - begun
         lowest, median = float(best.energy.min()), float(best.energy.median())
         best.curve.append((best.seconds, lowest, median))
@@ -112,43 +121,27 @@ def minimise(
 
 
 def _segments(schedule: Schedule, num_steps: int, seconds: float | None, begun: float) -> Iterator[list[float]]:
-    """The betas of the next steps; an empty list where an annealing begins anew."""
+    """The betas of the next steps; an empty list where an annealing begins anew.
+
+    An annealing that the time left is too short for goes faster, so that it ends cold: a state that is still hot is no
+    minimum.
+    """
+    end = math.inf if seconds is None else begun + seconds
     while True:
-        start = time.perf_counter()
-        for first in range(0, num_steps, SEGMENT):
-            last = max(num_steps - 1, 1)
-            yield [schedule.beta(k / last) for k in range(first, min(first + SEGMENT, num_steps))]
-            if seconds is not None and time.perf_counter() - begun >= seconds:
-                return
-        if seconds is None:
-            return
+        start, taken, progress = time.perf_counter(), 0, 0.0
+        while progress < 1 + EPSILON:
+            left = math.inf  # steps that the time left suffices for
+            if taken:
+                left = max(1.0, (end - time.perf_counter()) * taken / (time.perf_counter() - start))
+            stride = max(1 / max(num_steps - 1, 0.5), (1 - progress) / left)
+            at_once = SEGMENT if taken or seconds is None else 1  # the first step shows how long they take
+            reached = [progress + k * stride for k in range(at_once)]
+            betas = [schedule.beta(min(1.0, p)) for p in reached if p < 1 + EPSILON]
+            yield betas
+            taken, progress = taken + len(betas), progress + len(betas) * stride
         now = time.perf_counter()
-        left = (seconds - (now - begun)) / (now - start)  # in annealings like the last one
-        num_steps = int(num_steps * left) + SEGMENT if left < 6 else 2 * num_steps
+        if seconds is None or now >= end:
+            return
+        left = (end - now) / (now - start)  # in annealings like the last one
+        num_steps = int(taken * left) + SEGMENT if left < 6 else 2 * num_steps
         yield []
-
-
-def _moved(energy: Energy, sampler: Sampler, x: Tensor, betas: list[float]) -> Tensor:
-    """The chains after a step at each of the betas."""
-    if isinstance(sampler, ChromaticGibbs):
-        return annealed(energy, x, betas)
-    for beta in betas:
-        at = tempered(energy, beta)
-        state, _ = sampler.step(at, sampler.init(at, x))
-        x = state.x
-    return x
-
-
-def _blocks(energy: Energy, num_chains: int) -> int:
-    """Into how many blocks chains are divided, whose states fit the cache of a CPU."""
-    rows = max(100, CACHED // energy.domain.size)
-    return 1 if energy.device.type != "cpu" else -(-num_chains // rows)
-
-
-def _keep(best: Minimum, x: Tensor, energies: Tensor) -> None:
-    """Keeps the states whose energies are the lowest so far. States go first: a signal may come between both."""
-    if bool(energies.isnan().any()):
-        raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
-    better = energies < best.energy
-    best.x[better] = x[better].to(torch.int8)
-    best.energy[better] = energies[better]

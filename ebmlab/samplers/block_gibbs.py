@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
-from ebmlab.numerics.noise import bernoulli
+from ebmlab.energies.hidden_units import BITS, HiddenUnits
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler, require_bipartite
@@ -24,22 +24,25 @@ class BlockGibbsState(BipartiteState):
     The last state of a chain therefore costs no draw of h, unless somebody reads it.
     """
 
+    units: HiddenUnits = BITS
+
     def _keep(self, hidden: Tensor | None) -> None:
         self._hidden: Tensor | None = hidden
 
     def _read(self) -> Tensor:
         if self._hidden is None:
             assert self.logits is not None
-            self._hidden = bernoulli(self.logits)
+            self._hidden = self.units.sample(self.logits)
         return self._hidden
 
     hidden = property(_read, _keep)  # replaces the field of the base class, which `__init__` still sets
 
 
 def start(energy: Energy, x: Tensor, settings: Sequence[Number], known: PerChain | None = None) -> BlockGibbsState:
-    """The logits of p(h | x)."""
-    logits, known = cast(Bipartite, energy).hidden_logits(x, known)
-    return BlockGibbsState(x=x, logits=logits, known=known)
+    """The inputs of the hidden units, of bits the logits."""
+    energy = cast(Bipartite, energy)
+    logits, known = energy.hidden_logits(x, known)
+    return BlockGibbsState(x=x, logits=logits, known=known, units=energy.units)
 
 
 def step(energy: Energy, state: BlockGibbsState, settings: Sequence[Number]) -> tuple[BlockGibbsState, Info]:

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from tqdm import tqdm
 
@@ -125,6 +123,9 @@ def _joined(groups: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.i
     if not len(pairs):
         return groups
     size = len(groups)
+    from scipy.sparse import csr_matrix  # here, because few need it
+    from scipy.sparse.csgraph import connected_components
+
     _, label = connected_components(csr_matrix((np.ones(len(pairs)), pairs.T), (size, size)), directed=False)
     smallest = np.full(label.max() + 1, size)
     np.minimum.at(smallest, label, np.arange(size))

@@ -184,7 +184,7 @@ def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: i
     """
     domain = energy.domain
     bits = domain.size * math.log2(domain.num_values) if isinstance(domain, Finite) else math.inf
-    if bits <= SUMMABLE or (isinstance(energy, Bipartite) and energy.num_hidden <= SUMMABLE):
+    if bits <= SUMMABLE or (isinstance(energy, Bipartite) and energy.has_bits and energy.num_hidden <= SUMMABLE):
         value = float(exact_log_z(energy))
         sound = math.isfinite(value)
         return LogZ(value, 0.0 if sound else math.nan, gap=0.0, doubts=() if sound else (INFINITE,), method="exact sum")

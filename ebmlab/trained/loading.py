@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.errors import UserError
 from ebmlab.evaluation.headline import Headline
 from ebmlab.io import zoo
+from ebmlab.io.described import fill
 from ebmlab.io.files import load_checkpoint
-from ebmlab.learners import Learner
-from ebmlab.learners.rebuilt import fill
+from ebmlab.samplers.draws import Draws
 from ebmlab.trained.model import TrainedModel
+from ebmlab.trained.record import recorded
+
+if TYPE_CHECKING:
+    from ebmlab.learners import Learner
 
 PREPROCESSING = "preprocessing"
 
@@ -49,18 +53,26 @@ def load(path: str | Path, learner: Learner | None = None, *, device: str = "cpu
     """
     path = checkpoint_in(Path(path))
     checkpoint = load_checkpoint(path)
-    described = learner is None
-    if learner is None:
-        learner = Learner.from_content(path, checkpoint)
-    fill(learner, checkpoint, path)
+    model = _drawing(path, checkpoint) if learner is None else learner
+    if learner is not None:
+        fill(learner, checkpoint, path)
     saved = checkpoint.get(PREPROCESSING)
     if PREPROCESSING not in checkpoint:
         warnings.warn(f"{path} does not say how raw data become states: give it states", stacklevel=2)
-    preprocessing = (
-        Preprocessing(learner.energy.domain.event_shape) if saved is None else Preprocessing.from_dict(saved)
-    )
+    preprocessing = Preprocessing(model.energy.domain.event_shape) if saved is None else Preprocessing.from_dict(saved)
     about = _about(checkpoint)
-    return TrainedModel(learner.to(device), preprocessing, path=path if described else None, about=about)
+    return TrainedModel(model, preprocessing, path=path if learner is None else None, about=about)
+
+
+def _drawing(path: Path, checkpoint: dict[str, Any]) -> Draws:
+    """The record in a checkpoint; where it takes a learner to draw, or to describe the model, the learner."""
+    if (record := recorded(path, checkpoint)) is not None:
+        return record
+    from ebmlab.learners import Learner  # loads Lightning
+
+    learner = Learner.from_content(path, checkpoint)
+    fill(learner, checkpoint, path)
+    return learner
 
 
 def _about(checkpoint: dict[str, Any]) -> list[str]:

@@ -16,11 +16,12 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.learners import Learner
 from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
+from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
+from ebmlab.trained.record import Record
 
 BATCH = 2000  # states in one evaluation
 STUCK = 0.1  # acceptance, or changes per coordinate, below which chains have stayed in the noise where they began
@@ -34,13 +35,14 @@ class TrainedModel:
     pixels are in [0, 1], also where files hold levels from 0 to 255.
 
     Args:
-        learner: the trained learner, which is frozen here.
+        learner: the trained learner, or the record of one; it is frozen here.
         preprocessing: how raw data become states.
         path: of the checkpoint, beside which log Z is kept; None keeps it nowhere.
         about: what else is known of the training, such as its steps and its score, for `print`.
 
     Attributes:
-        learner: holds the energy of the states, `learner.energy`, and the sampler.
+        learner: holds the energy of the states, `learner.energy`, and the sampler. Of a checkpoint it is a record,
+            which cannot train on; `Learner.load_from_checkpoint` makes the learner itself.
         shape: of one raw event.
 
     Example:
@@ -55,7 +57,7 @@ class TrainedModel:
     """
 
     def __init__(
-        self, learner: Learner, preprocessing: Preprocessing, *, path: Path | None = None, about: Sequence[str] = ()
+        self, learner: Draws, preprocessing: Preprocessing, *, path: Path | None = None, about: Sequence[str] = ()
     ) -> None:
         self.learner = learner.eval().requires_grad_(False)
         self.preprocessing = preprocessing
@@ -72,7 +74,8 @@ class TrainedModel:
     def __repr__(self) -> str:
         energy, count = self._energy, sum(p.numel() for p in self.learner.parameters())
         hidden = f", {energy.num_hidden} hidden units" if isinstance(energy, Bipartite) else ""
-        trained = f"{type(self.learner).__name__} with {type(self.learner.sampler).__name__}"
+        by = self.learner.trained_by if isinstance(self.learner, Record) else type(self.learner).__name__
+        trained = f"{by} with {type(self.learner.sampler).__name__}"
         parts = [f"{type(energy).__name__} on {energy.domain}{hidden}, {count:,} parameters", trained, *self.about]
         return "\n  ".join(["TrainedModel", *parts])
 
@@ -147,7 +150,7 @@ class TrainedModel:
 
     @torch.no_grad()
     def features(self, raw: Numbers) -> Any:
-        """p(h_j = 1 | x), `(N, num_hidden)`: the hidden units' probabilities.
+        """E[h | x], `(N, num_hidden)`: for bits, the hidden units' probabilities.
 
         Raises:
             UserError: the energy has no hidden units.
@@ -156,7 +159,7 @@ class TrainedModel:
         if not isinstance(energy, Bipartite):
             raise UserError(f"{type(energy).__name__} has no hidden units to take features from: train an RBM or GRBM")
         x, back = self._states(raw)
-        return back(torch.sigmoid(torch.cat([energy.hidden_given_visible(part) for part in torch.split(x, BATCH)])))
+        return back(energy.units.mean(torch.cat([energy.hidden_given_visible(part) for part in torch.split(x, BATCH)])))
 
     @torch.no_grad()
     def complete(
@@ -234,7 +237,7 @@ class TrainedModel:
                 stacklevel=2,
             )
         if denoise and isinstance(clamped, ClampedBipartite):
-            x = clamped.mean_visible(torch.sigmoid(clamped.hidden_given_visible(x)))
+            x = clamped.mean_visible(clamped.units.mean(clamped.hidden_given_visible(x)))
         return clamped.merge(x)
 
     @property

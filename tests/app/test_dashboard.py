@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import json
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -103,8 +101,10 @@ def test_curves_scores_and_pictures_of_a_run(make: Callable[..., Path]) -> None:
     frames = page.content["pictures"]["samples/grid"][0]["frames"]
     assert [(frame["step"], frame["caption"]) for frame in frames] == [(0, "step 0, Gibbs"), (20, "step 20, Gibbs")]
     assert [base64.b64decode(frame["png"]) for frame in frames] == [first, second]
-    likelihoods = [f"ais/{name}" for name in ("log_likelihood", "std_error", "trusted")]
-    assert page.figures == ["samples/grid", "test ais-weights", *likelihoods, "fid/classifier", "train/loss"]
+    curves = ["ais/log_likelihood", "ais/trusted", "fid/classifier", "train/loss"]
+    assert page.figures == ["samples/grid", "test ais-weights", *curves]
+    place = page.words.index("ais/std_error")  # was logged once: a tile in place of a curve
+    assert page.words[place + 1 : place + 3] == ["0.5", "step 10"]
     for said in ("digits / a", "RBM", "-120", "not trusted", "9.1235", "1 h 1 min", "model:"):
         assert any(said in word for word in page.words), said
     assert all(place.startswith("#") for place in page.outside)  # nothing is fetched
@@ -113,7 +113,7 @@ def test_curves_scores_and_pictures_of_a_run(make: Callable[..., Path]) -> None:
 
 def test_nothing_in_a_run_is_executed(make: Callable[..., Path]) -> None:
     folder = make(
-        metrics=f"step,{HOSTILE}\n1,2.0\n",
+        metrics=f"step,{HOSTILE},once{HOSTILE}\n1,2.0,1.0\n2,3.0,\n",
         **{
             "config.yaml": yaml.safe_dump({"model": {"class_path": f"a.{HOSTILE}"}, HOSTILE: 3}).encode(),
             "images/samples-grid_step0000001.png": png(HOSTILE),
@@ -124,7 +124,8 @@ def test_nothing_in_a_run_is_executed(make: Callable[..., Path]) -> None:
     dashboard([str(folder)])
     page = Page(folder / "dashboard.html")
     assert len(page.scripts) == 3  # the data, Plotly, and ours
-    assert HOSTILE in page.content["curves"] and not any(HOSTILE in script for script in page.scripts[1:])
+    assert HOSTILE in page.content["curves"] and f"once{HOSTILE}" in page.words
+    assert not any(HOSTILE in script for script in page.scripts[1:])
     assert page.content["pictures"]["samples/grid"][0]["frames"][0]["caption"] == HOSTILE
 
 
@@ -136,33 +137,22 @@ def test_two_runs(make: Callable[..., Path]) -> None:
     assert [(curve["run"], curve["y"][0]) for curve in curves] == [(0, -120.0), (1, -110.0)]
     place = page.words.index("model.rate")
     assert page.words[place : place + 3] == ["model.rate", "0.1", "0.25"]
+    values = {value for value in page.words if value in ("-120", "-110")}
+    assert values == {"-120", "-110"} and '<b class="won">-110</b>' in Path("both.html").read_text()
     dashboard([str(a), str(make("c"))])
     assert "All settings are the same." in Page(Path("dashboard.html")).words
 
 
-def test_the_workspace_is_a_program_that_makes_panels_for_what_was_logged(
-    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd = 'odd/"); import os; os.abort() #\\'
-    quoted = odd.replace('"', '""')
-    metrics = f'step,fid/classifier,"{quoted}"\n1,9.0,2.0\n'
-    folder = make(metrics=metrics, **{"images/samples-grid_step0000001.png": png("step 1")})
-    assert "dashboard.wandb.py: run it" in dashboard([str(folder), "--wandb"])
-    program = (folder / "dashboard.wandb.py").read_text()
-    compile(program, "program", "exec")
-    if importlib.util.find_spec("wandb_workspaces") is None:
-        pytest.skip("wandb-workspaces is not installed")
-    monkeypatch.setenv("WANDB_ENTITY", "me")
-    names: dict[str, Any] = {"__name__": "program"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # W&B's own deprecations
-        exec(program, names)
-    workspace = names["workspace"]
-    assert (workspace.entity, workspace.project) == ("me", "ebmlab")
-    panels = {section.name: section.panels for section in workspace.sections}
-    assert panels["Pictures"][0].media_keys == ["samples/grid"]
-    shown = [str(metric) for name, found in panels.items() if name != "Pictures" for p in found for metric in p.y]
-    assert len(shown) == 2 and any("fid/classifier" in metric for metric in shown) and any(odd in m for m in shown)
+def test_many_runs_are_lines_in_the_order_of_their_score(make: Callable[..., Path]) -> None:
+    runs = [
+        make(name, METRICS.replace("-120", f"-{value}"))
+        for name, value in zip("abcde", (105, 102, 101, 104, 103), strict=True)
+    ]
+    dashboard([*map(str, runs), "--output", "five.html"])
+    page = Page(Path("five.html"))
+    start = page.words.index("Scores", page.words.index("Config"))
+    names = [word for word in page.words[start:] if word in set("abcde")][:5]
+    assert names == ["c", "b", "e", "d", "a"] and "digits: 5 runs" in page.words
 
 
 def test_thinned_curves_keep_their_extremes() -> None:

@@ -14,12 +14,12 @@ from helpers_trainer import short_fit
 import ebmlab
 from ebmlab.app.cli import main
 from ebmlab.datamodules import Digits
-from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
 from ebmlab.evaluation import load_or_train
 from ebmlab.io.files import save
 from ebmlab.learners import ContrastiveDivergence, Learner, ReplayBuffer
+from ebmlab.reading.number_files import read_numbers
 from ebmlab.samplers import BlockGibbs
 from ebmlab.trained.numbers import as_tensor
 

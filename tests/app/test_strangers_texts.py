@@ -25,11 +25,11 @@ from ebmlab.app.plain_yaml import plain_yaml
 from ebmlab.app.quiet_lightning import quieten
 from ebmlab.app.sample_files import read_samples
 from ebmlab.app.sweep_space import read_space
-from ebmlab.datamodules.pictures import FORMATS, SUFFIXES, read_picture
 from ebmlab.errors import UserError, shown
 from ebmlab.io import zoo
 from ebmlab.io.files import read_text
 from ebmlab.io.zoo import pack, pull
+from ebmlab.reading.pictures import FORMATS, SUFFIXES, read_picture
 
 ROOT = Path(__file__).parents[2]
 OBEYED = "\x1b]0;owned\x07\x1b[31mred\x9b2J\u202egnp.exe\x08\x7f"

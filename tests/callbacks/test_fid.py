@@ -8,7 +8,6 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from ebmlab.callbacks import FID, SampleGrid
-from ebmlab.callbacks.requirements import shows_mean
 from ebmlab.errors import UserError
 from ebmlab.evaluation import frechet_distance, load_or_train
 
@@ -128,7 +127,7 @@ def test_no_labels(setup, squares, monkeypatch):
 
 def test_denoising_is_for_bipartite_energies(setup):
     learner, _ = setup([])
-    assert shows_mean(learner, None) and not shows_mean(learner, False)
+    assert learner.shows_mean(None) and not learner.shows_mean(False)
 
 
 def test_other_data_have_other_real_features(setup, squares):

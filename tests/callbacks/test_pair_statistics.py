@@ -145,7 +145,7 @@ def test_what_does_not_suit_is_one_line(data: Alignment, tmp_path: Path) -> None
             StopAtCorrelation(value)
     with pytest.raises(UserError, match="pseudo_count is 1, but must be at least 0"):
         StopAtCorrelation(pseudo_count=1)
-    with pytest.raises(UserError, match="the learner has none: use ContrastiveDivergence with start=ReplayBuffer"):
+    with pytest.raises(UserError, match="the learner has none: use BoltzmannLearning, or"):
         fit(ContrastiveDivergence(Potts(SITES, 21), GibbsSweep(), start=FromData()), data, StopAtCorrelation())
     with pytest.raises(UserError, match='"sideways", but must be "independent"'):
         ClosedForm("sideways")  # type: ignore[arg-type]

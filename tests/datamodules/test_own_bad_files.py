@@ -12,8 +12,8 @@ import torch
 from helpers_own_data import RNG, one_line, save
 
 from ebmlab.datamodules import Arrays
-from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.scaling import Form, scaling
+from ebmlab.reading.number_files import read_numbers
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from torch.utils.data import TensorDataset
 from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.data.interface import Points
 from ebmlab.datamodules import Arrays, FromDataset
-from ebmlab.datamodules.number_files import read_numbers
 from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.errors import UserError
+from ebmlab.reading.number_files import read_numbers
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".pt", ".csv"])

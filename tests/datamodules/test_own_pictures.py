@@ -15,8 +15,8 @@ from torch.utils.data import TensorDataset
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images
 from ebmlab.datamodules import Arrays, FromDataset, ImageFolder
-from ebmlab.datamodules.pictures import pixels_of, read_picture
 from ebmlab.domains import Binary, Real
+from ebmlab.reading.pictures import pixels_of, read_picture
 from ebmlab.trained.numbers import as_tensor
 
 

@@ -11,8 +11,8 @@ import torch
 from PIL import Image, ImageDraw
 
 from ebmlab.datamodules import FromDataset, ImageFolder
-from ebmlab.datamodules.pictures import files_in, pixels_of, read_picture
 from ebmlab.errors import UserError
+from ebmlab.reading.pictures import files_in, pixels_of, read_picture
 
 
 def one_line(act: object) -> str:

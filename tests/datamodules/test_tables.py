@@ -15,11 +15,11 @@ import ebmlab
 from ebmlab.app.cli import main
 from ebmlab.data.preprocessing import Preprocessing, moments
 from ebmlab.datamodules import Arrays
-from ebmlab.datamodules.number_files import read_numbers
-from ebmlab.datamodules.tables import read_head
 from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise
+from ebmlab.reading.number_files import read_numbers
+from ebmlab.reading.tables import read_head
 from ebmlab.samplers import BlockGibbs
 
 

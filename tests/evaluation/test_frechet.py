@@ -8,8 +8,7 @@ from torch import nn
 
 from ebmlab.errors import UserError
 from ebmlab.evaluation import frechet_distance, inception
-from ebmlab.evaluation.inception import inception_extractor
-from ebmlab.evaluation.metrics import FrechetDistance
+from ebmlab.evaluation.inception import FrechetDistance, inception_extractor
 
 
 class Features(nn.Module):

@@ -14,8 +14,8 @@ from ebmlab.energies import GRBM
 from ebmlab.samplers import BlockGibbs
 
 MUTANTS = {
-    "hidden units from the wrong logits": ("bernoulli(self.logits)", "bernoulli(-self.logits)"),
-    "mean field in place of draws": ("bernoulli(self.logits)", "(self.logits > 0).to(self.logits)"),
+    "hidden units from the wrong logits": ("self.units.sample(self.logits)", "self.units.sample(-self.logits)"),
+    "mean field in place of draws": ("self.units.sample(self.logits)", "(self.logits > 0).to(self.logits)"),
     "h given the v before": (
         "start(energy, cast(Bipartite, energy).sample_visible(state.hidden), settings)",
         "replace(start(energy, state.x, settings), x=energy.sample_visible(state.hidden))",

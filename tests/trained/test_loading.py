@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import ebmlab
+from ebmlab import learners
 from ebmlab.data.interface import Data
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import RBM, Energy, Ising
@@ -23,6 +25,7 @@ from ebmlab.samplers import (
     ULA,
     BlockGibbs,
 )
+from ebmlab.trained.record import NUM_STEPS
 
 pytestmark = pytest.mark.filterwarnings("ignore::lightning_fabric.utilities.warnings.PossibleUserWarning")
 
@@ -147,11 +150,22 @@ def test_nothing_that_a_checkpoint_names_is_executed(
     }
     saved[where] = ATTACKS[attack]
     torch.save({"state_dict": RBM(2, 2).state_dict(prefix="energy."), "hyper_parameters": saved}, "a.ckpt")
+    refuse: Any = ebmlab.load if where in ("energy", "sampler") else Learner.load_from_checkpoint
     with pytest.raises(UserError, match=r"a.ckpt cannot be rebuilt as a learner \(") as error:
-        ebmlab.load("a.ckpt")
+        refuse("a.ckpt")
+    if where in ("optimizer", "start"):  # which are not looked at where nothing trains
+        with pytest.warns(UserWarning, match="does not say how raw data become states"):
+            ebmlab.load("a.ckpt")
     assert "\n" not in str(error.value) and not Path("executed").exists()
     saved |= {where: None, "_class_path": "os.system", "command": "touch executed"}
     torch.save({"state_dict": {}, "hyper_parameters": saved}, "a.ckpt")
     with pytest.raises(UserError, match=r"os\.system is no class of a model"):
         ebmlab.load("a.ckpt")
     assert not Path("executed").exists()
+
+
+def test_records_are_of_the_learners_that_draw_by_their_sampler_alone() -> None:
+    kinds = {name: kind for name in learners.__all__ if issubclass(kind := getattr(learners, name), Learner)}
+    own = {name for name, kind in kinds.items() if kind.walk is not Learner.walk or kind.draw is not Learner.draw}
+    steps = {name: inspect.signature(kind).parameters["num_steps"].default for name, kind in kinds.items()}
+    assert {name: steps[name] for name in kinds if name not in {*own, "Learner"}} == NUM_STEPS

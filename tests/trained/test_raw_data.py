@@ -37,7 +37,7 @@ def test_energies_of_raw_data_are_the_learners_bit_for_bit(kind: str, tmp_path: 
     assert torch.equal(model.energy(raw), expected) and expected.std() > 0
     again = model.energy(raw.numpy())
     assert isinstance(again, np.ndarray) and np.array_equal(again, expected.detach().numpy())
-    assert type(model.learner) is type(learner) and type(model.learner.sampler) is type(learner.sampler)
+    assert type(model.learner.energy) is type(learner.energy) and type(model.learner.sampler) is type(learner.sampler)
     rebuilt = Learner.load_from_checkpoint(tmp_path / "model.ckpt")
     assert all(torch.equal(a, b) for a, b in zip(rebuilt.parameters(), learner.parameters(), strict=True))
 

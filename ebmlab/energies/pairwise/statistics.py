@@ -74,10 +74,13 @@ def connected(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.
         >>> connected(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
         tensor([1.])
     """
-    one, two = moments(x, weights, pseudo_count)
-    i, j = torch.triu_indices(x.shape[1], x.shape[1], 1, device=x.device)
-    q = x.shape[2] if x.dim() == 3 else 1
-    covariance = (two - torch.outer(one, one)).view(x.shape[1], q, x.shape[1], q)
+    return between_sites(*moments(x, weights, pseudo_count), x.shape[1])
+
+
+def between_sites(one: Tensor, two: Tensor, sites: int) -> Tensor:
+    """`connected`, from what `moments` gives of so many sites."""
+    i, j = torch.triu_indices(sites, sites, 1, device=one.device)
+    covariance = (two - torch.outer(one, one)).view(sites, -1, sites, len(one) // sites)
     return covariance[i, :, j].flatten()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,7 +16,6 @@ from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform
 from ebmlab.errors import UserError
-from ebmlab.numerics.softplus import sum_softplus
 from ebmlab.numerics.unrounded import unrounded
 
 
@@ -45,7 +43,7 @@ class JointEnds(PerChain):
         base: E_0(v), or E_0(v, h = 0) of a solved model, `(B,)`.
         visible: E_1(v, h = 0), `(B,)`.
         logits: of h at beta = 1, `(B, H)`.
-        base_logits: of h at beta = 0, `(B, H)`, of a solved model; else None, and h is uniform there.
+        base_logits: of h at beta = 0, `(B, H)`, of a solved model; else None, for inputs of 0.
     """
 
     base: Tensor
@@ -55,7 +53,7 @@ class JointEnds(PerChain):
 
 
 class BipartiteBridge(Bridge, Bipartite):
-    """(1 - beta) E_0(v) + beta E_1(v, h), h uniform at beta = 0; as an energy of v, h is summed out.
+    """(1 - beta) E_0(v) + beta E_1(v, h), h free of v at beta = 0; as an energy of v, h is summed out.
 
     Both conditionals of a scaled joint energy keep their form, those of a scaled marginal energy do not. This is
     therefore the path that block Gibbs can follow (Salakhutdinov & Murray, 2008, Sec. 4.1). From a `Solved` model with
@@ -82,12 +80,13 @@ class BipartiteBridge(Bridge, Bipartite):
                 "Uniform, Bernoulli, StandardNormal, Gaussian or Solved, or another sampler, such as DMALA or Langevin"
             )
         super().__init__(base, energy, beta=beta)
-        self.num_hidden = energy.num_hidden
+        self.num_hidden, self.units = energy.num_hidden, energy.units
         self._kept: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # the same at every beta
 
     @property
     def log_z(self) -> float:
-        return self.base.log_z if self._solved else self.base.log_z + self.num_hidden * math.log(2)
+        free = self.units.log_sum(torch.zeros(self.num_hidden, dtype=torch.float64))
+        return self.base.log_z if self._solved else self.base.log_z + float(free)
 
     def forward(self, x: Tensor) -> Tensor:
         return self._free_energy(self.beta, self._ends(x, None))
@@ -105,7 +104,8 @@ class BipartiteBridge(Bridge, Bipartite):
 
     def joint_energy(self, v: Tensor, h: Tensor) -> Tensor:
         start = self._solved
-        return self._mix(start.joint_energy(v, h) if start else self.base(v), self.energy.joint_energy(v, h))
+        first = start.joint_energy(v, h) if start else self.base(v) + self.units.potential(h)
+        return self._mix(first, self.energy.joint_energy(v, h))
 
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         logits, start = self.beta * self.energy.hidden_given_visible(v), self._solved
@@ -179,13 +179,14 @@ class BipartiteBridge(Bridge, Bipartite):
         logits = beta * ends.logits
         return logits if ends.base_logits is None else logits + (1 - beta) * ends.base_logits
 
-    @staticmethod
-    def _free_energy(beta: float, ends: JointEnds) -> Tensor:
+    def _free_energy(self, beta: float, ends: JointEnds) -> Tensor:
         logits = BipartiteBridge._logits(beta, ends)
-        return (1 - beta) * ends.base + beta * ends.visible - sum_softplus(logits)
+        return (1 - beta) * ends.base + beta * ends.visible - self.units.log_sum(logits)
 
 
 def _with_units_of(energy: Bipartite, base: Base) -> Bipartite | None:
-    """The base's model, if it has as many hidden units as an energy."""
+    """The base's model, if it has as many hidden units as an energy, of the same kind."""
     start = base.energy if isinstance(base, Solved) else None
-    return start if isinstance(start, Bipartite) and start.num_hidden == energy.num_hidden else None
+    if not isinstance(start, Bipartite) or start.num_hidden != energy.num_hidden:
+        return None
+    return start if type(start.units) is type(energy.units) else None

@@ -26,7 +26,9 @@ def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
         >>> type(tempered(RBM(3, 2), beta=0.5)).__name__
         'TemperedBipartite'
     """
-    return TemperedBipartite(energy, beta) if isinstance(energy, Bipartite) else TemperedEnergy(energy, beta)
+    if isinstance(energy, Bipartite) and energy.has_bits:  # h^2 / 2 would be scaled, too
+        return TemperedBipartite(energy, beta)
+    return TemperedEnergy(energy, beta)
 
 
 class Tempering(Energy):

@@ -122,7 +122,7 @@ def _line(constant: Number, x: Tensor, slope: Number) -> Tensor:
         return slope * x + constant
     if slope == 1:
         return x.add_(constant)
-    return torch.add(torch.tensor(constant, dtype=x.dtype, device=x.device), x, alpha=slope)
+    return torch.rsub(x, constant, alpha=-slope)
 
 
 class Classes(Factorised):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.datamodules.cells import Record, encoding_of, number, records, sniff
 from ebmlab.errors import UserError
+from ebmlab.numerics.launch import launched_rank
+from ebmlab.reading.cells import Record, encoding_of, number, records, sniff
 
 Labels = str | int | None
 MISSING = ("", "?", "-", "na", "n/a", "null", "none")
@@ -68,11 +69,12 @@ def read_table(path: Path, labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArra
         x, names = _plainly(path, head)
     except ValueError:  # decimal commas, True and False, a delimiter at the end of lines, or what is no number
         x, names = _cell_by_cell(path, head)
-    if not head.named and _like_names(x):
+    if not head.named and _like_names(x) and not launched_rank():
         line = ", ".join(head.cells)
-        rank_zero_warn(
+        warnings.warn(
             f"{path}: the first line, {line[:60]}, is read as a sample; if it names the columns, put a letter in front "
-            "of one of the names"
+            "of one of the names",
+            stacklevel=2,
         )
     return x, names
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import FAR
-from ebmlab.datamodules.tables import Labels, read_table
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange import read_samples
 from ebmlab.io.files import check_regular, load
+from ebmlab.reading.tables import Labels, read_table
 
 FOREIGN = (".json", ".h5", ".hdf5")
 MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints

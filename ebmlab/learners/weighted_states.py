@@ -8,8 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from ebmlab.callbacks.requirements import energy_of
-from ebmlab.data.foreign_loaders import data_of
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.streams import undisturbed
 
 
@@ -21,12 +20,12 @@ class Weighted(Protocol):
         """The weights of a split's samples, `(N,)`, with mean 1, in the order of `states`."""
 
 
-def weighted_states(trainer: pl.Trainer, pl_module: pl.LightningModule) -> tuple[Tensor, Tensor | None]:
-    """All training states `(N, *event)`, and their weights `(N,)`; None if all count alike.
+def weighted_states(trainer: pl.Trainer, shape: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+    """All training states `(N, *shape)`, and their weights `(N,)`; None if all count alike.
 
     Of weighted data that do not know all weights at once, it takes an epoch of batches.
     """
-    data, shape = data_of(trainer), energy_of(pl_module).domain.event_shape
+    data = data_of(trainer)
     if not data.weighted or isinstance(data, Weighted):
         x = data.states("train")
         return x.reshape(len(x), *shape), data.weights("train") if isinstance(data, Weighted) else None

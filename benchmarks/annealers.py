@@ -1,0 +1,145 @@
+"""Simulated annealers side by side: seconds of a sweep of all chains, and the energies that they reach.
+
+    python -m benchmarks.annealers                 # a +-J lattice of 10,000 spins, 1,000 chains
+    python -m benchmarks.annealers --side 32 --sweeps 100 --threads 1
+
+All anneal by the same number of sweeps along the same geometric schedule. Peers that are not installed are named.
+dwave-samplers runs with heat-bath acceptance (`Gibbs`) and with `Metropolis`; openjij with its plain single-spin flips.
+Both get a thread for each core, each with its share of the reads. Energies are per spin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+
+from ebmlab.energies import Ising
+from ebmlab.problems import Geometric, minimise, plus_minus_j
+from ebmlab.problems.chains import States
+from ebmlab.samplers import ChromaticGibbs
+
+HOT, COLD = 0.1, 3.0
+
+Anneal = Callable[[int], np.ndarray[Any, Any]]
+"""Anneals all chains by a number of sweeps, and gives their energies."""
+
+
+def ours(energy: Ising, chains: int) -> Anneal:
+    def anneal(sweeps: int) -> np.ndarray[Any, Any]:
+        return minimise(
+            energy, ChromaticGibbs(), Geometric(HOT, COLD), num_chains=chains, num_steps=sweeps
+        ).energy.numpy()
+
+    return anneal
+
+
+def ours_in_floats(energy: Ising, chains: int) -> Anneal:
+    """The path of couplings that are no multiples of one number."""
+
+    def anneal(sweeps: int) -> np.ndarray[Any, Any]:
+        states = States(energy, ChromaticGibbs(), chains)
+        for betas in np.array_split(np.geomspace(HOT, COLD, sweeps), -(-sweeps // 10)):
+            states.anneal(betas.tolist())
+        return states.energy.numpy()
+
+    return anneal
+
+
+def dwave(energy: Ising, chains: int, criterion: str) -> Anneal:
+    from dwave.samplers import SimulatedAnnealingSampler
+
+    problem = quadratic(energy)
+
+    def part(share: int, sweeps: int, seed: int) -> Any:
+        return SimulatedAnnealingSampler().sample(
+            problem,
+            num_reads=share,
+            num_sweeps=sweeps,
+            beta_range=(HOT, COLD),
+            beta_schedule_type="geometric",
+            proposal_acceptance_criteria=criterion,
+            seed=seed,
+        )
+
+    return in_threads(part, chains)
+
+
+def openjij(energy: Ising, chains: int) -> Anneal:
+    from openjij import SASampler
+
+    problem = quadratic(energy)
+
+    def part(share: int, sweeps: int, seed: int) -> Any:  # its seed would make all reads equal
+        return SASampler().sample(problem, num_reads=share, num_sweeps=sweeps, beta_min=HOT, beta_max=COLD, sparse=True)
+
+    return in_threads(part, chains)
+
+
+def quadratic(energy: Ising) -> Any:
+    """The energy as dimod's model."""
+    import dimod
+
+    edges = energy.edges()
+    pairs = zip(edges.rows.tolist(), edges.columns.tolist(), edges.values.tolist(), strict=True)
+    return dimod.BinaryQuadraticModel.from_ising(
+        dict(enumerate((-energy.field).tolist())), {(i, j): -value for i, j, value in pairs if i < j}
+    )
+
+
+def in_threads(part: Callable[[int, int, int], Any], chains: int) -> Anneal:
+    """Divides the reads among as many threads as torch has."""
+    threads = torch.get_num_threads()
+    shares = [chains * (k + 1) // threads - chains * k // threads for k in range(threads)]
+
+    def anneal(sweeps: int) -> np.ndarray[Any, Any]:
+        with ThreadPoolExecutor(threads) as pool:
+            found = list(pool.map(part, shares, [sweeps] * threads, range(1, threads + 1)))
+        return np.concatenate([each.record.energy for each in found])
+
+    return anneal
+
+
+def annealers(energy: Ising, chains: int) -> Iterator[tuple[str, Callable[[], Anneal]]]:
+    yield "ebmlab", lambda: ours(energy, chains)
+    yield "ebmlab, in floats", lambda: ours_in_floats(energy, chains)
+    yield "dwave-samplers, Gibbs", lambda: dwave(energy, chains, "Gibbs")
+    yield "dwave-samplers, Metropolis", lambda: dwave(energy, chains, "Metropolis")
+    yield "openjij", lambda: openjij(energy, chains)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--side", type=int, default=100, help="of the lattice")
+    parser.add_argument("--chains", type=int, default=1000)
+    parser.add_argument("--sweeps", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    energy = plus_minus_j(options.side)
+    print("| annealer | a sweep, ms | processor, ms | mean energy | standard deviation | lowest |\n" + 6 * "|---" + "|")
+    for name, make in annealers(energy, options.chains):
+        torch.manual_seed(0)
+        try:
+            anneal = make()
+        except ImportError as error:
+            print(f"| {name} | {error} | | | | |")
+            continue
+        anneal(1)
+        begin, processor = time.perf_counter(), time.process_time()
+        found = anneal(options.sweeps) / energy.domain.size
+        times = [1e3 * t / options.sweeps for t in (time.perf_counter() - begin, time.process_time() - processor)]
+        numbers = " | ".join(f"{number:.4f}" for number in (found.mean(), found.std(), found.min()))
+        print(
+            f"| {name} | {times[0]:.2f} | {times[1]:.2f} | {numbers} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Runs of this user's own, and what is checked before results go into a stranger's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ebmlab.app.class_paths import full_names
+from ebmlab.errors import UserError
+from ebmlab.io import own_files
+from ebmlab.io.files import check_regular, read_text
+
+WRITTEN = ("test", "validate", "samples", "images", "checkpoints", "wandb")  # folders of a run
+
+
+def keep_own(config: Path) -> None:
+    """Remembers that ebmlab has written a config for this user."""
+    with suppress(OSError):
+        own_files.remember(full_names(read_text(config)))
+
+
+def is_own(config: Path) -> bool:
+    """Whether this user's ebmlab has written a config, which nobody has changed since."""
+    try:
+        return own_files.is_own(full_names(read_text(config)))
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def check_links(folder: Path) -> None:
+    """Raises `UserError` if a stranger's run, into which results go, holds pipes, or links out of its folder."""
+    if is_own(folder / "config.yaml"):
+        return
+    inside = folder.resolve()
+    for path in _entries(folder):
+        check_regular(path)
+        if path.is_symlink() and not path.resolve().is_relative_to(inside):
+            raise UserError(
+                f"{path} is a link to {os.readlink(path)}, out of the run's folder: remove it, or name the run's "
+                "config by --config if you trust it"
+            )
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """All of a run's folder; where a checkpoint merely lies in a folder, what evaluations write into it."""
+    if (folder / "checkpoints").is_dir():
+        yield from sorted(folder.rglob("*"))
+    else:
+        yield from (folder / name for name in WRITTEN)

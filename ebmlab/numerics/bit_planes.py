@@ -1,0 +1,121 @@
+"""Arithmetic on planes: tensors of int64 words, of which each bit is a digit of a number of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ebmlab.numerics.noise import raw_words
+
+LEVELS = 32  # binary digits of a probability, which is rounded to a multiple of 2^-32
+FIRST = 10  # digits that are compared in all words; 6 % of the words have a bit that needs more
+
+Random = Callable[..., Tensor]
+Planes = list[Tensor]
+
+
+def random_words(device: torch.device) -> Random:
+    """A source of words of 64 random bits, seeded by torch's global generator; it is called with a shape."""
+    if device.type != "cpu":
+        return lambda *shape: torch.empty(shape, dtype=torch.int64, device=device).random_(-(2**63), None)
+    generator = raw_words(torch.randint(2**62, (3,)))
+    return lambda *shape: torch.from_numpy(generator.random_raw(math.prod(shape)).view(np.int64)).view(shape)
+
+
+def added(columns: Sequence[Planes]) -> Planes:
+    """The binary digits of the sum over b of 2^b times the planes of column b, bit by bit, by full adders.
+
+    Example:
+        >>> [digit.item() for digit in added([[torch.tensor(n) for n in (0b111, 0b101, 0b001)]])]  # 3, 1 and 2
+        [3, 5]
+    """
+    columns, digits = [list(column) for column in columns], []
+    while columns:
+        column, carries = columns.pop(0), []
+        while len(column) > 2:
+            a, b, c = column.pop(), column.pop(), column.pop()
+            half = a ^ b
+            column.append(half ^ c)
+            carries.append((a & b) | (half & c))
+        if len(column) == 2:
+            a, b = column
+            column = [a ^ b]
+            carries.append(a & b)
+        digits += column
+        if carries:
+            columns = [[*(columns[0] if columns else []), *carries], *columns[1:]]
+    return digits
+
+
+def chosen(digits: Planes, leaves: Sequence[Tensor | int | None]) -> Tensor | int | None:
+    """The leaf whose number the digits say, bit by bit; any where that leaf is None. A leaf may be 0 or -1."""
+    if not digits:
+        return leaves[0]
+    low, high = (chosen(digits[1:], half) for half in (leaves[::2], leaves[1::2]))
+    if low is None or high is None or low is high:
+        return high if low is None else low
+    if isinstance(low, int) and low == 0:
+        return digits[0] if isinstance(high, int) else digits[0] & high
+    return low ^ ((low ^ high) & digits[0])
+
+
+def below(
+    digits: Planes, shape: tuple[int, ...], thresholds: Sequence[int | None], levels: int, random: Random
+) -> Tensor:
+    """Where a uniform number of so many levels is below the threshold that the digits number.
+
+    From the last of the first levels upwards, a digit 1 of a threshold joins the bits by or, a digit 0 by and. Begun
+    with "no" and with "yes", that differs only where all of these levels equal the threshold's: there the rest counts.
+    """
+    first = min(levels, FIRST)
+    rest = levels - first
+    tops = {t >> rest for t in thresholds if t is not None}
+    no: dict[int, Tensor | int] = dict.fromkeys(tops, 0)
+    yes: dict[int, Tensor | int] = dict.fromkeys(tops if rest else (), -1)
+    for level in range(first):
+        bits = random(*shape)
+        for planes in (no, yes):
+            for top, plane in planes.items():
+                planes[top] = _joined(plane, bits, top >> level & 1)
+    lower = _plane(chosen(digits, [None if t is None else no[t >> rest] for t in thresholds]), bits)
+    if not rest:
+        return lower
+    maybe = lower ^ _plane(chosen(digits, [None if t is None else yes[t >> rest] for t in thresholds]), bits)
+    where = maybe.flatten().nonzero().squeeze(1)
+    if len(where):
+        lows = [None if t is None else t & (2**rest - 1) for t in thresholds]
+        narrowed = [digit.flatten().index_select(0, where) for digit in digits]
+        decided = below(narrowed, where.shape, lows, rest, random) & maybe.flatten().index_select(0, where)
+        lower = lower.flatten().index_add_(0, where, decided).view(shape)
+    return lower
+
+
+def _plane(leaf: Tensor | int | None, like: Tensor) -> Tensor:
+    return leaf if isinstance(leaf, Tensor) else torch.full_like(like, leaf or 0)
+
+
+def _joined(plane: Tensor | int, bits: Tensor, digit: int) -> Tensor | int:
+    """The plane or the bits where the digit is 1, the plane and the bits where it is 0; in place but for 0 and -1."""
+    if isinstance(plane, int):
+        return bits.clone() if (plane == 0) == (digit == 1) else plane
+    return plane.bitwise_or_(bits) if digit else plane.bitwise_and_(bits)
+
+
+def counted(columns: list[Planes]) -> Tensor:
+    """Of each chain the sum of 2^b times the bits of column b, `(64 W,)`, int64, by adding rows in threes."""
+    rows = max(len(plane) for column in columns for plane in column)
+    while rows > 1:
+        rows = -(-rows // 3)
+        threes = [
+            [p for plane in c for p in pad(plane, (0, 0, 0, 3 * rows - len(plane))).tensor_split(3)] for c in columns
+        ]
+        columns = [[digit] for digit in added(threes)]
+    digits = torch.stack([column[0][0] for column in columns]).cpu().numpy().view(np.uint8)
+    bits = np.unpackbits(digits, axis=1, bitorder="little")
+    counts = (bits.astype(np.int64) << np.arange(len(bits))[:, None]).sum(0)
+    return torch.from_numpy(counts).to(columns[0][0].device)

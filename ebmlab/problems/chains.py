@@ -1,0 +1,125 @@
+"""The chains of an annealing, and the best state of each: as states for any sampler, or 64 of them in a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Energy
+from ebmlab.energies.paths.tempering import tempered
+from ebmlab.errors import UserError
+from ebmlab.numerics.bit_planes import random_words
+from ebmlab.samplers import ChromaticGibbs, Sampler
+from ebmlab.samplers.chromatic_gibbs import annealed
+from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
+
+CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
+WORTH = 2**15  # spins of all chains in a group of sites from which words are faster than states
+BLOCK = 8  # words of the chains that a thread moves
+SMALL = 2**15  # words of a block below which threads would wait for each other's Python
+
+
+class Chains(Protocol):
+    """Chains, and the lowest state of each that was looked at.
+
+    Attributes:
+        energy: of the best states, `(B,)`.
+    """
+
+    energy: Tensor
+
+    def restart(self) -> None:
+        """Puts random states in place of the present ones; the best stay."""
+
+    def anneal(self, betas: Sequence[float]) -> None:
+        """Moves all chains by a step at each inverse temperature, and looks at the last states."""
+
+    def best(self) -> Tensor:
+        """The best states, `(B, *event)`, in int8."""
+
+
+def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
+    """Chains at random states, in words where the energy and the sampler allow it and there is enough to do."""
+    coded = multi_spin(energy) if isinstance(sampler, ChromaticGibbs) else None
+    if coded is None or energy.domain.size * num_chains < WORTH * len(coded.groups):
+        return States(energy, sampler, num_chains)
+    return Words(coded, energy.dtype, num_chains)
+
+
+class States:
+    """Chains of any sampler, in blocks whose states fit the cache of a CPU."""
+
+    def __init__(self, energy: Energy, sampler: Sampler, num_chains: int) -> None:
+        self.target, self.sampler = energy, sampler
+        self.x = energy.random(num_chains)
+        self.lowest, self.energy = self.x.to(torch.int8), energy(self.x).detach()
+        rows = max(100, CACHED // energy.domain.size)
+        self.blocks = 1 if energy.device.type != "cpu" else -(-num_chains // rows)
+
+    def restart(self) -> None:
+        self.x = self.target.random(len(self.x))
+
+    def anneal(self, betas: Sequence[float]) -> None:
+        self.x = torch.cat([self._moved(rows, betas) for rows in self.x.chunk(self.blocks)])
+        energies = self.target(self.x).detach()
+        if bool(energies.isnan().any()):
+            raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
+        better = energies < self.energy
+        self.lowest[better] = self.x[better].to(torch.int8)  # first, as a signal may come before the next line
+        self.energy[better] = energies[better]
+
+    def best(self) -> Tensor:
+        return self.lowest
+
+    def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
+        if isinstance(self.sampler, ChromaticGibbs):
+            return annealed(self.target, x, betas)
+        for beta in betas:
+            at = tempered(self.target, beta)
+            state, _ = self.sampler.step(at, self.sampler.init(at, x))
+            x = state.x
+        return x
+
+
+class Words:
+    """Chains of `ChromaticGibbs` by multi-spin coding, in blocks for threads, each with random numbers of its own."""
+
+    def __init__(self, coded: MultiSpin, dtype: torch.dtype, num_chains: int) -> None:
+        self.coded, self.num_chains = coded, num_chains
+        num_words = -(-num_chains // 64)
+        self.sizes = [min(BLOCK, num_words - first) for first in range(0, num_words, BLOCK)]
+        self.restart()
+        self.lowest = [words.clone() for words in self.words]
+        self.energy = self._energies().to(dtype)
+
+    def restart(self) -> None:
+        random = random_words(self.coded.place.device)
+        self.words = [self.coded.random(size, random) for size in self.sizes]
+
+    def anneal(self, betas: Sequence[float]) -> None:
+        sources = [random_words(words.device) for words in self.words]
+
+        def swept(block: int) -> None:
+            for beta in betas:
+                self.coded.sweep(self.words[block], beta, sources[block])
+
+        num_threads = torch.get_num_threads() if self.words[0].numel() >= SMALL else 1
+        with ThreadPoolExecutor(min(len(self.words), num_threads)) as threads:
+            list(threads.map(swept, range(len(self.words))))
+        energies = self._energies().to(self.energy)
+        better = energies < self.energy
+        if bool(better.any()):
+            masks = torch.split(self.coded.masks(better), self.sizes)
+            for words, lowest, mask in zip(self.words, self.lowest, masks, strict=True):
+                lowest ^= (lowest ^ words) & mask
+            self.energy[better] = energies[better]
+
+    def best(self) -> Tensor:
+        return self.coded.unpacked(torch.cat(self.lowest, 1), self.num_chains)
+
+    def _energies(self) -> Tensor:
+        return torch.cat([self.coded.energies(words) for words in self.words])[: self.num_chains]

@@ -1,0 +1,1 @@
+"""Samples in files of the user's: tables, arrays and pictures."""

@@ -1,0 +1,72 @@
+"""What draws samples: an energy with a sampler, in training or after it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ebmlab.energies import Bipartite, Energy
+from ebmlab.errors import UserError
+from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.state import BipartiteState, State, hidden_given_state
+
+
+class Draws(nn.Module):
+    """Chains of a sampler on an energy, for a class that holds both, such as a `Learner`.
+
+    Attributes:
+        energy: the model.
+        sampler: draws from it.
+        num_steps: steps of its chains, unless a caller says otherwise.
+    """
+
+    energy: Energy
+    sampler: Sampler
+    num_steps: int
+
+    @torch.no_grad()
+    def trajectory(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Iterator[Tensor]:
+        """The states `(B, *event)` of chains from x after each step.
+
+        Args:
+            x: first states, `(B, *event)`.
+            num_steps: at least 1; `num_steps` of the object by default.
+            denoise: yield E[v | h] instead of v (bipartite energies only).
+
+        Raises:
+            UserError: num_steps is below 1, or energies of the last states are not finite.
+        """
+        if num_steps is not None and num_steps < 1:
+            raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
+        for state in self.walk(x, self.num_steps if num_steps is None else num_steps):
+            yield self._mean_visible(state) if denoise else state.x
+        if bad := int((~self.energy(state.x).isfinite()).sum()):
+            raise UserError(
+                f"the energies of {bad} of {len(x)} samples are not finite, so they do not come from the model: take "
+                "an earlier checkpoint if training has diverged, smaller steps if the sampler has"
+            )
+
+    def walk(self, x: Tensor, num_steps: int) -> Iterator[State]:
+        """The states of chains from x `(B, *event)` after each step; a class that draws otherwise overrides it."""
+        return (state for state, _ in self.sampler.chain(self.energy, x, num_steps))
+
+    @torch.no_grad()
+    def draw(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Tensor:
+        """The last state of `trajectory`."""
+        return deque(self.trajectory(x, num_steps, denoise=denoise), maxlen=1).pop()
+
+    def _mean_visible(self, state: State) -> Tensor:
+        if not isinstance(self.energy, Bipartite):
+            raise UserError(
+                f"denoise gives E[v | h], but {type(self.energy).__name__} has no hidden units: set it to false"
+            )
+        if isinstance(state, BipartiteState) and state.hidden is not None:
+            return self.energy.mean_visible(state.hidden)
+        return self.energy.mean_visible(self.energy.units.mean(hidden_given_state(self.energy, state)))
+
+    def shows_mean(self, denoise: bool | None) -> bool:
+        """Whether to show E[v | h]: `denoise`, or if that is None, whether the energy has hidden units."""
+        return isinstance(self.energy, Bipartite) if denoise is None else denoise

@@ -1,0 +1,199 @@
+"""Multi-spin coding: 64 chains in the bits of a word, swept by bitwise operations (Jacobs & Rebbi, 1981).
+
+Isakov et al., Comput. Phys. Commun. 192 (2015), anneal spin glasses so. The law is that of `ChromaticGibbs`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebmlab.energies import Ising
+from ebmlab.numerics.bit_planes import LEVELS, Planes, Random, added, below, chosen, counted
+
+LARGEST = 24  # sum of a site's couplings, in quanta; more of them have too many local fields
+WORDS = 2**15  # of a site range that is redrawn at a time: its planes fit the cache of a core
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sites of one colour, whose local fields are quanta * (2 n - total), n the number of pulls upwards.
+
+    Attributes:
+        begin: the first of its rows.
+        end: the row after its last one.
+        total: K; sites with fewer pulls than K have pulls that cancel in pairs.
+        columns: for each binary weight the rows that pull `(n, k)`, and masks `(n, k, 1)`, -1 where a pull is reversed.
+    """
+
+    begin: int
+    end: int
+    total: int
+    columns: list[tuple[Tensor, Tensor]]
+
+    def pulls(self, words: Tensor, rows: slice) -> Planes:
+        """The binary digits of n, least significant first, each `(k, W)`."""
+        return added([_gathered(words, index[:, rows], masks[:, rows]) for index, masks in self.columns])
+
+
+class MultiSpin:
+    """An Ising model whose couplings and fields are small multiples of one number, for chains in words.
+
+    Chains lie in a table of int64 `(d + 1, W)`: each site is a row, each chain a bit of all rows, 1 for a spin +1. The
+    last row is 0, a spin -1 that never moves: the fields are couplings to it.
+
+    A spin follows the sign of its local field h, unless a uniform number of 32 binary digits is below
+    sigmoid(-2 beta |h|). The digits of all chains are drawn independently, and compared from the first one on.
+
+    Args:
+        energy: the model.
+        quantum: all couplings and fields are whole multiples of it.
+
+    Example:
+        >>> from ebmlab.numerics.bit_planes import random_words
+        >>> coded = multi_spin(Ising.lattice(4, coupling=0.5))
+        >>> words = coded.packed(torch.ones(100, 16))
+        >>> words.shape, coded.energies(words)[:2].tolist()
+        (torch.Size([17, 2]), [-16.0, -16.0])
+        >>> coded.sweep(words, 100.0, random_words(words.device))
+        >>> coded.unpacked(words, 100).eq(1).all().item()
+        True
+    """
+
+    def __init__(self, energy: Ising, quantum: float) -> None:
+        edges, size = energy.edges(), energy.domain.size
+        device, ghost = energy.field.device, size
+        fields = (energy.field / quantum).round().long()
+        fielded = fields.nonzero().squeeze(1)
+        sites = torch.cat([edges.rows, fielded])
+        others = torch.cat([edges.columns, torch.full_like(fielded, ghost)])
+        pulls = torch.cat([(edges.values / quantum).round().long(), -fields[fielded]])
+        totals = torch.zeros(size, dtype=torch.long, device=device).index_add_(0, sites, pulls.abs())
+        parts = [colour[totals[colour] % 2 == parity] for colour in energy.colours for parity in (0, 1)]
+        parts = [part for part in parts if len(part)]
+        self.quantum, self.order = quantum, torch.cat(parts)
+        self.place = torch.full((size + 1,), ghost, device=device)
+        self.place[self.order] = torch.arange(size, device=device)
+        self.groups, begin = [], 0
+        for part in parts:
+            self.groups.append(_group(begin, part, self.place, totals[part], (sites, others, pulls)))
+            begin += len(part)
+        once = sites < others
+        self.bonds = _by_weight(pulls[once], self.place[sites[once]], self.place[others[once]])
+        self.lowest = -int(pulls[once].abs().sum())
+
+    def sweep(self, words: Tensor, beta: float, random: Random) -> None:
+        """Redraws all sites in place, one colour after the other, at an inverse temperature."""
+        at_once = max(1, WORDS // words.shape[1])
+        for group in self.groups:
+            for begin in range(0, group.end - group.begin, at_once):
+                rows = slice(begin, min(begin + at_once, group.end - group.begin))
+                shape = rows.stop - rows.start, words.shape[1]
+                drawn = _drawn(group.pulls(words, rows), shape, group.total, beta * self.quantum, random)
+                words[group.begin + rows.start : group.begin + rows.stop] = drawn
+
+    def energies(self, words: Tensor) -> Tensor:
+        """E of all chains, `(64 W,)`, float64."""
+        columns = [
+            [words.index_select(0, a).bitwise_xor_(words.index_select(0, b)).bitwise_xor_(masks)]
+            for a, b, masks in self.bonds
+        ]
+        unsatisfied = counted(columns) if columns else words.new_zeros(64 * words.shape[1])
+        return self.quantum * (self.lowest + 2 * unsatisfied).double()
+
+    def packed(self, x: Tensor) -> Tensor:
+        """Spins `(B, d)` as words `(d + 1, W)`; chains beyond B have all spins -1."""
+        up = (x.T[self.order] > 0).cpu().numpy()
+        bits = np.packbits(np.pad(up, ((0, 1), (0, -len(x) % 64))), axis=1, bitorder="little")
+        return torch.from_numpy(bits.view(np.int64)).to(x.device)
+
+    def unpacked(self, words: Tensor, num_chains: int) -> Tensor:
+        """Spins `(B, d)` in int8."""
+        rows = words[self.place[:-1]].cpu().numpy().view(np.uint8)
+        bits = np.unpackbits(rows, axis=1, count=num_chains, bitorder="little").view(np.int8)
+        return torch.from_numpy(bits).mul_(2).sub_(1).T.to(words.device)
+
+    def masks(self, chains: Tensor) -> Tensor:
+        """Words `(W,)` whose bits say which chains are meant, from booleans `(B,)`."""
+        bits = np.packbits(np.pad(chains.cpu().numpy(), (0, -len(chains) % 64)), bitorder="little")
+        return torch.from_numpy(bits.view(np.int64)).to(chains.device)
+
+    def random(self, num_words: int, random: Random) -> Tensor:
+        """Words `(d + 1, W)` of random states."""
+        words = random(len(self.place), num_words)
+        words[-1] = 0
+        return words
+
+
+def multi_spin(energy: object) -> MultiSpin | None:
+    """The energy for chains in words; None unless it is an Ising model that allows it.
+
+    Its couplings and fields must be whole multiples of the smallest of them, and those of no site may add up to more
+    than `LARGEST` times that one.
+
+    Example:
+        >>> multi_spin(Ising.lattice(4, coupling=0.5)) is None
+        False
+        >>> multi_spin(Ising([[0.0, 0.3], [0.3, 0.0]], field=0.5)) is None
+        True
+    """
+    if not isinstance(energy, Ising) or energy.learn:
+        return None
+    edges = energy.edges()
+    values = torch.cat([edges.values, energy.field])
+    quantum = float(values[values != 0].abs().min()) if bool(values.any()) else 1.0
+    whole = (values / quantum).round()
+    totals = energy.field.abs().index_add(0, edges.rows, edges.values.abs()) / quantum
+    allowed = torch.equal(whole * quantum, values) and float(totals.max()) < LARGEST + 0.5
+    return MultiSpin(energy, quantum) if allowed else None
+
+
+def _drawn(digits: Planes, shape: tuple[int, int], total: int, beta: float, random: Random) -> Tensor:
+    """Bits that are 1 with probability sigmoid(2 beta h), h = 2 n - total, n the number of the digits."""
+    fields = [2 * n - total if n <= total else None for n in range(2 ** len(digits))]
+    thresholds = {h: round(2**LEVELS / (1 + math.exp(min(2 * beta * h, 700)))) for h in range(total % 2, total + 1, 2)}
+    leaves = [None if h is None else thresholds[abs(h)] for h in fields]
+    against = below(digits, shape, leaves, LEVELS, random)
+    sign = chosen(digits, [None if not h else -1 if h > 0 else 0 for h in fields])
+    return against if sign is None else against ^ sign
+
+
+def _group(begin: int, part: Tensor, place: Tensor, totals: Tensor, couplings: tuple[Tensor, Tensor, Tensor]) -> Group:
+    sites, others, pulls = couplings
+    local = torch.full_like(place, -1)
+    local[part] = torch.arange(len(part), device=part.device)
+    own = local[sites] >= 0
+    row, other, pull = local[sites[own]], place[others[own]], pulls[own]
+    total = int(totals.max())
+    idle = (total - totals) // 2  # pulls of 1 that the ghost adds; as many are left at 0
+    columns = []
+    for bit in range(int(max(pull.abs().max() if len(pull) else 0, idle.max())).bit_length()):
+        some = pull.abs() >> bit & 1 == 1
+        idlers = (idle >> bit & 1 == 1).nonzero().squeeze(1)
+        rows = torch.cat([row[some], idlers])
+        order = rows.argsort(stable=True)
+        rows = rows[order]
+        degrees = torch.bincount(rows, minlength=len(part))
+        slot = torch.arange(len(rows), device=rows.device) - (degrees.cumsum(0) - degrees)[rows]
+        index = torch.full((max(1, int(degrees.max())), len(part)), len(place) - 1, device=rows.device)
+        masks = torch.zeros_like(index)
+        index[slot, rows] = torch.cat([other[some], torch.full_like(idlers, len(place) - 1)])[order]
+        masks[slot, rows] = torch.cat([-(pull[some] < 0).long(), torch.full_like(idlers, -1)])[order]
+        columns.append((index, masks.unsqueeze(2)))
+    return Group(begin, begin + len(part), total, columns)
+
+
+def _by_weight(pulls: Tensor, a: Tensor, b: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """For each binary weight the ends of the couplings that have it, and masks that make 1 of what is not satisfied."""
+    widths = int(pulls.abs().max()).bit_length() if len(pulls) else 0
+    chosen = [pulls.abs() >> bit & 1 == 1 for bit in range(widths)]
+    return [(a[some], b[some], -(pulls[some] < 0).long().unsqueeze(1)) for some in chosen]
+
+
+def _gathered(words: Tensor, index: Tensor, masks: Tensor) -> Planes:
+    rows = words.index_select(0, index.flatten()).view(*index.shape, words.shape[1])
+    return list(rows.bitwise_xor_(masks))

@@ -1,0 +1,194 @@
+"""BoltzmannLearning: its gradient against autograd, its preconditioner against NumPy, and fits that arrive."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers_family import write_family
+from helpers_mutants import mutant
+from helpers_trainer import quiet_trainer
+from torch import Tensor
+
+from ebmlab.callbacks import ClosedForm, StopAtCorrelation
+from ebmlab.datamodules import Alignment, Arrays
+from ebmlab.energies import RBM, Energy, Ising, Potts
+from ebmlab.energies.pairwise.statistics import connected
+from ebmlab.errors import UserError
+from ebmlab.evaluation import exact_samples
+from ebmlab.learners import BoltzmannLearning
+from ebmlab.samplers import GibbsSweep, Info, State
+
+D, Q, N = 4, 3, 12
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:You are trying to `self.log", "ignore:.*does not have many workers", "ignore:The number of training batches"
+)
+
+
+class Still(GibbsSweep):
+    """Chains that stay where they are."""
+
+    def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
+        return state, Info(torch.ones(len(state.x)), torch.zeros(len(state.x)))
+
+
+class Exact(GibbsSweep):
+    """Independent states from the law."""
+
+    def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
+        x = exact_samples(energy, len(state.x))
+        return State(x=x, step=state.step + 1), Info(torch.ones(len(x)), torch.ones(len(x)))
+
+
+def potts(pairs: Any = None) -> Potts:
+    generator = torch.Generator().manual_seed(4)
+    energy = Potts(D, Q, pairs=pairs).double()
+    with torch.no_grad():
+        for tensor in (energy.coupling, energy.field):
+            tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
+    return energy
+
+
+def ising() -> Ising:
+    energy = Ising.learnable(D).double()
+    energy.parametrizations.coupling.original.data.copy_(torch.randn(D, D, dtype=torch.float64).triu(1))  # type: ignore[union-attr]
+    return energy
+
+
+ENERGIES = {"Potts": potts, "some pairs": lambda: potts([[0, 3], [2, 1]]), "Ising": ising}
+
+
+def prepared(energy: Energy, learning: type[BoltzmannLearning] = BoltzmannLearning, **settings: Any) -> Any:
+    """A learner whose chains stay at some states, the data and weights whose moments it has taken, and those states."""
+    torch.manual_seed(1)
+    x, weights, y = energy.domain.random(9).double(), torch.rand(9).double(), energy.domain.random(N).double()
+    given = type("Given", (learning,), {"_all_data": lambda self: (x, weights)})
+    learner = given(energy, Still(), num_chains=N, num_steps=1, **settings)
+    learner.start.slots = y.to(torch.int8)
+    return learner, x, weights / weights.sum(), y
+
+
+def gradients(learner: BoltzmannLearning) -> list[Tensor]:
+    parameters = [p for p in learner.energy.parameters() if p.requires_grad]
+    return list(torch.autograd.grad(learner.training_step(None, 0), parameters))
+
+
+@pytest.mark.parametrize("name", ENERGIES)
+def test_the_plain_gradient_is_that_of_weighted_energies(name: str) -> None:
+    energy = ENERGIES[name]()
+    learner, x, weights, y = prepared(energy, damping=None, pseudo_count=0.0)
+    loss = (weights * energy(x)).sum() - energy(y).mean()
+    expected = torch.autograd.grad(loss, [p for p in energy.parameters() if p.requires_grad])
+    for found, wanted in zip(gradients(learner), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+    assert float(learner.training_step(None, 0).detach()) == pytest.approx(float(loss.detach()), rel=1e-10)
+
+
+def by_numpy(x: Tensor, w: Tensor, y: Tensor, damping: float, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """The direction from its definition, couplings as a matrix, with loops over sites."""
+    a, b, weight = x.flatten(1).numpy(), y.flatten(1).numpy(), w.numpy()
+    d = x.shape[1]
+    q = a.shape[1] // d
+    m, second = (1 - share) * weight @ a, (1 - share) * (a.T * weight) @ a
+    if q > 1:
+        m, second = m + share / q, second + share / q**2
+    for i in range(d):
+        own = slice(i * q, (i + 1) * q)
+        second[own, own] = np.diag(m[own]) if q > 1 else np.eye(1)
+    P = np.linalg.inv(second - np.outer(m, m) + damping * np.eye(len(m)))
+    c = b - m
+    D = second - np.outer(m, m) - c.T @ c / len(b)
+    for i in range(d):
+        D[i * q : (i + 1) * q, i * q : (i + 1) * q] = 0
+    D = P @ D @ P
+    for i in range(d):
+        D[i * q : (i + 1) * q, i * q : (i + 1) * q] = 0
+    return D, P @ (m - b.mean(0)) - D @ m
+
+
+def check_direction(energy: Any, learning: type[BoltzmannLearning] = BoltzmannLearning, share: float = 0.0) -> None:
+    learner, x, weights, y = prepared(energy, learning, damping=0.3, pseudo_count=share)
+    D, h = by_numpy(x, weights, y, 0.3, share)
+    coupling, field = gradients(learner) if isinstance(energy, Potts) else gradients(learner)[::-1]
+    np.testing.assert_allclose(-field.numpy(), h.reshape(field.shape), rtol=1e-7, atol=1e-9)
+    expected = np.triu(D, 1)
+    if isinstance(energy, Potts):
+        blocks = D.reshape(D.shape[0] // Q, Q, -1, Q)
+        expected = np.stack([blocks[i, :, j] for i, j in energy.pairs.tolist()])
+    np.testing.assert_allclose(-coupling.numpy(), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2])
+@pytest.mark.parametrize("name", ENERGIES)
+def test_the_direction_is_its_definition(name: str, share: float) -> None:
+    check_direction(ENERGIES[name](), share=share)
+
+
+def test_it_climbs_the_likelihood_and_stops_at_the_moments_of_the_data() -> None:
+    energy = potts()
+    plain, *_ = prepared(energy, damping=None)
+    learner, *_ = prepared(energy)
+    product = sum(float((g * h).sum()) for g, h in zip(gradients(plain), gradients(learner), strict=True))
+    assert product > 0
+    assert learner._data_moments is not None
+    learner.chain_moments = learner._data_moments
+    assert all(float(part.abs().max()) < 1e-12 for part in (*learner._preconditioned(), *learner._plain()))
+
+
+@pytest.mark.parametrize("damping", [0.05, None])
+def test_a_fit_arrives_at_the_couplings_that_made_the_data(damping: float | None, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    truth = Ising(torch.tensor([[0.0, 0.8, -0.5], [0.8, 0.0, 0.0], [-0.5, 0.0, 0.0]]), field=[0.3, -0.4, 0.1])
+    np.save(tmp_path / "spins.npy", exact_samples(truth, 50_000).numpy())
+    data = Arrays(str(tmp_path / "spins.npy"), domain="spin", batch_size=40_000)
+    energy = Ising.learnable(3)
+    rate = partial(torch.optim.SGD, lr=0.3 if damping else 0.5)
+    learner = BoltzmannLearning(energy, Exact(), num_chains=20_000, num_steps=1, damping=damping, optimizer=rate)
+    quiet_trainer(tmp_path, max_epochs=40, limit_val_batches=0).fit(learner, data)
+    assert (energy.coupling - truth.coupling).abs().max() < 0.05 and (energy.field - truth.field).abs().max() < 0.05
+
+
+def test_training_ends_at_the_correlation_of_its_own_chains(tmp_path: Path) -> None:
+    data = Alignment(str(write_family(tmp_path / "family.fasta", sites=6, sequences=300)), batch_size=100)
+    energy = Potts(6, 21)
+    learner = BoltzmannLearning(energy, num_chains=3000, num_steps=3)
+    stop = StopAtCorrelation(0.8)
+    trainer = quiet_trainer(
+        tmp_path, max_epochs=60, limit_val_batches=0, callbacks=[ClosedForm("independent", pseudo_count=0.01), stop]
+    )
+    trainer.fit(learner, data)
+    assert trainer.current_epoch < 60 and stop.pearson >= 0.8
+    assert learner.start.slots is not None
+    x, y = (
+        connected(data.states("train").float(), data.weights("train")).numpy(),
+        connected(learner.start.slots.float()).numpy(),
+    )
+    assert stop.pearson == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.outer(one, mean) - torch.outer(mean, one)", "2 * torch.outer(one, mean)"),
+        ("D @ mean", "D @ one"),
+        ("P @ one - ", "one - "),
+        ("two - torch.outer(one, mean)", "two + torch.outer(one, mean)"),
+    ],
+)
+def test_wrong_directions_are_found(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_direction(potts(), mutant(BoltzmannLearning, old, new))
+
+
+def test_what_it_refuses() -> None:
+    for wrong in (RBM(4, 2), Ising.lattice(3, 0.2)):
+        with pytest.raises(UserError, match="BoltzmannLearning needs a Potts energy, or an Ising energy that learns"):
+            BoltzmannLearning(wrong)
+    with pytest.raises(UserError, match="damping is 0, but must be positive, or null"):
+        BoltzmannLearning(Potts(3, 2), damping=0)
+    with pytest.raises(UserError, match="num_chains is 0"):
+        BoltzmannLearning(Potts(3, 2), num_chains=0)

@@ -1,0 +1,240 @@
+"""Chains in words: the exact law of every redrawn spin, independent chains, exact energies; mutants."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from helpers_mutants import mutant
+from torch import Tensor
+
+from ebmlab.energies import Ising
+from ebmlab.energies.paths.tempering import tempered
+from ebmlab.graphs import Edges, lattice_edges
+from ebmlab.numerics import bit_planes
+from ebmlab.numerics.bit_planes import added, below, random_words
+from ebmlab.problems import chains, frustrated_loops, minimise
+from ebmlab.samplers import ChromaticGibbs
+from ebmlab.samplers import multi_spin as module
+from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
+
+
+def ising(couplings: dict[tuple[int, int], float], field: list[float]) -> Ising:
+    matrix = torch.zeros(len(field), len(field))
+    for (i, j), value in couplings.items():
+        matrix[i, j] = matrix[j, i] = value
+    return Ising(matrix, torch.tensor(field))
+
+
+MODELS = {
+    "signs, degrees 0 to 3": ising({(0, 1): 0.5, (0, 2): -0.5, (1, 2): -0.5, (0, 3): 0.5, (3, 4): -0.5}, [0.0] * 6),
+    "weights and fields": ising({(0, 1): 0.5, (1, 2): -1.0, (2, 3): 1.5, (0, 3): -0.5}, [0.0, 0.5, -1.0, 0.0, 1.0]),
+    "a star of five": ising({(0, i): (-1.0) ** i for i in range(1, 6)}, [0.0] * 6),
+    "fields alone": ising({}, [0.25, -0.75, 0.5]),
+}
+models = pytest.mark.parametrize("energy", MODELS.values(), ids=MODELS)
+Make = Callable[[Ising], MultiSpin]
+
+
+class EveryNumber:
+    """In place of random words: over 256 chains the uniform numbers of 8 digits are all there are, each once.
+
+    With digits compared in threes, each word of 64 chains has all of the first six, so that no word is ever decided.
+    """
+
+    def __init__(self) -> None:
+        number = torch.arange(256)
+        self.planes = [self._packed(number >> digit & 1) for digit in range(8)]
+        self.calls = 0
+
+    @staticmethod
+    def _packed(bits: Tensor) -> Tensor:
+        places = torch.arange(64)
+        return (bits.view(4, 64) << places).sum(1)
+
+    def __call__(self, *shape: int) -> Tensor:
+        plane = self.planes[self.calls % 8]
+        self.calls += 1
+        return plane.repeat(torch.Size(shape).numel() // 4).view(shape)
+
+
+def conditionals(make: Make, energy: Ising, beta: float) -> tuple[Tensor, Tensor]:
+    """For all states and sites: how many of 256 chains draw +1, and sigmoid(2 beta h) in float64."""
+    coded, states = make(energy), energy.domain.enumerate().to(energy.dtype)
+    counts, groups = torch.empty(states.shape, dtype=torch.float64), coded.groups
+    for group in groups:
+        words, sites = coded.packed(states.repeat_interleave(256, 0)), coded.order[group.begin : group.end]
+        coded.groups = [group]
+        coded.sweep(words, beta, EveryNumber())
+        x = coded.unpacked(words, 256 * len(states)).view(len(states), 256, -1)
+        counts[:, sites] = (x > 0).double().sum(1)[:, sites]
+    return counts, torch.sigmoid(2 * beta * energy.local_field(states).double())
+
+
+def law_holds(make: Make, energy: Ising) -> bool:
+    """Whether all counts are 256 sigmoid(2 beta h), rounded, at two temperatures."""
+    found = [conditionals(make, energy, beta) for beta in (0.3, 1.1)]
+    return all(float((counts - 256 * p).abs().max()) <= 0.5001 for counts, p in found)
+
+
+@pytest.fixture
+def eight_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEVELS", 8)
+    monkeypatch.setattr(bit_planes, "FIRST", 3)
+
+
+@models
+def test_every_conditional_is_exact_to_half_a_digit(energy: Ising, eight_digits: None) -> None:
+    assert law_holds(coded, energy)
+
+
+def coded(energy: Ising, make: Callable[[Ising], MultiSpin | None] = multi_spin) -> MultiSpin:
+    found = make(energy)
+    assert found is not None
+    return found
+
+
+MUTANTS: dict[str, tuple[Any, str, str]] = {
+    "a carry is lost": (added, "a & b | half & c", "a & b"),
+    "half the field": (multi_spin, "min(2 * beta * h, 700)", "min(beta * h, 700)"),
+    "the rest of the digits turned round": (below, "below(narrowed, where", "~below(narrowed, where"),
+    "the rest is left out": (below, "if len(where)", "if False"),
+    "and for or": (below, "bitwise_or_(bits)", "bitwise_and_(bits)"),
+    "signs of couplings": (multi_spin, "-(pull[some] < 0).long()", "-(pull[some] > 0).long()"),
+    "signs of fields": (multi_spin, "-fields[fielded]", "fields[fielded]"),
+    "idle pulls": (multi_spin, "torch.full_like(idlers, -1)", "torch.full_like(idlers, 0)"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_law_is_seen(name: str, eight_digits: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, old, new = MUTANTS[name]
+    wrong = mutant(function, old, new)
+    make = coded if function is not multi_spin else partial(coded, make=wrong)
+    if function is multi_spin:
+        monkeypatch.setitem(wrong.__globals__, "LEVELS", 8)
+    else:
+        monkeypatch.setitem(wrong.__globals__, "FIRST", 3)
+        monkeypatch.setattr(module, function.__name__, wrong)
+    assert not all(law_holds(make, energy) for energy in MODELS.values())
+
+
+def swept(energy: Ising, x: Tensor, betas: list[float]) -> Tensor:
+    """The states, by number, of 2^17 chains after sweeps from x."""
+    model = coded(energy)
+    words, random = model.packed(x.expand(2**17, -1)), random_words(torch.device("cpu"))
+    for beta in betas:
+        model.sweep(words, beta, random)
+    bits = model.unpacked(words, 2**17).gt(0).long()
+    return bits @ (2 ** torch.arange(bits.shape[1]).flip(0))
+
+
+def exact(energy: Ising, start: int, betas: list[float]) -> Tensor:
+    """The law of one chain after heat-bath draws of all sites, one after the other in the order of the colours."""
+    states = energy.domain.enumerate().to(energy.dtype)
+    law = torch.zeros(len(states), dtype=torch.float64)
+    law[start] = 1
+    for beta, sites in itertools.product(betas, energy.colours):
+        weights = (-tempered(energy, beta)(states).double()).exp()
+        for i in sites.tolist():
+            other = torch.arange(len(states)) ^ 1 << (states.shape[1] - 1 - i)
+            both = (law + law[other]) * weights
+            law = both / (weights + weights[other])
+    return law
+
+
+def chi_square_p(counts: Tensor, law: Tensor) -> float:
+    from scipy.stats import chi2
+
+    expected = counts.sum() * law
+    assert bool((counts[law == 0] == 0).all())
+    seen = expected > 5
+    observed = torch.cat([counts[seen], counts[~seen].sum().view(1)])
+    wanted = torch.cat([expected[seen], expected[~seen].sum().view(1)])
+    kept = wanted > 0
+    value = ((observed - wanted) ** 2 / wanted)[kept].sum()
+    return float(chi2.sf(float(value), int(kept.sum()) - 1))
+
+
+@models
+def test_two_sweeps_have_the_law_of_chromatic_gibbs(energy: Ising) -> None:
+    torch.manual_seed(0)
+    betas, states = [0.4, 1.3], energy.domain.enumerate().to(energy.dtype)
+    counts = torch.bincount(swept(energy, states[2], betas), minlength=len(states))
+    assert chi_square_p(counts, exact(energy, 2, betas)) > 1e-3
+
+
+def pairs_p() -> float:
+    """Of chains side by side in a word, and of the halves of all words, against the product of their laws."""
+    torch.manual_seed(1)
+    energy, betas = Ising.lattice(2, 0.7, field=0.7), [0.4, 0.8]
+    found = swept(energy, energy.domain.enumerate()[2].to(energy.dtype), betas)
+    law, least = exact(energy, 2, betas), 1.0
+    for one, two in ((found[::2], found[1::2]), (found[: 2**16], found[2**16 :])):
+        counts = torch.bincount(16 * one + two, minlength=256)
+        least = min(least, chi_square_p(counts, torch.outer(law, law).flatten()))
+    return least
+
+
+def test_chains_are_independent() -> None:
+    assert pairs_p() > 1e-3
+
+
+@pytest.mark.parametrize("new", ["random(shape[0], 1).expand(shape)", "random(1, *shape[1:]).expand(shape)"])
+def test_shared_random_numbers_are_seen(new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between words, and between the sites of a colour."""
+    wrong = mutant(below, "random(*shape)", f"({new} if len(shape) == 2 else random(*shape))")
+    monkeypatch.setattr(module, "below", wrong)
+    energy, betas = Ising.lattice(2, 0.7, field=0.7), [0.4, 0.8]
+    counts = torch.bincount(swept(energy, energy.domain.enumerate()[2].to(energy.dtype), betas), minlength=16)
+    assert min(pairs_p(), chi_square_p(counts, exact(energy, 2, betas))) < 1e-9
+
+
+@models
+def test_energies_and_states_survive_the_words(energy: Ising) -> None:
+    model, x = coded(energy), energy.random(100)
+    words = model.packed(x)
+    assert torch.equal(model.unpacked(words, 100).to(x), x)
+    assert torch.equal(model.energies(words)[:100], energy(x).double())
+
+
+def test_full_adders_add() -> None:
+    generator = torch.Generator().manual_seed(0)
+    columns = [torch.randint(-(2**62), 2**62, (n, 3), generator=generator) for n in (7, 1, 4)]
+    digits = added([list(column) for column in columns])
+    for bit in (0, 17, 61):
+        total = sum(2**b * (column >> bit & 1).sum(0) for b, column in enumerate(columns))
+        assert torch.equal(torch.as_tensor(total), sum(2**b * (d >> bit & 1) for b, d in enumerate(digits)))
+
+
+def test_what_does_not_fit_goes_another_way() -> None:
+    graph = lattice_edges(4, 1.0)
+    odd = Edges(16, graph.rows, graph.columns, graph.values * 0.1 * (1 + 0.5 * (graph.rows + graph.columns == 1)))
+    star: Any = ising({(0, i): 1.0 for i in range(1, 40)}, [0.0] * 40)
+    for energy in (Ising(odd, 0.04), star, Ising.learnable(3)):
+        assert multi_spin(energy) is None
+
+
+def test_a_search_in_words_finds_a_planted_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "WORTH", 0)
+    torch.manual_seed(0)
+    planted = frustrated_loops(12, 100, seed=1)
+    found = minimise(planted.energy, ChromaticGibbs(), num_chains=64, num_steps=200)
+    assert float(found.energy.min()) == planted.ground
+    assert torch.equal(planted.energy(found.x.float()), found.energy)
+
+
+def test_what_is_found_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "SMALL", 0)
+    monkeypatch.setattr(chains, "WORTH", 0)
+    energy, before, found = Ising.lattice(4, 1.0), torch.get_num_threads(), []
+    for threads in (1, 2):
+        torch.manual_seed(0)
+        torch.set_num_threads(threads)
+        found.append(minimise(energy, ChromaticGibbs(), num_chains=600, num_steps=3))
+    torch.set_num_threads(before)
+    assert torch.equal(found[0].x, found[1].x)

@@ -1,0 +1,57 @@
+"""Formulas of the pages and of the reference are LaTeX that becomes MathML, and stand where they are looked for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("griffe")
+pytest.importorskip("latex2mathml")
+from docs.docstrings import FORMULAS, typeset
+from docs.hooks import on_page_content
+from docs.notebooks import FENCE
+
+ROOT = Path(__file__).parents[1]
+SOURCES = "\n".join(path.read_text() for path in (ROOT / "ebmlab").rglob("*.py"))
+PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if "$" in path.read_text())
+MATH = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$", re.S)
+
+
+def formulas(text: str) -> list[str]:
+    """The LaTeX between the dollars of a text, without its code."""
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
+    return [display or inline for display, inline in MATH.findall(text)]
+
+
+def mathml(latex: str) -> ElementTree.Element:
+    """What the site shows of a formula."""
+    return ElementTree.fromstring(on_page_content(rf'<span class="arithmatex">\({latex}\)</span>'))
+
+
+def unknown(latex: str) -> list[str]:
+    """Commands that are shown as they are written, and errors."""
+    found = mathml(latex.replace("&", "&amp;").replace("<", "&lt;"))
+    return [node.text or "" for node in found.iter() if "\\" in (node.text or "") or node.tag.endswith("merror")]
+
+
+@pytest.mark.parametrize("plain", FORMULAS, ids=lambda plain: plain.strip()[:40])
+def test_a_formula_of_the_reference_is_in_a_docstring(plain: str) -> None:
+    assert plain in SOURCES
+    made = typeset(plain)
+    assert formulas(made) and not any(unknown(latex) for latex in formulas(made))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_formulas_of_a_page_are_known(page: Path) -> None:
+    assert [word for latex in formulas(page.read_text()) for word in unknown(latex)] == []
+
+
+def test_mathml_is_made_and_a_wrong_command_found() -> None:
+    assert mathml(r"x^2").tag.endswith("math")
+    assert unknown(r"\nonesuch x") == [r"\nonesuch"]
+    assert formulas("a $b$ `$c$`\n\n$$\nd\n$$\n\n```\n$e$\n```\n") == ["b", "\nd\n"]
+    shown = on_page_content('<div class="arithmatex">\\[\na &lt; b\n\\]</div>')
+    assert 'display="block"' in shown and "&lt;" in shown.replace("&#x0003C;", "&lt;")
