@@ -28,7 +28,7 @@ class Arrays(OwnData):
 
     Args:
         path: the file with the samples to train on; parts of them validate and test where `val` and `test` name none.
-        domain: real, binary, spin, ordinal or categorical.
+        domain: real, binary, spin, ordinal or categorical; or mixed, a table of real numbers and of classes.
         labels: where the labels are: the name or the number of a column of a .csv file, the name of an array in an .npz
             or .pt file, or an .npy file beside the samples. None: there are none.
         field: the name of the samples' array in an .npz or .pt file with several.
@@ -38,6 +38,8 @@ class Arrays(OwnData):
         binarize: make bits of numbers in [0, 1] or of pixels: true or dynamic, see `TensorDataModule`.
         max_value: what all numbers are divided by, in place of the rule.
         num_values: of an ordinal or categorical coordinate; by default as many as the training file shows.
+        categories: of a mixed table, the columns that hold classes, by names or numbers. Each column has as many as the
+            training file shows, from 0 on. States are those of `Product.of_columns`.
         val: file of the validation samples, laid out like `path`.
         test: file of the test samples, laid out like `path`.
         val_fraction: part of the training samples that validates, where there is no `val`.
@@ -67,6 +69,7 @@ class Arrays(OwnData):
         binarize: Binarize = False,
         max_value: float | None = None,
         num_values: int | None = None,
+        categories: Sequence[str | int] = (),
         val: str | None = None,
         test: str | None = None,
         val_fraction: float = 0.1,
@@ -90,7 +93,10 @@ class Arrays(OwnData):
             num_values = int(x.max()) + 1
         if domain == "ordinal" and num_values is None:
             num_values = max(2, int(x.max()) + 1)
-        form = Form(domain, standardize, binarize, max_value, num_values)
+        classes = self._classes(x, categories) if domain == "mixed" else ()
+        if categories and domain != "mixed":
+            raise UserError(f"Arrays: categories are of mixed tables, but domain is {domain}: set domain to mixed")
+        form = Form(domain, standardize, binarize, max_value, num_values, classes)
         super().__init__(own, form, val_fraction, test_fraction, split_seed, batch_size, seed)
         self.name = Path(path).stem
         self.classes = None if names is None else np.unique(names)
@@ -127,6 +133,23 @@ class Arrays(OwnData):
         if unknown := set(names.tolist()) - set(self.classes.tolist()):
             raise UserError(f"Arrays: {path} has the label {min(unknown)}, which {self.files['train']} lacks")
         return samples, torch.from_numpy(np.searchsorted(self.classes, names[index.numpy()])).long()
+
+    def _classes(self, x: Tensor, categories: Sequence[str | int]) -> tuple[int, ...]:
+        """How many classes each column of a mixed table has; 0 for real numbers."""
+        path = self.files["train"]
+        if x.dim() != 2:
+            raise UserError(f"Arrays: {path} has samples of shape {tuple(x.shape[1:])}, but a mixed table has rows")
+        numbers = [str(i) for i in range(x.shape[1])]
+        classes = [0] * x.shape[1]
+        for name in map(str, categories):
+            places = self._columns if name in self._columns else numbers
+            if name not in places:
+                raise UserError(f"Arrays: {path} has no column {name}; it has {', '.join(self._columns or numbers)}")
+            column = x[:, place := places.index(name)].double()
+            if not ((column == column.round()) & (column >= 0)).all():
+                raise UserError(f"Arrays: column {name} of {path} must hold classes, whole numbers from 0 on")
+            classes[place] = max(2, int(column.max()) + 1)
+        return tuple(classes)
 
     def _names(self, name: str) -> list[str]:
         path = Path(name).expanduser()

@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
+from ebmlab.data import mixed
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing, moments
 from ebmlab.datamodules.scaling import DOMAINS, Form, scaling
@@ -16,6 +17,7 @@ from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
+from ebmlab.product import Product
 from ebmlab.settings import require_positive
 
 
@@ -32,7 +34,7 @@ class OwnData(TensorDataModule):
         seed: of the order of the training batches.
     """
 
-    domains: tuple[type[Domain], ...] = (Real, Binary, Spin, Ordinal, Categorical)
+    domains: tuple[type[Domain], ...] = (Real, Binary, Spin, Ordinal, Categorical, Product)
 
     def __init__(
         self,
@@ -68,12 +70,14 @@ class OwnData(TensorDataModule):
             )
         if form.domain == "categorical":
             self.event_shape = (*shape, form.num_values or 0)
+        if form.classes:
+            self.event_shape = (mixed.width(form.classes),)
         self.domains = (DOMAINS[form.domain],)
         self.form = form
         self.val_fraction = val_fraction
         self.test_fraction = test_fraction
         self.split_seed = split_seed
-        self.standardize = form.standardize and form.domain == "real"
+        self.standardize = form.standardize and form.domain in ("real", "mixed")
         if self.standardize:
             self.mean, self.std = (), ()
         self._scaling: Preprocessing | None = None
@@ -141,6 +145,9 @@ class OwnData(TensorDataModule):
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         if self.standardize and not self.mean:
             self.mean, self.std = moments(self.sample(), self.scaling)
+            if classes := self.form.classes:  # class numbers stay what they are
+                self.mean = tuple(0.0 if k else mean for k, mean in zip(classes, self.mean, strict=True))
+                self.std = tuple(1.0 if k else std for k, std in zip(classes, self.std, strict=True))
         return (self.mean, self.std) if self.standardize else (self.scaling.mean, self.scaling.std)
 
     def sample(self) -> Tensor:

@@ -11,14 +11,16 @@ from torch import Tensor
 from ebmlab.data.preprocessing import LEVELS, Binarize, Preprocessing, are_levels
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.errors import UserError
+from ebmlab.product import Product
 
-DomainName = Literal["real", "binary", "spin", "ordinal", "categorical"]
+DomainName = Literal["real", "binary", "spin", "ordinal", "categorical", "mixed"]
 DOMAINS: dict[str, type[Domain]] = {
     "real": Real,
     "binary": Binary,
     "spin": Spin,
     "ordinal": Ordinal,
     "categorical": Categorical,
+    "mixed": Product,
 }
 
 
@@ -33,6 +35,7 @@ class Form:
         binarize: make bits of numbers in [0, 1]; see `TensorDataModule`.
         max_value: what all numbers are divided by, in place of the rule of `scaling`.
         num_values: of an ordinal or categorical coordinate; by default as many as the training samples show.
+        classes: of each column of a mixed table; 0 for real numbers.
     """
 
     domain: DomainName = "real"
@@ -40,6 +43,7 @@ class Form:
     binarize: Binarize = False
     max_value: float | None = None
     num_values: int | None = None
+    classes: tuple[int, ...] = ()
 
 
 def as_images(x: Tensor, domain: DomainName) -> Tensor:
@@ -72,6 +76,8 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
         UserError: the numbers are not what the form says.
     """
     shape, low, high = tuple(x.shape[1:]), float(x.min()), float(x.max())
+    if form.domain == "mixed":
+        return Preprocessing(shape, classes=form.classes)
     found = f"{title}: the values lie between {low:.6g} and {high:.6g}"
     whole = not x.is_floating_point() or bool((x == x.round()).all())
     if form.domain in ("ordinal", "categorical"):

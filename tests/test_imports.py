@@ -18,7 +18,8 @@ FILES = module_files()
 LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
     "ground": {
-        f"ebmlab.{name}" for name in ("data", "domains", "errors", "graphs", "io", "lightning", "sequences", "settings")
+        f"ebmlab.{name}"
+        for name in ("data", "domains", "errors", "graphs", "io", "lightning", "product", "sequences", "settings")
     },
     "energies": {"ebmlab.energies"},
     "engine": {"ebmlab.engine"},

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from ebmlab.data import mixed
 from ebmlab.domains import Domain, Real
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import draw_alike
@@ -42,6 +43,8 @@ class Preprocessing:
         columns: the names of the columns of the training data's table; () if there are none.
         letters: what the classes stand for in an alignment of sequences, a letter each; "" elsewhere.
         width: the columns of the alignment from which `columns` were chosen, which are numbered from 1.
+        classes: of a table of numbers and classes, how many classes each column has, or 0 if it holds real numbers; ()
+            elsewhere. States are those of `Product.of_columns(classes)`.
     """
 
     shape: tuple[int, ...]
@@ -56,10 +59,13 @@ class Preprocessing:
     columns: tuple[str, ...] = ()
     letters: str = ""
     width: int = 0
+    classes: tuple[int, ...] = ()
 
     @property
     def event_shape(self) -> tuple[int, ...]:
         """The shape of one state."""
+        if self.classes:
+            return (mixed.width(self.classes),)
         return (*self.shape, self.num_classes) if self.num_classes else self.shape
 
     def to_states(self, raw: Tensor) -> Tensor:
@@ -71,7 +77,8 @@ class Preprocessing:
             return draw_alike(x) if self.binarize == "dynamic" else (x > 0.5).float()
         x = x.double() if self._far else x
         mean, std = self._moments_like(x)
-        return ((x - mean) / std).float()
+        x = (x - mean) / std
+        return (mixed.to_states(x, self.classes) if self.classes else x).float()
 
     def to_raw(self, x: Tensor) -> Tensor:
         """Turns states, `(B, *event_shape)` or `(B, prod(event_shape))`, into raw data `(B, *shape)`.
@@ -83,6 +90,7 @@ class Preprocessing:
         x = x.reshape(len(x), *self.event_shape)
         if self.num_classes:
             return x.argmax(-1)
+        x = mixed.to_table(x, self.classes) if self.classes else x
         if not self.binarize:
             x = x.double() if self._far else x
             mean, std = self._moments_like(x)
@@ -133,7 +141,7 @@ class Preprocessing:
         How numbers are scaled to [0, 1] does not count, because pixels in [0, 1] mean the same in all units. The limits
         of pictures do not count either.
         """
-        names = ["shape", "binarize", "num_classes", "letters"]
+        names = ["shape", "binarize", "num_classes", "letters", "classes"]
         names += [] if self.unit and other.unit else ["scale", "float_scale"]
         for name in names:
             if (mine := getattr(self, name)) != (its := getattr(other, name)):

@@ -14,12 +14,14 @@ from ebmlab.energies.noisy import AtNoise, NoisyEnergy, NoisyMLP
 from ebmlab.energies.pairwise.ising import Ising
 from ebmlab.energies.pairwise.potts import Potts
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
+from ebmlab.energies.part import Part
 from ebmlab.energies.paths.bipartite_bridge import BipartiteBridge, bridge
 from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.composed import Mixture, Sum
 from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform, reference
 from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
+from ebmlab.energies.product_mlp import ProductMLP
 from ebmlab.energies.rbm import RBM
 from ebmlab.energies.real_mlp import RealMLP
 from ebmlab.energies.resnet.resnet import ResNet
@@ -49,8 +51,10 @@ __all__ = [
     "Mixture",
     "NoisyEnergy",
     "NoisyMLP",
+    "Part",
     "PerChain",
     "Potts",
+    "ProductMLP",
     "RealMLP",
     "ResNet",
     "ScalarPotts",

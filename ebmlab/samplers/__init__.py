@@ -1,6 +1,7 @@
 """Samplers, which draw x from an energy."""
 
 from ebmlab.samplers.acs import ACS
+from ebmlab.samplers.alternate import Alternate
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
@@ -43,6 +44,7 @@ __all__ = [
     "MALA",
     "NUTS",
     "ULA",
+    "Alternate",
     "AnyScale",
     "BipartiteState",
     "BlockGibbs",

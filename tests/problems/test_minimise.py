@@ -125,7 +125,7 @@ def test_the_last_beta_freezes_what_is_cheap_near_a_minimum() -> None:
     """Random sets have 20 conflicts a node, which say nothing of what a flip costs at the end."""
     torch.manual_seed(0)
     first, last = beta_range(IndependentSet(erdos_renyi(200, 0.2, seed=1)).energy)
-    assert last == pytest.approx(math.log(20_000)) and first < 0.05
+    assert last == pytest.approx(math.log(20_000)) and first > 0.1
 
 
 def test_schedules_and_settings_that_are_not_valid() -> None:
