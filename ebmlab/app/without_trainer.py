@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
-from ebmlab.app.loading import loading
+from ebmlab.app.failures import loading
 from ebmlab.app.parsers import MODEL_COMMANDS
 
 _PLACES = {
