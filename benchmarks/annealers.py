@@ -5,7 +5,7 @@
 
 All anneal by the same number of sweeps along the same geometric schedule. Peers that are not installed are named.
 dwave-samplers runs with heat-bath acceptance (`Gibbs`) and with `Metropolis`; openjij with its plain single-spin flips.
-Both get a thread for each core, each with its share of the reads. Energies are per spin.
+Both share the reads among one thread a core; torch shares out single operations. Energies are per spin.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from ebmlab.energies import Ising
+from ebmlab.numerics.allocator import keep_freed_memory
 from ebmlab.problems import Geometric, minimise, plus_minus_j
 from ebmlab.problems.chains import States
 from ebmlab.samplers import ChromaticGibbs
@@ -121,6 +122,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as the command line does
     energy = plus_minus_j(options.side)
     print("| annealer | a sweep, ms | processor, ms | mean energy | standard deviation | lowest |\n" + 6 * "|---" + "|")
     for name, make in annealers(energy, options.chains):

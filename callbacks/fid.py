@@ -57,6 +57,7 @@ class FID(SampleEvaluation):
 
     least = 2
 
+    needs_images = True
     logs = ("fid/classifier", "fid/inception")
 
     def __init__(

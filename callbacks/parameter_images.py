@@ -36,6 +36,8 @@ class ParameterImages(PeriodicEvaluation):
         >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/parameters-filters_step0000000.png
     """
 
+    needs_images = True
+
     def __init__(self, num_filters: int = 64, every_n_epochs: int = 1, *, at_start: bool = True) -> None:
         super().__init__(every_n_epochs, at_start)
         require_count("ParameterImages", num_filters=num_filters)

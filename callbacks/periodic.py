@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from fnmatch import fnmatch
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ import pytorch_lightning as pl
 import torch
 from matplotlib.figure import Figure
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated_evaluation import isolated
+from ebmlab.callbacks.requirements import kind_of
+from ebmlab.data.interface import Images
 from ebmlab.errors import UserError
 from ebmlab.evaluation.headline import Headline
 from ebmlab.io.old_names import current_callback
@@ -24,6 +28,7 @@ from ebmlab.io.progress import Meter
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import averaged
 from ebmlab.lightning.checkpoints import watch
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
 
 FAST_DEV_SAMPLES = 16
@@ -64,6 +69,7 @@ class PeriodicEvaluation(pl.Callback):
     """
 
     logs: tuple[str, ...] = ()  # the names of all metrics, which `*` may end
+    needs_images = False  # left out with a note where the data are none, unless a score of it is monitored
 
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True, *, seed: int = 0) -> None:
         if every_n_epochs < 1:
@@ -74,6 +80,7 @@ class PeriodicEvaluation(pl.Callback):
         self.headline: Headline | None = None
         self.picture: Path | None = None
         self._last_step = -1
+        self._is_left_out = False
         self._metrics: dict[str, float] = {}
         self._watched: set[str] = set()
 
@@ -89,7 +96,13 @@ class PeriodicEvaluation(pl.Callback):
         """Raises `UserError` if the run cannot be evaluated; called before it starts."""
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        self.check(trainer, pl_module)
+        unfit = without_images(trainer)
+        self._is_left_out = self in unfit
+        if not self._is_left_out:
+            self.check(trainer, pl_module)
+        elif unfit[0] is self:
+            names = ", ".join(type(callback).__name__ for callback in unfit)
+            rank_zero_info(f"{data_of(trainer).title} gives no images: {names} left out.")
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluates and logs; called on every rank."""
@@ -215,6 +228,8 @@ class PeriodicEvaluation(pl.Callback):
         self.headline = Headline.kept(state_dict.get("headline"))  # older checkpoints have none
 
     def _run(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self._is_left_out:
+            return
         self.picture = None
         with averaged(trainer, pl_module), isolated(pl_module, self.seed):
             self.evaluate(trainer, pl_module)
@@ -229,6 +244,16 @@ class PeriodicEvaluation(pl.Callback):
 
     def _is_stale(self, trainer: pl.Trainer, score: Tensor | None) -> bool:
         return self._last_step != trainer.global_step
+
+
+def without_images(trainer: pl.Trainer) -> list[pl.Callback]:
+    """The callbacks that need images and are left out, since the data are none and nothing monitors their scores."""
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    wanting = [callback for callback in callbacks if getattr(callback, "needs_images", False)]
+    if not wanting or kind_of(data_of(trainer)) in (None, Images):
+        return []
+    monitored = [getattr(callback, "monitor", None) or "" for callback in callbacks]
+    return [c for c in wanting if not any(fnmatch(name, log) for name in monitored for log in c.logs)]
 
 
 def shows_progress(trainer: pl.Trainer) -> bool:

@@ -112,7 +112,7 @@ def require_split(data: Data, split: str, callback: pl.Callback, mend: str) -> N
 def image_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
     """The run's data, which must be images."""
     data, name = data_of(trainer), type(callback).__name__
-    if _kind(data) is not Images:
+    if kind_of(data) is not Images:
         raise UserError(
             f"{name} needs images, but {data.title} has events of shape {data.event_shape}: "
             f"use callbacks.Density2D for points in the plane, or remove {name}"
@@ -123,7 +123,7 @@ def image_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
 def graph_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
     """The run's data, which must be graphs."""
     data, name = data_of(trainer), type(callback).__name__
-    if _kind(data) is not Graphs:
+    if kind_of(data) is not Graphs:
         raise UserError(
             f"{name} needs graphs, got {data.title}, which shows none: use datamodules.EgoSmall, or remove {name}"
         )
@@ -144,8 +144,8 @@ def adjacency(data: Data, x: torch.Tensor) -> torch.Tensor:
     return shown.adjacency
 
 
-def _kind(data: Data) -> type | None:
-    """The type that `show` returns."""
+def kind_of(data: Data) -> type | None:
+    """The type that `show` returns; None if the shape of events is not known."""
     if data.event_shape is None:
         return None
     return type(data.show(torch.zeros(1, *data.event_shape)))

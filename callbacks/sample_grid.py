@@ -43,6 +43,8 @@ class SampleGrid(SampleEvaluation):
         >>> _ = trainer.test(learner, Digits(), verbose=False)  # writes images/samples-grid_step0000000.png
     """
 
+    needs_images = True
+
     def __init__(
         self,
         num_samples: int = 64,

@@ -38,6 +38,8 @@ FORMULAS = {
     "E(x) = -log of the sum over classes y of exp(f(x)[y]), f(x) the logits of p(y | x)": (
         r"$E(x) = -\log \sum_y e^{f(x)_y}$, y the classes and $f(x)$ the logits of $p(y \mid x)$"
     ),
+    "Energies E(x), which define p(x) = exp(-E(x)) / Z": r"Energies $E(x)$, which define $p(x) = e^{-E(x)} / Z$",
+    "Log of the sum, or integral, of exp(-E(x))": r"$\log \sum_x e^{-E(x)}$, or of the integral",
     # samplers
     "x - alpha dE/dx + sqrt(2 alpha T) noise": (
         r"$x - \alpha \, \partial E / \partial x + \sqrt{2 \alpha T}\, \xi$, $\xi$ normal noise"

@@ -26,7 +26,7 @@ def main() -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _leave)
     try:
-        from ebmlab.app.failures import in_one_line
+        from ebmlab.app.failures import in_one_line, loading
         from ebmlab.app.output import outlast_readers
         from ebmlab.app.quick_answers import answer
         from ebmlab.errors import shown
@@ -41,7 +41,6 @@ def main() -> None:
             if not launched_rank():
                 _say_what_is_loaded()
             os.getcwd()  # raises an error if it has been deleted, where torch would end the process
-            from ebmlab.app.loading import loading
             from ebmlab.numerics.allocator import keep_freed_memory
 
             keep_freed_memory()

@@ -120,7 +120,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         _, x = self._states(X)
         if isinstance(self.energy_.domain, Binary) and not ((x == 0) | (x == 1)).all():
             raise UserError(
-                "EBM: a binary energy gives bits a likelihood, but X has values between 0 and 1: round them"
+                "EBM: a binary energy gives bits a likelihood, but X has values between 0 and 1: give X.round()"
             )
         with torch.no_grad():
             energies: NDArray[Any] = self.energy_(x).numpy()

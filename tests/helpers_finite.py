@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -26,6 +27,10 @@ DOMAINS: dict[str, Finite] = {
     "categorical": Categorical(2, 3),
 }
 KINDS: tuple[Literal["quadratic", "cubic", "flat"], ...] = ("quadratic", "cubic", "flat")
+# For many samplers at once: what a quadratic or flat target would show, a cubic one shows nearly always.
+MOSTLY_CUBIC = pytest.mark.parametrize(
+    "kind", ["cubic", *(pytest.param(k, marks=pytest.mark.slow) for k in ("quadratic", "flat"))]
+)
 
 
 class Linear(Energy):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ebmlab.numerics.noise import bernoulli, categorical
+from ebmlab.numerics.noise import bernoulli, categorical, drawn_by_column
 
 SMALL, LARGE = 2**12, 2**20  # float32 tensors of 2^14 entries or more are drawn by numpy
 PATHS = [(torch.float32, SMALL), (torch.float32, LARGE), (torch.float64, SMALL), (torch.float64, LARGE)]
@@ -89,3 +89,21 @@ def test_choices_reach_every_index_in_half_precision() -> None:
     torch.manual_seed(0)
     draws = categorical(torch.full((20_000, 625), 1 / 625).log().bfloat16())
     assert len(draws.unique()) == 625
+
+
+@pytest.mark.parametrize("values", [1, 3, 300])
+def test_draws_by_column_have_the_odds_of_their_weights(values: int) -> None:
+    """By chi-square; weights of 0 are not drawn."""
+    torch.manual_seed(0)
+    weights = torch.rand(values, 1)
+    weights[1::2] = 0
+    index, total = drawn_by_column(weights.expand(-1, 60_000))
+    assert torch.allclose(total, weights.sum())
+    counts = torch.bincount(index, minlength=values)
+    kept = weights.flatten() > 0
+    assert counts[~kept].sum() == 0
+    expected = (60_000 * weights / weights.sum()).flatten()[kept]
+    enough = expected > 5
+    found = torch.cat([counts[kept][enough], counts[kept][~enough].sum().view(1)])
+    wanted = torch.cat([expected[enough], expected[~enough].sum().view(1)])
+    assert float(((found - wanted).square() / wanted.clamp(min=1)).sum()) < 2 * values + 20

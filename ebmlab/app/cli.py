@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ebmlab.app.distributed_errors import name_launch
-from ebmlab.app.failures import in_one_line
-from ebmlab.app.loading import loading
+from ebmlab.app.failures import in_one_line, loading
 from ebmlab.app.own_configs import with_pipes_read
 from ebmlab.app.quick_answers import answer
 from ebmlab.app.quiet_lightning import quieten

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ebmlab.app.finished_run import FinishedRun, read_run
-from ebmlab.app.model_parsers import Line
+from ebmlab.app.parsers import Line
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import whole
 

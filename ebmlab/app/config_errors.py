@@ -19,6 +19,9 @@ _NOISE = (
     "a dict with",
 )
 
+_OWNER = re.compile(r"(?:([\w.]+): )?Problem with given class_path '([\w.]+)': ")
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
+
 
 def parser_message(message: str) -> str:
     """The parser's message in one line, without printed types and objects, with a suggestion for a misspelt option."""
@@ -51,6 +54,10 @@ def parser_message(message: str) -> str:
             where = "a module of your own must be in the folder where the command is given"
             return f"{option}: there is no {path} ({missing.group()}); {where}"
     if found := re.search(r"(\w+): Expected a path but (\S+) either .* Expected a dot import path string", text):
+        from ebmlab.app.known_classes import MODULES, known  # imports torch
+
+        if other := known(*MODULES).get(found.group(2)):
+            return f"{found.group(1)}: {found.group(2)} is {other}, which cannot be the {found.group(1)}"
         return f"{found.group(1)} must be a class path, or class_path with init_args, not {found.group(2)}"
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
@@ -63,7 +70,7 @@ def parser_message(message: str) -> str:
     text = re.sub(r"Type typing\.\S.*? expects a function or a callable class: ", "", text)
     text = re.sub(r"\.? Got value: Namespace\(.*", "", re.sub(r'Parser key "([\w.]+)":', r"\1:", text))
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
-    return text[:500] + _suggestion(text)
+    return _in_words(text)[:500]
 
 
 def _is_dump(line: str) -> bool:
@@ -71,18 +78,37 @@ def _is_dump(line: str) -> bool:
     return line.startswith("Given value: ") and any(sign in line for sign in ("NestedArg(", "Namespace(", "{", "["))
 
 
-def _suggestion(text: str) -> str:
-    option = re.search(r"Option '([\w.]+)' is not accepted", text)
-    owner = re.findall(r"class_path '([\w.]+)'", text[: option.start()] if option else text)
-    if not option or not owner:
-        return ""
+def _in_words(text: str) -> str:
+    """The message with the setting's full name first, and without the paths of the classes on the way to it."""
+    places: list[str] = []
+    owner = ""
+    while found := _OWNER.match(text):
+        places += [found[1]] if found[1] else []
+        owner, text = found[2], text[found.end() :]
+    name = owner.rpartition(".")[2]
+    if owner and (inner := re.match(r"([a-z_]\w*): ", text)):
+        places, owner, text = [*places, inner[1]], "", text[inner.end() :]
+        name = name if "required" in text else ""
+    place = ".".join(places)
+    if not place:
+        return text
+    if found := re.fullmatch(r"Option '([\w.]+)' is not accepted", text):
+        return f"{place}: {name or 'this'} has no option {found[1]}" + (_suggestion(found[1], owner) if owner else "")
+    if found := re.fullmatch(r"the following arguments are required: (.*)", text):
+        return f"{place}: {name + ' needs' if owner else 'there must be'} {found[1]}"
+    if found := re.fullmatch(r"Expected an? (\w+)\. Got value: (.*)", text):
+        return f"{place} is {found[2]!r}, but must be {_KINDS.get(found[1], found[1])}"
+    return f"{place}: {text}"
+
+
+def _suggestion(option: str, owner: str) -> str:
+    """What was meant by an option that a class does not have, or all that it has."""
     from ebmlab.app.trust import found as trusted  # imports torch
 
-    name = owner[-1].rpartition(".")[2]
     try:
-        target: Any = trusted(owner[-1])
+        target: Any = trusted(owner)
         accepted = [p for p in inspect.signature(target).parameters if p not in ("self", "args", "kwargs")]
     except (TypeError, ValueError):
         return ""
-    close = difflib.get_close_matches(option.group(1), accepted, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; {name} accepts {', '.join(accepted)}"
+    close = difflib.get_close_matches(option, accepted, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(accepted)}"

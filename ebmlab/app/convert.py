@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from ebmlab import __version__
-from ebmlab.app.convert_parser import convert_parser
+from ebmlab.app.parsers import convert_parser
 from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary, Categorical

@@ -8,7 +8,7 @@ from pathlib import Path
 from ebmlab.app.compare import write
 from ebmlab.app.dashboard_page import page
 from ebmlab.app.finished_run import read_run
-from ebmlab.app.model_parsers import Line
+from ebmlab.app.parsers import Line
 from ebmlab.errors import UserError
 
 

@@ -20,7 +20,9 @@ from ebmlab.errors import UserError, one_line, shown
 from ebmlab.numerics.launch import launched_rank
 
 _OURS = str(Path(__file__).parents[1])
-_OTHERS = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<")
+_PACKAGES = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
+_PYTHON = Path(sysconfig.get_path("stdlib"))
+_OTHERS = (str(_PYTHON), *map(str, _PACKAGES), "<")
 
 
 @contextmanager
@@ -48,6 +50,21 @@ def in_one_line(how_to_go_on: Callable[[str], str], debug: bool = False) -> Iter
             print(shown(" ".join(line.split())), file=sys.stderr, flush=True)
             distributed_errors.has_spoken()
         sys.exit(code)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """The body imports modules.
+
+    Raises:
+        UserError: a package is missing or broken, or a file of the user's has its name.
+    """
+    try:
+        yield
+    except Exception as error:  # a broken package raises any type
+        if is_memory(error):
+            raise
+        raise UserError(_reason(error)) from error
 
 
 def describe(error: BaseException) -> str:
@@ -155,3 +172,18 @@ def _last_line(error: BaseException) -> str:
     ours = [frame for frame in frames if frame.filename.startswith(_OURS)] or frames
     frame = ours[-1]
     return f"{Path(frame.filename).name}, line {frame.lineno}"
+
+
+def _reason(error: Exception) -> str:
+    """Which package cannot be imported: the innermost that is neither Python's nor ours."""
+    said = one_line(error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"the package {error.name.partition('.')[0]} is missing: install ebmlab again ({said})"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        for folder in _PACKAGES:
+            if path.is_relative_to(folder):
+                return f"{path.relative_to(folder).parts[0]} cannot be loaded ({said}): install it again"
+        if path.is_file() and not path.is_relative_to(_PYTHON) and not path.is_relative_to(_OURS):
+            return f"{path} is loaded in place of a package of that name ({said}): rename it"
+    return f"a package cannot be loaded ({said}): install ebmlab again"

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ebmlab import samplers
 from ebmlab.app.law_lines import law_line, mixing
-from ebmlab.app.model_parsers import model_parser
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
+from ebmlab.app.parsers import model_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData

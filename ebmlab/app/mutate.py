@@ -8,9 +8,9 @@ import re
 from argparse import Namespace
 from pathlib import Path
 
-from ebmlab.app.mutate_parser import mutate_parser
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
+from ebmlab.app.parsers import mutate_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.mutation_map import draw_mutations

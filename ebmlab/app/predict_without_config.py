@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ebmlab.app.model_parsers import Line
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
+from ebmlab.app.parsers import Line
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.app.words import options

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from ebmlab import __version__
-from ebmlab.app.convert_parser import convert_parser
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
-from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
-from ebmlab.app.mutate_parser import mutate_parser
-from ebmlab.app.solve_parser import solve_parser
+from ebmlab.app.parsers import MODEL_COMMANDS, Line, convert_parser, model_parser, mutate_parser, solve_parser
 from ebmlab.app.sweep_space import sweep_parser
 from ebmlab.app.zoo_parser import zoo_answer
 from ebmlab.errors import UserError
@@ -31,7 +28,7 @@ commands:
   dashboard a page to look at a run or several:   python -m ebmlab dashboard RUN
   sweep     find good settings by many runs:      python -m ebmlab sweep --config FILE --space FILE --trials 20
   convert   models and problems of other packages:   python -m ebmlab convert problem.bqm my_problem
-  zoo       small trained models: list, make, pull, push, pack, export:   python -m ebmlab zoo
+  zoo       small trained models: list, make, pull, pack, export:   python -m ebmlab zoo
   mutate    all single mutants of a sequence:   python -m ebmlab mutate wild.fasta --ckpt_path RUN
   solve     max-cut, independent sets, cliques, QUBOs:   python -m ebmlab solve G14.rud --seconds 60
   --version print the version
@@ -51,16 +48,8 @@ def answer(given: list[str]) -> str | None:
         return HELP
     if first == "--version":
         return f"ebmlab {__version__}"
-    if first in MODEL_COMMANDS and {"-h", "--help"} & {*given}:
-        return model_parser(first).format_help().rstrip()
-    if first == "sweep" and {"-h", "--help"} & {*given}:
-        return sweep_parser().format_help().rstrip()
-    if first == "convert" and {"-h", "--help"} & {*given}:
-        return convert_parser().format_help().rstrip()
-    if first == "mutate" and {"-h", "--help"} & {*given}:
-        return mutate_parser().format_help().rstrip()
-    if first == "solve" and {"-h", "--help"} & {*given}:
-        return solve_parser().format_help().rstrip()
+    if {"-h", "--help"} & {*given} and (parser := _parser(first)) is not None:
+        return parser.format_help().rstrip()
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
     if first == "compare":
@@ -78,3 +67,11 @@ def answer(given: list[str]) -> str | None:
     if given[1:] in (["-h"], ["--help"]):
         return page(first)
     return None
+
+
+def _parser(command: str) -> Line | None:
+    """The parser of a command that loads no trainer; None for others, whose pages are written out."""
+    if command in MODEL_COMMANDS:
+        return model_parser(command)
+    parsers = {"sweep": sweep_parser, "convert": convert_parser, "mutate": mutate_parser, "solve": solve_parser}
+    return parsers[command]() if command in parsers else None

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from ebmlab import samplers
+from ebmlab.app.parsers import solve_parser
 from ebmlab.app.run_folder import RUNS, SOLUTION, new_run
 from ebmlab.app.signals import Stopped
-from ebmlab.app.solve_parser import solve_parser
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.search_curve import draw_search
 from ebmlab.errors import UserError, shown

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from ebmlab.app.model_parsers import Line
+from ebmlab.app.parsers import Line
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import read_text
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
-from ebmlab.app.loading import loading
-from ebmlab.app.model_parsers import MODEL_COMMANDS
+from ebmlab.app.failures import loading
+from ebmlab.app.parsers import MODEL_COMMANDS
 
 _PLACES = {
     **dict.fromkeys(MODEL_COMMANDS, "model_commands.run_model_command"),

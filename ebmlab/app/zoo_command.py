@@ -1,4 +1,4 @@
-"""`python -m ebmlab zoo`: makes, packs, fetches, sends and exports small trained models."""
+"""`python -m ebmlab zoo`: makes, packs, fetches and exports small trained models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ebmlab.app.zoo_parser import zoo_parser
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.io.files import read_text
 from ebmlab.io.folders import check_is_local
-from ebmlab.io.zoo import pack, pull, push
+from ebmlab.io.zoo import pack, pull
+from ebmlab.io.zoo.shelf import CHECKPOINT
 from ebmlab.trained import load
 from ebmlab.trained.export import export_energy
 from ebmlab.trained.loading import checkpoint_in
@@ -22,7 +23,7 @@ def run_zoo(args: list[str]) -> None:
         UserError: an option, a file or an address is not valid.
     """
     options = zoo_parser().parse_args(args)
-    act = {"make": _make, "pack": _pack, "pull": _pull, "push": _push, "export": _export}[options.verb]
+    act = {"make": _make, "pack": _pack, "pull": _pull, "export": _export}[options.verb]
     print(shown(act(options)))
 
 
@@ -38,17 +39,13 @@ def _pack(options: Namespace) -> str:
         card = read_text(Path(options.card))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--card {options.card} cannot be read: {one_line(error)}") from error
-    pack(checkpoint_in(Path(options.checkpoint)), Path(options.folder), options.name, card)
-    return str(options.folder)
+    model = pack(checkpoint_in(Path(options.checkpoint)), Path(options.folder), options.name, card)
+    return f"{options.folder}: sha256 {model.files[CHECKPOINT]}"
 
 
 def _pull(options: Namespace) -> str:
     path = pull(options.address, options.sha256)
     return f"zoo/{path.parent.name}: {path}"
-
-
-def _push(options: Namespace) -> str:
-    return f"sha256 {push(options.model, options.target)}"
 
 
 def _export(options: Namespace) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ebmlab.app.model_parsers import Line
+from ebmlab.app.parsers import Line
 from ebmlab.io.zoo.shelf import CARD, OURS, names, pulled
 
-_VERBS = ("list", "make", "pack", "pull", "push", "export")
+_VERBS = ("list", "make", "pack", "pull", "export")
 
 
 def zoo_parser() -> argparse.ArgumentParser:
@@ -27,9 +27,6 @@ def zoo_parser() -> argparse.ArgumentParser:
     pull = verbs.add_parser("pull", help="fetch a model: it is zoo/NAME from then on")
     pull.add_argument("address", help="a folder, an http(s) address, or hf://OWNER/REPOSITORY")
     pull.add_argument("--sha256", help="of model.ckpt")
-    push = verbs.add_parser("push", help="copy a model to where others can pull it; prints its sha256")
-    push.add_argument("model", help="zoo/NAME, or a folder that pack wrote")
-    push.add_argument("target", help="a folder, or hf://OWNER/REPOSITORY")
     export = verbs.add_parser("export", help="write the energy of states as a program without ebmlab")
     export.add_argument("checkpoint", help="zoo/NAME, a checkpoint or the folder of a run")
     export.add_argument("file", help="ends in .pt2 (torch.export) or .onnx (needs ebmlab[onnx])")

@@ -70,5 +70,7 @@ def _bins(axes: Axes, sets: list[Tensor]) -> Tensor:
 
     bins = unbend(np.linspace(bend(low), bend(high), NUM_BINS + 1))
     axes.set_xscale("function", functions=(bend, unbend))
-    axes.set_xticks([float(f"{edge:.2g}") for edge in bins[:: NUM_BINS // 6]])
+    ticks = [float(f"{edge:.2g}") for edge in bins[:: NUM_BINS // 6]]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xlabel(f"{axes.get_xlabel()} (axis compressed away from the first set)")
     return torch.from_numpy(bins)

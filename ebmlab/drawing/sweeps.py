@@ -70,7 +70,8 @@ def draw_sweep(trials: Sequence[Trial], objective: str, higher: bool, scales: Ma
         _scatter(axes, trials, values)
         if scale == "log":
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+            low, high = axes.get_xlim()
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,), numticks=8))
             axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set(xlabel=name, ylabel=objective)

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from ebmlab.numerics.noise import raw_words
 
 LEVELS = 32  # binary digits of a probability, which is rounded to a multiple of 2^-32
-FIRST = 10  # digits that are compared in all words; 6 % of the words have a bit that needs more
+REST = 22  # of them, the last, which are compared in the words alone that have a bit not decided before: 6 %
 
 Random = Callable[..., Tensor]
 Planes = list[Tensor]
@@ -69,15 +69,14 @@ def below(
 ) -> Tensor:
     """Where a uniform number of so many levels is below the threshold that the digits number.
 
-    From the last of the first levels upwards, a digit 1 of a threshold joins the bits by or, a digit 0 by and. Begun
-    with "no" and with "yes", that differs only where all of these levels equal the threshold's: there the rest counts.
+    From the last level upwards, a digit 1 of a threshold joins the bits by or, a digit 0 by and. The
+    last levels count only where all others equal the threshold's: where it matters whether these begin with no or yes.
     """
-    first = min(levels, FIRST)
-    rest = levels - first
-    tops = {t >> rest for t in thresholds if t is not None}
-    no: dict[int, Tensor | int] = dict.fromkeys(tops, 0)
-    yes: dict[int, Tensor | int] = dict.fromkeys(tops if rest else (), -1)
-    for level in range(first):
+    rest = REST if levels > REST else 0
+    wanted = [t for t in thresholds if t is not None]
+    no: dict[int, Tensor | int] = {t >> rest: 0 for t in wanted}
+    yes: dict[int, Tensor | int] = {t >> rest: -1 for t in wanted if t % 2**rest}
+    for level in range(levels - rest):
         bits = random(*shape)
         for planes in (no, yes):
             for top, plane in planes.items():
@@ -85,7 +84,7 @@ def below(
     lower = _plane(chosen(digits, [None if t is None else no[t >> rest] for t in thresholds]), bits)
     if not rest:
         return lower
-    maybe = lower ^ _plane(chosen(digits, [None if t is None else yes[t >> rest] for t in thresholds]), bits)
+    maybe = lower ^ _plane(chosen(digits, [None if t is None else (no | yes)[t >> rest] for t in thresholds]), bits)
     where = maybe.flatten().nonzero().squeeze(1)
     if len(where):
         lows = [None if t is None else t & (2**rest - 1) for t in thresholds]

@@ -83,6 +83,19 @@ def drawn(weights: Tensor) -> Tensor:
     return torch.searchsorted(cdf, level, right=True).squeeze(-1).clamp(max=last)
 
 
+def drawn_by_column(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """As `drawn`, of weights `(K, n)`, one law a column: on a CPU, sums along such columns are the faster ones.
+
+    Returns:
+        Indices, int64 `(n,)`; sums of the weights, `(n,)`.
+    """
+    cdf = wide(weights).cumsum(0)
+    total, last = cdf[-1], len(cdf) - 1
+    below = cdf <= uniform(total) * total
+    count = below.view(torch.uint8).sum(0, dtype=torch.uint8) if last < 255 else below.sum(0)
+    return count.clamp(max=last).long(), total
+
+
 def normal(like: Tensor) -> Tensor:
     """Standard normal numbers in the shape, type and layout of `like`, drawn in the order of its memory."""
     columns = like.dim() == 2 and not like.is_contiguous() and like.T.is_contiguous()

@@ -74,10 +74,11 @@ class Linear:
 
 @torch.no_grad()
 def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
-    """Where an annealing may begin and end, by what flips cost at random states, and at these after a descent.
+    """Where an annealing may begin and end, by what flips cost near a minimum: at random states after a descent.
 
-    At the first beta the dearest flip is accepted with probability 1/2. At the last one a flip upwards that is cheap,
-    by the 5 % quantile after the descent, has probability 1/100 / d.
+    At the first beta a flip upwards of median cost has probability 1/2. At the last one a cheap one, by the 5 %
+    quantile, has probability 1/100 / d. Random states themselves say little: sets of half of all nodes have dozens of
+    conflicts at each node, and an annealing that begins there spends half of its steps on melting.
 
     Args:
         energy: on bits or spins.
@@ -93,7 +94,7 @@ def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
     """
     x = energy.random(num_states)
     costs = energy.flip_differences(x)
-    dearest = float(costs.abs().max())
+    dearest = float(costs.abs().max())  # from here on only to tell a cost from rounding
     for _ in range(DESCENT):  # few flips at a time, as they change each other's costs
         flips = (costs < 0) & (uniform(costs) < 0.1)
         x = torch.where(flips, -x if isinstance(energy.domain, Spin) else 1 - x, x)
@@ -102,4 +103,4 @@ def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
     if dearest == 0 or upwards.numel() == 0:
         raise UserError("the energy is the same at all states: there is nothing to minimise")
     cheap = float(upwards.kthvalue(1 + len(upwards) // 20).values)
-    return math.log(2) / dearest, math.log(100 * energy.domain.size) / cheap
+    return math.log(2) / float(upwards.median()), math.log(100 * energy.domain.size) / cheap

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import torch
@@ -19,8 +18,6 @@ from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
 WORTH = 2**15  # spins of all chains in a group of sites from which words are faster than states
-BLOCK = 8  # words of the chains that a thread moves
-SMALL = 2**15  # words of a block below which threads would wait for each other's Python
 
 
 class Chains(Protocol):
@@ -86,40 +83,27 @@ class States:
 
 
 class Words:
-    """Chains of `ChromaticGibbs` by multi-spin coding, in blocks for threads, each with random numbers of its own."""
+    """Chains of `ChromaticGibbs` by multi-spin coding."""
 
     def __init__(self, coded: MultiSpin, dtype: torch.dtype, num_chains: int) -> None:
         self.coded, self.num_chains = coded, num_chains
-        num_words = -(-num_chains // 64)
-        self.sizes = [min(BLOCK, num_words - first) for first in range(0, num_words, BLOCK)]
         self.restart()
-        self.lowest = [words.clone() for words in self.words]
-        self.energy = self._energies().to(dtype)
+        self.lowest, self.energy = self.words.clone(), self._energies().to(dtype)
 
     def restart(self) -> None:
-        random = random_words(self.coded.place.device)
-        self.words = [self.coded.random(size, random) for size in self.sizes]
+        self.words = self.coded.random(-(-self.num_chains // 64), random_words(self.coded.place.device))
 
     def anneal(self, betas: Sequence[float]) -> None:
-        sources = [random_words(words.device) for words in self.words]
-
-        def swept(block: int) -> None:
-            for beta in betas:
-                self.coded.sweep(self.words[block], beta, sources[block])
-
-        num_threads = torch.get_num_threads() if self.words[0].numel() >= SMALL else 1
-        with ThreadPoolExecutor(min(len(self.words), num_threads)) as threads:
-            list(threads.map(swept, range(len(self.words))))
+        random = random_words(self.words.device)
+        for beta in betas:
+            self.coded.sweep(self.words, beta, random)
         energies = self._energies().to(self.energy)
         better = energies < self.energy
-        if bool(better.any()):
-            masks = torch.split(self.coded.masks(better), self.sizes)
-            for words, lowest, mask in zip(self.words, self.lowest, masks, strict=True):
-                lowest ^= (lowest ^ words) & mask
-            self.energy[better] = energies[better]
+        self.lowest ^= (self.lowest ^ self.words) & self.coded.masks(better)
+        self.energy[better] = energies[better]
 
     def best(self) -> Tensor:
-        return self.coded.unpacked(torch.cat(self.lowest, 1), self.num_chains)
+        return self.coded.unpacked(self.lowest, self.num_chains)
 
     def _energies(self) -> Tensor:
-        return torch.cat([self.coded.energies(words) for words in self.words])[: self.num_chains]
+        return self.coded.energies(self.words)[: self.num_chains]

@@ -15,7 +15,7 @@ from ebmlab.energies import Energy, PerChain, Potts
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.site_tables import SiteTable
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import drawn
+from ebmlab.numerics.noise import drawn_by_column, wide
 from ebmlab.samplers.blocks import ball, redraw
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
@@ -80,17 +80,46 @@ class GibbsSweep(Sampler):
 
     @torch.no_grad()
     def step(self, energy: Energy, state: SweepState) -> tuple[SweepState, Info]:
-        parts = cast(Finite, energy.domain).size if state.tables is None else len(state.tables)
-        order = torch.randperm(parts).tolist() if self.scan == "random" else range(parts)
-        return _by_tables(state, order) if state.tables else _one_by_one(energy, state, order)
+        if not state.tables:
+            return _one_by_one(energy, state, self._order(cast(Finite, energy.domain).size))
+        assert state.places is not None
+        places = state.places.clone()
+        valid = ~_sweep(places, state.tables, self._order(len(state.tables)), state.x).isnan()
+        places = Merge(valid)(places, state.places)  # a chain with a site that has no law stays where it was
+        acceptance = lambda: state.x.new_ones(len(places)).masked_fill(~valid, torch.nan)  # noqa: E731
+        hops = lambda: (places != state.places).sum(1).to(state.x.dtype)  # noqa: E731
+        new = replace(state, x=_states(places, state.x), places=places, step=state.step + 1)
+        return new, Info(acceptance, hops)
+
+    @torch.no_grad()
+    def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
+        """Sweeps over the places alone: states are made at the end."""
+        if self._watched or (type(self).init, type(self).step) != (GibbsSweep.init, GibbsSweep.step):
+            return None
+        at = self.init(energy, x)
+        if not at.tables:
+            return None
+        assert at.places is not None
+        total = x.new_zeros(len(x))
+        for _ in range(num_steps):
+            before = None if hops is None else at.places.clone()
+            total += _sweep(at.places, at.tables, self._order(len(at.tables)), x)
+            if hops is not None and before is not None:
+                hops += (at.places != before).sum(1)
+        return None if total.isnan().any() else _states(at.places, x)
+
+    def _order(self, parts: int) -> Sequence[int]:
+        return torch.randperm(parts).tolist() if self.scan == "random" else range(parts)
 
 
-def _by_tables(state: SweepState, order: Sequence[int]) -> tuple[SweepState, Info]:
-    """A chain with a site that has no valid law stays where it was, as in `ChromaticGibbs`."""
-    assert state.places is not None and state.tables is not None
-    x, places, q = state.x, state.places.clone(), state.x.shape[2]
-    total = x.new_zeros(len(x))  # NaN where a law is not valid
-    for table in map(state.tables.__getitem__, order):
+def _sweep(places: Tensor, tables: Sequence[SiteTable], order: Sequence[int], x: Tensor) -> Tensor:
+    """Redraws the sites of all tables in place.
+
+    Returns:
+        A number for each chain, NaN if a law was not valid.
+    """
+    q, total = x.shape[2], x.new_zeros(len(x))
+    for table in map(tables.__getitem__, order):
         near = places if table.sites is None else places[:, table.sites] + _moves(table.sites, q)
         pull = embedding_bag(near, table.rows, mode="sum").view(len(x), -1, q)
         first, k = table.begin * q, pull.shape[1]
@@ -99,16 +128,18 @@ def _by_tables(state: SweepState, order: Sequence[int]) -> tuple[SweepState, Inf
             logits = pull[:, i]
             if table.within is not None:
                 logits = embedding_bag(own, table.within[i], mode="sum").add_(logits)
-            p = logits.softmax(1)
-            total += p[:, 0]
-            torch.add(drawn(p), i * q, out=own[:, i])
+            weights = wide(logits).T.contiguous()
+            value, mass = drawn_by_column(weights.sub_(weights.amax(0)).exp_())
+            total += mass
+            torch.add(value, i * q, out=own[:, i])
         torch.add(own, first, out=places[:, table.begin : table.begin + k])
-    valid = ~total.isnan()
-    places = Merge(valid)(places, state.places)
-    y = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(1).scatter_(1, places, 1).view_as(x)
-    acceptance = lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan)  # noqa: E731
-    hops = lambda: (places != state.places).sum(1).to(x.dtype)  # noqa: E731
-    return replace(state, x=y, places=places, step=state.step + 1), Info(acceptance, hops)
+    return total
+
+
+def _states(places: Tensor, like: Tensor) -> Tensor:
+    """One-hot states in the shape and type of `like`."""
+    x = torch.zeros_like(like, memory_format=torch.contiguous_format)
+    return x.flatten(1).scatter_(1, places, 1).view_as(like)
 
 
 def _moves(sites: Tensor, q: int) -> Tensor:

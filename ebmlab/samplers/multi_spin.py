@@ -16,7 +16,7 @@ from ebmlab.energies import Ising
 from ebmlab.numerics.bit_planes import LEVELS, Planes, Random, added, below, chosen, counted
 
 LARGEST = 24  # sum of a site's couplings, in quanta; more of them have too many local fields
-WORDS = 2**15  # of a site range that is redrawn at a time: its planes fit the cache of a core
+WORDS = 2**16  # of the sites that are redrawn at a time: fewer fit a small cache, but cost more calls
 
 
 @dataclass(frozen=True)

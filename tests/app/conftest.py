@@ -15,8 +15,9 @@ SMALL = [
     "--trainer.log_every_n_steps=1",
     "--wandb=disabled",
 ]
-# Few steps, large batches and no pictures of parameters, for speed.
+# Few steps, large batches and few pictures, for speed.
 QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300", "--callbacks.ParameterImages=false"]
+FEW_PICTURES = ["--callbacks.SampleGrid.num_strips=1", "--callbacks.SampleGrid.num_frames=2"]
 
 SHORT_STUDY = [
     *("--num_steps=6", "--num_chains=4", "--burn_in=1", "--record_every=1"),
@@ -41,6 +42,7 @@ def run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
     def call(command: str, *args: object, config: str = "grbm_digits", quick: bool = True, bare: bool = False) -> None:
         options = [] if bare else ["--config", str(ROOT / "configs" / f"{config}.yaml"), *(QUICK if quick else [])]
+        options += FEW_PICTURES if quick and not bare and config == "grbm_digits" else []
         main([command, *options, *SMALL, *map(str, args)])
 
     return call

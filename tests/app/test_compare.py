@@ -157,6 +157,18 @@ def test_the_png_has_a_panel_for_each_metric(make: Callable[..., Path]) -> None:
     assert list(curve.get_ydata()) == [2.0] and list(crosses.get_ydata()) == [9.0] and crosses.get_marker() == "x"
 
 
+def test_single_numbers_are_dots_beside_the_names_of_their_runs() -> None:
+    from ebmlab.drawing.curves import curves
+
+    (axes,) = curves({"a": {"one": [(40, -2.0, True)], "two": [(40, -3.0, False)], "three": []}}).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["one", "two", "three"]
+    assert [(*line.get_xdata(), *line.get_ydata(), line.get_marker()) for line in axes.lines] == [
+        (-2.0, 0, "o"),
+        (-3.0, 1, "x"),
+    ]
+    assert axes.get_ylim() == (2.5, -0.5)  # the first on top
+
+
 def test_without_scores_the_training_is_shown(make: Callable[..., Path]) -> None:
     metrics = "step,train/energy_gap,train/grad_norm\n9,0.5,3.0\n19,0.25,2.0\n"
     table = lines(compare([str(make("a", metrics)), str(make("b", metrics)), "--out", "t.png"]))

@@ -28,6 +28,7 @@ PICTURES = {
 }
 # At the papers' sizes one step takes minutes on a CPU. Fewer chains and steps run here; all else is as written.
 LARGE = {"grbm_mnist", "grbm_fashion", "grbm_celeba32", "grbm_celeba2k64", "rbm_mnist_cd", "ebm_digits_cd"}
+FEW_PICTURES = ["--callbacks.SampleGrid.num_strips=1", "--callbacks.SampleGrid.num_frames=2"]
 LARGE |= {c for c in CONFIGS if c.startswith(("ebm_", "rbm_"))}
 HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # drawing initial weights of 10,000 hidden units is slow
 
@@ -64,10 +65,12 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     options += ["--data.init_args.side=5", "--data.init_args.num_sweeps=3"] if "IsingSamples" in text else []
     if "datamodules.Alignment" in text:
         options += [f"--data.init_args.path={write_family(tmp_path / 'family.fasta')}", "--data.batch_size=20"]
+        options += ["--model.num_chains=50"]
         options += [f"--callbacks.Contacts.path={write_structure(tmp_path / 'wild.pdb', family_texts()[0])}"]
+    named = {name for name, values in settings["callbacks"].items() if values is not None}
+    options += FEW_PICTURES if "SampleGrid" in named else []
     run("fit", "--trainer.fast_dev_run=true", *options, config=config, quick=False)
     pictures = {path.name.split("_step")[0] for path in Path("runs").rglob("images/*.png")}
-    named = {name for name, options in settings["callbacks"].items() if options is not None}
     expected = {picture for callback, picture in PICTURES.items() if callback in named}
     expected |= {"samples-chain"} if "SampleGrid" in named else set()
     assert expected and expected <= pictures

@@ -64,6 +64,22 @@ def test_scores_are_those_of_the_loaded_model(digits: torch.Tensor, capsys: pyte
         assert picture.size[0] > 600
 
 
+def panels_of(path: Path, rows: int, columns: tuple[int, ...]) -> list[np.ndarray]:
+    """The panels of a picture of completions of 8 x 8 images, pixel by pixel as before they were enlarged."""
+    widths = [9 * number + 1 for number in columns]
+    factor = -(-600 // (sum(widths) + 1))  # whole pixels until it is 600 wide
+    with Image.open(path) as file:
+        picture = np.asarray(file.convert("L")) / 255
+    height = (9 * rows + 1) * factor
+    assert picture.shape == (height + 34 + 8, sum(widths) * factor + 8 * (len(widths) + 1))
+    found, left = [], 8
+    for width in widths:
+        part = picture[34 : 34 + height, left : left + width * factor]
+        found.append(part[factor // 2 :: factor, factor // 2 :: factor])
+        left += width * factor + 8
+    return found
+
+
 def test_completions_keep_what_is_given_and_are_drawn_beside_it(digits: torch.Tensor) -> None:
     options = ["--first=3", "--num_samples=2", "--num_steps=5"]
     main(["complete", "digits.npy", "--given=top", f"--ckpt_path={RUN}", *options])
@@ -72,15 +88,11 @@ def test_completions_keep_what_is_given_and_are_drawn_beside_it(digits: torch.Te
     assert found.shape == (3, 2, 1, 8, 8)
     assert np.abs(found[..., :4, :] - truth[:, None, :, :4]).max() < 1e-5
     assert (np.abs(found[..., 4:, :] - truth[:, None, :, 4:]) > 0.01).any()
-    with Image.open(RUN / "completions.png") as file:
-        picture = np.asarray(file.convert("L")) / 255
-    scale = -(-600 // (4 * 9 + 1))  # whole pixels until it is 600 wide
-    assert picture.shape == (scale * (3 * 9 + 1), scale * (4 * 9 + 1))
-    small = picture[scale // 2 :: scale, scale // 2 :: scale]
-    assert np.abs(small[1:5, 1:9] - truth[0, 0, :4]).max() < 0.01  # given
-    assert np.abs(small[5:9, 1:9] - 0.5).max() < 0.01  # grey where it is not
-    assert np.abs(small[1:9, 10:18] - truth[0, 0]).max() < 0.01  # the truth
-    assert np.abs(small[1:9, 19:27] - found[0, 0, 0]).max() < 0.01  # the first completion
+    given, shown, drawn = panels_of(RUN / "completions.png", rows=3, columns=(1, 1, 2))
+    assert np.abs(given[1:5, 1:9] - truth[0, 0, :4]).max() < 0.01
+    assert np.abs(given[5:9, 1:9] - 0.5).max() < 0.01  # grey where it is not known
+    assert np.abs(shown[1:9, 1:9] - truth[0, 0]).max() < 0.01
+    assert np.abs(drawn[1:9, 1:9] - found[0, 0, 0]).max() < 0.01  # the first completion
     mask = np.zeros((8, 8), dtype=bool)
     mask[:, 2:5] = True
     np.save("mask.npy", mask)
@@ -176,11 +188,8 @@ def test_what_is_not_known_is_grey_in_the_picture(digits: torch.Tensor) -> None:
     np.save("half.npy", half)
     options = [f"--ckpt_path={RUN}", "--given=top", "--num_samples=1", "--num_steps=2", "--output=c.npy"]
     main(["complete", "half.npy", *options])
-    with Image.open("c.png") as file:
-        picture = np.asarray(file.convert("L")) / 255
-    scale = picture.shape[0] // 10
-    small = picture[scale // 2 :: scale, scale // 2 :: scale]
-    assert np.abs(small[1:5, 10:18] - half[0, 0, :4]).max() < 0.01 and np.abs(small[5:9, 10:18] - 0.5).max() < 0.01
+    _, shown, _ = panels_of(Path("c.png"), rows=1, columns=(1, 1, 1))
+    assert np.abs(shown[1:5, 1:9] - half[0, 0, :4]).max() < 0.01 and np.abs(shown[5:9, 1:9] - 0.5).max() < 0.01
 
 
 def test_classes_that_are_not_known_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ COMMANDS: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("bad", [torch.nan, pytest.param(torch.inf, marks=pytest.mark.slow)])
 def test_no_command_uses_weights_that_are_not_finite(
     bad: float, run: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:

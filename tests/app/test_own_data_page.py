@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "own_data.md").read_text()
 HEAD, *SECTIONS = re.split(r"^## ", PAGE, flags=re.M)
 MODULES = ("my_data", "my_loaders", "my_model")
-FASTER = ["--trainer.max_epochs=1"]
+FASTER = ["--trainer.max_epochs=1", "--trainer.limit_train_batches=3"]
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),

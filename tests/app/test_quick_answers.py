@@ -18,7 +18,7 @@ from ebmlab.app import cli, quick_answers
 from ebmlab.app.cli import main
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
-from ebmlab.app.model_parsers import MODEL_COMMANDS, model_parser
+from ebmlab.app.parsers import MODEL_COMMANDS, model_parser
 from ebmlab.app.quick_answers import COMMANDS, HELP
 
 PROGRAM = """

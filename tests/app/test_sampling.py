@@ -14,6 +14,7 @@ import pytest
 import torch
 import yaml
 from helpers_data import make_adult, make_bert, make_blog, make_compas, make_mnist, make_news
+from helpers_family import write_family
 from helpers_grbm import PASS
 from helpers_studies import rows, tiny
 from pytorch_lightning.loggers import WandbLogger
@@ -24,13 +25,14 @@ from ebmlab.app.config_files import read_config
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
-TRAINED = {"rbm_random": "rbm_mnist_cd", "rbm_mode": "rbm_mnist_cd", "deep_ebm": "ebm_digits_cd"}
+TRAINED = {"rbm_random": "rbm_mnist_cd", "rbm_mode": "rbm_mnist_cd", "deep_ebm": "ebm_digits_cd", "family": "family"}
 
 
 def short_tuning(config: str, tmp_path: Path) -> Path:
     """A copy of the config with two of its targets at most, little tuning and small lattices."""
     study = read_config(CONFIGS / "sampling" / f"{config}.yaml")
-    study["targets"] = dict(list(study["targets"].items())[:2])
+    two = config in ("ising_5x5", "logistic_posterior")
+    study["targets"] = dict(list(study["targets"].items())[: 1 + two])
     text = yaml.safe_dump(study, sort_keys=False, width=math.inf)
     for key, value in (("tune_steps", 90), ("side", 4), ("num_nodes", 30), ("hidden_dim", 4)):
         text = re.sub(rf"\b{key}: \d+", f"{key}: {value}", text)
@@ -48,6 +50,9 @@ def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, mo
         make_mnist(tmp_path / "data", "MNIST")
         fit = ["fit", "--config", str(CONFIGS / f"{TRAINED[config]}.yaml"), "--name=trained", "--wandb=disabled"]
         short = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--model.init_args.num_steps=1"]
+        if config == "family":
+            fit += ["--trainer.log_every_n_steps=1"]
+            fit += ["--callbacks.Contacts=false", f"--data.init_args.path={write_family(tmp_path / 'family.fasta')}"]
         main([*fit, *short, "--data.init_args.batch_size=8", "--trainer.accelerator=cpu"])
         monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
     if config.startswith("rbm"):

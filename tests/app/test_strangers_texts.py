@@ -30,6 +30,7 @@ from ebmlab.io import zoo
 from ebmlab.io.files import read_text
 from ebmlab.io.zoo import pack, pull
 from ebmlab.reading.pictures import FORMATS, SUFFIXES, read_picture
+from ebmlab.trained.likelihood import Kept
 
 ROOT = Path(__file__).parents[2]
 OBEYED = "\x1b]0;owned\x07\x1b[31mred\x9b2J\u202egnp.exe\x08\x7f"
@@ -168,9 +169,21 @@ def test_pictures_are_decoded_by_the_formats_that_are_named(tmp_path: Path) -> N
         {"value": "many"},
     ],
 )
-def test_a_pulled_log_z_is_checked_and_shown_as_its_makers(
-    wrong: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_z_that_is_none_is_not_read(wrong: dict[str, object], tmp_path: Path) -> None:
+    model = tmp_path / "model.ckpt"
+    model.write_bytes(b"weights")
+    kept = Kept(model, 2, 2)
+    log_z = {"value": 3.0, "std_error": 0.1, "gap": 0.0, "doubts": [], "method": "AIS"}
+    kept.path.touch(0o600)
+    kept.path.write_text(json.dumps(kept.key | {"log_z": log_z}))
+    read = kept.read()
+    assert read is not None and read.log_z == 3
+    kept.path.write_text(json.dumps(kept.key | {"log_z": log_z | wrong}))
+    with pytest.warns(UserWarning, match=r"log_z.json is damaged: log Z is computed anew"):
+        assert kept.read() is None
+
+
+def test_a_pulled_log_z_is_checked_and_shown_as_its_makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
     source, theirs = zoo.checkpoint("zoo/rbm-digits"), tmp_path / "theirs"
     assert source is not None
@@ -193,5 +206,5 @@ def test_a_pulled_log_z_is_checked_and_shown_as_its_makers(
     sizes = 2, 2
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert "as its maker says" not in described(wrong)
+        assert "as its maker says" not in described({"value": float("nan")})
     assert any("log_z.json is damaged: log Z is computed anew" in str(warning.message) for warning in caught)

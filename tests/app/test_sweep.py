@@ -397,6 +397,15 @@ def test_the_picture_has_a_panel_for_each_setting() -> None:
         assert (rate.get_xscale(), kind.get_xscale()) == ("log", "linear") and len(rate.collections) == 2
 
 
+def test_choices_stand_in_their_order_and_without_modules() -> None:
+    choices = [(20, "a.b.DMALA"), (5, "a.b.ACS"), (10, "a.b.DMALA")]
+    trials = [Trial(i, "complete", float(i), {"steps": n, "kind": kind}) for i, (n, kind) in enumerate(choices)]
+    _, steps, kind = draw_sweep(trials, "fid", False, {"steps": "choices", "kind": "choices"}).axes
+    assert [text.get_text() for text in steps.get_xticklabels()] == ["5", "10", "20"]
+    assert steps.collections[0].get_offsets()[:, 0].tolist() == [2, 0, 1]
+    assert [text.get_text() for text in kind.get_xticklabels()] == ["ACS", "DMALA"]
+
+
 def test_the_picture_of_trials_without_scores_says_how_many_have_failed() -> None:
     trials = [Trial(i, "fail", None, {"rate": 0.1}) for i in range(2)]
     first, _ = draw_sweep(trials, "fid", False, {"rate": "log"}).axes  # a warning would be an error

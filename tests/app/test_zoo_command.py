@@ -33,12 +33,11 @@ def test_predict_score_and_features(zoo: None) -> None:
     assert np.load(folder / "features.npy").shape == (5, 64)
 
 
-def test_pack_push_pull_export(zoo: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pack_pull_export(zoo: None, capsys: pytest.CaptureFixture[str]) -> None:
     Path("card.md").write_text("# zoo/mine\n\nMine.\n")
     main(["zoo", "pack", "zoo/rbm-digits", "mine", "--name", "mine", "--card", "card.md"])
-    main(["zoo", "push", "mine", "shared"])
     digest = capsys.readouterr().out.split()[-1]
-    main(["zoo", "pull", "shared", "--sha256", digest])
+    main(["zoo", "pull", "mine", "--sha256", digest])
     main(["zoo", "export", "zoo/mine", "mine.pt2"])
     main(["zoo", "list"])
     assert Path("mine.pt2").is_file() and "zoo/mine                   Mine." in capsys.readouterr().out

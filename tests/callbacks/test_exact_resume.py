@@ -140,8 +140,14 @@ PERIODS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("monitor", ["val/energy", "train/energy_gap"])
-@pytest.mark.parametrize("period", PERIODS)
+@pytest.mark.parametrize(
+    ("period", "monitor"),
+    [
+        *((period, "val/energy") for period in PERIODS),
+        ("steps", "train/energy_gap"),
+        *(pytest.param(p, "train/energy_gap", marks=pytest.mark.slow) for p in PERIODS if p != "steps"),
+    ],
+)
 def test_a_learning_rate_that_falls_on_a_plateau(period: str, monitor: str, tmp_path: Path) -> None:
     plateau = {
         "monitor": monitor,
@@ -159,16 +165,19 @@ def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> Non
     is_resumed_exactly(tmp_path, PERIODS["each step"], [5, 6, 14], plateau=plateau, interval="step")
 
 
-@pytest.mark.parametrize("data", [{}, {"generator": True}, {"workers": 1}], ids=["plain", "generator", "worker"])
-@pytest.mark.parametrize("period", PERIODS)
+@pytest.mark.parametrize(
+    ("period", "data"),
+    [
+        *(pytest.param(period, {}, id=f"{period}, plain") for period in PERIODS),
+        pytest.param("validations", {"generator": True}, id="a generator of its own"),
+        pytest.param("steps", {"workers": 1}, id="another process"),
+    ],
+)
 def test_a_plain_loader_that_shuffles(period: str, data: dict[str, Any], tmp_path: Path) -> None:
-    if data.get("workers") and period != "steps":
-        pytest.skip("one period is enough for processes")
     is_resumed_exactly(tmp_path, PERIODS[period], [13, 15], data=data)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("period", ["epochs", "steps"])
+@pytest.mark.parametrize(("period", "workers"), [("epochs", 0), ("steps", 1)])
 def test_a_plain_loader_without_validation(period: str, workers: int, tmp_path: Path) -> None:
     is_resumed_exactly(tmp_path, PERIODS[period], [13], data={"workers": workers}, limit_val_batches=0)
 

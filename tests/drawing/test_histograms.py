@@ -34,6 +34,7 @@ def test_counts_are_those_of_the_numbers(far: float) -> None:
         np.testing.assert_allclose(values, counts / counts.max(), atol=0.02)
         assert (values > 0.1).sum() > (0 if name == "noise" and far else 5), "more than a spike"
     assert figure.axes[0].get_xscale() == ("function" if far else "linear")
+    assert ("compressed" in figure.axes[0].get_xlabel()) == bool(far)
 
 
 def test_numbers_that_are_not_finite_are_left_out() -> None:

@@ -38,6 +38,7 @@ def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
     assert right.std_error == pytest.approx(math.hypot(forward.std_error, right.gap))
 
 
+@pytest.mark.slow
 def test_the_stated_error_covers_a_small_mode_that_forward_chains_miss() -> None:
     """The spread of the weights alone is a fifth of the error: no chain starts in a mode of a quarter of the mass."""
     torch.manual_seed(1)

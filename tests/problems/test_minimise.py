@@ -43,11 +43,12 @@ def test_any_sampler_finds_the_minimum_of_a_small_glass(sampler: Sampler) -> Non
     assert minimise(energy, sampler, num_chains=20, num_steps=50).energy.min() == lowest
 
 
-def test_a_clique_is_found() -> None:
+@pytest.mark.parametrize("sampler", [ChromaticGibbs(), PathAuxiliary()])
+def test_a_clique_is_found(sampler: Sampler) -> None:
     torch.manual_seed(0)
     problem = Clique(erdos_renyi(12, 0.6, seed=4))
     x = problem.energy.domain.enumerate().to(problem.energy.dtype)
-    found = minimise(problem.energy, PathAuxiliary(), num_chains=20, num_steps=200)
+    found = minimise(problem.energy, sampler, num_chains=20, num_steps=200)
     assert found.energy.min() == problem.energy(x).min()
 
 
@@ -125,7 +126,7 @@ def test_the_last_beta_freezes_what_is_cheap_near_a_minimum() -> None:
     """Random sets have 20 conflicts a node, which say nothing of what a flip costs at the end."""
     torch.manual_seed(0)
     first, last = beta_range(IndependentSet(erdos_renyi(200, 0.2, seed=1)).energy)
-    assert last == pytest.approx(math.log(20_000)) and first < 0.05
+    assert last == pytest.approx(math.log(20_000)) and first > 0.1
 
 
 def test_schedules_and_settings_that_are_not_valid() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers_batch import alone_and_together
 from helpers_blocks import Table
-from helpers_finite import DOMAINS, KINDS, Quadratic, Target, bias, convergence_distance, invariance_p
+from helpers_finite import DOMAINS, KINDS, MOSTLY_CUBIC, Quadratic, Target, bias, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
@@ -57,7 +57,7 @@ def test_first_with_balance_one_half_is_dmala(domain: Finite) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "sigma"), [(0.5, 0.3), (0.5, 1e6), (0.8, 1e6), (1.0, 1e6)])
-@pytest.mark.parametrize("kind", KINDS)
+@MOSTLY_CUBIC
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 def test_without_auxiliary_variable_the_matrix_is_exact(domain: Finite, kind: str, alpha: float, sigma: float) -> None:
     energy = Target(domain, kind)

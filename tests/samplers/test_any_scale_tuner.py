@@ -35,8 +35,14 @@ def test_the_tuner_finds_the_curvature(variant: Any) -> None:
         torch.testing.assert_close(tuned.curvature.double(), truth, rtol=1e-3, atol=1e-3)
     if variant in DIAGONALS:  # the curvature is exact, so that alpha is near 1, as in the paper
         assert tuned.sample(energy, last, 50)[1].acceptance.mean() > 0.8
+
+
+def test_it_tunes_in_inference_mode() -> None:
+    domain = Ordinal(3, 4)
+    energy = Quadratic(domain, -torch.eye(3, dtype=torch.float64), 5.0)
     with torch.inference_mode():
-        AnyScaleTuner(PatternSearch(window=2)).tune(sampler, energy, x, 400)
+        tuned, _ = AnyScaleTuner(PatternSearch(window=2)).tune(AnyScale("max"), energy, domain.random(20), 400)
+    assert isinstance(tuned, AnyScale) and tuned.curvature is not None
 
 
 def test_an_earlier_curvature_does_not_matter() -> None:

@@ -233,3 +233,23 @@ def test_another_forward_has_no_tables() -> None:
 def test_an_unknown_scan_is_refused() -> None:
     with pytest.raises(UserError, match="scan is 'sideways', but must be systematic or random"):
         GibbsSweep("sideways")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
+def test_sweeps_in_place_are_the_steps(pairs: Any, scan: Any) -> None:
+    energy, sampler = model(pairs, d=5), GibbsSweep(scan)
+    start = energy.domain.random(30).double()
+    torch.manual_seed(0)
+    state, hops = sampler.init(energy, start), torch.zeros(30)
+    for _ in range(3):
+        state, info = sampler.step(energy, state)
+        hops = hops + info.hops / 3
+    for run in (lambda: sampler.sample(energy, start, 3), lambda: (sampler.last_states(energy, start, 3), None)):
+        torch.manual_seed(0)
+        x, report = run()
+        assert torch.equal(x, state.x) and not torch.equal(x, start)
+        if report is not None:
+            assert report.evaluations == 1.0 and torch.equal(report.acceptance, torch.ones(30).double())
+            torch.testing.assert_close(report.hops, hops.double())
+    assert torch.equal(start, start.round()) and bool((start.sum(2) == 1).all())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_blocks import Sum, Table, block_matrix
-from helpers_finite import DOMAINS, KINDS, Exact, Target, invariance_p
+from helpers_finite import DOMAINS, MOSTLY_CUBIC, Exact, Target, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
@@ -34,7 +34,7 @@ every_setting = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTIN
 
 
 @every_setting
-@pytest.mark.parametrize("kind", KINDS)
+@MOSTLY_CUBIC
 @every_domain
 def test_the_law_is_invariant(domain: Finite, kind: str, setting: tuple[int, int]) -> None:
     energy = Target(domain, kind)

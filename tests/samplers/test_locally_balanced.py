@@ -148,14 +148,14 @@ def test_infinite_energies_are_not_entered(weight: Weight) -> None:
 def test_chains_leave_a_forbidden_start(weight: Weight) -> None:
     torch.manual_seed(0)
     energy = Walled(Spin(4), "cubic")
-    x = torch.ones(20_000, 4, dtype=torch.float64)
+    x = torch.ones(8_000, 4, dtype=torch.float64)
     y, info = LocallyBalanced(weight).sample(energy, x, 1)
     assert (y[:, 0] < 0).all() and (info.acceptance == 1).all() and (info.hops == 1).all()
     near = energy.domain.enumerate().double()[:8]  # -1 comes first
     law = (-energy(near)).softmax(0)
     found = LocallyBalanced(weight).last_states(energy, y, 60)
     shares = torch.bincount(energy.domain.to_index(found) @ torch.tensor([8, 4, 2, 1]), minlength=8) / len(found)
-    torch.testing.assert_close(shares.double(), law, atol=0.02, rtol=0)
+    torch.testing.assert_close(shares.double(), law, atol=0.03, rtol=0)
 
 
 def test_a_chain_among_forbidden_states_stays_and_says_so() -> None:

@@ -8,6 +8,6 @@ Example:
 
 from ebmlab.io.zoo.packing import pack
 from ebmlab.io.zoo.shelf import Model, checkpoint, name_of, names
-from ebmlab.io.zoo.transfer import pull, push
+from ebmlab.io.zoo.transfer import pull
 
-__all__ = ["Model", "checkpoint", "name_of", "names", "pack", "pull", "push"]
+__all__ = ["Model", "checkpoint", "name_of", "names", "pack", "pull"]

@@ -1,8 +1,7 @@
-"""Models go to and come from folders, web servers and the Hugging Face hub, and are compared with their sha256."""
+"""Models come from folders, web servers and the Hugging Face hub, and are compared with their sha256."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from urllib.parse import urlparse
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import check_regular, whole
 from ebmlab.io.folders import check_is_local
-from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, PREFIX, Model, checkpoint, pulled
+from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, Model, pulled
 
 HUB = "hf://"
 LARGEST = 2**30  # bytes of one file
@@ -34,7 +33,7 @@ def pull(address: str, sha256: str | None = None) -> Path:
         UserError: it cannot be fetched, is no model, has another sha256, or has the name of one of ebmlab's models.
 
     Example:
-        >>> from ebmlab.io.zoo import pack
+        >>> from ebmlab.io.zoo import checkpoint, pack
         >>> _ = pack(checkpoint("zoo/rbm-digits"), Path("mine"), "mine", "# A copy")
         >>> pull("mine").parent.name
         'mine'
@@ -52,49 +51,6 @@ def pull(address: str, sha256: str | None = None) -> Path:
             path.write_bytes(content)
     model.write(folder)
     return folder / CHECKPOINT
-
-
-def push(model: str | Path, target: str) -> str:
-    """Copies a model to a folder or to the Hugging Face hub, from where `pull` fetches it.
-
-    Args:
-        model: `zoo/NAME`, or a folder that `pack` wrote.
-        target: a folder, or `hf://OWNER/REPOSITORY`, which is made if it is missing.
-
-    Returns:
-        The sha256 of `model.ckpt`, to be given along.
-
-    Raises:
-        UserError: there is no such model, or it cannot be written there.
-
-    Example:
-        >>> len(push("zoo/rbm-digits", "shared/rbm-digits"))
-        64
-    """
-    found = checkpoint(model)
-    folder = found.parent if found else Path(model)
-    home = OURS / folder.name if found and (OURS / folder.name).exists() else folder
-    if not (home / MANIFEST).is_file():
-        raise UserError(f"{model} is no model of the zoo: name {PREFIX}/NAME, or a folder with a {MANIFEST}")
-    described = Model.parse((home / MANIFEST).read_bytes(), home / MANIFEST)
-    contents = {file: described.check(file, (home / file).read_bytes(), home / file) for file in described.files}
-    if target.startswith(HUB):
-        repository, api = target.removeprefix(HUB), _hub().HfApi()
-        try:
-            api.create_repo(repository, exist_ok=True)
-            api.upload_folder(repo_id=repository, folder_path=home, allow_patterns=[*described.files, MANIFEST])
-        except Exception as error:  # the hub's client raises a dozen types
-            raise UserError(f"{target} cannot be written: {one_line(error)}") from error
-    elif urlparse(target).scheme in ("http", "https"):
-        raise UserError(
-            f"{target}: models are pushed to a folder or to {HUB}OWNER/REPOSITORY; serve the folder yourself"
-        )
-    else:
-        for file, content in contents.items():
-            with whole(Path(target) / file) as path:
-                path.write_bytes(content)
-        shutil.copyfile(home / MANIFEST, Path(target) / MANIFEST)
-    return described.files[CHECKPOINT]
 
 
 def _reader(address: str) -> Callable[[str], bytes]:

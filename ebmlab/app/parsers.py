@@ -1,0 +1,121 @@
+"""The options of the commands that load no trainer. Nothing heavy is imported, so that help is instant."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+
+from ebmlab.errors import UserError
+
+MODEL_COMMANDS = ("score", "complete", "features")
+FILES = (
+    "samples as the training data were: .npy, .npz, .csv, .pt, pictures, or folders of pictures; sample sets in .json; "
+    "chains (steps, chains, ...) in .npy or .h5"
+)
+ABOUT = {
+    "score": "Energies of samples, and log-likelihoods if asked, as a table with a histogram. Of several files the "
+    "first holds the model's own kind of data, and the others are compared with it by AUROC.",
+    "complete": "Draws the unknown part of samples given the known part, and shows both beside the truth.",
+    "features": "Probabilities of the hidden units of an RBM or GRBM.",
+    "convert": "Makes a run of a model or problem of another package, which score, predict, test, complete, features "
+    "and compare take; or writes the energy of a checkpoint in the format of another package. A file is known by its "
+    "content.",
+    "mutate": "Scores all single mutants of a sequence by a model that was trained on an alignment: log p(mutant) - "
+    "log p(sequence), as a table with a heat map; and compares them with measurements, if asked.",
+    "solve": "Solves a problem by annealed sampling: a graph (max-cut, independent set, clique) in G-set's format, "
+    "DIMACS or an edge list; or a quadratic problem on bits or spins, in dimod's formats. It keeps the best state of "
+    "every chain, and stops on time, at a target value, or by Ctrl-C, which loses nothing.",
+}
+OUTPUT = {
+    "score": "the table; the histogram gets the same name (default: scores.csv in the run's folder)",
+    "complete": ".npy or .pt; the picture gets the same name (default: completions.npy in the run's folder)",
+    "features": ".npy, .csv or .pt (default: features.npy in the run's folder)",
+}
+
+
+class Line(argparse.ArgumentParser):
+    """Reports errors in one line, and takes no abbreviated options, which other readers of the words do not know."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
+
+
+def model_parser(command: str) -> Line:
+    """The parser of one of `MODEL_COMMANDS`."""
+    parser = Line(f"python -m ebmlab {command}", description=ABOUT[command])
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help=FILES)
+    add("--ckpt_path", required=True, metavar="PATH", help="a checkpoint, or the folder of a run (its best, else last)")
+    add("--output", metavar="FILE", help=OUTPUT[command])
+    add("--labels", help="column or array that holds labels, which are left out")
+    add("--field", default="x", help="name of the samples in an .npz or .pt file of several arrays (default: x)")
+    add("--import", dest="modules", action="append", default=[], metavar="MODULE", help="own code of the model")
+    add("--seed", type=int, default=0, help="of all random numbers (default: 0)")
+    if command == "score":
+        add("--log_likelihood", action="store_true", help="log-likelihoods too; log Z is kept beside the checkpoint")
+        add("--law", action="store_true", help="whether samples follow the model's law: exactly, or by the first file")
+        add("--num_chains", type=int, default=200, help="of annealed importance sampling (default: 200)")
+        add("--num_temperatures", type=int, default=2000, help="of each chain (default: 2000)")
+    if command == "complete":
+        add("--given", required=True, help="what is known: top, bottom, left, right, or a .npy file, True where given")
+        add("--num_samples", type=int, default=4, help="completions of each sample (default: 4)")
+        add("--num_steps", type=int, default=1000, help="steps of each chain (default: 1000)")
+        add("--sampler", metavar="NAME", help="such as Gibbs or GWG, in place of the learner's sampler")
+        add("--denoise", action="store_true", help="means of the hidden units' last draw, not samples (RBM, GRBM)")
+        add("--first", type=int, default=16, metavar="N", help="complete the first N samples (default: 16)")
+    return parser
+
+
+def convert_parser() -> Line:
+    """The parser of the words after `convert`."""
+    parser = Line("python -m ebmlab convert", description=ABOUT["convert"])
+    add = parser.add_argument
+    add("source", help="a file of another package; or a checkpoint, the folder of a run, or zoo/NAME")
+    add("target", help="a folder, which becomes that of a run; a .ckpt file; or a file in another format")
+    add("--kind", help="the format of the target, or of the source if a run is made, where it must be said")
+    add("--vartype", choices=("SPIN", "BINARY"), help="what variables are, for files that do not say so")
+    add("--shape", help="of the pixels that visible units are, such as 1,28,28")
+    return parser
+
+
+def mutate_parser() -> Line:
+    """The parser of the words after `mutate`."""
+    parser = Line("python -m ebmlab mutate", description=ABOUT["mutate"])
+    add = parser.add_argument
+    add("file", metavar="FILE", help="the sequence as a row of the alignment, in FASTA, A2M, A3M or Stockholm")
+    add("--ckpt_path", required=True, metavar="PATH", help="a checkpoint, or the folder of a run (its best, else last)")
+    add("--sequence", metavar="NAME", help="its name, if there are several in the file (default: the first)")
+    add("--first", type=int, metavar="N", help="number of its first residue (default: that of NAME/N-M, else 1)")
+    add("--measured", metavar="CSV", help="a table of measurements, with mutants such as A42G or A42G:K50L")
+    add("--column", default="score", help="the table's column of measurements (default: score)")
+    add("--mutant", default="mutant", help="the table's column of mutants (default: mutant)")
+    add(
+        "--output",
+        metavar="FILE",
+        help="the table, .csv; the heat map gets the same name (default: mutants.csv in the run)",
+    )
+    add("--import", dest="modules", action="append", default=[], metavar="MODULE", help="own code of the model")
+    return parser
+
+
+def solve_parser() -> Line:
+    """The parser of the words after `solve`."""
+    parser = Line("python -m ebmlab solve", description=ABOUT["solve"])
+    add = parser.add_argument
+    add("file", metavar="FILE", help="the problem; a file is known by its content, an edge list by .edges")
+    add("--problem", metavar="NAME", help="what a graph poses: max_cut, independent_set or clique (G-set: max_cut)")
+    add("--sampler", metavar="NAME", help="such as ChromaticGibbs (default on Ising models), PathAuxiliary or GWG")
+    add("--seconds", type=float, default=10.0, metavar="S", help="when to stop (default: 10)")
+    add("--target", type=float, metavar="VALUE", help="stop as soon as a solution has this value or a better one")
+    add("--chains", type=int, default=100, metavar="N", help="chains that are annealed side by side (default: 100)")
+    add("--steps", type=int, default=100, metavar="N", help="of the first annealing; each next has twice as many (100)")
+    add("--schedule", choices=("geometric", "linear"), default="geometric", help="of beta (default: geometric)")
+    add("--beta", type=float, nargs=2, metavar=("FIRST", "LAST"), help="where annealings begin and end")
+    add("--kind", help="the format of the file, where its content does not tell")
+    add("--vartype", choices=("SPIN", "BINARY"), help="what variables are, for files that do not say so")
+    add("--name", help="of the folder runs/FILE/NAME (default: the time)")
+    add("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
+    return parser

@@ -1,0 +1,36 @@
+"""What the parser says of a nested setting is said by the setting's full name, without the classes on the way to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebmlab.app.config_errors import parser_message
+
+LEARNER = "model: Problem with given class_path 'ebmlab.learners.ContrastiveDivergence': "
+GRBM = LEARNER + "energy: Problem with given class_path 'ebmlab.energies.GRBM': "
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            GRBM + "Option 'num_hiden' is not accepted",
+            "model.energy: GRBM has no option num_hiden; did you mean num_hidden?",
+        ),
+        (LEARNER + "optimizer: Option 'lrr' is not accepted", "model.optimizer: this has no option lrr"),
+        (GRBM + "num_hidden: Expected a int. Got value: abc", "model.energy.num_hidden is 'abc', but must be a whole"),
+        (GRBM + "the following arguments are required: num_coordinates", "model.energy: GRBM needs num_coordinates"),
+        (
+            LEARNER + "lr_scheduler: the following arguments are required: step_size",
+            "model.lr_scheduler: there must be step_size",
+        ),
+        (
+            "energy: Expected a path but DMALA either x. Expected a dot import path string: DMALA",
+            "energy: DMALA is ebmlab.samplers.DMALA, which cannot be the energy",
+        ),
+        ("no setting at all", "no setting at all"),
+    ],
+)
+def test_a_setting_is_named(message: str, said: str) -> None:
+    assert parser_message(message).startswith(said)
+    assert "class_path" not in parser_message(message)
