@@ -14,11 +14,14 @@ from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
 from ebmlab.problems.problem import Problem, Solutions, joined
 
+LARGEST = 4096  # nodes, with more of which a sweep over all groups takes too long
+
 
 class MissingEdges(Energy):
     """E(x) = -|S| + penalty * (pairs within S that are not joined), x_i = 1 for the nodes of S.
 
-    The pairs are |S| (|S| - 1) / 2 less the edges within S, so that the complement of the graph is never made.
+    The pairs are |S| (|S| - 1) / 2 less the edges within S, so that the complement of the graph is never made. Nodes
+    that are joined do not interact: groups of them are the colours of `ChromaticGibbs`.
 
     Args:
         edges: the graph; its weights do not count.
@@ -37,6 +40,7 @@ class MissingEdges(Energy):
         self.graph = joined(edges)
         self.domain = Binary(edges.size)
         self.penalty = penalty
+        self._colours: list[Tensor] | None = None
 
     def slope(self, x: Tensor) -> Tensor:
         """dE/dx `(B, d)` of the energy as a function that is linear in each x_i."""
@@ -61,8 +65,39 @@ class MissingEdges(Energy):
         differences = (1 - 2 * x) * (around[1] if around else self.slope(x))
         return differences if index is None else differences.gather(1, index)
 
+    @property
+    def colours(self) -> list[Tensor] | None:
+        """Groups of nodes that are all joined, so that they do not interact; None if there are too many nodes."""
+        if self._colours is None and self.domain.size <= LARGEST:
+            self._colours = [nodes.to(self.graph.field.device) for nodes in cliques(self.graph.edges())]
+        return self._colours
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Log of the odds of x_i = 1 given the rest, for the sites of one colour, `(B, k)`."""
+        missing = x.sum(1, keepdim=True) - x[:, sites] - self.graph.local_field(x, sites)
+        return 1 - self.penalty * missing
+
     def _energy(self, x: Tensor, slope: Tensor) -> Tensor:
         return (x * (slope - 1)).sum(1) / 2  # each missing pair is in the slopes of both its nodes
+
+
+def cliques(edges: Edges) -> list[Tensor]:
+    """Divides a graph into cliques: each node joins the first one whose nodes are all its neighbours.
+
+    Example:
+        >>> from ebmlab.graphs import lattice_edges
+        >>> [nodes.tolist() for nodes in cliques(lattice_edges(2, 1.0))]
+        [[0, 1], [2, 3]]
+    """
+    group, sizes = torch.full((edges.size,), -1), torch.zeros(edges.size + 1, dtype=torch.int64)
+    degrees = torch.bincount(edges.rows, minlength=edges.size)
+    for node, neighbours in enumerate(torch.split(edges.columns.cpu(), degrees.tolist())):
+        there = group[neighbours]
+        shared = torch.bincount(there[there >= 0], minlength=len(sizes))
+        chosen = int((shared == sizes).int().argmax())  # an empty group is always found
+        group[node] = chosen
+        sizes[chosen] += 1
+    return [(group == k).nonzero().squeeze(1) for k in range(int(group.max()) + 1)]
 
 
 class Clique(Problem):

@@ -43,11 +43,12 @@ def test_any_sampler_finds_the_minimum_of_a_small_glass(sampler: Sampler) -> Non
     assert minimise(energy, sampler, num_chains=20, num_steps=50).energy.min() == lowest
 
 
-def test_a_clique_is_found() -> None:
+@pytest.mark.parametrize("sampler", [ChromaticGibbs(), PathAuxiliary()])
+def test_a_clique_is_found(sampler: Sampler) -> None:
     torch.manual_seed(0)
     problem = Clique(erdos_renyi(12, 0.6, seed=4))
     x = problem.energy.domain.enumerate().to(problem.energy.dtype)
-    found = minimise(problem.energy, PathAuxiliary(), num_chains=20, num_steps=200)
+    found = minimise(problem.energy, sampler, num_chains=20, num_steps=200)
     assert found.energy.min() == problem.energy(x).min()
 
 

@@ -15,6 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.exchange import read
 from ebmlab.graphs import Edges, barabasi_albert_edges
 from ebmlab.problems import Clique, IndependentSet, MaxCut, MissingEdges, Problem, Qubo, erdos_renyi, pose
+from ebmlab.problems.clique import cliques
 
 GRAPHS = [erdos_renyi(9, p, seed=seed) for seed, p in enumerate((0.1, 0.3, 0.5, 0.8))] + [
     barabasi_albert_edges(9, 2, coupling=1.0)
@@ -140,3 +141,18 @@ def test_a_file_says_which_problem_it_poses(tmp_path: Path) -> None:
     ]:
         with pytest.raises(UserError, match=re.escape(message)):
             pose(tmp_path / name, problem)
+
+
+@pytest.mark.parametrize("edges", GRAPHS)
+def test_a_clique_is_redrawn_by_groups_of_joined_nodes(edges: Edges) -> None:
+    """All pairs of a group are joined, each node is in one, and the log-odds are differences of the energy."""
+    energy, graph = MissingEdges(edges, penalty=1.5), pairs(edges)
+    groups = cliques(edges)
+    assert sorted(i for group in groups for i in group.tolist()) == list(range(edges.size))
+    assert all(pair in graph for group in groups for pair in itertools.combinations(group.tolist(), 2))
+    x = energy.domain.enumerate().to(energy.dtype)
+    for group in energy.colours or []:
+        for site, odds in zip(group.tolist(), energy.conditional(x, group).T, strict=True):
+            without, put = x.clone(), x.clone()
+            without[:, site], put[:, site] = 0, 1
+            torch.testing.assert_close(odds, energy(without) - energy(put))
