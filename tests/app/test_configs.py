@@ -65,6 +65,7 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     options += ["--data.init_args.side=5", "--data.init_args.num_sweeps=3"] if "IsingSamples" in text else []
     if "datamodules.Alignment" in text:
         options += [f"--data.init_args.path={write_family(tmp_path / 'family.fasta')}", "--data.batch_size=20"]
+        options += ["--model.num_chains=50"]
         options += [f"--callbacks.Contacts.path={write_structure(tmp_path / 'wild.pdb', family_texts()[0])}"]
     named = {name for name, values in settings["callbacks"].items() if values is not None}
     options += FEW_PICTURES if "SampleGrid" in named else []

@@ -43,6 +43,7 @@ def test_a_family_is_told_from_one_with_other_letters_when_a_run_is_tested(
 ) -> None:
     write_family(Path("family.fasta"))
     options = ["--data.path=family.fasta", "--data.batch_size=20", "--callbacks.Contacts=false"]
+    options += ["--model.num_chains=50"]
     options += ["--callbacks.FamilyReport=false"]
     run("fit", "--name=a", "--trainer.max_epochs=1", *options, config="family", quick=False)
     options += ["--ckpt_path=runs/family/a", "--data.alphabet=ACDEFGHIKLMNPQRSTVWY-"]
