@@ -166,11 +166,6 @@ def test_value_that_cannot_be(fails: Fails, option: str, hint: str) -> None:
     assert hint in fails("fit", option)
 
 
-def test_pictures_of_data_that_are_not_images(fails: Fails) -> None:
-    Path("grid.yaml").write_text("trainer: {callbacks+: [{class_path: callbacks.SampleGrid}]}\n")
-    assert "Density2D" in fails("fit", "--config", "grid.yaml", config="grbm_gmm_iso", quick=False)
-
-
 def test_chain_of_no_steps(fails: Fails, run: Callable[..., None]) -> None:
     run("fit", "--trainer.max_epochs=1", "--name=a")
     checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"
