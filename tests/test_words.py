@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 def test_a_page_is_short(page: Path) -> None:
     found = length(page.read_text())
     assert found.words <= (limit(page) or found.words)
-    assert len(found.long) <= 1 + len(found.sentences) // 20, found.long
+    assert len(found.long) <= 1 + len(found.sentences) // 10, found.long
 
 
 def test_a_release_has_thirty_lines() -> None:
