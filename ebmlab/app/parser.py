@@ -46,6 +46,12 @@ class Parser(LightningArgumentParser):
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
 
+    def _check_value_key(self, action: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        """Keeps `${event_size:}` where another class takes the option: what it means is known at the end."""
+        if isinstance(value, str) and value.startswith("${"):
+            return value
+        return super()._check_value_key(action, value, *args, **kwargs)
+
     def dump(self, namespace: Namespace, *args: Any, **kwargs: Any) -> str:
         """As in the base class, but optimizers that are a learner's default are written like those of a config."""
         namespace = namespace.clone()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
 
+import pytest
+import yaml
+
+from ebmlab.app.cli import main
 from ebmlab.app.config_errors import parser_message
 
 LEARNER = "model: Problem with given class_path 'ebmlab.learners.ContrastiveDivergence': "
@@ -34,3 +38,13 @@ GRBM = LEARNER + "energy: Problem with given class_path 'ebmlab.energies.GRBM': 
 def test_a_setting_is_named(message: str, said: str) -> None:
     assert parser_message(message).startswith(said)
     assert "class_path" not in parser_message(message)
+
+
+def test_a_swapped_energy_keeps_the_size_of_the_data(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ebmlab"])
+    with pytest.raises(SystemExit):
+        main(["fit", "--config", "grbm_digits", "--model.energy", "RBM", "--print_config"])
+    energy = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]["energy"]
+    assert energy["class_path"] == "ebmlab.energies.RBM" and energy["init_args"]["num_coordinates"] == 64
