@@ -41,7 +41,7 @@ from ebmlab import samplers as s
 from ebmlab.app.config_files import read_config
 from ebmlab.data.tables import Rows
 from ebmlab.datamodules.roots import data_root
-from ebmlab.domains import Real
+from ebmlab.domains import Binary, Real
 from ebmlab.energies import (
     GRBM,
     MLP,
@@ -55,6 +55,7 @@ from ebmlab.energies import (
     Mixture,
     NoisyMLP,
     Potts,
+    ProductMLP,
     RealMLP,
     ResNet,
     ScalarPotts,
@@ -64,6 +65,7 @@ from ebmlab.energies import (
 from ebmlab.engine import Replayed
 from ebmlab.evaluation import exact_samples
 from ebmlab.numerics.float32 import Float32Settings
+from ebmlab.product import Product
 from ebmlab.studies.targets import BinaryNetPosterior, LatticeGaussian, LogisticPosterior, ModeGrid, QuarticMixture
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +99,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "RealMLP": lambda: RealMLP(20),
     "ClassifierMLP": lambda: ClassifierMLP(20, num_classes=3),
     "NoisyMLP": lambda: NoisyMLP(20),
+    "ProductMLP": lambda: ProductMLP(Product(bits=Binary(10), place=Real(10))),
     "ResNet": lambda: ResNet((28, 28)),
     "RGCN": lambda: RGCN(18),
     "Ising": lambda: Ising.lattice(20, 0.3),

@@ -99,7 +99,7 @@ class RectifiedUnits(GaussianUnits):
     def sample(self, inputs: Tensor) -> Tensor:
         """The h above which a unit lies with a probability u, uniform: Phi(I - h) = u Phi(I)."""
         wide = inputs.double()
-        u = 1 - torch.rand_like(wide)  # never 0
+        u = 1 - torch.rand_like(wide, dtype=torch.float64)  # never 0
         h = wide - torch.special.ndtri(u * torch.special.ndtr(wide))
         target, far = u.log() + torch.special.log_ndtr(wide), -u.log() / -wide.clamp(max=FAR)
         for _ in range(4):  # Newton's method on logarithms, from the exponential law that the tail is close to

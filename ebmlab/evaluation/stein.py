@@ -12,6 +12,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.evaluation.discrete_stein import discrete_stein
 from ebmlab.evaluation.langevin_stein import langevin_stein
+from ebmlab.numerics.noise import uniform_numbers
 
 BATCH = 1024  # states whose gradients or neighbours are computed at once
 CHUNK = 2**22  # signs at a time
@@ -104,7 +105,7 @@ def stein_test(
     matrix = stein_matrix(energy, x, bandwidth)
     found, larger = matrix.sum(), 0
     for part in torch.split(torch.ones(num_bootstraps), max(1, CHUNK // len(x))):
-        signs = 1 - 2 * (torch.rand(len(part), len(x), device=x.device) < change).to(matrix)
+        signs = 1 - 2 * (uniform_numbers(len(part), len(x), device=x.device) < change).to(matrix)
         signs[:, 0] = 1  # all signs at once change no sum
         signs = signs.cumprod(1)
         larger += int(((signs @ matrix * signs).sum(1) >= found).sum())

@@ -16,6 +16,7 @@ from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 
 NUM_STEPS = {  # of the learners that draw by their sampler alone; the default of each
+    "BoltzmannLearning": 10,
     "ConditionalNoiseContrast": 100,
     "ContrastiveDivergence": 1,
     "DenoisingScoreMatching": 100,

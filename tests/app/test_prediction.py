@@ -15,6 +15,7 @@ from PIL import Image
 from ebmlab.app.prediction import save_samples
 from ebmlab.data.interface import Data
 from ebmlab.datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
+from ebmlab.drawing import graph_panels, plane
 from ebmlab.drawing import samples as pictures
 from ebmlab.energies import GRBM, MLP, RBM, RGCN, Ising
 from ebmlab.errors import UserError
@@ -67,8 +68,8 @@ def test_spins_of_a_lattice(tmp_path: Path) -> None:
 
 def test_codes_of_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
-    points = pictures.draw_points
-    monkeypatch.setattr(pictures, "draw_points", lambda x, extent: (decoded.append(x), points(x, extent))[1])
+    points = plane.draw_points
+    monkeypatch.setattr(plane, "draw_points", lambda x, extent: (decoded.append(x), points(x, extent))[1])
     data = GrayCode2D(num_bits=12)
     samples, png = predict(RatioMatching(MLP(12, hidden_dim=4), num_steps=5), data, tmp_path, 300)
     assert ((samples == 0) | (samples == 1)).all()
@@ -89,8 +90,8 @@ def graphs(folder: Path) -> tuple[RatioMatching, EgoSmall]:
 
 def test_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sides = []
-    draw_graphs = pictures.draw_graphs
-    monkeypatch.setattr(pictures, "draw_graphs", lambda graphs: (sides.append(graphs), draw_graphs(graphs))[1])
+    draw_graphs = graph_panels.draw_graphs
+    monkeypatch.setattr(graph_panels, "draw_graphs", lambda graphs: (sides.append(graphs), draw_graphs(graphs))[1])
     monkeypatch.setattr(pictures, "MAX_GRAPHS", 4)
     learner, data = graphs(tmp_path)
     samples, png = predict(learner, data, tmp_path, 6)

@@ -124,12 +124,6 @@ def test_sample_grid_shows_samples_beside_the_data(setup, squares, tmp_path):
     assert contains(read(images / "samples-chain_step0000004.png"), noise[0])
 
 
-def test_sample_grid_tells_what_to_use_for_points(setup):
-    learner, trainer = setup([SampleGrid()], learner=ContrastiveDivergence(GRBM(2, 4), ULA(0.1), start=FromNoise()))
-    with pytest.raises(UserError, match=r"use callbacks\.Density2D"):
-        trainer.fit(learner, datamodule=GaussianMixture())
-
-
 def test_sample_grid_says_before_training_what_it_cannot_show(setup, squares):
     cubic = ContrastiveDivergence(Quadratic(), ULA(0.1), start=FromNoise())
     learner, trainer = setup([SampleGrid(denoise=True, at_start=False)], learner=cubic)

@@ -32,7 +32,9 @@ from ebmlab.energies import (
     Mixture,
     NoisyEnergy,
     NoisyMLP,
+    Part,
     Potts,
+    ProductMLP,
     RealMLP,
     ResNet,
     ScalarPotts,
@@ -48,6 +50,7 @@ from ebmlab.energies import (
     tempered,
 )
 from ebmlab.learners import EnergyDiscrepancy, Exact
+from ebmlab.product import Product
 from ebmlab.studies.targets import (
     BinaryNetPosterior,
     LatticeGaussian,
@@ -119,6 +122,7 @@ CLOSED: dict[str, Callable[[], Energy]] = {
     "BipartiteBridge, classes": lambda: bridge(Uniform(Categorical(5, 3)), filled(CategoricalRBM(5, 3, num_hidden=4))),
     "BipartiteBridge, real": lambda: bridge(Gaussian(torch.randn(7), torch.eye(7) + 0.5), filled(GRBM(7, 4))),
 }
+MIXED = Product(bits=Binary(3), place=Real(2))
 # Networks round all layers but the last one. The second function adds a constant to E.
 NETWORKS: dict[str, tuple[Callable[[], Energy], Callable[[Energy], Tensor]]] = {
     "MLP": (lambda: MLP(7, hidden_dim=8), lambda e: e.rest[-1].bias),
@@ -126,6 +130,8 @@ NETWORKS: dict[str, tuple[Callable[[], Energy], Callable[[Energy], Tensor]]] = {
     "RealMLP": (lambda: RealMLP(5, 8), lambda e: e.network[-1].bias),
     "ClassifierMLP": (lambda: ClassifierMLP(5, num_classes=3, hidden_dim=8), lambda e: e.linear.bias),
     "NoisyMLP": (lambda: NoisyMLP(5, 8, lowest=0.5), lambda e: e.network[-1].bias),
+    "ProductMLP": (lambda: ProductMLP(MIXED, 8), lambda e: e.network[-1].bias),
+    "Part": (lambda: Part(ProductMLP(MIXED, 8), "bits", x=torch.randn(1, 5)), lambda e: e.energy.network[-1].bias),
     "AtNoise": (lambda: AtNoise(NoisyMLP(5, 8), 0.5), lambda e: e.energy.network[-1].bias),
     "RGCN": (lambda: RGCN(5, hidden_dim=4, num_layers=3), lambda e: e.head[-1].bias),
     "ResNet": (lambda: ResNet((4, 4), channels=3, base=torch.linspace(0, 1, 16)), lambda e: e.linear.bias),
