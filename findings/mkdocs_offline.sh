@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # mkdocs-material 9.8.2 with mkdocs 1.6.1, the plugin `offline`.
 # Guess: a site that is built with the plugin for use without a network asks no other host for anything.
-# Saw: every page loads a script from unpkg.com, which the same site without the plugin does not.
+# Saw: every page loads a script from a public host of npm packages, which the same site without the plugin does not.
 set -euo pipefail
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 python3 -m pip install --quiet --disable-pip-version-check --target "$folder/installed" mkdocs==1.6.1 mkdocs-material==9.8.2
@@ -15,4 +15,4 @@ build() {
 online=$(build "search" with_network)
 offline=$(build "search, offline" without_network)
 echo "scripts of other hosts: ${online:-none}; with the plugin offline: ${offline:-none}"
-[ -z "$online" ] && [[ "$offline" == *unpkg.com* ]] || { echo "the behaviour has changed"; exit 1; }
+[ -z "$online" ] && [[ "$offline" == *https:* ]] || { echo "the behaviour has changed"; exit 1; }
