@@ -9,7 +9,6 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
-from ebmlab.data import mixed
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing, moments
 from ebmlab.datamodules.scaling import DOMAINS, Form, scaling
@@ -71,7 +70,7 @@ class OwnData(TensorDataModule):
         if form.domain == "categorical":
             self.event_shape = (*shape, form.num_values or 0)
         if form.classes:
-            self.event_shape = (mixed.width(form.classes),)
+            self.event_shape = Product.of_columns(form.classes).event_shape
         self.domains = (DOMAINS[form.domain],)
         self.form = form
         self.val_fraction = val_fraction

@@ -37,6 +37,7 @@ def length(page: str) -> Length:
     r"""Counts the words of a page of Markdown.
 
     Example:
+        >>> length("Three short words. Two more.").sentences
         [3, 2]
     """
     text = re.sub(r"^```.*?^```$|<!--.*?-->|^---\n.*?^---$", "", page, flags=re.M | re.S)

@@ -27,9 +27,10 @@ from kept import Result, fit
 from torch.optim import SGD
 
 from ebmlab.callbacks import ClosedForm, StopAtCorrelation
+from ebmlab.callbacks.stop_at_correlation import pearson_and_slope
 from ebmlab.datamodules import Alignment
 from ebmlab.energies import Potts
-from ebmlab.energies.pairwise.statistics import between_sites, moments
+from ebmlab.energies.pairwise.statistics import connected
 from ebmlab.learners import BoltzmannLearning
 from ebmlab.sequences.weights import effective_number
 
@@ -68,10 +69,15 @@ class Clock(pl.Callback):
         trainer.should_stop = trainer.should_stop or self.curve[-1][1] > self.limit
 
 
+def pseudo_count(data: Alignment) -> float:
+    """The one that adabmDCA takes by default, of the training split."""
+    return 1 / effective_number(data.all_weights[data.part("train")])
+
+
 def ours(path: str, chains: int, sweeps: int, seconds: float, *, damping: float | None, rate: float) -> Result:
     data = Alignment(path)
     data = Alignment(path, batch_size=len(data.states("train")))
-    share = 1 / effective_number(data.all_weights[data.part("train")])
+    share = pseudo_count(data)
     learner = BoltzmannLearning(
         Potts(*data.event_shape),
         num_chains=chains,
@@ -96,7 +102,7 @@ def adabmdca(path: str, chains: int, sweeps: int, seconds: float, *, rate: float
 
     data = Alignment(path)
     x, weights = data.states("train").float(), data.weights("train")
-    share = 1 / effective_number(data.all_weights[data.part("train")])
+    share = pseudo_count(data)
     f_i, f_ij = (take(x, weights, share) for take in (get_freq_single_point, get_freq_two_points))
     (d, q), device = f_i.shape, torch.device("cpu")
     mask = ~torch.eye(d, dtype=torch.bool).view(d, 1, d, 1).expand(d, q, d, q)
@@ -126,14 +132,11 @@ def adabmdca(path: str, chains: int, sweeps: int, seconds: float, *, rate: float
 
 
 def ceiling(path: str, chains: int) -> float:
-    """The correlation that independent chains of the data's own law would have: their noise lowers it."""
+    """The correlation of as many independent draws of the data with the data: their noise lowers it."""
     data = Alignment(path)
     x, weights = data.states("train").float(), data.weights("train")
-    one, two = moments(x, weights, 1 / effective_number(data.all_weights[data.part("train")]))
-    d, q = data.event_shape
-    i, j = torch.triu_indices(d, d, 1)
-    f = two.view(d, q, d, q)[i, :, j]
-    return float((1 + (f * (1 - f)).mean() / chains / between_sites(one, two, d).var()) ** -0.5)
+    drawn = x[torch.multinomial(weights.double(), chains, replacement=True)]
+    return pearson_and_slope(connected(x, weights, pseudo_count(data)), connected(drawn))[0]
 
 
 def row(curve: list[Point]) -> Result:

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from ebmlab.energies import Potts
 
 LETTERS = "-ACDEFGHIKLMNPQRSTVWY"
 _THREE = "ALACYSASPGLUPHEGLYHISILELYSLEUMETASNPROGLNARGSERTHRVALTRPTYR"
 NAMES = {letter: _THREE[3 * i : 3 * i + 3] for i, letter in enumerate("ACDEFGHIKLMNPQRSTVWY")}
+
+
+def drawn_potts(num_coordinates: int, num_values: int, pairs: Any = None, *, seed: int) -> Potts:
+    """A Potts model with normal couplings and fields, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    energy = Potts(num_coordinates, num_values, pairs=pairs).double()
+    with torch.no_grad():
+        for tensor in (energy.coupling, energy.field):
+            tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
+    return energy
 
 
 def family_texts(sequences: int = 60, sites: int = 12, seed: int = 0) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
+FEW_PICTURES = ["--callbacks.SampleGrid.num_strips=1", "--callbacks.SampleGrid.num_frames=2"]
 TINY = {
     "fit": "--trainer.limit_train_batches=2 --trainer.limit_val_batches=1 --model.num_steps=2 --wandb=disabled "
     "--trainer.log_every_n_steps=1 --trainer.enable_progress_bar=false --trainer.accelerator=cpu",

@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -167,8 +166,8 @@ def _tiles(numbers: dict[str, list[dict[str, Any]]], names: Sequence[str]) -> st
 
 def _value(curve: dict[str, Any], several: bool) -> str:
     """The one point of a curve, with the dot of its run."""
-    score = Score(math.nan if curve["y"][0] is None else curve["y"][0], curve["x"][0], (curve["error"] or [None])[0])
-    score = replace(score, trusted=not curve["doubtful"])
+    value = math.nan if curve["y"][0] is None else curve["y"][0]
+    score = Score(value, curve["x"][0], (curve["error"] or [None])[0], trusted=not curve["doubtful"])
     return (_dot(curve["run"]) if several else "") + _score(score)
 
 

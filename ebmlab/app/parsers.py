@@ -16,7 +16,7 @@ ABOUT = {
     "score": "Energies of samples, and log-likelihoods if asked, as a table with a histogram. Of several files the "
     "first holds the model's own kind of data, and the others are compared with it by AUROC.",
     "complete": "Draws the unknown part of samples given the known part, and shows both beside the truth.",
-    "features": "Probabilities of the hidden units of an RBM or GRBM.",
+    "features": "Means of the hidden units of an RBM or GRBM; of bits, their probabilities.",
     "convert": "Makes a run of a model or problem of another package, which score, predict, test, complete, features "
     "and compare take; or writes the energy of a checkpoint in the format of another package. A file is known by its "
     "content.",

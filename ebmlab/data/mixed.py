@@ -11,21 +11,12 @@ from torch.nn.functional import one_hot
 from ebmlab.errors import UserError
 
 
-def width(columns: Sequence[int]) -> int:
-    """How many numbers a state holds.
+def to_states(table: Tensor, columns: Sequence[int]) -> Tensor:
+    """States `(B, n)` of rows `(B, len(columns))`: real numbers, bits, and one-hot vectors by number of classes.
 
     Args:
+        table: the rows.
         columns: for each column the number of its classes, or 0 if it holds real numbers.
-
-    Example:
-        >>> width([0, 2, 3])
-        5
-    """
-    return sum(k if k > 2 else 1 for k in columns)
-
-
-def to_states(table: Tensor, columns: Sequence[int]) -> Tensor:
-    """States `(B, width)` of rows `(B, len(columns))`: real numbers, bits, and one-hot vectors by number of classes.
 
     Raises:
         UserError: a class is none of its column's.
@@ -50,7 +41,7 @@ def to_states(table: Tensor, columns: Sequence[int]) -> Tensor:
 
 
 def to_table(x: Tensor, columns: Sequence[int]) -> Tensor:
-    """Rows `(B, len(columns))` of states `(B, width)`, the inverse of `to_states`."""
+    """Rows `(B, len(columns))` of states `(B, n)`, the inverse of `to_states`."""
     counts = torch.tensor(columns, device=x.device)
     table = x.new_empty(len(x), len(columns))
     first = 0

@@ -13,10 +13,13 @@ from ebmlab.data import mixed
 from ebmlab.domains import Domain, Real
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import draw_alike
+from ebmlab.product import Product
 
 Binarize = bool | Literal["dynamic"]
 LEVELS = 255.0
 HUGE = 1e30  # the largest number and the inverse of the smallest one whose powers and products float32 holds
+SINGLE = {"num_classes": int, "unit": bool, "letters": str, "width": int}  # types of what a checkpoint may hold
+SEVERAL = {"shape": int, "columns": str, "classes": int}
 FAR = 2**12  # standard deviations from 0 beyond which float32 rounds off more than a few thousandths of one
 
 
@@ -65,7 +68,7 @@ class Preprocessing:
     def event_shape(self) -> tuple[int, ...]:
         """The shape of one state."""
         if self.classes:
-            return (mixed.width(self.classes),)
+            return Product.of_columns(self.classes).event_shape
         return (*self.shape, self.num_classes) if self.num_classes else self.shape
 
     def to_states(self, raw: Tensor) -> Tensor:
@@ -181,6 +184,18 @@ class Preprocessing:
 
     def _check(self) -> None:
         """Raises `TypeError` or `ValueError` if a setting is not what it must be."""
+        for name, kind in SINGLE.items():
+            if type(value := getattr(self, name)) is not kind:
+                raise ValueError(f"{name} is {value!r}, but must be of the type {kind.__name__}")
+        for name, kind in SEVERAL.items():
+            if not isinstance(values := getattr(self, name), tuple | list) or any(type(v) is not kind for v in values):
+                raise ValueError(f"{name} is {values!r}, but must be a list of the type {kind.__name__}")
+        if self.binarize not in (False, True, "dynamic"):
+            raise ValueError(f'binarize is {self.binarize!r}, but must be true, false or "dynamic"')
+        if self.limits is not None and not (len(self.limits) == 2 and all(map(math.isfinite, self.limits))):
+            raise ValueError(f"limits are {self.limits}, but must be two numbers")
+        if self.classes and ((len(self.classes),) != tuple(self.shape) or any(k < 0 or k == 1 for k in self.classes)):
+            raise ValueError(f"classes are {self.classes}, but must be 0 or from 2 on, for {self.shape} columns")
         sizes = {1, *self.shape[:1]}
         if not (all(n > 0 for n in self.shape) and self.scale > 0 and self.float_scale > 0 and self.num_classes >= 0):
             raise ValueError(f"shape {self.shape}, scales {self.scale} and {self.float_scale} must be above 0")

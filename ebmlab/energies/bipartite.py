@@ -88,6 +88,7 @@ class Bipartite(Energy):
         """-log of the sum over h of exp(-E(v, h) / temperature), `(B,)`, given I(v); other temperatures need bits."""
         if isinstance(temperature, float) and temperature == 1.0:  # two passes over memory less
             return self.visible_energy(v) - self.units.log_sum(logits)
+        assert self.has_bits
         return self.visible_energy(v) / temperature - sum_softplus(logits / temperature)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.perceptron import hidden_layers
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count, require_positive
@@ -79,9 +78,7 @@ class ClassifierMLP(Classifier):
         self.domain = Real(num_coordinates)
         self.num_classes = num_classes
         self.scale = scale
-        widths = [num_coordinates, *[hidden_dim] * num_layers]
-        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
-        self.features = nn.Sequential(*layers)
+        self.features = nn.Sequential(*hidden_layers(num_coordinates, hidden_dim, num_layers))
         self.linear = nn.Linear(hidden_dim, num_classes)
 
     def logits(self, x: Tensor) -> Tensor:

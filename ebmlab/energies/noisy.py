@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.perceptron import hidden_layers
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.settings import require_count, require_factor, require_positive
 
@@ -110,8 +109,7 @@ class NoisyMLP(NoisyEnergy):
         require_factor("NoisyMLP", lowest=lowest)
         self.domain = Real(num_coordinates)
         self.scale, self.unit, self.lowest = scale, unit, lowest
-        widths = [num_coordinates + 2 * FREQUENCIES, *[hidden_dim] * num_layers]
-        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
+        layers = hidden_layers(num_coordinates + 2 * FREQUENCIES, hidden_dim, num_layers)
         self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 
     def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:

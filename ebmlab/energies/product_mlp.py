@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.perceptron import hidden_layers
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.product import Product
 from ebmlab.settings import require_count, require_positive
@@ -43,8 +42,7 @@ class ProductMLP(Energy):
         self.scale = scale
         reals = [torch.full((1, *p.event_shape), float(isinstance(p, Real))) for p in domain.parts.values()]
         self.register_buffer("is_real", torch.cat([part.flatten() for part in reals]), persistent=False)
-        widths = [*domain.event_shape, *[hidden_dim] * num_layers]
-        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
+        layers = hidden_layers(*domain.event_shape, hidden_dim, num_layers)
         self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.perceptron import hidden_layers
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.settings import require_count, require_positive
 
@@ -39,8 +38,7 @@ class RealMLP(Energy):
         require_positive("RealMLP", scale=scale)
         self.domain = Real(num_coordinates)
         self.scale = scale
-        widths = [num_coordinates, *[hidden_dim] * num_layers]
-        layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
+        layers = hidden_layers(num_coordinates, hidden_dim, num_layers)
         self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -123,8 +123,12 @@ class BoltzmannLearning(Learner):
             x = self.sampler.last_states(self.energy, starts, self.num_steps)
         self.start.put_back(x)
         self.chain_moments = moments(x)
-        couplings, fields = self._plain() if self.damping is None else self._preconditioned()
-        gap = self._energy_gap()
+        one, two = self._differences()
+        plain = self._of_pairs(two), one.view_as(self._field)
+        couplings, fields = plain if self.damping is None else self._preconditioned(one, two)
+        gap = (self._coupling * plain[0]).sum() + (
+            self._field * plain[1]
+        ).sum()  # energy of the chains minus the data's
         if self.log_is_due:
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
         with torch.enable_grad():
@@ -165,23 +169,13 @@ class BoltzmannLearning(Learner):
         (one, two), (own, pairs) = self._data_moments, self.chain_moments
         return one - own, two - pairs
 
-    def _plain(self) -> tuple[Tensor, Tensor]:
-        """The gradient of the log-likelihood, in couplings and fields."""
-        one, two = self._differences()
-        return self._of_pairs(two), one.view_as(self._field)
-
-    def _preconditioned(self) -> tuple[Tensor, Tensor]:
-        one, two = self._differences()
+    def _preconditioned(self, one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+        """The direction in couplings and fields, from differences of moments."""
         assert self._data_moments is not None and self._preconditioner is not None
         mean, P = self._data_moments[0], self._preconditioner
         about_mean = two - torch.outer(one, mean) - torch.outer(mean, one)
         D = self._without_own(P @ self._without_own(about_mean) @ P)
         return self._of_pairs(D), (P @ one - D @ mean).view_as(self._field)
-
-    def _energy_gap(self) -> Tensor:
-        """Mean energy of the chains minus that of the data."""
-        couplings, fields = self._plain()
-        return (self._coupling * couplings).sum() + (self._field * fields).sum()
 
     def _of_pairs(self, matrix: Tensor) -> Tensor:
         """Entries of a matrix `(n, n)` between sites, as the parameter of the couplings holds them."""

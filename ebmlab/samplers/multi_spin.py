@@ -21,7 +21,7 @@ WORDS = 2**16  # of the sites that are redrawn at a time: fewer fit a small cach
 
 @dataclass(frozen=True)
 class Group:
-    """Sites of one colour, whose local fields are quanta * (2 n - total), n the number of pulls upwards.
+    """Sites of one colour, whose local fields are quantum * (2 n - total), n the number of pulls upwards.
 
     Attributes:
         begin: the first of its rows.

@@ -227,9 +227,9 @@ class Sampler(Recorded, nn.Module):
         return x
 
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
-        """The last states of a sampler that accepts all, moved without a copy at each step, which adds up `hops`.
+        """The last states of chains that are moved in place, for a sampler that accepts all; it adds to `hops`.
 
-        None where it does not apply; then steps are taken one by one.
+        None where this does not apply: steps are taken one by one then.
         """
         return None
 

@@ -61,7 +61,7 @@ def load(path: str | Path, learner: Learner | None = None, *, device: str = "cpu
         warnings.warn(f"{path} does not say how raw data become states: give it states", stacklevel=2)
     preprocessing = Preprocessing(model.energy.domain.event_shape) if saved is None else Preprocessing.from_dict(saved)
     about = _about(checkpoint)
-    return TrainedModel(model, preprocessing, path=path if learner is None else None, about=about)
+    return TrainedModel(model.to(device), preprocessing, path=path if learner is None else None, about=about)
 
 
 def _drawing(path: Path, checkpoint: dict[str, Any]) -> Draws:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers_pages import FEW_PICTURES
 
 from ebmlab.app.cli import main
 
@@ -17,7 +18,6 @@ SMALL = [
 ]
 # Few steps, large batches and few pictures, for speed.
 QUICK = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=300", "--callbacks.ParameterImages=false"]
-FEW_PICTURES = ["--callbacks.SampleGrid.num_strips=1", "--callbacks.SampleGrid.num_frames=2"]
 
 SHORT_STUDY = [
     *("--num_steps=6", "--num_chains=4", "--burn_in=1", "--record_every=1"),

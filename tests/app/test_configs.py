@@ -9,6 +9,7 @@ import pytest
 import yaml
 from helpers_data import make_celeba, make_mnist
 from helpers_family import family_texts, write_family, write_structure
+from helpers_pages import FEW_PICTURES
 from helpers_published import allow_small, write_caltech, write_emnist, write_omniglot, write_static_mnist
 
 from ebmlab.app.config_files import read_config
@@ -28,7 +29,6 @@ PICTURES = {
 }
 # At the papers' sizes one step takes minutes on a CPU. Fewer chains and steps run here; all else is as written.
 LARGE = {"grbm_mnist", "grbm_fashion", "grbm_celeba32", "grbm_celeba2k64", "rbm_mnist_cd", "ebm_digits_cd"}
-FEW_PICTURES = ["--callbacks.SampleGrid.num_strips=1", "--callbacks.SampleGrid.num_frames=2"]
 LARGE |= {c for c in CONFIGS if c.startswith(("ebm_", "rbm_"))}
 HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # drawing initial weights of 10,000 hidden units is slow
 

@@ -166,13 +166,24 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", ["plain", *(pytest.param(v, marks=pytest.mark.slow) for v in list(VARIANTS)[1:])])
-def test_killed_anywhere_it_resumes_to_the_same_end(variant: str, fit: Callable[..., Path]) -> None:
+IN_THE_DRIFT, AFTER_IT = (18, False), (11, True)
+
+
+@pytest.mark.parametrize(
+    ("variant", "kills"),
+    [
+        ("plain", [IN_THE_DRIFT, (14, True)]),
+        pytest.param("plain", [(10, True)], marks=pytest.mark.slow),
+        *(pytest.param(v, [IN_THE_DRIFT, AFTER_IT], marks=pytest.mark.slow) for v in list(VARIANTS)[1:]),
+    ],
+)
+def test_killed_anywhere_it_resumes_to_the_same_end(
+    variant: str, kills: list[tuple[int, bool]], fit: Callable[..., Path]
+) -> None:
     """Killed in the drift, with a drifted checkpoint as the last one; and after the rollback, before and after the
     next checkpoint."""
     whole = fit("whole", *VARIANTS[variant])
     assert table(whole / "rollbacks.csv")
-    kills = [(18, False), (14, True)] if variant == "plain" else [(18, False), (11, True)]
     for step, after in kills:
         name = f"killed-{step}-{after}"
         dies = [f"--callbacks.unstable.Dies.step={step}", f"--callbacks.unstable.Dies.after={str(after).lower()}"]

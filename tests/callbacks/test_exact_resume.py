@@ -171,13 +171,26 @@ def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> Non
         *(pytest.param(period, {}, id=f"{period}, plain") for period in PERIODS),
         pytest.param("validations", {"generator": True}, id="a generator of its own"),
         pytest.param("steps", {"workers": 1}, id="another process"),
+        *(
+            pytest.param(period, {"generator": True}, id=f"{period}, a generator", marks=pytest.mark.slow)
+            for period in PERIODS
+            if period != "validations"
+        ),
     ],
 )
 def test_a_plain_loader_that_shuffles(period: str, data: dict[str, Any], tmp_path: Path) -> None:
     is_resumed_exactly(tmp_path, PERIODS[period], [13, 15], data=data)
 
 
-@pytest.mark.parametrize(("period", "workers"), [("epochs", 0), ("steps", 1)])
+@pytest.mark.parametrize(
+    ("period", "workers"),
+    [
+        ("epochs", 0),
+        ("steps", 1),
+        pytest.param("epochs", 1, marks=pytest.mark.slow),
+        pytest.param("steps", 0, marks=pytest.mark.slow),
+    ],
+)
 def test_a_plain_loader_without_validation(period: str, workers: int, tmp_path: Path) -> None:
     is_resumed_exactly(tmp_path, PERIODS[period], [13], data={"workers": workers}, limit_val_batches=0)
 

@@ -90,18 +90,18 @@ def test_gradient_by_finite_differences(folder: Path, inference: bool, masked: b
     assert energy(x.float()).dtype == torch.float64 and energy.float()(x).dtype == torch.float32
 
 
+SHORT, LONG, BALANCED = DMALA(0.5), DMALA(5.0), LocallyBalanced()
+FAST = [(False, None, SHORT), (True, None, LONG), (True, 3, SHORT)]
+SLOW = [
+    (masked, top_k, sampler)
+    for masked, top_k in ((False, None), (True, None), (True, 3))
+    for sampler in (SHORT, LONG, BALANCED)
+    if (masked, top_k, sampler) not in FAST
+]
+
+
 @pytest.mark.parametrize(
-    ("masked", "top_k", "sampler"),
-    [
-        (False, None, DMALA(0.5)),
-        (True, None, DMALA(5.0)),
-        (True, 3, DMALA(0.5)),
-        *(
-            pytest.param(False, k, kernel, marks=pytest.mark.slow)
-            for k in (None, 3)
-            for kernel in (DMALA(5.0), LocallyBalanced())
-        ),
-    ],
+    ("masked", "top_k", "sampler"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 )
 def test_samplers_are_exact(folder: Path, masked: bool, top_k: int | None, sampler: MetropolisSampler) -> None:
     energy = MaskedLanguageModel(TEXT, str(folder), masked=masked, top_k=top_k).double()

@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 import torch
+from helpers_family import drawn_potts
 from torch import Tensor
 
 from ebmlab.energies import Potts, ScalarPotts
@@ -20,12 +21,7 @@ SOME = [[2, 0], [1, 3]]
 
 
 def model(pairs: list[list[int]] | None = None, d: int = D) -> Potts:
-    generator = torch.Generator().manual_seed(1)
-    energy = Potts(d, Q, pairs=pairs).double()
-    with torch.no_grad():
-        for tensor in (energy.coupling, energy.field):
-            tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
-    return energy
+    return drawn_potts(d, Q, pairs, seed=1)
 
 
 def by_loops(energy: Potts, states: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_family import drawn_potts
 from helpers_mutants import mutant
 from helpers_trainer import quiet_trainer
 from torch import Tensor
@@ -23,12 +24,7 @@ D, Q = 5, 4
 
 
 def potts(pairs: Any = None) -> Potts:
-    generator = torch.Generator().manual_seed(4)
-    energy = Potts(D, Q, pairs=pairs).double()
-    with torch.no_grad():
-        for tensor in (energy.coupling, energy.field):
-            tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
-    return energy
+    return drawn_potts(D, Q, pairs, seed=4)
 
 
 def ising() -> Ising:

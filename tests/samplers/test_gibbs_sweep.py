@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from helpers_family import drawn_potts
 from helpers_finite import DOMAINS, Exact, Target
 from helpers_mutants import mutant
 from torch import nn
@@ -24,12 +25,7 @@ SCANS = ("systematic", "random")
 
 
 def model(pairs: Any = None, d: int = 3, q: int = 3) -> Potts:
-    generator = torch.Generator().manual_seed(2)
-    energy = Potts(d, q, pairs=pairs).double()
-    with torch.no_grad():
-        for tensor in (energy.coupling, energy.field):
-            tensor.copy_(torch.randn(tensor.shape, generator=generator, dtype=torch.float64))
-    return energy
+    return drawn_potts(d, q, pairs, seed=2)
 
 
 @pytest.mark.parametrize("scan", SCANS)

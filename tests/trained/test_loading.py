@@ -169,3 +169,8 @@ def test_records_are_of_the_learners_that_draw_by_their_sampler_alone() -> None:
     own = {name for name, kind in kinds.items() if kind.walk is not Learner.walk or kind.draw is not Learner.draw}
     steps = {name: inspect.signature(kind).parameters["num_steps"].default for name, kind in kinds.items()}
     assert {name: steps[name] for name in kinds if name not in {*own, "Learner"}} == NUM_STEPS
+
+
+def test_a_model_goes_to_the_device_that_is_asked_for() -> None:
+    model = ebmlab.load("zoo/rbm-digits", device="meta")
+    assert {p.device.type for p in model.learner.parameters()} == {"meta"}
