@@ -42,7 +42,7 @@ class ProductMLP(Energy):
         self.scale = scale
         reals = [torch.full((1, *p.event_shape), float(isinstance(p, Real))) for p in domain.parts.values()]
         self.register_buffer("is_real", torch.cat([part.flatten() for part in reals]), persistent=False)
-        layers = hidden_layers(*domain.event_shape, hidden_dim, num_layers)
+        layers = hidden_layers(domain.event_shape[0], hidden_dim, num_layers)
         self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 
     def forward(self, x: Tensor) -> Tensor:
