@@ -235,12 +235,12 @@ def continued_run(checkpoint: Path, args: Sequence[str]) -> Path:
         UserError: the arguments name another run.
     """
     folder = run_of(checkpoint)
-    for option, name in options(args):
-        if option == "--name" and name != folder.name:
-            raise UserError(
-                f"--name {name}: {_short(checkpoint)} is in the folder of the run {folder.name}, which goes on; "
-                "leave --name out, or start a new run from a copy elsewhere"
-            )
+    name = dict(options(args)).get("--name", folder.name)  # the last of several counts
+    if name != folder.name:
+        raise UserError(
+            f"--name {name}: {_short(checkpoint)} is in the folder of the run {folder.name}, which goes on; "
+            "leave --name out, or start a new run from a copy elsewhere"
+        )
     return folder
 
 

@@ -140,6 +140,7 @@ def test_the_checkpoint_of_a_requeued_job_goes_on_if_it_is_newer() -> None:
     path, content = find_checkpoint("last", "e", "a")
     assert content["global_step"] == 600 and path.name == newer.name
     assert in_a_run(path) and continued_run(path, ["--name", "a"]) == run
+    assert continued_run(path, ["--name=first", "--name", "a"]) == run  # the last of several counts
     newer.write_bytes(b"")
     with pytest.warns(UserWarning):
         assert find_checkpoint("last", "e", "a")[1]["global_step"] == 560
