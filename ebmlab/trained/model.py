@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from ebmlab.data import mixed
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
+from ebmlab.product import Product
+from ebmlab.samplers import DMALA, MALA, Alternate, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
 from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
@@ -175,7 +177,8 @@ class TrainedModel:
         """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
 
         The chains start from noise, and move by the learner's sampler. If it cannot serve a conditional law, the first
-        of block Gibbs, chromatic Gibbs, Gibbs and MALA that can takes its place.
+        of block Gibbs, chromatic Gibbs, Gibbs and MALA that can takes its place. On rows of mixed tables its kernels of
+        the parts with free columns move these.
 
         Args:
             raw: events; what they hold at free coordinates is ignored and may be NaN.
@@ -210,15 +213,21 @@ class TrainedModel:
         """
         numbers, is_given = self._given(raw, mask)
         x, _ = self._states(numbers.masked_fill(~is_given, 0), check=False, seen=numbers)
-        coordinates = as_mask(mask, self.preprocessing, self._energy.domain.shape)
+        coordinates, classes = self._mask(mask), self.preprocessing.classes
+        coordinates = mixed.to_entries(coordinates, classes) if classes else coordinates
         return [Clamped(self._energy, event, mask=coordinates) for event in x]
 
     def _given(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
         """Raw events `(N, *shape)`, and where they are given, in a shape that broadcasts with theirs."""
         form = self.preprocessing
-        is_given = as_mask(mask, form, self._energy.domain.shape)
+        is_given = self._mask(mask)
         one_hot = is_given.numel() != torch.Size(form.shape).numel()  # the raw data are one-hot vectors
         return form.shaped(as_tensor(raw)[0]), is_given.unsqueeze(-1) if one_hot else is_given.view(form.shape)
+
+    def _mask(self, mask: Any) -> Tensor:
+        """Where an event is given, in the shape of a state's coordinates, or of a row of a mixed table."""
+        form = self.preprocessing
+        return as_mask(mask, form, form.shape if form.classes else self._energy.domain.shape)
 
     @torch.no_grad()
     def draw(
@@ -227,8 +236,13 @@ class TrainedModel:
         """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
-        own, block, *rest = self._samplers()
-        sampler = sampler or self._first([own, block, ChromaticGibbs(), Gibbs(), *rest], clamped)
+        own, *rest = self._samplers()
+        if isinstance(clamped.domain, Product):
+            own = own.only(clamped.domain.parts) if isinstance(own, Alternate) else own
+            rest = [Alternate.usual(clamped.domain)]
+        else:
+            rest = [rest[0], ChromaticGibbs(), Gibbs(), *rest[1:]]
+        sampler = sampler or self._first([own, *rest], clamped)
         x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
         if _stuck(info, clamped, num_steps):
             warnings.warn(
@@ -266,6 +280,9 @@ class TrainedModel:
 
     def _samplers(self) -> list[Sampler]:
         """The learner's sampler, and what can take its place."""
+        domain = self._energy.domain
+        if isinstance(domain, Product):
+            return [self.learner.sampler, Alternate.usual(domain)]
         return [self.learner.sampler, BlockGibbs(), DMALA(0.2), MALA(0.05)]
 
     @staticmethod

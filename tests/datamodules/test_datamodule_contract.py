@@ -25,6 +25,9 @@ OPTIONS: dict[str, dict[str, object]] = {
     "FromDataset": {"domain": "spin"},
     "ImageFolder": {"root": "own/pictures", "size": 6, "channels": 3},
     "Digits": {},
+    "ColourDigits": {},
+    "CIFAR10": {"num_val": 12},
+    "SVHN": {"num_val": 12},
     "MNIST": {"num_val": 12, "download": False},
     "FashionMNIST": {"num_val": 12, "num_train": 30, "download": False},
     "KMNIST": {"num_val": 12, "download": False},
@@ -37,6 +40,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "GrayCode2D": {"shape": "moons", "num_samples": 50},
     "Shapes2D": {"shape": "moons", "num_samples": 50},
     "IsingSamples": {"side": 7, "coupling": 0.1, "num_samples": 50, "num_sweeps": 5},
+    "MixedTable": {"num_samples": 500},
     "EgoSmall": {},
 }
 
