@@ -185,7 +185,8 @@ def given_part(given: str, shape: tuple[int, ...], columns: Sequence[str] = ()) 
             )
         return as_numbers(content, f"--given {path}")
     if len(shape) < 2:
-        raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give a .npy file")
+        instead = f"names of columns ({', '.join(columns)})" if columns else "a .npy file"
+        raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give {instead}")
     mask = torch.zeros(shape, dtype=torch.bool)
     height, width = shape[-2:]
     part = {

@@ -13,6 +13,7 @@ from ebmlab.drawing.histograms import OTHERS
 
 CELL = 2.0  # inches
 LARGEST = 6  # columns that are shown, the first ones
+PRIMES = (2, 3, 5, 7, 11, 13)  # one for each of them
 NUM_BINS = 30
 SHOWN = 1000  # points of each set in a pair of columns
 SPREAD = 0.28  # by how much classes are spread out, so that points do not hide each other
@@ -32,7 +33,7 @@ def draw_table(tables: dict[str, Table]) -> Figure:
     grid = figure.subplots(size, size, squeeze=False)
     colours = dict(zip(tables, ("0.6", *OTHERS), strict=False)) if len(tables) > 1 else dict.fromkeys(tables, OTHERS[0])
     columns = {title: table.values.detach().double().cpu().T for title, table in tables.items()}
-    spread = {title: _spread(rows[:, :SHOWN], first.classes) for title, rows in columns.items()}
+    spread = {title: _spread(rows[:size, :SHOWN], first.classes[:size]) for title, rows in columns.items()}
     for i, j in ((i, j) for i in range(size) for j in range(size)):
         axes = grid[i, j]
         if j > i:
@@ -74,16 +75,17 @@ def _histogram(axes: Axes, sets: dict[str, Tensor], classes: int, colours: dict[
 
 def _spread(rows: Tensor, classes: tuple[int, ...]) -> Tensor:
     """Columns `(c, n)` with classes at places of their own around their numbers, evenly, without random numbers."""
-    n = rows.shape[1]
-    golden = (5**0.5 - 1) / 2 * (1 + torch.arange(len(rows), dtype=rows.dtype)).unsqueeze(1)  # an order for each
-    places = (golden * torch.arange(n, dtype=rows.dtype)).remainder(1) * 2 - 1
+    steps = torch.tensor(PRIMES, dtype=rows.dtype)[: len(rows), None].sqrt()  # without common multiples
+    places = (steps * torch.arange(rows.shape[1], dtype=rows.dtype)).remainder(1) * 2 - 1
     finite = torch.tensor(classes).unsqueeze(1) > 0
     return torch.where(finite, rows + SPREAD * places, rows)
 
 
 def _mark(axes: Axes, horizontal: int, vertical: int) -> None:
-    """Ticks at the classes' numbers."""
+    """Ticks at the classes' numbers, in axes that show all of them."""
     if horizontal:
         axes.set_xticks(range(horizontal) if horizontal <= 12 else [0, horizontal - 1])
+        axes.set_xlim(-0.5, horizontal - 0.5)
     if vertical:
         axes.set_yticks(range(vertical) if vertical <= 12 else [0, vertical - 1])
+        axes.set_ylim(-0.5, vertical - 0.5)
