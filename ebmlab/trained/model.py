@@ -17,13 +17,13 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.product import Product
-from ebmlab.samplers import DMALA, MALA, Alternate, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
+from ebmlab.samplers import Info, Sampler
 from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 from ebmlab.trained.record import Record
+from ebmlab.trained.substitutes import conditional_sampler, samplers_of
 
 BATCH = 2000  # states in one evaluation
 STUCK = 0.1  # acceptance, or changes per coordinate, below which chains have stayed in the noise where they began
@@ -50,6 +50,7 @@ class TrainedModel:
     Example:
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import BlockGibbs
         >>> model = TrainedModel(ContrastiveDivergence(RBM(6, 3), BlockGibbs()), Preprocessing((2, 3)))
         >>> model.energy(model.sample(5)).shape
         torch.Size([5])
@@ -116,7 +117,8 @@ class TrainedModel:
         x, back = self._states(raw)
         with torch.no_grad():
             energies = self._energies(x)
-        found = kept_log_z(self._energy, self._samplers(), x, self.path, num_chains, num_temperatures, fresh)
+        samplers = samplers_of(self.learner.sampler, self._energy.domain)
+        found = kept_log_z(self._energy, samplers, x, self.path, num_chains, num_temperatures, fresh)
         domain = self._energy.domain
         values = -energies - found.log_z + self.preprocessing.log_jacobian(domain)
         return LogLikelihood(back(values), found, size=domain.size)
@@ -236,13 +238,7 @@ class TrainedModel:
         """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
-        own, *rest = self._samplers()
-        if isinstance(clamped.domain, Product):
-            own = own.only(clamped.domain.parts) if isinstance(own, Alternate) else own
-            rest = [Alternate.usual(clamped.domain)]
-        else:
-            rest = [rest[0], ChromaticGibbs(), Gibbs(), *rest[1:]]
-        sampler = sampler or self._first([own, *rest], clamped)
+        sampler = sampler or conditional_sampler(self.learner.sampler, clamped)
         x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
         if _stuck(info, clamped, num_steps):
             warnings.warn(
@@ -277,24 +273,6 @@ class TrainedModel:
             except UserError as error:
                 raise UserError(f"raw data become no states of {type(energy).__name__}: {error}") from error
         return x, back
-
-    def _samplers(self) -> list[Sampler]:
-        """The learner's sampler, and what can take its place."""
-        domain = self._energy.domain
-        if isinstance(domain, Product):
-            return [self.learner.sampler, Alternate.usual(domain)]
-        return [self.learner.sampler, BlockGibbs(), DMALA(0.2), MALA(0.05)]
-
-    @staticmethod
-    def _first(samplers: list[Sampler], energy: Energy) -> Sampler:
-        """The first that serves an energy."""
-        for sampler in samplers[:-1]:
-            try:
-                sampler.check(energy)
-            except UserError:
-                continue
-            return sampler
-        return samplers[-1]
 
 
 def _stuck(info: Info, energy: Energy, num_steps: int) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ebmlab import datamodules
-from ebmlab.data.interface import SPLITS, Graphs, Images, Points
+from ebmlab.data.interface import SPLITS, Graphs, Images, Points, Table
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import TensorDataModule
 from ebmlab.errors import UserError
@@ -185,6 +185,8 @@ def test_pictures_show_states_as_they_are(make: Make) -> None:
         assert shown is None
     elif isinstance(module, datamodules.IsingSamples):
         assert isinstance(shown, Images) and torch.equal(shown.values.flatten(1), (module.states("val") + 1) / 2)
+    elif isinstance(module, datamodules.MixedTable):
+        assert isinstance(shown, Table) and torch.equal(shown.values, module.raw("val"))
     elif isinstance(module, datamodules.EgoSmall):
         assert isinstance(shown, Graphs) and torch.equal(triangle(shown.adjacency), module.states("val"))
     else:
