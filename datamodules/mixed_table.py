@@ -67,7 +67,8 @@ class MixedTable(TensorDataModule):
         shares, means, roots = (torch.tensor(numbers).to(x)[kind] for numbers in (_SHARES, _MEANS, _ROOTS))
         away = torch.linalg.solve_triangular(roots, (place - means).unsqueeze(2), upper=False).squeeze(2)
         normal = -away.square().sum(1) / 2 - roots.diagonal(dim1=1, dim2=2).log().sum(1) - math.log(2 * math.pi)
-        return shares.log() + normal + logsigmoid((2 * mark - 1) * _STEEP * place.prod(1))
+        log_p: Tensor = shares.log() + normal + logsigmoid((2 * mark - 1) * _STEEP * place.prod(1))
+        return log_p
 
     @property
     def preprocessing(self) -> Preprocessing:

@@ -15,7 +15,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "defaultdict"): collections.defaultdict,
     **{(module, cls.__name__): cls for module in ("builtins", "__builtin__") for cls in (list, int)},
 }
-_MAKES_ARRAYS = np.zeros(0).__reduce__()[0]  # type: ignore[index]  # only allocates memory
+_MAKES_ARRAYS = np.zeros(0).__reduce__()[0]  # only allocates memory
 _ARRAYS: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
