@@ -117,5 +117,6 @@ def solve_parser() -> Line:
     add("--kind", help="the format of the file, where its content does not tell")
     add("--vartype", choices=("SPIN", "BINARY"), help="what variables are, for files that do not say so")
     add("--name", help="of the folder runs/FILE/NAME (default: the time)")
+    add("--resume", action="store_true", help="go on with the search of this --name, or start it; --seconds count all")
     add("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
     return parser
