@@ -107,7 +107,7 @@ def solve_parser() -> Line:
     add = parser.add_argument
     add("file", metavar="FILE", help="the problem; a file is known by its content, an edge list by .edges")
     add("--problem", metavar="NAME", help="what a graph poses: max_cut, independent_set or clique (G-set: max_cut)")
-    add("--sampler", metavar="NAME", help="such as ChromaticGibbs (default on Ising models), PathAuxiliary or GWG")
+    add("--sampler", metavar="NAME", help="such as ChromaticMetropolis (default on Ising models), PathAuxiliary or GWG")
     add("--seconds", type=float, default=10.0, metavar="S", help="when to stop (default: 10)")
     add("--target", type=float, metavar="VALUE", help="stop as soon as a solution has this value or a better one")
     add("--chains", type=int, default=100, metavar="N", help="chains that are annealed side by side (default: 100)")

@@ -105,7 +105,7 @@ def run_solve(args: list[str]) -> None:
 def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
     energy = problem.energy
     coloured = getattr(energy, "colours", None) is not None
-    name = name or ("ChromaticGibbs" if coloured else "PathAuxiliary")
+    name = name or ("ChromaticMetropolis" if coloured else "PathAuxiliary")
     kind: Any = getattr(samplers, name) if name in samplers.__all__ else None
     if not (isinstance(kind, type) and issubclass(kind, samplers.Sampler)) or kind in UNFINISHED:
         raise UserError(f"--sampler {name}: there is no such sampler; `python -m ebmlab list samplers` names all")

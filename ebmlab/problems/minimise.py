@@ -82,7 +82,7 @@ def minimise(
 
     Args:
         energy: on bits or spins.
-        sampler: moves the chains at each temperature; `ChromaticGibbs` is fast on sparse Ising models, and where
+        sampler: moves the chains at each temperature; `ChromaticMetropolis` is fast on sparse Ising models, and where
             couplings are small multiples of one number it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
         schedule: of beta; by default `Geometric` along `beta_range`.
         num_chains: B.

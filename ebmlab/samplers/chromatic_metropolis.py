@@ -16,7 +16,7 @@ from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.state import Info, State
 
-TIES = 0.75  # how likely a flip that costs nothing is, so that two such flips do not take turns for ever
+TIES = 15 / 16  # how likely a flip that costs nothing is: certain ones would take turns for ever
 
 
 def flip_probability(cost: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class ChromaticMetropolis(ChromaticGibbs):
     """One step is a sweep over all sites, one colour after the other, of Metropolis flips (Metropolis et al., 1953).
 
     Each site flips with probability min(1, exp(-(E(flipped) - E(x)))), and a flip that costs nothing with probability
-    3/4. On graphs of two colours, flips that cost nothing and are certain would carry domain walls along for ever:
+    15/16. On graphs of two colours, flips that cost nothing and are certain would carry domain walls along for ever:
     a cold ring of spins would never find its ground state. Cold chains move more than those of `ChromaticGibbs`, so
     that an annealing needs fewer sweeps.
 

@@ -70,7 +70,7 @@ def one_flip(energy: Energy, site: int) -> Tensor:
     flipped[:, site] = 1 - states[:, site] if isinstance(energy.domain, Binary) else -states[:, site]
     to = exact.number(flipped)
     gain = value[to] - value
-    p = torch.where(gain.abs() < 1e-9, 0.75, gain.exp().clamp(max=1.0))
+    p = torch.where(gain.abs() < 1e-9, module.TIES, gain.exp().clamp(max=1.0))
     matrix = torch.diag(1 - p)
     matrix[torch.arange(len(p)), to] += p
     return matrix
