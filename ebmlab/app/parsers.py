@@ -28,7 +28,7 @@ ABOUT = {
 }
 OUTPUT = {
     "score": "the table; the histogram gets the same name (default: scores.csv in the run's folder)",
-    "complete": ".npy or .pt; the picture gets the same name (default: completions.npy in the run's folder)",
+    "complete": ".npy, .pt, or .csv of rows; the picture gets the same name (default: completions.npy in the run)",
     "features": ".npy, .csv or .pt (default: features.npy in the run's folder)",
 }
 
@@ -60,7 +60,11 @@ def model_parser(command: str) -> Line:
         add("--num_chains", type=int, default=200, help="of annealed importance sampling (default: 200)")
         add("--num_temperatures", type=int, default=2000, help="of each chain (default: 2000)")
     if command == "complete":
-        add("--given", required=True, help="what is known: top, bottom, left, right, or a .npy file, True where given")
+        add(
+            "--given",
+            required=True,
+            help="what is known: top, bottom, left, right, columns by name, or a .npy file, True where given",
+        )
         add("--num_samples", type=int, default=4, help="completions of each sample (default: 4)")
         add("--num_steps", type=int, default=1000, help="steps of each chain (default: 1000)")
         add("--sampler", metavar="NAME", help="such as Gibbs or GWG, in place of the learner's sampler")
