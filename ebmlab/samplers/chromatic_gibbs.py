@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, cast
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.domains import Binary, Categorical, Domain, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
@@ -102,10 +102,13 @@ class ChromaticGibbs(Sampler):
         torch.Size([4, 9])
     """
 
-    domains = (Binary, Spin, Ordinal, Categorical)
+    domains: ClassVar[tuple[type[Domain], ...]] = (Binary, Spin, Ordinal, Categorical)
     keeps_values = False
     exact = True
-    sweep: ClassVar[Sweep] = staticmethod(sweep)
+
+    def sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+        """Moves all sites in place, one colour after the other; as the function of this name."""
+        return sweep(energy, table, x)
 
     def check(self, energy: Energy) -> None:
         super().check(energy)

@@ -33,8 +33,8 @@ def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
     for sites in graph.colours:
         logits, now = graph.conditional(x, sites).T, table[sites]
         total += logits.abs().sum(0)
-        flips = coins(flip_probability(torch.where(now > 0, logits, -logits)))
-        table[sites] = torch.where(flips > 0, 1 - now if isinstance(energy.domain, Binary) else -now, now)
+        flips: Tensor = coins(flip_probability(torch.where(now > 0, logits, -logits)))
+        table[sites] = torch.where(flips > 0, (1 if isinstance(energy.domain, Binary) else 0) - now, now)
     return total
 
 
@@ -63,7 +63,9 @@ class ChromaticMetropolis(ChromaticGibbs):
     """
 
     domains = (Binary, Spin)
-    sweep = staticmethod(sweep)
+
+    def sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+        return sweep(energy, table, x)
 
     def kernel_on(self, energy: Energy) -> Kernel:
         return Kernel(start, step)
