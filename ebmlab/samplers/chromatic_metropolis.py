@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -41,7 +41,7 @@ def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
 def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[State, Info]:
     """A sweep over all sites; the acceptance is the share of them that have flipped."""
     new, valid = swept(energy, state, sweep)
-    hops = lambda: energy.domain.hops(new.x, state.x)  # noqa: E731
+    hops: Callable[[], Tensor] = lambda: energy.domain.hops(new.x, state.x)  # noqa: E731
     return new, Info(lambda: (hops() / energy.domain.size).masked_fill(~valid, torch.nan), hops)
 
 
