@@ -111,7 +111,7 @@ def solve_parser() -> Line:
     add = parser.add_argument
     add("file", metavar="FILE", help="the problem; a file is known by its content, an edge list by .edges")
     add("--problem", metavar="NAME", help="what a graph poses: max_cut, independent_set or clique (G-set: max_cut)")
-    add("--sampler", metavar="NAME", help="such as ChromaticGibbs (default on Ising models), PathAuxiliary or GWG")
+    add("--sampler", metavar="NAME", help="such as ChromaticMetropolis (default on Ising models), PathAuxiliary or GWG")
     add("--seconds", type=float, default=10.0, metavar="S", help="when to stop (default: 10)")
     add("--target", type=float, metavar="VALUE", help="stop as soon as a solution has this value or a better one")
     add("--chains", type=int, default=100, metavar="N", help="chains that are annealed side by side (default: 100)")
@@ -121,5 +121,6 @@ def solve_parser() -> Line:
     add("--kind", help="the format of the file, where its content does not tell")
     add("--vartype", choices=("SPIN", "BINARY"), help="what variables are, for files that do not say so")
     add("--name", help="of the folder runs/FILE/NAME (default: the time)")
+    add("--resume", action="store_true", help="go on with the search of this --name, or start it; --seconds count all")
     add("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
     return parser
