@@ -20,7 +20,7 @@ from ebmlab.energies.paths.bipartite_bridge import BipartiteBridge, bridge
 from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.composed import Mixture, Sum
 from ebmlab.energies.paths.known_log_z import Solved
-from ebmlab.energies.paths.reference import Base, Bernoulli, ByParts, StandardNormal, Uniform, reference
+from ebmlab.energies.paths.reference import Base, Bernoulli, ByParts, Frequencies, StandardNormal, Uniform, reference
 from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 from ebmlab.energies.product_mlp import ProductMLP
 from ebmlab.energies.rbm import RBM
@@ -47,6 +47,7 @@ __all__ = [
     "ClassifierMLP",
     "Energy",
     "Evaluation",
+    "Frequencies",
     "Gaussian",
     "Ising",
     "MaskedLanguageModel",

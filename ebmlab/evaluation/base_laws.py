@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Domain, Real
-from ebmlab.energies import Base, Bernoulli, ByParts, Energy, Gaussian, reference
+from ebmlab.domains import Binary, Categorical, Domain, Real
+from ebmlab.energies import Base, Bernoulli, ByParts, Energy, Frequencies, Gaussian, reference
 from ebmlab.errors import UserError
 from ebmlab.product import Product
 
@@ -17,7 +17,7 @@ def has_data_law(domain: Domain) -> bool:
     """Whether `data_law` looks at the data, which may take long to load."""
     if isinstance(domain, Product):
         return any(map(has_data_law, domain.parts.values()))
-    return isinstance(domain, Binary) or (isinstance(domain, Real) and domain.size <= LARGEST)
+    return isinstance(domain, Binary | Categorical) or (isinstance(domain, Real) and domain.size <= LARGEST)
 
 
 def data_law(domain: Domain, x: Tensor) -> Base:
@@ -28,9 +28,9 @@ def data_law(domain: Domain, x: Tensor) -> Base:
         x: data `(n, *event)`.
 
     Returns:
-        Independent bits with the data's means; on a Real domain of at most 2000 numbers, the Gaussian with the data's
-        mean and, shrunk, their covariance (`Gaussian.fit`); on a Product each of both, part by part; else the domain's
-        reference law.
+        Independent bits with the data's means; independent categories with their frequencies; on a Real domain of at
+        most 2000 numbers, the Gaussian with the data's mean and, shrunk, their covariance (`Gaussian.fit`); on a
+        Product each of these, part by part; else the domain's reference law.
 
     Example:
         >>> data_law(Binary(2), torch.tensor([[0.0, 1.0], [1.0, 1.0]])).logits.sigmoid()
@@ -40,6 +40,8 @@ def data_law(domain: Domain, x: Tensor) -> Base:
         return reference(domain)
     if isinstance(domain, Product):
         return ByParts({name: data_law(domain.parts[name], part) for name, part in domain.split(x).items()})
+    if isinstance(domain, Categorical):
+        return Frequencies(x.mean(0))
     return Bernoulli(x.mean(0)) if isinstance(domain, Binary) else Gaussian.fit(x)
 
 

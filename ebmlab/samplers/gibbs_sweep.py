@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Energy, PerChain, Potts
+from ebmlab.energies import Bridge, Energy, Frequencies, PerChain, Potts, TemperedEnergy, Uniform
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.site_tables import SiteTable
 from ebmlab.errors import UserError
@@ -21,13 +21,27 @@ from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
 
+class SiteLaws(NamedTuple):
+    """The logits of all sites: those of a `Potts` model times a factor, plus others that do not depend on x.
+
+    Attributes:
+        tables: `Potts.site_tables()`.
+        factor: a number, or one for each chain, `(B, 1)`.
+        others: `(d, q)`; None for 0.
+    """
+
+    tables: Sequence[SiteTable]
+    factor: float | Tensor = 1.0
+    others: Tensor | None = None
+
+
 @dataclass(kw_only=True)
 class SweepState(State):
     """x, and on a `Potts` model what a sweep reads.
 
     Attributes:
         places: where the ones of x are in memory, j q + x_j for site j, `(B, d)`; None on other energies.
-        tables: `Potts.site_tables()`; None on other energies.
+        laws: of its sites; None on other energies.
 
     Example:
         >>> from ebmlab.energies import Potts
@@ -38,7 +52,7 @@ class SweepState(State):
     """
 
     places: Tensor | None = None
-    tables: Sequence[SiteTable] | None = None
+    laws: SiteLaws | None = None
 
 
 class GibbsSweep(Sampler):
@@ -72,19 +86,20 @@ class GibbsSweep(Sampler):
 
     @torch.no_grad()
     def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> SweepState:
-        if not isinstance(energy, Potts) or type(energy).forward is not Potts.forward:
+        laws = _laws(energy, len(x), joint=self.scan == "systematic")
+        if laws is None:
             return SweepState(x=x)
-        d, q = energy.field.shape
-        places = cast(Finite, energy.domain).to_index(x) + torch.arange(0, d * q, q, device=x.device)
-        return SweepState(x=x, places=places, tables=energy.site_tables(joint=self.scan == "systematic"))
+        domain = cast(Categorical, energy.domain)
+        firsts = torch.arange(domain.size, device=x.device) * domain.num_values
+        return SweepState(x=x, places=domain.to_index(x) + firsts, laws=laws)
 
     @torch.no_grad()
     def step(self, energy: Energy, state: SweepState) -> tuple[SweepState, Info]:
-        if not state.tables:
+        if state.laws is None:
             return _one_by_one(energy, state, self._order(cast(Finite, energy.domain).size))
         assert state.places is not None
         places = state.places.clone()
-        valid = ~_sweep(places, state.tables, self._order(len(state.tables)), state.x).isnan()
+        valid = ~_sweep(places, state.laws, self._order(len(state.laws.tables)), state.x).isnan()
         places = Merge(valid)(places, state.places)  # a chain with a site that has no law stays where it was
         acceptance = lambda: state.x.new_ones(len(places)).masked_fill(~valid, torch.nan)  # noqa: E731
         hops = lambda: (places != state.places).sum(1).to(state.x.dtype)  # noqa: E731
@@ -97,13 +112,13 @@ class GibbsSweep(Sampler):
         if self._watched or (type(self).init, type(self).step) != (GibbsSweep.init, GibbsSweep.step):
             return None
         at = self.init(energy, x)
-        if not at.tables:
+        if at.laws is None:
             return None
         assert at.places is not None
         total = x.new_zeros(len(x))
         for _ in range(num_steps):
             before = None if hops is None else at.places.clone()
-            total += _sweep(at.places, at.tables, self._order(len(at.tables)), x)
+            total += _sweep(at.places, at.laws, self._order(len(at.laws.tables)), x)
             if hops is not None and before is not None:
                 hops += (at.places != before).sum(1)
         return None if total.isnan().any() else _states(at.places, x)
@@ -112,14 +127,31 @@ class GibbsSweep(Sampler):
         return torch.randperm(parts).tolist() if self.scan == "random" else range(parts)
 
 
-def _sweep(places: Tensor, tables: Sequence[SiteTable], order: Sequence[int], x: Tensor) -> Tensor:
-    """Redraws the sites of all tables in place.
+def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
+    """What a sweep reads of a `Potts` model, by itself, tempered, or on a path from independent sites; else None."""
+    if isinstance(energy, Potts) and type(energy).forward is Potts.forward:
+        return SiteLaws(energy.site_tables(joint=joint))
+    if type(energy) is Bridge and isinstance(base := energy.base, Uniform | Frequencies):
+        factor, others = energy.beta, (1 - energy.beta) * base.logits if isinstance(base, Frequencies) else None
+    elif isinstance(energy, TemperedEnergy) and energy.beta.numel() in (1, num_chains):
+        factor, others = energy.beta.view(-1, 1), None
+    else:
+        return None
+    inner = _laws(energy.energy, num_chains, joint)
+    if inner is None or inner.others is not None:
+        return None
+    return SiteLaws(inner.tables, factor * inner.factor, others)
+
+
+def _sweep(places: Tensor, laws: SiteLaws, order: Sequence[int], x: Tensor) -> Tensor:
+    """Redraws all sites in place, those of one table after those of another.
 
     Returns:
         A number for each chain, NaN if a law was not valid.
     """
     q, total = x.shape[2], x.new_zeros(len(x))
-    for table in map(tables.__getitem__, order):
+    scaled = isinstance(laws.factor, Tensor) or laws.factor != 1
+    for table in map(laws.tables.__getitem__, order):
         near = places if table.sites is None else places[:, table.sites] + _moves(table.sites, q)
         pull = embedding_bag(near, table.rows, mode="sum").view(len(x), -1, q)
         first, k = table.begin * q, pull.shape[1]
@@ -128,6 +160,10 @@ def _sweep(places: Tensor, tables: Sequence[SiteTable], order: Sequence[int], x:
             logits = pull[:, i]
             if table.within is not None:
                 logits = embedding_bag(own, table.within[i], mode="sum").add_(logits)
+            if scaled:
+                logits = logits * laws.factor
+            if laws.others is not None:
+                logits = logits + laws.others[table.begin + i]
             weights = wide(logits).T.contiguous()
             value, mass = drawn_by_column(weights.sub_(weights.amax(0)).exp_())
             total += mass

@@ -8,7 +8,7 @@ from helpers_grbm import make_grbm
 from helpers_mutants import mutant
 from torch import Tensor, nn
 
-from ebmlab.domains import Binary, Real, Spin
+from ebmlab.domains import Binary, Categorical, Real, Spin
 from ebmlab.energies import (
     GRBM,
     MLP,
@@ -17,16 +17,19 @@ from ebmlab.energies import (
     Bernoulli,
     BipartiteBridge,
     Bridge,
+    CategoricalRBM,
     Energy,
+    Frequencies,
     Gaussian,
     Ising,
+    Potts,
     Solved,
     bridge,
     reference,
 )
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, ais, data_law, exact_log_z, exact_samples, mean_field, reverse_ais
-from ebmlab.samplers import DMALA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
+from ebmlab.samplers import DMALA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, GibbsSweep, Sampler
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 MEAN, COVARIANCE = torch.tensor([0.5, -1.0]).double(), torch.tensor([[2.0, 0.9], [0.9, 1.0]]).double()
@@ -258,3 +261,57 @@ def test_errors() -> None:
     backward = reverse_ais(wild(RBM(4, 3)), BlockGibbs(), exact_samples(wild(RBM(4, 3)), 5), num_temperatures=3)
     with pytest.raises(UserError, match="as_base needs all forward chains"):
         backward.as_base(wild(RBM(4, 3)))
+
+
+def frequencies() -> Frequencies:
+    torch.manual_seed(4)
+    return Frequencies(torch.rand(3, 3).double().softmax(-1))
+
+
+def test_frequencies_are_a_law_of_independent_categories() -> None:
+    base = frequencies()
+    states, given = base.domain.enumerate().double(), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    law = (-base(states)).exp()
+    torch.testing.assert_close(law.sum(), torch.tensor(1.0).double(), **TIGHT)
+    assert abs(base.log_z) < 1e-12 and abs(float(exact_log_z(base))) < 1e-12
+    torch.testing.assert_close(torch.einsum("n,nij->ij", law, states).log(), base.logits, **TIGHT)
+    one = Frequencies(given.view(1, 3)).logits.exp()
+    torch.testing.assert_close(one, (0.99 * given + 0.01 / 3).view(1, 3), **TIGHT)
+    index = torch.tensor([[2, 0]]).expand(len(states), 2)
+    for where in (None, index):
+        found, expected = base.value_differences(states, where), Energy.value_differences(base, states, where)
+        torch.testing.assert_close(found, expected, **TIGHT)
+    sites = torch.tensor([1, 2])
+    torch.testing.assert_close(base.conditional(states, sites)[5], base.logits[sites], **TIGHT)
+    assert Frequencies(torch.tensor([[1.0, 0.0]])).logits.isfinite().all()
+
+
+def test_frequencies_draw_from_their_law() -> None:
+    base = frequencies()
+    law = (-base(base.domain.enumerate().double())).exp()
+    n = 20_000
+    index = (base.domain.to_index(base.sample(n)) * torch.tensor([9, 3, 1])).sum(1)
+    counts = torch.bincount(index, minlength=27)
+    states = (base.domain.to_index(base.domain.enumerate()) * torch.tensor([9, 3, 1])).sum(1)
+    expected = n * law[states.argsort()]
+    assert float(((counts - expected) ** 2 / expected).sum()) < 55  # chi-square with 26 degrees: 0.1 %
+
+
+@pytest.mark.parametrize("wrong", [torch.tensor([[0.5, 0.6]]), torch.tensor([[-0.5, 1.5]]), torch.tensor([0.5, 0.5])])
+def test_what_are_no_frequencies_is_refused(wrong: Tensor) -> None:
+    with pytest.raises(UserError, match="Frequencies: "):
+        Frequencies(wrong)
+
+
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_ais_from_frequencies_finds_log_z(hidden: int) -> None:
+    domain = Categorical(4, 3)
+    energy = wild(CategoricalRBM(4, 3, num_hidden=hidden) if hidden else Potts(4, 3), seed=1)
+    base = data_law(domain, exact_samples(energy, 300))
+    assert isinstance(base, Frequencies)
+    sampler: Sampler = BlockGibbs() if hidden else GibbsSweep()
+    exact = float(exact_log_z(energy))
+    result = ais(energy, sampler, base=base, num_chains=500, num_temperatures=20)
+    assert abs(z_score(result, exact)) < 4
+    back = reverse_ais(energy, sampler, exact_samples(energy, 500), base=base, num_temperatures=20)
+    assert abs(back.log_z - exact) < 0.2

@@ -14,14 +14,20 @@ from helpers_mutants import mutant
 from torch import nn
 
 from ebmlab.domains import Finite
-from ebmlab.energies import Energy, Potts, Scaled
+from ebmlab.energies import Bridge, Energy, Frequencies, Potts, Scaled, TemperedEnergy, Uniform
 from ebmlab.energies.pairwise import site_tables as tables_module
 from ebmlab.errors import UserError
 from ebmlab.samplers import GibbsSweep
+from ebmlab.samplers.gibbs_sweep import SiteLaws
 from ebmlab.testing import assert_invariant, transition_matrix
 
 PAIRS = {"dense": None, "some pairs": [[2, 0]], "no pairs": []}
 SCANS = ("systematic", "random")
+
+
+class OwnForward(Potts):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x)
 
 
 def model(pairs: Any = None, d: int = 3, q: int = 3) -> Potts:
@@ -56,8 +62,69 @@ def test_a_sweep_in_order_is_the_product_of_the_conditionals(pairs: Any) -> None
         agree = (digits[:, None, others] == digits[None, :, others]).all(-1)
         law = torch.where(agree, exact.probabilities, 0)
         expected = expected @ (law / law.sum(1, keepdim=True))
-    for sampled in (energy, Scaled(energy, 1.0)):  # the second one has no tables
+    own = copy.deepcopy(energy)
+    own.__class__ = OwnForward  # has no tables
+    for sampled in (energy, own):
         torch.testing.assert_close(transition_matrix(GibbsSweep(), sampled), expected, rtol=1e-10, atol=1e-13)
+
+
+def frequencies(d: int = 3, q: int = 3) -> Frequencies:
+    return Frequencies(torch.randn(d, q, generator=torch.Generator().manual_seed(1)).softmax(-1)).double()
+
+
+def by_tables(d: int = 3, q: int = 3) -> dict[str, Energy]:
+    """Potts models at other temperatures and on the way from independent sites."""
+    potts = model(d=d, q=q)
+    return {
+        "tempered": Scaled(potts, 2.5),
+        "from uniform": Bridge(Uniform(potts.domain), potts, beta=0.3),
+        "from frequencies": Bridge(frequencies(d, q), potts, beta=0.3),
+        "at the base": Bridge(frequencies(d, q), potts, beta=0.0),
+        "tempered at the end": Bridge(frequencies(d, q), Scaled(potts, 0.5), beta=0.8),
+    }
+
+
+@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize("name", by_tables())
+def test_a_sweep_by_tables_on_the_way_to_a_model_leaves_the_law_invariant(name: str, scan: Any) -> None:
+    energy = by_tables(q=2 if scan == "random" else 3)[name]
+    assert cast(Any, GibbsSweep(scan).init(energy, energy.random(2))).laws is not None
+    found = assert_invariant(GibbsSweep(scan), energy)
+    assert found.exact and found.error < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("logits * laws.factor", "logits"),
+        ("laws.others[table.begin + i]", "laws.others[i]"),
+        ("+ laws.others", "- laws.others"),
+    ],
+)
+def test_wrong_factors_and_fields_are_found(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        assert_invariant(mutant(GibbsSweep, old, new)(), by_tables(d=4, q=2)["from frequencies"])
+
+
+def test_chains_at_temperatures_of_their_own_sweep_as_each_at_its_own() -> None:
+    potts, betas = model(d=5), torch.tensor([0.2, 0.9, 0.5], dtype=torch.float64)
+    x = potts.random(3)
+
+    def swept(beta: Any) -> torch.Tensor:
+        torch.manual_seed(0)
+        return GibbsSweep().last_states(TemperedEnergy(potts, beta), x, 20)
+
+    together = swept(betas)
+    for i, beta in enumerate(betas):
+        assert together[i].equal(swept(beta)[i])
+
+
+@torch.no_grad()
+def test_a_path_without_tables_of_its_own_is_swept_one_by_one() -> None:
+    inner = Bridge(frequencies(), model(), beta=0.5)
+    energy = Scaled(inner, 2.0)
+    assert cast(Any, GibbsSweep().init(energy, energy.random(2))).laws is None
+    assert assert_invariant(GibbsSweep(), energy).error < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -131,8 +198,8 @@ def test_rows_add_up_to_the_local_field(pairs: Any, scan: Any) -> None:
     energy = model(pairs, d=40, q=21)
     x = energy.domain.random(6).double()
     state, values = GibbsSweep(scan).init(energy, x), cast(Finite, energy.domain).to_index(x)
-    assert state.tables is not None and state.places is not None
-    for begin, sites, rows, within in state.tables:
+    assert state.laws is not None and state.places is not None
+    for begin, sites, rows, within in state.laws.tables:
         near = torch.arange(40) if sites is None else sites
         found = rows.view(len(near), 21, -1, 21)[torch.arange(len(near)), values[:, near]].sum(1)
         k = found.shape[1]
@@ -141,9 +208,9 @@ def test_rows_add_up_to_the_local_field(pairs: Any, scan: Any) -> None:
             found = found + inner.sum(2).transpose(0, 1)
         torch.testing.assert_close(found, energy.local_field(x)[:, begin : begin + k])
     joint = scan == "systematic" and pairs is None
-    assert len(state.tables) == (14 if joint else 40)
+    assert len(state.laws.tables) == (14 if joint else 40)
     if not joint:  # memory grows with pairs
-        assert sum(table.rows.numel() for table in state.tables) == 21**2 * (40 + 2 * len(energy.pairs))
+        assert sum(table.rows.numel() for table in state.laws.tables) == 21**2 * (40 + 2 * len(energy.pairs))
 
 
 @pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
@@ -154,7 +221,7 @@ def test_joint_tables_are_those_of_single_sites_at_any_size(pairs: Any) -> None:
     for size in (1, 2, 3, 7):
         tables = tables_module.joint_tables(energy.pairs, energy.coupling.detach(), energy.field.detach(), size)
         torch.manual_seed(0)
-        chains.append(GibbsSweep().step(energy, replace(GibbsSweep().init(energy, x), tables=tables))[0].x)
+        chains.append(GibbsSweep().step(energy, replace(GibbsSweep().init(energy, x), laws=SiteLaws(tables)))[0].x)
     assert all(torch.equal(chain, chains[0]) for chain in chains) and not torch.equal(chains[0], x)
 
 
@@ -166,7 +233,9 @@ def test_tables_are_kept_until_a_parameter_changes(pairs: Any, scan: Any) -> Non
     x = energy.domain.random(20).double()
 
     def held() -> Any:
-        return GibbsSweep(scan).init(energy, x).tables
+        laws = GibbsSweep(scan).init(energy, x).laws
+        assert laws is not None
+        return laws.tables
 
     def check() -> None:
         chains = []
@@ -222,7 +291,7 @@ def test_another_forward_has_no_tables() -> None:
     energy: Energy = Doubled(2, 3).double()
     torch.nn.init.normal_(energy.coupling)
     torch.nn.init.normal_(energy.field)
-    assert GibbsSweep().init(energy, energy.domain.random(2).double()).tables is None
+    assert GibbsSweep().init(energy, energy.domain.random(2).double()).laws is None
     assert_invariant(GibbsSweep(), energy)
 
 

@@ -14,7 +14,7 @@ from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.gaussian import Gaussian
 from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.known_log_z import Solved
-from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform
+from ebmlab.energies.paths.reference import Base, Bernoulli, Frequencies, StandardNormal, Uniform
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
 
@@ -74,10 +74,11 @@ class BipartiteBridge(Bridge, Bipartite):
     value_differences = Energy.value_differences
 
     def __init__(self, base: Base, energy: Bipartite, *, beta: float = 0.0) -> None:
-        if not isinstance(base, Uniform | Bernoulli | StandardNormal | Gaussian | Solved):
+        if not isinstance(base, Uniform | Bernoulli | Frequencies | StandardNormal | Gaussian | Solved):
             raise UserError(
                 f"block Gibbs has no way from the base law {type(base).__name__} to {type(energy).__name__}: take "
-                "Uniform, Bernoulli, StandardNormal, Gaussian or Solved, or another sampler, such as DMALA or Langevin"
+                "Uniform, Bernoulli, Frequencies, StandardNormal, Gaussian or Solved, or another sampler, such as "
+                "DMALA or Langevin"
             )
         super().__init__(base, energy, beta=beta)
         self.num_hidden, self.units = energy.num_hidden, energy.units
@@ -120,7 +121,8 @@ class BipartiteBridge(Bridge, Bipartite):
         first = start.visible_given_hidden(h) if start else None
         if isinstance(law, Tensor):
             if first is None:
-                first = self.base.logits.to(law) if isinstance(self.base, Bernoulli) else torch.zeros_like(law)
+                given = isinstance(self.base, Bernoulli | Frequencies)
+                first = self.base.logits.to(law) if given else torch.zeros_like(law)
             assert isinstance(first, Tensor)
             return self._mix(first, law)
         if isinstance(self.base, Gaussian):

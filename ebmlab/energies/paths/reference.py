@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ebmlab.domains import Binary, Domain, Finite, Real, Spin
+from ebmlab.domains import Binary, Categorical, Domain, Finite, Real, Spin
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import bernoulli
+from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.product import Product
 
@@ -127,6 +127,60 @@ class Bernoulli(Base):
     def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
         """Log-odds of p(x_i) at the sites, `(B, k)`."""
         return self.logits.flatten()[sites].to(x).expand(len(x), -1)
+
+
+class Frequencies(Base):
+    """E(x) = -sum_i log f_i(x_i): independent categories. Log Z is 0.
+
+    Args:
+        frequencies: f of each value, `(*shape, K)`. A hundredth of the uniform law is mixed in, so that every state is
+            possible.
+
+    Attributes:
+        logits: log f, in the same shape.
+
+    Example:
+        >>> base = Frequencies(torch.tensor([[0.2, 0.3, 0.5]]))
+        >>> [round(float(p), 3) for p in (-base(torch.eye(3).unsqueeze(1))).exp()]
+        [0.201, 0.3, 0.498]
+    """
+
+    domain: Categorical
+    domains = (Categorical,)
+    logits: Tensor
+
+    def __init__(self, frequencies: Tensor) -> None:
+        super().__init__()
+        shares, q = frequencies.double(), frequencies.shape[-1]
+        if frequencies.dim() < 2 or not ((shares >= 0).all() and (shares.sum(-1) - 1).abs().max() < 1e-4):
+            raise UserError("Frequencies: frequencies are those of classes: none below 0, and those of a site sum to 1")
+        self.domain = Categorical(tuple(frequencies.shape[:-1]), q)
+        mixed = 0.99 * shares / shares.sum(-1, keepdim=True) + 0.01 / q
+        self.register_buffer("logits", mixed.log().to(frequencies.dtype), persistent=False)
+
+    @property
+    def log_z(self) -> float:
+        return float(self.logits.double().logsumexp(-1).sum())
+
+    def sample(self, n: int) -> Tensor:
+        found: Tensor = self.domain.from_index(categorical(self.logits.expand(n, *self.logits.shape)))
+        return found.to(self.logits)
+
+    @unrounded
+    def forward(self, x: Tensor) -> Tensor:
+        return -(x.flatten(1) @ self.logits.flatten().to(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self(x), -self.logits.to(x).expand_as(x)
+
+    def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
+        logits = self.logits.to(x).flatten(0, -2).expand(len(x), -1, -1)
+        rise = (logits * x.flatten(1, -2)).sum(-1, keepdim=True) - logits
+        return rise if index is None else rise.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        """Logits of p(x_i) at the sites, `(B, k, K)`."""
+        return self.logits.flatten(0, -2)[sites].to(x).expand(len(x), -1, -1)
 
 
 class StandardNormal(Base):
