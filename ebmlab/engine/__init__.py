@@ -2,13 +2,14 @@
 
 from ebmlab.engine.annealed import temperatures
 from ebmlab.engine.chain import start, step, steps
-from ebmlab.engine.compiled import UNROLLED, compiling, require_compiler, run_compiled, worth_compiling
+from ebmlab.engine.compiled import UNROLLED, Ran, compiling, require_compiler, run_compiled, worth_compiling
 from ebmlab.engine.cuda_graph import Replayed
 from ebmlab.engine.protocol import Kernel, Report, State
 
 __all__ = [
     "UNROLLED",
     "Kernel",
+    "Ran",
     "Replayed",
     "Report",
     "State",

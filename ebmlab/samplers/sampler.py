@@ -202,12 +202,15 @@ class Sampler(Recorded, nn.Module):
         """`compilable`, or a `UserError` that names the caller where it is None."""
         kernel = self.compilable(energy)
         if kernel is None:
-            target = energy.energy if isinstance(energy, Bridge) else energy
-            raise UserError(
-                f"{caller}: {type(self).__name__} on {type(target).__name__} cannot be compiled with these settings. "
-                f"Samplers that offer a kernel can, such as {WITH_KERNEL}; a ResNet runs faster as it is"
-            )
+            raise self._not_compilable(energy, caller)
         return kernel
+
+    def _not_compilable(self, energy: Energy, caller: str) -> UserError:
+        target = energy.energy if isinstance(energy, Bridge) else energy
+        return UserError(
+            f"{caller}: {type(self).__name__} on {type(target).__name__} cannot be compiled with these settings. "
+            f"Samplers that offer a kernel can, such as {WITH_KERNEL}; a ResNet runs faster as it is"
+        )
 
     def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
         hops = x.new_zeros(len(x))
@@ -237,16 +240,21 @@ class Sampler(Recorded, nn.Module):
         self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False
     ) -> tuple[Tensor, Info | None]:
         """Blocks of one shape share one program: copies of the first chains fill up the last block, and are dropped."""
-        kernel, blocks = self.require_compilable(energy, caller), self._blocks(energy, x)
+        blocks = self._blocks(energy, x)
         rows = -(-len(x) // blocks)
         filled = torch.cat([x, x[: rows * blocks - len(x)]])
-        done = [engine.run_compiled(kernel, energy, part, num_steps, caller, report) for part in filled.chunk(blocks)]
+        done = [self._program(energy, part, num_steps, caller, report) for part in filled.chunk(blocks)]
         last = torch.cat([part.x for part in done])[: len(x)]
         if not report:
             return last, None
         acceptance, hops = (torch.cat([getattr(part, name) for part in done]) for name in ("acceptance", "hops"))
-        total = Info(acceptance[: len(x)], hops[: len(x)], evaluations=done[0].evaluations)
+        evaluations = sum(part.evaluations for part in done) / blocks
+        total = Info(acceptance[: len(x)], hops[: len(x)], evaluations=evaluations)
         return last, total / max(num_steps, 1)
+
+    def _program(self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool) -> engine.Ran:
+        """Runs one block of chains as compiled programs."""
+        return engine.run_compiled(self.require_compilable(energy, caller), energy, x, num_steps, caller, report)
 
     def _blocks(self, energy: Energy, x: Tensor) -> int:
         """The number of blocks that move one after the other."""
