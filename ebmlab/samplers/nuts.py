@@ -452,9 +452,7 @@ class NUTS(Sampler):
         return engine.Ran(state.x.contiguous(), sums[0], sums[1], float(sums[2].mean()))
 
 
-def _to_the_end(
-    energy: Energy, walk: Walk, numbers: Numbers, settings: Sequence[Number], options: Options
-) -> Outcome:
+def _to_the_end(energy: Energy, walk: Walk, numbers: Numbers, settings: Sequence[Number], options: Options) -> Outcome:
     """Leapfrog steps until all chains have taken their steps: a loop within the program, which compiles one of them."""
 
     def going(*tensors: Tensor) -> Tensor:

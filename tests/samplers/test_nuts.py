@@ -27,7 +27,10 @@ STEP = 0.3
 SCALES = {"none": None, "diagonal": [0.6, 1.4], "dense": [[0.6, 0.0], [0.5, 1.2]]}
 MUTANTS = {  # what to replace in the source of nuts.py, with what
     "stretches inside are not asked": ("asked & turns_back(", "asked & ~asked & turns_back("),
-    "only stretches of two states are asked": ("ones[half.leaf + 1] - 1", "torch.maximum(ones[half.leaf + 1], ones[half.leaf]) - 1"),
+    "only stretches of two states are asked": (
+        "ones[half.leaf + 1] - 1",
+        "torch.maximum(ones[half.leaf + 1], ones[half.leaf]) - 1",
+    ),
     "the last state in place of a drawn one": ("front.where(takes, half.chosen)", "front"),
     "the new half always replaces": ("(half.log_weight - path.log_weight).clamp(max=0).exp()", "2"),
     "the new half never replaces, but the first": (
