@@ -23,7 +23,7 @@ from ebmlab.energies import Ising
 from ebmlab.numerics.allocator import keep_freed_memory
 from ebmlab.problems import Geometric, minimise, plus_minus_j
 from ebmlab.problems.chains import States
-from ebmlab.samplers import ChromaticGibbs
+from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler
 
 HOT, COLD = 0.1, 3.0
 
@@ -31,11 +31,9 @@ Anneal = Callable[[int], np.ndarray[Any, Any]]
 """Anneals all chains by a number of sweeps, and gives their energies."""
 
 
-def ours(energy: Ising, chains: int) -> Anneal:
+def ours(energy: Ising, chains: int, sampler: Sampler) -> Anneal:
     def anneal(sweeps: int) -> np.ndarray[Any, Any]:
-        return minimise(
-            energy, ChromaticGibbs(), Geometric(HOT, COLD), num_chains=chains, num_steps=sweeps
-        ).energy.numpy()
+        return minimise(energy, sampler, Geometric(HOT, COLD), num_chains=chains, num_steps=sweeps).energy.numpy()
 
     return anneal
 
@@ -107,8 +105,9 @@ def in_threads(part: Callable[[int, int, int], Any], chains: int) -> Anneal:
 
 
 def annealers(energy: Ising, chains: int) -> Iterator[tuple[str, Callable[[], Anneal]]]:
-    yield "ebmlab", lambda: ours(energy, chains)
-    yield "ebmlab, in floats", lambda: ours_in_floats(energy, chains)
+    yield "ebmlab, Metropolis", lambda: ours(energy, chains, ChromaticMetropolis())
+    yield "ebmlab, heat bath", lambda: ours(energy, chains, ChromaticGibbs())
+    yield "ebmlab, heat bath in floats", lambda: ours_in_floats(energy, chains)
     yield "dwave-samplers, Gibbs", lambda: dwave(energy, chains, "Gibbs")
     yield "dwave-samplers, Metropolis", lambda: dwave(energy, chains, "Metropolis")
     yield "openjij", lambda: openjij(energy, chains)

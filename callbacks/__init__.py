@@ -33,6 +33,7 @@ from ebmlab.callbacks.progress import Progress
 from ebmlab.callbacks.run_state import RunState
 from ebmlab.callbacks.sample_distances import SampleDistances
 from ebmlab.callbacks.sample_grid import SampleGrid
+from ebmlab.callbacks.sample_table import SampleTable
 from ebmlab.callbacks.sampler_monitor import SamplerMonitor
 from ebmlab.callbacks.stop_at_correlation import StopAtCorrelation
 from ebmlab.callbacks.trajectory_likelihood import TrajectoryLikelihood
@@ -65,6 +66,7 @@ __all__ = [
     "RunState",
     "SampleDistances",
     "SampleGrid",
+    "SampleTable",
     "SamplerMonitor",
     "ShortChains",
     "StopAtCorrelation",

@@ -75,6 +75,37 @@ class Product(Domain):
     def with_shape(self, shape: int | Sequence[int]) -> Self:
         raise UserError(f"{self} has parts of several kinds, and so no other shape")
 
+    def entries(self, *names: str) -> Tensor:
+        """Which numbers of a state belong to these parts, `(n,)`, bool: a mask for `Clamped`.
+
+        Raises:
+            UserError: there is no such part.
+
+        Example:
+            >>> Product(bits=Binary(3), place=Real(2)).entries("place").tolist()
+            [False, False, False, True, True]
+        """
+        if missing := [name for name in names if name not in self.parts]:
+            raise UserError(f"{self} has no part {missing[0]}")
+        flags = [torch.full((width,), name in names) for name, width in zip(self.parts, self._widths, strict=True)]
+        return torch.cat(flags)
+
+    def subset(self, kept: Tensor) -> Product:
+        """The product of the coordinates whose numbers are kept, `(n,)`, bool; parts that lose all of theirs are gone.
+
+        Raises:
+            UserError: some numbers of a one-hot vector are kept and others are not.
+        """
+        parts: dict[str, Domain] = {}
+        rows = torch.split(kept, self._widths)
+        for (name, part), row in zip(self.parts.items(), rows, strict=True):
+            whole = row.view(part.size, -1)
+            if not (whole == whole[:, :1]).all():
+                raise UserError(f"of a coordinate of {name}, {part}, some classes are kept and others are not")
+            if size := int(whole[:, 0].sum()):
+                parts[name] = part.with_shape(size)
+        return Product(**parts)
+
     def split(self, x: Tensor) -> dict[str, Tensor]:
         """The parts `(B, *event_shape)`, by name, of states `(B, n)`."""
         rows = torch.split(x, self._widths, 1)

@@ -20,6 +20,7 @@ from ebmlab.samplers import (
     AnyScale,
     BlockGibbs,
     ChromaticGibbs,
+    ChromaticMetropolis,
     DiscreteHAMS,
     DiscreteSVGD,
     Gibbs,
@@ -114,6 +115,7 @@ CASES: dict[str, Case] = {
 STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {
     BlockGibbs: lambda: (BlockGibbs(), RBM(4, 3)),
     ChromaticGibbs: lambda: (ChromaticGibbs(), Ising.lattice(4, 0.3)),
+    ChromaticMetropolis: lambda: (ChromaticMetropolis(), Ising.lattice(4, 0.3)),
     SwendsenWang: lambda: (SwendsenWang(), Ising.lattice(4, 0.3)),
     Wolff: lambda: (Wolff(), Ising.lattice(4, 0.3)),
 }

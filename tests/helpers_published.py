@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 from pathlib import Path
 
@@ -85,3 +86,22 @@ def allow_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ebmlab.datamodules.caltech_silhouettes.SIZES", SMALL)
     for split, n in SMALL.items():
         monkeypatch.setattr(f"ebmlab.datamodules.omniglot.NUM_{split.upper()}", n)
+
+
+def write_cifar10(root: Path) -> None:
+    """Fifty training images and 20 to test, planes of colours in rows as in the published pickles."""
+    folder, rng = root / "cifar-10-batches-py", np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        n = 20 if name == "test_batch" else 10
+        content = {"data": rng.integers(0, 256, (n, 3072), np.uint8), "labels": [i % 10 for i in range(n)]}
+        (folder / name).write_bytes(pickle.dumps(content, protocol=4))
+
+
+def write_svhn(root: Path) -> None:
+    """Fifty training images and 20 to test, the number of the image in the last axis; zeros have the label 10."""
+    rng = np.random.default_rng(0)
+    (root / "SVHN").mkdir(parents=True)
+    for name, n in (("train", 50), ("test", 20)):
+        content = {"X": rng.integers(0, 256, (32, 32, 3, n), np.uint8), "y": np.arange(n)[:, None] % 10 + 1}
+        scipy.io.savemat(root / "SVHN" / f"{name}_32x32.mat", content)

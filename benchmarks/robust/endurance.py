@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.robust.server import ROOT, SMALL, Outcome, kill, last_line, start
+from benchmarks.robust.server import ROOT, SMALL, Outcome, kill, last_line, last_step, start
 
 STEPS = 100_000
 GROWTH = 1.02  # of the memory, from a fifth of the steps to the end
@@ -34,7 +34,7 @@ def endurance(steps: int = STEPS) -> Outcome:
         if finished:
             code = os.waitstatus_to_exitcode(status)
             break
-        if (step := _step(folder)) is not None:
+        if (step := last_step(folder / "runs" / "rbm_mnist" / "long")) is not None:
             size = _size(child)
             seen += [(step, *size)] if size else []
         time.sleep(0.1)
@@ -62,18 +62,6 @@ def grows(seen: Sequence[tuple[int, float, int]]) -> str | None:
     if max(memory for _, memory, _ in last) > GROWTH * max(memory for _, memory, _ in first):
         return "memory grows"
     return "open files grow" if max(f for _, _, f in last) > max(f for _, _, f in first) else None
-
-
-def _step(folder: Path) -> int | None:
-    """The step of the last row of metrics.csv."""
-    path = folder / "runs" / "rbm_mnist" / "long" / "metrics.csv"
-    try:
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - 1000, 0))
-            first = file.read().rsplit(b"\n", 2)[-2].partition(b",")[0]
-    except (OSError, IndexError):
-        return None
-    return int(first) if first.isdigit() else None
 
 
 def _size(process: int) -> tuple[int, int] | None:

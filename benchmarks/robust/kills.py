@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.robust.aims import AIMS, room
-from benchmarks.robust.server import ROOT, SMALL, Outcome, kill, last_line, start, wait
+from benchmarks.robust.server import HANG, ROOT, SMALL, Outcome, kill, last_line, last_step, start, wait
 from ebmlab.io.files import load
 
 QUIET = [option for option in SMALL if "max_epochs" not in option and "limit" not in option]
@@ -43,7 +43,17 @@ METHODS = {  # config and options that make an epoch a fraction of a second
             *("--callbacks.AIS.every_n_epochs=1", "--callbacks.AIS.num_temperatures=5"),
         ],
     ),
-    "ratio matching": ("rm_2spirals", ["--data.num_samples=2000", "--callbacks.EnergyLandscape=false"]),
+    "ratio matching": (
+        "rm_2spirals",
+        [
+            *(
+                "--data.num_samples=2000",
+                "--callbacks.EnergyLandscape=false",
+                "--callbacks.HammingMMD.every_n_epochs=2",
+            ),
+            *("--callbacks.HammingMMD.num_samples=50", "--callbacks.HammingMMD.num_steps=32"),
+        ],
+    ),
 }
 LONG = [  # many epochs of few steps
     *(
@@ -124,7 +134,7 @@ class Job:
 def kills(seed: int = 0) -> dict[str, Callable[[], Outcome]]:
     """Random kills of each method and of each kind of resumption, on one and two processes, and one at each aim.
 
-    There are four for each method and six for each kind, 92 in all, by name.
+    There are four for each method and six for each kind, 92 in all, by name. Each falls into a step of its own.
     """
     attempts: dict[str, Callable[[], Outcome]] = {}
     methods = [(name, config, options, KILLS) for name, (config, options) in METHODS.items()]
@@ -141,13 +151,24 @@ def _at_random(name: str, job: Job, number: int, random_: random.Random) -> Outc
     job.folder = Path(tempfile.mkdtemp(prefix="ebmlab-kills-"))
     (job.folder / "plain_rows.py").write_text(PLAIN_ROWS)
     fault, hit = job.finish("whole"), 0
-    for _ in range(number):
+    steps = last_step(job.run("whole")) or number
+    for step in sorted(random_.sample(range(steps), number)):
         child = start(job.args("killed"), job.folder)
-        time.sleep(random_.uniform(0.25, 0.65) * job.seconds)
-        hit += kill(child)
+        hit += _killed_after(step, child, job.run("killed"), random_.uniform(0, 0.3))
     fault = fault or job.finish("killed") or differs(job.run("whole"), job.run("killed"))
     shutil.rmtree(job.folder)
     return Outcome(name, 0, f"{hit} kills hit a running process", fault)
+
+
+def _killed_after(step: int, child: int, run: Path, seconds: float) -> bool:
+    """Kills a run so many seconds after its metrics reach a step; whether it was still running."""
+    end = time.monotonic() + HANG
+    while (last_step(run) or 0) < step and time.monotonic() < end:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            break
+        time.sleep(0.002)
+    time.sleep(seconds)
+    return kill(child)
 
 
 def _aimed(name: str, job: Job) -> Outcome:

@@ -76,10 +76,11 @@ def start(args: list[str], folder: Path, spoil: Callable[[], None] | None = None
     """
     child = os.fork()
     if child:
+        os.setpgid(child, child)  # here too: it may be killed before it has run a line
         return child
     code = 70
     try:
-        os.setpgrp()  # a session of its own would also be scheduled by itself
+        os.setpgid(0, 0)  # a session of its own would also be scheduled by itself
         os.chdir(folder)
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
@@ -127,6 +128,17 @@ def kill(child: int) -> bool:
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return True
+
+
+def last_step(run: Path) -> int | None:
+    """The step of the last row of a run's metrics.csv, None without one."""
+    try:
+        with (run / "metrics.csv").open("rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - 1000, 0))
+            first = file.read().rsplit(b"\n", 2)[-2].partition(b",")[0]
+    except (OSError, IndexError):
+        return None
+    return int(first) if first.isdigit() else None
 
 
 def last_line(folder: Path) -> str:

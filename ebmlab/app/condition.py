@@ -18,10 +18,10 @@ def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str
     """One event in the units of the raw data `(1, *shape)`, float64, and the mask of its known coordinates, `shape`.
 
     Args:
-        condition: `NUMBER=VALUE,...`, where coordinates are numbered from 0 in the flattened event, or a file with one
-            event, NaN where it is not known.
+        condition: `NUMBER=VALUE,...`, where coordinates are numbered from 0 in the flattened event or are names of
+            columns, or a file with one event, NaN where it is not known.
         shape: of an event.
-        columns: names that the columns of a table must have, if it has names.
+        columns: names of the columns of the training data's table, which a file must have, too; () if there are none.
 
     Raises:
         UserError: it is neither, or does not fit the shape.
@@ -32,9 +32,10 @@ def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str
         for part in condition.split(","):
             number, _, value = part.partition("=")
             try:
-                place, event_value = int(number), float(value)
+                place, event_value = columns.index(number) if number in columns else int(number), float(value)
             except ValueError:
-                raise UserError(f"--condition: {part} is not NUMBER=VALUE, such as 3=1") from None
+                example = f"{columns[0]}=1" if columns else "3=1"
+                raise UserError(f"--condition: {part} is not NUMBER=VALUE, such as {example}") from None
             if not 0 <= place < size:
                 raise UserError(f"--condition: there is no coordinate {place}; an event has {size}, from 0 on")
             if not event[place].isnan():

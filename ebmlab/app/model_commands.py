@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,11 @@ from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
 from ebmlab.app.parsers import model_parser
+from ebmlab.app.rows import rows_csv
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
-from ebmlab.data.interface import Images
+from ebmlab.data.interface import Images, Table
 from ebmlab.data.numbers import as_numbers
 from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError, one_line, shown
@@ -50,7 +53,7 @@ def run_model_command(command: str, args: list[str]) -> None:
     output = run_of(model.path) / default if options.output is None else Path(options.output)
     if options.output is None:
         check_links(run_of(model.path))
-    kinds = {"score": (".csv",), "complete": (".npy", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
+    kinds = {"score": (".csv",), "complete": (".npy", ".csv", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
     if output.suffix not in kinds:
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
     written = [output] if command == "features" else [output, output.with_suffix(".png")]
@@ -129,7 +132,9 @@ def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
 def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     if options.first < 1:
         raise UserError(f"--first is {options.first}, but must be at least 1")
-    mask = given_part(options.given, model.shape)
+    mask = given_part(options.given, model.shape, model.preprocessing.columns)
+    if output.suffix == ".csv" and len(model.shape) > 1:
+        raise UserError(f"--output is {output}, but samples of shape {model.shape} are no rows of a table: name a .npy")
     sampler = None if options.sampler is None else _sampler(options.sampler)
     counts = {"num_samples": options.num_samples, "num_steps": options.num_steps}
     parts: list[Tensor] = []
@@ -143,7 +148,10 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
     png = grid(model, parts, mask, torch.cat(found))
     files = [output] if png is None else [output, output.with_suffix(".png")]
     with together(*files) as paths:
-        _write(torch.cat(found), paths[0], output.suffix)
+        if output.suffix == ".csv":
+            paths[0].write_bytes(rows_csv(torch.cat(found).flatten(0, 1), model.preprocessing))
+        else:
+            _write(torch.cat(found), paths[0], output.suffix)
         for path in paths[1:]:
             path.write_bytes(png or b"")
     return files
@@ -158,12 +166,15 @@ def _sampler(name: str) -> Sampler:
     return made
 
 
-def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
-    """The mask over one raw sample that `--given` names, True where the sample is known."""
+def given_part(given: str, shape: tuple[int, ...], columns: Sequence[str] = ()) -> Tensor:
+    """The mask over one raw sample that `--given` names, True where the sample is known; columns go by their names."""
+    if columns and set(names := given.split(",")) <= set(columns):
+        return torch.tensor([column in names for column in columns])
     if given not in HALVES:
         path = Path(given)
         if path.suffix != ".npy" or not path.is_file():
-            raise UserError(f"--given is {given}, but must be {', '.join(HALVES)} or a .npy file that is there")
+            words = f"names of columns ({', '.join(columns)})" if columns else ", ".join(HALVES)
+            raise UserError(f"--given is {given}, but must be {words} or a .npy file that is there")
         try:
             content = read_numpy(path)
         except (ValueError, OSError, TypeError) as error:
@@ -174,7 +185,8 @@ def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
             )
         return as_numbers(content, f"--given {path}")
     if len(shape) < 2:
-        raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give a .npy file")
+        instead = f"names of columns ({', '.join(columns)})" if columns else "a .npy file"
+        raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give {instead}")
     mask = torch.zeros(shape, dtype=torch.bool)
     height, width = shape[-2:]
     part = {
@@ -190,6 +202,8 @@ def given_part(given: str, shape: tuple[int, ...]) -> Tensor:
 def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) -> bytes | None:
     """A picture with a row for each sample: what is given, the truth, the completions; None if they are no images.
 
+    Of rows of mixed tables it shows the columns: the truth, where it is whole, and the completions.
+
     Args:
         model: shows states.
         parts: raw samples `(N, ...)` of each file. They are grey where they are not known, NaN.
@@ -202,6 +216,8 @@ def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) 
     data = PlainData("the files", {}, domain)
     data.preprocessing = form
     truth = data.show(torch.cat([form.to_states(x.nan_to_num(0)) for x in parts]))
+    if isinstance(truth, Table):
+        return _columns(truth, parts, found)
     if not isinstance(truth, Images):
         return None
     is_known = torch.cat([form.shaped(x).isfinite() for x in parts])
@@ -214,6 +230,17 @@ def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) 
     from ebmlab.drawing.figures import figure_png, panels  # here, because they load matplotlib
 
     return figure_png(panels(columns, gap=8))
+
+
+def _columns(truth: Table, parts: list[Tensor], found: Tensor) -> bytes:
+    """The columns of the whole ones among the rows, and of their completions `(N, k, columns)`."""
+    whole = torch.cat([x.isfinite().all(1) for x in parts])
+    tables = {"truth": replace(truth, values=truth.values[whole])} if whole.any() else {}
+    tables["completions"] = replace(truth, values=found.flatten(0, 1))
+    from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib
+    from ebmlab.drawing.table import draw_table
+
+    return figure_png(draw_table(tables))
 
 
 def _write(values: Tensor, path: Path, kind: str) -> None:

@@ -28,7 +28,7 @@ ABOUT = {
 }
 OUTPUT = {
     "score": "the table; the histogram gets the same name (default: scores.csv in the run's folder)",
-    "complete": ".npy or .pt; the picture gets the same name (default: completions.npy in the run's folder)",
+    "complete": ".npy, .pt, or .csv of rows; the picture gets the same name (default: completions.npy in the run)",
     "features": ".npy, .csv or .pt (default: features.npy in the run's folder)",
 }
 
@@ -60,7 +60,11 @@ def model_parser(command: str) -> Line:
         add("--num_chains", type=int, default=200, help="of annealed importance sampling (default: 200)")
         add("--num_temperatures", type=int, default=2000, help="of each chain (default: 2000)")
     if command == "complete":
-        add("--given", required=True, help="what is known: top, bottom, left, right, or a .npy file, True where given")
+        add(
+            "--given",
+            required=True,
+            help="what is known: top, bottom, left, right, columns by name, or a .npy file, True where given",
+        )
         add("--num_samples", type=int, default=4, help="completions of each sample (default: 4)")
         add("--num_steps", type=int, default=1000, help="steps of each chain (default: 1000)")
         add("--sampler", metavar="NAME", help="such as Gibbs or GWG, in place of the learner's sampler")
@@ -107,7 +111,7 @@ def solve_parser() -> Line:
     add = parser.add_argument
     add("file", metavar="FILE", help="the problem; a file is known by its content, an edge list by .edges")
     add("--problem", metavar="NAME", help="what a graph poses: max_cut, independent_set or clique (G-set: max_cut)")
-    add("--sampler", metavar="NAME", help="such as ChromaticGibbs (default on Ising models), PathAuxiliary or GWG")
+    add("--sampler", metavar="NAME", help="such as ChromaticMetropolis (default on Ising models), PathAuxiliary or GWG")
     add("--seconds", type=float, default=10.0, metavar="S", help="when to stop (default: 10)")
     add("--target", type=float, metavar="VALUE", help="stop as soon as a solution has this value or a better one")
     add("--chains", type=int, default=100, metavar="N", help="chains that are annealed side by side (default: 100)")
@@ -117,5 +121,6 @@ def solve_parser() -> Line:
     add("--kind", help="the format of the file, where its content does not tell")
     add("--vartype", choices=("SPIN", "BINARY"), help="what variables are, for files that do not say so")
     add("--name", help="of the folder runs/FILE/NAME (default: the time)")
+    add("--resume", action="store_true", help="go on with the search of this --name, or start it; --seconds count all")
     add("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
     return parser

@@ -12,8 +12,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from ebmlab.app.condition import read_condition
+from ebmlab.app.rows import rows_csv
 from ebmlab.data.foreign_loaders import PlainData
-from ebmlab.data.interface import Data
+from ebmlab.data.interface import Data, Table
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
@@ -37,7 +38,8 @@ def save_samples(
 ) -> list[Path]:
     """Draws samples by new chains that start from noise, and writes them to `samples.pt` and `samples.png`.
 
-    The picture is written only if the data can be drawn, such as images, points in the plane and graphs.
+    The picture is written only if the data can be drawn, such as images, points in the plane and graphs. Rows of mixed
+    tables are also written to `samples.csv`.
 
     Args:
         learner: the trained learner.
@@ -50,8 +52,8 @@ def save_samples(
         batch_size: number of chains that run at the same time.
         output: folder for the files. Default: `samples/` in the run folder.
         condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...` (coordinates of the
-            flattened sample, from 0 on), or a .npy, .csv or .pt file with one sample, NaN where it is not known. Chains
-            of the conditional law draw the rest.
+            flattened sample, from 0 on, or columns by name), or a .npy, .csv or .pt file with one sample, NaN where it
+            is not known. Chains of the conditional law draw the rest.
 
     Returns:
         The files. `samples.pt` holds a float tensor `(num_samples, *event_shape)` in the units of the data (images
@@ -62,7 +64,7 @@ def save_samples(
     target = Path(output) if output else folder / "samples"
     if target.exists() and not target.is_dir():
         raise UserError(f"output is {target}, which is a file: name a folder")
-    files = [target / "samples.pt", target / "samples.png"]
+    files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv")]
     keep_apart(files, [] if condition is None or "=" in condition else [condition])
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
     if condition is not None:
@@ -73,13 +75,14 @@ def save_samples(
     learner.eval()
     starts = tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None)
     states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
-    png = picture(datamodule.show(states))
-    files = files[: 1 if png is None else 2]
-    with together(*files) as paths:
-        save(datamodule.to_raw(states), paths[0])
-        for path in paths[1:]:
-            path.write_bytes(png or b"")
-    return files
+    png = picture(shown := datamodule.show(states))
+    rows = rows_csv(shown.values, form) if isinstance(shown, Table) and (form := datamodule.preprocessing) else None
+    contents = {path: content for path, content in zip(files[1:], (png, rows), strict=True) if content is not None}
+    with together(files[0], *contents) as (first, *others):
+        save(datamodule.to_raw(states), first)
+        for path, content in zip(others, contents.values(), strict=True):
+            path.write_bytes(content)
+    return [files[0], *contents]
 
 
 def data_for(learner: Draws, datamodule: object, checkpoint: dict[str, Any]) -> Data:

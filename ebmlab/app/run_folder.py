@@ -159,7 +159,7 @@ def how_to_go_on(args: Sequence[str], kept: str) -> str:
     if folder is None:
         return f"{kept or 'nothing was begun'}; give the same command again"
     if args[0] == "solve":
-        found = f"the best that was found is in {folder}"
+        found = f"the best that was found is in {folder}; go on with the same command and --resume --name {folder.name}"
         return found if (folder / SOLUTION).is_file() else "nothing was found yet; give the same command again"
     kept = kept and f"{kept}; "
     if args[0] == "sample":

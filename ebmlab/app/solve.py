@@ -14,7 +14,7 @@ import torch
 
 from ebmlab import samplers
 from ebmlab.app.parsers import solve_parser
-from ebmlab.app.run_folder import RUNS, SOLUTION, new_run
+from ebmlab.app.run_folder import RUNS, SOLUTION, check_name, claim, new_run
 from ebmlab.app.signals import Stopped
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.search_curve import draw_search
@@ -23,7 +23,7 @@ from ebmlab.exchange import Foreign, read
 from ebmlab.io.outputs import together
 from ebmlab.problems import Geometric, Linear, Minimum, Problem, beta_range, minimise, pose
 
-CHAINS, PICTURE = "chains.npy", "value.png"
+CHAINS, PICTURE, SAVED = "chains.npy", "value.png", "search.pt"
 UNFINISHED = (samplers.Sampler, samplers.MetropolisSampler)
 SCHEDULES: dict[str, type[Geometric] | type[Linear]] = {"geometric": Geometric, "linear": Linear}
 
@@ -33,27 +33,27 @@ class _Search:
 
     Attributes:
         found: what has been found so far; None before the first look.
-        curve: `(seconds, best value)` of each look.
     """
 
     def __init__(self, problem: Problem, target: float | None) -> None:
         self.problem, self.target = problem, target
         self.found: Minimum | None = None
-        self.curve: list[tuple[float, float]] = []
         self._lowest, self._said = float("inf"), time.perf_counter()
 
     def __call__(self, found: Minimum) -> bool:
+        if self.found is None and found.notes:
+            print(f"goes on after {found.curve[-2][0]:.3g} s", file=sys.stderr)
         self.found = found
-        lowest = found.curve[-1][1]
+        lowest, values = found.curve[-1][1], found.notes
         if lowest < self._lowest:
             at = found.energy == found.energy.min()
             value = float(self.problem.decode(found.x[at][:1].to(self.problem.energy.dtype)).value[0])
             self._lowest = lowest
         else:
-            value = self.curve[-1][1]
-        if self.curve and self.problem.better(self.curve[-1][1], value):
-            value = self.curve[-1][1]
-        self.curve.append((found.seconds, value))
+            value = values[-1]
+        if values and self.problem.better(values[-1], value):
+            value = values[-1]
+        values.append(value)
         if sys.stderr.isatty() and time.perf_counter() > self._said + 1:
             self._said = time.perf_counter()
             print(f"\r{found.seconds:6.0f} s  {self.problem.unit} {value:,.9g}  ", end="", file=sys.stderr, flush=True)
@@ -75,7 +75,7 @@ def run_solve(args: list[str]) -> None:
     first, last = options.beta or beta_range(problem.energy)
     schedule = SCHEDULES[options.schedule](first, last)
     _check(options)
-    folder = _folder(source, options.name)
+    folder = _folder(source, options)
     search, stopped = _Search(problem, options.target), None
     torch.manual_seed(options.seed)
     try:
@@ -87,11 +87,14 @@ def run_solve(args: list[str]) -> None:
             num_steps=options.steps,
             seconds=options.seconds,
             report=search,
+            saved=folder / SAVED,
         )
     except Stopped as signal:
         if search.found is None:
             raise
         stopped = signal
+    if search.found is None:
+        raise UserError(f"{folder} has had its {options.seconds:g} s: give more --seconds, or choose another --name")
     if sys.stderr.isatty():
         print(file=sys.stderr)
     _write(folder, options, found, search)
@@ -102,7 +105,7 @@ def run_solve(args: list[str]) -> None:
 def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
     energy = problem.energy
     coloured = getattr(energy, "colours", None) is not None
-    name = name or ("ChromaticGibbs" if coloured else "PathAuxiliary")
+    name = name or ("ChromaticMetropolis" if coloured else "PathAuxiliary")
     kind: Any = getattr(samplers, name) if name in samplers.__all__ else None
     if not (isinstance(kind, type) and issubclass(kind, samplers.Sampler)) or kind in UNFINISHED:
         raise UserError(f"--sampler {name}: there is no such sampler; `python -m ebmlab list samplers` names all")
@@ -122,16 +125,33 @@ def _check(options: Namespace) -> None:
         raise UserError("--target is nan, but must be a number")
 
 
-def _folder(source: Path, name: str | None) -> Path:
-    """A new folder; raises `UserError` that says what another search of the name has found."""
+def _folder(source: Path, options: Namespace) -> Path:
+    """A new folder, or that of the search that goes on.
+
+    Raises:
+        UserError: it says what another search of the name has found, or that no name is given.
+    """
+    name = options.name
     folder = RUNS / source.stem / str(name)
-    if name is not None and (solution := folder / SOLUTION).is_file():
+    if options.resume:
+        if name is None:
+            raise UserError("--resume starts the search of a name, or goes on with it: say which by --name")
+        check_name(name)
+        claim(folder)
+        if links := [path for path in sorted(folder.iterdir()) if path.is_symlink()]:
+            raise UserError(f"{links[0]} is a link, but must be a file of the search: remove it")
+        if (folder / SOLUTION).exists() and not (folder / SAVED).exists():
+            raise UserError(f"{folder} has no {SAVED} to go on from: choose another --name, or delete it")
+        return folder
+    if name is not None and (folder / SOLUTION).is_file():
         try:
-            there = json.loads(solution.read_text())
+            there = json.loads((folder / SOLUTION).read_text())
             what = f"{there['unit']} {there['value']:.9g} after {there['seconds']:.3g} s"
         except (OSError, ValueError, KeyError, TypeError):
             what = f"its {SOLUTION} cannot be read"
-        raise UserError(f"{folder} is there already ({what}): choose another --name, or delete it")
+        raise UserError(f"{folder} is there already ({what}): go on by --resume, or choose another --name")
+    if name is not None and (folder / SAVED).is_file():
+        raise UserError(f"{folder} holds a search that was killed: go on by --resume, or choose another --name")
     return new_run(source.stem, name)
 
 
@@ -163,7 +183,8 @@ def _write(folder: Path, options: Namespace, found: Foreign, search: _Search) ->
         with chains.open("wb") as file:
             np.save(file, solutions.bits[order].numpy())
         title = f"{Path(options.file).name}: {problem.unit} {value:,.9g}"
-        picture.write_bytes(figure_png(draw_search(search.curve, solutions.value, shown(title), problem.unit)))
+        curve = [(look[0], note) for look, note in zip(minimum.curve, minimum.notes, strict=False)]
+        picture.write_bytes(figure_png(draw_search(curve, solutions.value, shown(title), problem.unit)))
     print(f"{problem.unit} {value:,.9g}, by {as_good:,} of {options.chains:,} chains", end=", ")
     print(f"after {minimum.steps:,} steps in {minimum.seconds:.3g} s ({content['stopped']})")
     print(*files, sep="\n")

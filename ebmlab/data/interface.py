@@ -54,7 +54,22 @@ class Graphs:
     adjacency: Tensor
 
 
-Shown = Images | Points | Graphs
+@dataclass(frozen=True)
+class Table:
+    """Samples that are rows of numbers and classes.
+
+    Attributes:
+        values: `(B, columns)`, classes by their numbers.
+        names: of the columns.
+        classes: how many each column has, or 0 if it holds real numbers.
+    """
+
+    values: Tensor
+    names: tuple[str, ...]
+    classes: tuple[int, ...]
+
+
+Shown = Images | Points | Graphs | Table
 
 
 class Data:
@@ -191,9 +206,11 @@ class Data:
     def show(self, x: Tensor) -> Shown | None:
         """The states in a form that can be drawn, or None if there is none.
 
-        Default: images, if an event has the shape (1, H, W) or (3, H, W) and is not a table of one-hot vectors, by
-        `Preprocessing.brightness`; points, if it has the shape (2,).
+        Default: rows of a mixed table; images, if an event has the shape (1, H, W) or (3, H, W) and is not a table of
+        one-hot vectors, by `Preprocessing.brightness`; points, if it has the shape (2,).
         """
+        if (form := self.preprocessing) and form.classes:
+            return Table(self.to_raw(x), form.columns or tuple(map(str, range(len(form.classes)))), form.classes)
         shape = tuple(x.shape[1:]) if self.event_shape is None else self.event_shape
         classes = ((made := self.preprocessing) and made.num_classes) or self.domains == (Categorical,)
         if len(shape) == 3 and shape[0] in (1, 3) and not classes:

@@ -40,6 +40,18 @@ def to_states(table: Tensor, columns: Sequence[int]) -> Tensor:
     return torch.cat(parts, 1)
 
 
+def to_entries(mask: Tensor, columns: Sequence[int]) -> Tensor:
+    """A mask over the columns of a table `(len(columns),)` as one over the numbers of a state, `(n,)`.
+
+    Example:
+        >>> to_entries(torch.tensor([True, False, False]), [3, 0, 2])
+        tensor([False, False,  True,  True,  True])
+    """
+    counts = torch.tensor(columns, device=mask.device)
+    parts = [mask[counts == k].repeat_interleave(k if k > 2 else 1) for k in sorted(set(columns))]
+    return torch.cat(parts)
+
+
 def to_table(x: Tensor, columns: Sequence[int]) -> Tensor:
     """Rows `(B, len(columns))` of states `(B, n)`, the inverse of `to_states`."""
     counts = torch.tensor(columns, device=x.device)

@@ -213,10 +213,13 @@ class Preprocessing:
         return 1 / (std * self.divisor(raw))
 
     def log_jacobian(self, domain: Domain) -> float:
-        """Log density of raw data minus that of their states in a domain; 0 if it is finite.
+        """Log density of raw data minus that of their states in a domain; 0 if it is finite. In tables, numbers count.
 
         A pixel's unit of length is one level, so that the density does not depend on how a file holds the pixel.
         """
+        if self.classes:
+            stds = self.std * (len(self.classes) // len(self.std))
+            return -sum(math.log(std * self.scale) for std, k in zip(stds, self.classes, strict=True) if k == 0)
         if not isinstance(domain, Real) or self.binarize or self.num_classes:
             return 0.0
         return -domain.size / len(self.std) * sum(math.log(std * self.scale) for std in self.std)

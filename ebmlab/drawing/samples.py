@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ebmlab.data.interface import Graphs, Images, Points, Shown
+from ebmlab.data.interface import Graphs, Images, Points, Shown, Table
 from ebmlab.drawing.tiles import image_png, tile
 
 MAX_IMAGES = 400
@@ -24,8 +24,11 @@ def picture(shown: Shown | None) -> bytes | None:
     from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib, which images do not need
     from ebmlab.drawing.graph_panels import draw_graphs
     from ebmlab.drawing.plane import draw_points
+    from ebmlab.drawing.table import draw_table
 
     match shown:
+        case Table():
+            return figure_png(draw_table({"samples": shown}))
         case Points(values, extent):
             return figure_png(draw_points(values, extent))
         case Graphs(adjacency) if find_spec("networkx") is not None:

@@ -11,6 +11,7 @@ from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.masked_language_model import MaskedLanguageModel
 from ebmlab.energies.mlp import MLP
 from ebmlab.energies.noisy import AtNoise, NoisyEnergy, NoisyMLP
+from ebmlab.energies.noisy_resnet import NoisyResNet
 from ebmlab.energies.pairwise.ising import Ising
 from ebmlab.energies.pairwise.potts import Potts
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
@@ -19,7 +20,7 @@ from ebmlab.energies.paths.bipartite_bridge import BipartiteBridge, bridge
 from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.composed import Mixture, Sum
 from ebmlab.energies.paths.known_log_z import Solved
-from ebmlab.energies.paths.reference import Base, Bernoulli, StandardNormal, Uniform, reference
+from ebmlab.energies.paths.reference import Base, Bernoulli, ByParts, StandardNormal, Uniform, reference
 from ebmlab.energies.paths.tempering import Scaled, TemperedBipartite, TemperedEnergy, tempered
 from ebmlab.energies.product_mlp import ProductMLP
 from ebmlab.energies.rbm import RBM
@@ -38,6 +39,7 @@ __all__ = [
     "Bipartite",
     "BipartiteBridge",
     "Bridge",
+    "ByParts",
     "CategoricalRBM",
     "Clamped",
     "ClampedBipartite",
@@ -51,6 +53,7 @@ __all__ = [
     "Mixture",
     "NoisyEnergy",
     "NoisyMLP",
+    "NoisyResNet",
     "Part",
     "PerChain",
     "Potts",

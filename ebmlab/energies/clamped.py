@@ -13,6 +13,7 @@ from ebmlab.domains import Categorical, Domain, Finite
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
+from ebmlab.product import Product
 
 Array = Tensor | Sequence[Any]
 
@@ -34,16 +35,18 @@ class Clamped(_Chosen):
 
     The states are the free coordinates, in their order in the flattened event: `(B, k)`, or one-hot `(B, k, K)` on a
     Categorical domain. Differences, closed forms and colours come from the inner energy. A clamped bipartite energy is
-    bipartite: block Gibbs redraws the hidden units and the free visible ones.
+    bipartite: block Gibbs redraws the hidden units and the free visible ones. On a Product they are the states of the
+    parts that have free coordinates, `Product.subset`, for `Alternate` with a kernel for each of these.
 
     Args:
         energy: held, not copied.
         x: one event, in the shape of the energy's states. Its values at free coordinates are ignored and may be NaN.
         mask: True where x is given, in the domain's shape, which on a Categorical domain has no axis of classes. A mask
-            in the shape of the event is accepted there too, if all classes of a coordinate agree.
+            in the shape of the event is accepted there too, if all classes of a coordinate agree. That of a Product has
+            this shape, `(n,)`; `Product.entries` makes it from names of parts.
 
     Attributes:
-        free: indices of the free coordinates in the flattened event, `(k,)`, int64.
+        free: indices of the free coordinates, on a Product of the free numbers, in the flattened event, `(k,)`, int64.
         given: the event, with some valid value at free coordinates.
 
     Raises:
@@ -68,7 +71,7 @@ class Clamped(_Chosen):
         free = (~is_given).nonzero().squeeze(1)
         if len(free) == 0:
             raise UserError(f"Clamped: the mask gives all {len(is_given)} coordinates of {energy.domain}; none is free")
-        self.domain = energy.domain.with_shape(len(free))
+        self.domain = _subset(energy.domain, ~is_given)
         given = _event(energy.domain, x, free).to(device=energy.device, dtype=energy.dtype)
         self.register_buffer("free", free, persistent=False)
         self.register_buffer("given", given, persistent=False)
@@ -195,12 +198,30 @@ def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
     event = event.to(free.device, torch.promote_types(event.dtype, torch.get_default_dtype()))
     if event.shape != domain.event_shape:
         raise UserError(f"Clamped: x has shape {tuple(event.shape)}; one state of {domain} has {domain.event_shape}")
-    filler = domain.values[0].to(event) if isinstance(domain, Finite) else event.new_zeros(())
-    flat = domain.flat(event.unsqueeze(0))
-    flat = flat.index_copy(1, free, filler.expand(1, len(free), *flat.shape[2:]))
+    flat, filler = (domain.flat(state) for state in (event.unsqueeze(0), _lowest(domain).to(event)))
+    flat = flat.index_copy(1, free, filler.index_select(1, free))
     event = flat.view(1, *domain.event_shape)
     try:
         domain.validate(event)
     except UserError as error:
         raise UserError(f"Clamped: the given coordinates of x are not a state of the energy: {error}") from error
     return event[0]
+
+
+def _subset(domain: Domain, free: Tensor) -> Domain:
+    """The domain of the coordinates that are free, `(size,)`, bool."""
+    if not isinstance(domain, Product):
+        return domain.with_shape(int(free.sum()))
+    try:
+        return domain.subset(free)
+    except UserError as error:
+        raise UserError(f"Clamped: mask: {error}") from error
+
+
+def _lowest(domain: Domain) -> Tensor:
+    """One of a domain's states, `(1, *event)`: the first value of each finite coordinate, 0 of real numbers."""
+    if isinstance(domain, Product):
+        return domain.join({name: _lowest(part) for name, part in domain.parts.items()})
+    if isinstance(domain, Finite):
+        return domain.from_index(torch.zeros(1, *domain.shape, dtype=torch.long))
+    return torch.zeros(1, *domain.event_shape)

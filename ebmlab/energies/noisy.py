@@ -44,6 +44,13 @@ class NoisyEnergy(Energy):
         return AtNoise(self, sigma)
 
 
+def level_features(sigma: Tensor) -> Tensor:
+    """Sines and cosines of the logarithm of noise levels `(B,)` in the unit of the data, `(B, 2 FREQUENCIES)`."""
+    level = (sigma + 1 / 50).log().unsqueeze(1)
+    angles = level * torch.arange(1, FREQUENCIES + 1, device=sigma.device, dtype=sigma.dtype) / 2
+    return torch.cat([angles.sin(), angles.cos()], 1)
+
+
 class AtNoise(Energy):
     """E(x, sigma) at one sigma, or at one for each state, as an energy of x alone.
 
@@ -114,9 +121,7 @@ class NoisyMLP(NoisyEnergy):
 
     def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
         spread = (self.unit**2 + sigma.square()).sqrt().unsqueeze(1)
-        level = (sigma / self.unit + 1 / 50).log().unsqueeze(1)
-        angles = level * torch.arange(1, FREQUENCIES + 1, device=x.device, dtype=x.dtype) / 2
-        inputs = torch.cat([x / spread, angles.sin(), angles.cos()], 1)
+        inputs = torch.cat([x / spread, level_features(sigma / self.unit)], 1)
         return read_out(self.network, inputs) + self._bowl(x, sigma)
 
     @unrounded

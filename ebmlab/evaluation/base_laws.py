@@ -6,14 +6,17 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Real
-from ebmlab.energies import Base, Bernoulli, Energy, Gaussian, reference
+from ebmlab.energies import Base, Bernoulli, ByParts, Energy, Gaussian, reference
 from ebmlab.errors import UserError
+from ebmlab.product import Product
 
 LARGEST = 2000  # numbers in a state, up to which their covariance is estimated
 
 
 def has_data_law(domain: Domain) -> bool:
     """Whether `data_law` looks at the data, which may take long to load."""
+    if isinstance(domain, Product):
+        return any(map(has_data_law, domain.parts.values()))
     return isinstance(domain, Binary) or (isinstance(domain, Real) and domain.size <= LARGEST)
 
 
@@ -26,7 +29,8 @@ def data_law(domain: Domain, x: Tensor) -> Base:
 
     Returns:
         Independent bits with the data's means; on a Real domain of at most 2000 numbers, the Gaussian with the data's
-        mean and, shrunk, their covariance (`Gaussian.fit`); else the domain's reference law.
+        mean and, shrunk, their covariance (`Gaussian.fit`); on a Product each of both, part by part; else the domain's
+        reference law.
 
     Example:
         >>> data_law(Binary(2), torch.tensor([[0.0, 1.0], [1.0, 1.0]])).logits.sigmoid()
@@ -34,6 +38,8 @@ def data_law(domain: Domain, x: Tensor) -> Base:
     """
     if not has_data_law(domain):
         return reference(domain)
+    if isinstance(domain, Product):
+        return ByParts({name: data_law(domain.parts[name], part) for name, part in domain.split(x).items()})
     return Bernoulli(x.mean(0)) if isinstance(domain, Binary) else Gaussian.fit(x)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 import warnings
 from pathlib import Path
@@ -15,9 +14,9 @@ from torch import nn
 from ebmlab.errors import one_line
 from ebmlab.evaluation.population import Population
 from ebmlab.io.files import Damaged, load, save
+from ebmlab.io.fingerprint import fingerprint
 
 EVERY = 60.0  # seconds from one save to the next
-PLAIN = bool | int | float | str | None
 
 
 class SavedChains:
@@ -37,7 +36,7 @@ class SavedChains:
     def __init__(
         self, path: Path | None, energy: nn.Module, sampler: nn.Module, settings: object, chains: Population
     ) -> None:
-        self._key = "" if path is None else _fingerprint(energy, sampler, settings, len(chains.x))
+        self._key = "" if path is None else fingerprint(energy, sampler, settings=(settings, len(chains.x)))
         self._path = None if path is None else path.with_stem(f"{path.stem}-{self._key[:8]}")
         self._chains = chains
         self._saved_at = time.monotonic()
@@ -89,13 +88,3 @@ class SavedChains:
     def delete(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-
-
-def _fingerprint(energy: nn.Module, sampler: nn.Module, settings: object, count: int) -> str:
-    own = [(type(m).__name__, {k: v for k, v in vars(m).items() if isinstance(v, PLAIN)}) for m in sampler.modules()]
-    digest = hashlib.sha256(repr((own, settings, count)).encode())
-    for module in (energy, sampler):
-        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isclose
 
 import torch
@@ -10,12 +10,13 @@ from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from ebmlab.data.numbers import as_numbers
+from ebmlab.domains import Real
 from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval
 from ebmlab.learners.sample_loss import ADAM, SampleLoss, input_gradient
 from ebmlab.numerics.noise import normal
-from ebmlab.samplers import Sampler
+from ebmlab.samplers import Sampler, State
 from ebmlab.settings import require_positive
 
 
@@ -44,6 +45,32 @@ def denoising_losses(energy: Energy, x: Tensor, noise: Tensor, sigma: Tensor) ->
     return (sigma * grad - noise).flatten(1).square().sum(1) / 2
 
 
+class InUnits(Energy):
+    """E(sigma z, sigma) as an energy of z: chains of all noise levels then take steps of the same length.
+
+    Args:
+        energy: held, not copied.
+        sigma: the noise level.
+
+    Example:
+        >>> from ebmlab.energies import NoisyMLP
+        >>> energy, z = NoisyMLP(2, 8), torch.ones(3, 2)
+        >>> bool((InUnits(energy, 0.5)(z) == energy.at(0.5)(z / 2)).all())
+        True
+    """
+
+    domains = (Real,)
+
+    def __init__(self, energy: NoisyEnergy, sigma: float) -> None:
+        super().__init__()
+        self.domain = energy.domain
+        self.law, self.sigma = energy.at(sigma), sigma
+
+    def forward(self, z: Tensor) -> Tensor:
+        energies: Tensor = self.law(self.sigma * z)
+        return energies
+
+
 class DenoisingScoreMatching(SampleLoss):
     """Fits an energy to the law of data plus Gaussian noise, without chains, second derivatives or Z.
 
@@ -51,6 +78,9 @@ class DenoisingScoreMatching(SampleLoss):
     noise / sigma. Each sample of a step draws one of the levels. With one level the optimum is the data's density
     blurred by sigma. With several, a `NoisyEnergy` learns the blurred density of each. Any other energy learns their
     mixture, with weights in proportion to sigma^2, by which levels are weighted (Song & Ermon, 2019, Sec. 4.2).
+
+    Samples of a `NoisyEnergy` come down its levels from noise, as in annealed Langevin dynamics (there, Alg. 1), to
+    `energy.lowest`. `draw`, pictures and `predict` take `num_steps` steps at each level, whose sigma is their unit.
 
     What it cannot see: with small noise alone, the weights of separated modes, as `ScoreMatching`. A level of about
     half the distance of the modes sees them. Nothing finer than the smallest level is learnt.
@@ -104,3 +134,18 @@ class DenoisingScoreMatching(SampleLoss):
         levels = x.new_tensor(self.noise_levels)
         drawn = levels[torch.randint(len(levels), (len(x),), device=x.device)]
         return denoising_losses(self.energy, x, normal(x), drawn)
+
+    def walk(self, x: Tensor, num_steps: int) -> Iterator[State]:
+        """The states on the way down the noise levels, num_steps of each; x are standard normal numbers.
+
+        An energy without levels has chains from x, as other learners do.
+        """
+        if not isinstance(self.energy, NoisyEnergy):
+            yield from super().walk(x, num_steps)
+            return
+        lowest = self.energy.lowest * (1 - 1e-6)
+        levels = [sigma for sigma in sorted(self.noise_levels, reverse=True) if sigma >= lowest]
+        x = levels[0] * self.energy.as_states(x)
+        for sigma in levels:
+            for state, _ in self.sampler.chain(InUnits(self.energy, sigma), x / sigma, num_steps):
+                yield State(x=(x := sigma * state.x))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Finite
+from ebmlab.domains import Binary, Domain, Finite, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.accumulated import Accumulated
 from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
+from ebmlab.learners.perturbations import minus_flipped, perturbed
 from ebmlab.numerics.noise import uniform, uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.settings import require_count, require_factor
+from ebmlab.settings import require_count, require_factor, require_positive
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
@@ -28,6 +29,9 @@ Form = Literal["bounded", "exponential"]
 class Estimator(Recorded):
     """A loss of an energy on data. It uses no chains and keeps nothing from one step to the next.
 
+    Attributes:
+        domains: kinds of domain on which it is defined.
+
     Example:
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import Estimator, Exact
@@ -35,6 +39,8 @@ class Estimator(Recorded):
         >>> estimator.loss(RBM(6, 3), RBM(6, 3).random(4)).shape
         torch.Size([])
     """
+
+    domains: ClassVar[tuple[type[Domain], ...]] = (Binary, Spin)
 
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
         """The mean loss over states x `(B, *event)`, a scalar to differentiate."""
@@ -131,20 +137,25 @@ class GradientGuided(Estimator):
 
     def proposal(self, energy: Energy, x: Tensor, grad: Tensor) -> Tensor:
         """n(i), `(B, d)`, from x and dE/dx `(B, *event)`."""
-        rise = _minus_flipped(energy, x).mul_(grad).flatten(1)
+        assert isinstance(energy.domain, Finite)
+        rise = minus_flipped(energy.domain, x).mul_(grad).flatten(1)
         return wide(self.objective.log(rise)).softmax(1)
 
 
 class EnergyDiscrepancy(Estimator):
-    """Energy discrepancy with Bernoulli perturbations (Schroeder et al., 2023, Energy Discrepancies).
+    """Energy discrepancy (Schroeder et al., 2023, Energy Discrepancies; on mixed tables 2024, arXiv 2412.01019).
 
-    The loss is log(w / M + mean of exp(E(x) - E(z_j)) over j = 1..M). Here z_j is x perturbed twice: y flips each
-    coordinate of x with probability p, and every z_j flips each coordinate of y with probability p. It needs only
-    energies, no gradients in x and no chains.
+    The loss is log(w / M + mean of exp(E(x) - E(z_j)) over j = 1..M). Here z_j is x perturbed twice: y is x with noise,
+    and every z_j is y with noise again (`perturbed`). Bits, spins and categories change with the probability p, and
+    real numbers get normal noise. It needs only energies, no gradients in x and no chains, and takes any domain.
+
+    What it cannot see: the weights of modes that hardly any noise connects. More noise sees them, but makes the mean
+    over few z_j coarser.
 
     Args:
         num_samples: M, number of perturbed states for each state of the data.
         flip_probability: p, above 0 and up to 1/2.
+        noise_level: standard deviation of the noise on real numbers, in the units of the states.
         stabilizer: w, at least 0. A positive w bounds the loss from below, which matters for a small M.
 
     Example:
@@ -155,17 +166,27 @@ class EnergyDiscrepancy(Estimator):
         0.0
     """
 
-    def __init__(self, num_samples: int = 32, flip_probability: float = 0.1, *, stabilizer: float = 1.0) -> None:
+    domains = (Domain,)
+
+    def __init__(
+        self,
+        num_samples: int = 32,
+        flip_probability: float = 0.1,
+        *,
+        noise_level: float = 0.5,
+        stabilizer: float = 1.0,
+    ) -> None:
         require_count("EnergyDiscrepancy", num_samples=num_samples)
         self.num_samples = num_samples
         if not 0 < flip_probability <= 0.5:
             raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")
+        require_positive("EnergyDiscrepancy", noise_level=noise_level)
         require_factor("EnergyDiscrepancy", stabilizer=stabilizer)
         self.flip_probability = flip_probability
+        self.noise_level = noise_level
         self.stabilizer = stabilizer
 
     def loss(self, energy: Energy, x: Tensor) -> Tensor:
-        _size(energy)
         total = Accumulated(energy.parameters())
         with fast_products(energy, min(ROWS, len(x) * self.num_samples)):
             for part in torch.split(x, max(1, ROWS // self.num_samples)):
@@ -177,7 +198,8 @@ class EnergyDiscrepancy(Estimator):
         return total.value() - math.log(self.num_samples)
 
     def _perturb(self, energy: Energy, x: Tensor) -> Tensor:
-        return x - _minus_flipped(energy, x) * (uniform(x) < self.flip_probability)
+        noise = {"flip_probability": self.flip_probability, "noise_level": self.noise_level}
+        return perturbed(energy.domain, x, **noise)
 
 
 def make_objective(name: str) -> Objective:
@@ -213,12 +235,6 @@ def _around_and_grad(energy: Energy, x: Tensor) -> tuple[Around, Tensor]:
     around = energy.around(x)
     with no_autocast(x.device):
         return around, torch.autograd.grad(around[0].sum(), x, retain_graph=True)[0]
-
-
-def _minus_flipped(energy: Energy, x: Tensor) -> Tensor:
-    """The difference x - y, where y has the other value of every coordinate."""
-    assert isinstance(energy.domain, Finite)
-    return torch.add(-energy.domain.values.sum().to(x), x, alpha=2)
 
 
 def _draw(probabilities: Tensor, k: int) -> Tensor:

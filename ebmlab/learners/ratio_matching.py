@@ -9,25 +9,28 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from ebmlab.domains import Binary, Spin
+from ebmlab.domains import Domain, Real
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.estimators import Estimator, GradientGuided
 from ebmlab.learners.learner import Interval, Learner
-from ebmlab.samplers import Gibbs, Sampler
+from ebmlab.product import Product
+from ebmlab.samplers import MALA, Alternate, Gibbs, Sampler
 
 ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class RatioMatching(Learner):
-    """Fits an energy on bits or spins by comparing data with nearby states, without chains in training.
+    """Fits an energy by comparing data with nearby states, without chains in training.
 
-    It suits data whose one-flip neighbours are unlikely: codes and graphs, not images.
+    It suits data whose one-flip neighbours are unlikely: codes and graphs, not images. `EnergyDiscrepancy` takes states
+    of any domain, such as rows of mixed tables; the other estimators take bits and spins.
 
     Args:
-        energy: the model, on a `Binary` or `Spin` domain.
+        energy: the model, on a domain that the estimator takes.
         estimator: computes the loss: `GradientGuided` (the default), `Exact`, `UniformSubset` or `EnergyDiscrepancy`.
-        sampler: draws samples from the model for pictures, scores and `predict`.
+        sampler: draws samples from the model for pictures, scores and `predict`. When None, `Gibbs` draws coordinates
+            of finite domains and `MALA(0.1)` real numbers, on a `Product` part by part.
         num_steps: steps of these chains.
         l1: see `Learner`.
         optimizer: makes the optimizer from the parameters.
@@ -45,7 +48,7 @@ class RatioMatching(Learner):
         torch.Size([4, 6])
     """
 
-    domains = (Binary, Spin)
+    domains = (Domain,)
 
     logs = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
 
@@ -61,21 +64,22 @@ class RatioMatching(Learner):
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
     ) -> None:
-        if not isinstance(energy.domain, self.domains):
+        estimator = estimator or GradientGuided()
+        if not isinstance(energy.domain, estimator.domains):
             raise UserError(
-                f"RatioMatching flips bits or spins, but {type(energy).__name__} lives on {energy.domain}: "
-                "take an energy on a Binary or Spin domain"
+                f"{type(estimator).__name__} flips bits or spins, but {type(energy).__name__} lives on "
+                f"{energy.domain}: take an energy on a Binary or Spin domain, or EnergyDiscrepancy"
             )
         super().__init__(
             energy,
-            sampler or Gibbs(),
+            sampler or _usual(energy.domain),
             num_steps=num_steps,
             l1=l1,
             optimizer=optimizer,
             lr_scheduler=lr_scheduler,
             lr_interval=lr_interval,
         )
-        self.estimator = estimator or GradientGuided()
+        self.estimator = estimator
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss = self.estimator.loss(self.energy, self.states(batch))
@@ -86,3 +90,10 @@ class RatioMatching(Learner):
     def log_split(self, split: str, x: Tensor) -> None:
         super().log_split(split, x)
         self.log(f"{split}/loss", self.estimator.loss(self.energy, x), batch_size=len(x), sync_dist=True)
+
+
+def _usual(domain: Domain) -> Sampler:
+    """A sampler that needs no settings of the user's."""
+    if isinstance(domain, Product):
+        return Alternate.usual(domain)
+    return MALA(0.1) if isinstance(domain, Real) else Gibbs()

@@ -17,9 +17,13 @@ def bernoulli(logits: Tensor) -> Tensor:
     All randomness comes from the global torch generator. On the CPU, torch draws uniform numbers one at a time. Large
     float32 tensors therefore take 24 random bits per entry from numpy's SFC64, which that generator seeds.
     """
-    p = wide(torch.sigmoid(logits))
-    if p.device.type != "cpu" or logits.dtype != torch.float32 or p.numel() < _LARGE:
-        return uniform(p).lt_(p).to(logits.dtype)
+    return coins(torch.sigmoid(logits))
+
+
+def coins(p: Tensor) -> Tensor:
+    """As `bernoulli`, with P(1) = p."""
+    if p.device.type != "cpu" or p.dtype != torch.float32 or p.numel() < _LARGE:
+        return uniform(p).lt_(wide(p)).to(p.dtype)
     seed = torch.randint(2**62, (3,))
     bits = (_words_in_programs if torch.compiler.is_compiling() else _words)(p, seed)
     bits &= -256  # float32 holds the top 24 bits exactly, so that p = 0 never gives 1 and p = 1 always does

@@ -3,9 +3,9 @@
 Example:
     >>> from ebmlab.problems import IndependentSet, minimise
     >>> from ebmlab.graphs import lattice_edges
-    >>> from ebmlab.samplers import ChromaticGibbs
+    >>> from ebmlab.samplers import ChromaticMetropolis
     >>> problem = IndependentSet(lattice_edges(4, 1.0))
-    >>> found = minimise(problem.energy, ChromaticGibbs(), num_chains=10, num_steps=100)
+    >>> found = minimise(problem.energy, ChromaticMetropolis(), num_chains=10, num_steps=100)
     >>> problem.decode(found.x).value.max().item()
     8.0
 """

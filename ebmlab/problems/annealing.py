@@ -12,6 +12,7 @@ from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import uniform
+from ebmlab.numerics.streams import own_numbers
 
 DESCENT = 60  # steps of the descent that shows what flips cost near a minimum
 
@@ -76,6 +77,8 @@ class Linear:
 def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
     """Where an annealing may begin and end, by what flips cost near a minimum: at random states after a descent.
 
+    The same energy has the same range, whatever torch's generator has drawn before.
+
     At the first beta a flip upwards of median cost has probability 1/2. At the last one a cheap one, by the 5 %
     quantile, has probability 1/100 / d. Random states themselves say little: sets of half of all nodes have dozens of
     conflicts at each node, and an annealing that begins there spends half of its steps on melting.
@@ -92,6 +95,11 @@ def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
         >>> round(beta_range(Ising.lattice(3, coupling=1.0))[0], 3)
         0.087
     """
+    with own_numbers(0, energy.device):
+        return _range(energy, num_states)
+
+
+def _range(energy: Energy, num_states: int) -> tuple[float, float]:
     x = energy.random(num_states)
     costs = energy.flip_differences(x)
     dearest = float(costs.abs().max())  # from here on only to tell a cost from rounding

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.bit_planes import random_words
-from ebmlab.samplers import ChromaticGibbs, Sampler
+from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler
 from ebmlab.samplers.chromatic_gibbs import annealed
-from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
+from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
+STRANGE = "the states of the saved search are none of this energy's"
 WORTH = 2**15  # spins of all chains in a group of sites from which words are faster than states
+
+RULES: dict[type[Sampler], Rule] = {ChromaticGibbs: heat_bath, ChromaticMetropolis: metropolis}  # in words
 
 
 class Chains(Protocol):
@@ -38,13 +42,20 @@ class Chains(Protocol):
     def best(self) -> Tensor:
         """The best states, `(B, *event)`, in int8."""
 
+    def states(self) -> dict[str, Tensor]:
+        """The present states and the best ones, to be saved. The present ones are no more changed."""
+
+    def put_back(self, states: Mapping[str, Tensor]) -> None:
+        """Puts such states in place of the chains'; raises `UserError` if one is none of the energy's."""
+
 
 def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
     """Chains at random states, in words where the energy and the sampler allow it and there is enough to do."""
-    coded = multi_spin(energy) if isinstance(sampler, ChromaticGibbs) else None
-    if coded is None or energy.domain.size * num_chains < WORTH * len(coded.groups):
+    rule = RULES.get(type(sampler))
+    coded = None if rule is None else multi_spin(energy)
+    if rule is None or coded is None or energy.domain.size * num_chains < WORTH * len(coded.groups):
         return States(energy, sampler, num_chains)
-    return Words(coded, energy.dtype, num_chains)
+    return Words(coded, rule, energy.dtype, num_chains)
 
 
 class States:
@@ -72,9 +83,19 @@ class States:
     def best(self) -> Tensor:
         return self.lowest
 
+    def states(self) -> dict[str, Tensor]:
+        return {"now": self.x.to(torch.int8), "best": self.lowest}
+
+    def put_back(self, states: Mapping[str, Tensor]) -> None:
+        values = torch.tensor([-1, 1] if isinstance(self.target.domain, Spin) else [0, 1])
+        if not all(torch.isin(states[name].cpu(), values).all() for name in ("now", "best")):
+            raise UserError(STRANGE)
+        self.x, best = (states[name].to(self.x) for name in ("now", "best"))
+        self.lowest, self.energy = best.to(torch.int8), self.target(best).detach()
+
     def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
         if isinstance(self.sampler, ChromaticGibbs):
-            return annealed(self.target, x, betas)
+            return annealed(self.target, x, betas, self.sampler.sweep)
         for beta in betas:
             at = tempered(self.target, beta)
             state, _ = self.sampler.step(at, self.sampler.init(at, x))
@@ -83,21 +104,22 @@ class States:
 
 
 class Words:
-    """Chains of `ChromaticGibbs` by multi-spin coding."""
+    """Chains by multi-spin coding."""
 
-    def __init__(self, coded: MultiSpin, dtype: torch.dtype, num_chains: int) -> None:
-        self.coded, self.num_chains = coded, num_chains
+    def __init__(self, coded: MultiSpin, rule: Rule, dtype: torch.dtype, num_chains: int) -> None:
+        self.coded, self.rule, self.num_chains = coded, rule, num_chains
         self.restart()
-        self.lowest, self.energy = self.words.clone(), self._energies().to(dtype)
+        self.lowest, self.energy = self.words.clone(), self._energies(self.words).to(dtype)
 
     def restart(self) -> None:
         self.words = self.coded.random(-(-self.num_chains // 64), random_words(self.coded.place.device))
 
     def anneal(self, betas: Sequence[float]) -> None:
-        random = random_words(self.words.device)
+        random, words = random_words(self.words.device), self.words.clone()
         for beta in betas:
-            self.coded.sweep(self.words, beta, random)
-        energies = self._energies().to(self.energy)
+            self.coded.sweep(words, beta, random, self.rule)
+        self.words = words  # the earlier ones stay as they were, should a signal come before this line
+        energies = self._energies(words).to(self.energy)
         better = energies < self.energy
         self.lowest ^= (self.lowest ^ self.words) & self.coded.masks(better)
         self.energy[better] = energies[better]
@@ -105,5 +127,14 @@ class Words:
     def best(self) -> Tensor:
         return self.coded.unpacked(self.lowest, self.num_chains)
 
-    def _energies(self) -> Tensor:
-        return self.coded.energies(self.words)[: self.num_chains]
+    def states(self) -> dict[str, Tensor]:
+        return {"now": self.words, "best": self.lowest}
+
+    def put_back(self, states: Mapping[str, Tensor]) -> None:
+        self.words, self.lowest = (states[name].to(self.words.device) for name in ("now", "best"))
+        if bool(self.words[-1].any()) or bool(self.lowest[-1].any()):
+            raise UserError(STRANGE)
+        self.energy = self._energies(self.lowest).to(self.energy)
+
+    def _energies(self, words: Tensor) -> Tensor:
+        return self.coded.energies(words)[: self.num_chains]

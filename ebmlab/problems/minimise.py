@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field, is_dataclass
+from pathlib import Path
 from typing import Literal
 
 from torch import Tensor
@@ -13,13 +15,13 @@ from torch import Tensor
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.io.fingerprint import fingerprint
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
 from ebmlab.problems.chains import Chains, random_chains
+from ebmlab.problems.course import Course
+from ebmlab.problems.saved_search import Moment, SavedSearch, random_states, restore_random
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
-
-SEGMENT = 10  # steps after which the states are looked at
-EPSILON = 1e-9  # by which a sum of strides may miss 1
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Minimum:
         seconds: since the start.
         stopped: why it ended; None while it runs.
         curve: `(seconds, lowest energy, median over the chains' best energies)` of each look.
+        notes: numbers that `report` adds, one a look or none; they are saved with the search.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -47,6 +50,7 @@ class Minimum:
     seconds: float = 0.0
     stopped: Literal["steps", "seconds", "target"] | None = None
     curve: list[tuple[float, float, float]] = field(default_factory=list)
+    notes: list[float] = field(default_factory=list)
 
     @property
     def x(self) -> Tensor:
@@ -69,6 +73,7 @@ def minimise(
     seconds: float | None = None,
     target: float | None = None,
     report: Callable[[Minimum], bool] | None = None,
+    saved: str | Path | None = None,
 ) -> Minimum:
     """Anneals chains from random states, and keeps the lowest state of each.
 
@@ -77,7 +82,7 @@ def minimise(
 
     Args:
         energy: on bits or spins.
-        sampler: moves the chains at each temperature; `ChromaticGibbs` is fast on sparse Ising models, and where
+        sampler: moves the chains at each temperature; `ChromaticMetropolis` is fast on sparse Ising models, and where
             couplings are small multiples of one number it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
         schedule: of beta; by default `Geometric` along `beta_range`.
         num_chains: B.
@@ -85,9 +90,12 @@ def minimise(
         seconds: when to stop.
         target: stop as soon as a chain has this energy or less.
         report: called at each look with what has been found, which goes on changing; True stops.
+        saved: a file that keeps the search. If it exists, the search in it goes on: chains, random numbers and the
+            place in the schedule are those of its last look, and `seconds` counts those before. By steps the end is
+            that of a search that was not stopped, bit for bit on a CPU. A finished search returns at once.
 
     Raises:
-        UserError: the sampler does not support the energy, or a setting is not valid.
+        UserError: the sampler does not support the energy, a setting is not valid, or the file holds another search.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -103,45 +111,51 @@ def minimise(
         raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
     sampler.check(energy)
     schedule = schedule or Geometric(*beta_range(energy))
-    begun, chains = time.perf_counter(), random_chains(energy, sampler, num_chains)
-    best = Minimum(chains)
-    for betas in _segments(schedule, num_steps, seconds, begun):
-        if not betas:  # a new annealing
-            chains.restart()
-            continue
-        chains.anneal(betas)
-        best.steps, best.seconds = best.steps + len(betas), time.perf_counter() - begun
-        lowest, median = float(best.energy.min()), float(best.energy.median())
-        best.curve.append((best.seconds, lowest, median))
-        if (report is not None and report(best)) or (target is not None and lowest <= target):
-            best.stopped = "target"
-            return best
+    chains = random_chains(energy, sampler, num_chains)
+    best, course, file = Minimum(chains), Course(num_steps), None
+    if saved is not None:
+        settings = _settings(energy, sampler, schedule, num_chains, num_steps)
+        file = SavedSearch(Path(saved), settings, chains.states())
+        if (moment := file.load()) is not None:
+            chains.put_back(moment.chains)
+            restore_random(moment.random, energy.device)
+            course, best.steps, best.seconds = moment.course, moment.steps, moment.seconds
+            best.curve, best.notes = moment.curve, moment.notes
+    begun, end = time.perf_counter() - best.seconds, math.inf if seconds is None else seconds
+    with ExitStack() as stack:
+        if file is not None:
+            stack.callback(file.save)
+        while not course.over or (seconds is not None and time.perf_counter() - begun < end):
+            now = time.perf_counter() - begun
+            if course.over:
+                chains.restart()
+                course = course.next(now, end)
+            reached, course = course.ahead(now, end)
+            chains.anneal([schedule.beta(min(1.0, progress)) for progress in reached])
+            best.steps, best.seconds = best.steps + len(reached), time.perf_counter() - begun
+            lowest, median = float(best.energy.min()), float(best.energy.median())
+            best.curve.append((best.seconds, lowest, median))
+            enough = (report is not None and report(best)) or (target is not None and lowest <= target)
+            if file is not None:
+                looks, random = len(best.curve), random_states(energy.device)
+                file.moment = Moment(
+                    course, best.steps, best.seconds, looks, best.curve, best.notes, chains.states(), random
+                )
+                file.save_now_and_then()
+            if enough:
+                best.stopped = "target"
+                return best
     best.stopped = "steps" if seconds is None else "seconds"
     return best
 
 
-def _segments(schedule: Schedule, num_steps: int, seconds: float | None, begun: float) -> Iterator[list[float]]:
-    """The betas of the next steps; an empty list where an annealing begins anew.
-
-    An annealing that the time left is too short for goes faster, so that it ends cold: a state that is still hot is no
-    minimum.
-    """
-    end = math.inf if seconds is None else begun + seconds
-    while True:
-        start, taken, progress = time.perf_counter(), 0, 0.0
-        while progress < 1 + EPSILON:
-            left = math.inf  # steps that the time left suffices for
-            if taken:
-                left = max(1.0, (end - time.perf_counter()) * taken / (time.perf_counter() - start))
-            stride = max(1 / max(num_steps - 1, 0.5), (1 - progress) / left)
-            at_once = SEGMENT if taken or seconds is None else 1  # the first step shows how long they take
-            reached = [progress + k * stride for k in range(at_once)]
-            betas = [schedule.beta(min(1.0, p)) for p in reached if p < 1 + EPSILON]
-            yield betas
-            taken, progress = taken + len(betas), progress + len(betas) * stride
-        now = time.perf_counter()
-        if seconds is None or now >= end:
-            return
-        left = (end - now) / (now - start)  # in annealings like the last one
-        num_steps = int(taken * left) + SEGMENT if left < 6 else 2 * num_steps
-        yield []
+def _settings(
+    energy: Energy, sampler: Sampler, schedule: Schedule, num_chains: int, num_steps: int
+) -> dict[str, str | int]:
+    return {
+        "problem": fingerprint(energy),
+        "sampler": fingerprint(sampler),
+        "schedule": repr(schedule) if is_dataclass(schedule) else type(schedule).__name__,
+        "number of chains": num_chains,
+        "number of steps": num_steps,
+    }

@@ -5,6 +5,7 @@ from ebmlab.samplers.alternate import Alternate
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
+from ebmlab.samplers.chromatic_metropolis import ChromaticMetropolis
 from ebmlab.samplers.discrete_hams import DiscreteHAMS
 from ebmlab.samplers.discrete_svgd import DiscreteSVGD
 from ebmlab.samplers.dlmc import DLMC
@@ -49,6 +50,7 @@ __all__ = [
     "BipartiteState",
     "BlockGibbs",
     "ChromaticGibbs",
+    "ChromaticMetropolis",
     "Constant",
     "Cosine",
     "DiscreteHAMS",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from ebmlab.domains import Real
 from ebmlab.energies import Energy, Part, PerChain
 from ebmlab.errors import UserError
 from ebmlab.product import Product
+from ebmlab.samplers.gibbs import Gibbs
+from ebmlab.samplers.langevin import MALA
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -64,6 +67,28 @@ class Alternate(Sampler):
     def of(cls, kernels: Mapping[str, Sampler]) -> Alternate:
         """The sampler of a mapping from parts to kernels, for YAML files."""
         return cls(**kernels)
+
+    @classmethod
+    def usual(cls, domain: Product) -> Alternate:
+        """`Gibbs` for the finite parts of a domain, and `MALA(0.1)` for those of real numbers.
+
+        Example:
+            >>> from ebmlab.domains import Binary
+            >>> Alternate.usual(Product(bits=Binary(3), place=Real(1))).exact
+            True
+        """
+        return cls(**{name: MALA(0.1) if isinstance(part, Real) else Gibbs() for name, part in domain.parts.items()})
+
+    def only(self, parts: Collection[str]) -> Alternate:
+        """The sampler of some of the parts, such as those that `Clamped` leaves free; it shares the kernels.
+
+        Raises:
+            UserError: it has no kernel for one of them.
+        """
+        named = self.named()
+        if missing := [name for name in parts if name not in named]:
+            raise UserError(f"Alternate moves {', '.join(named)}, but has no kernel for {missing[0]}")
+        return type(self)(**{name: named[name] for name in parts})
 
     def named(self) -> dict[str, Sampler]:
         """The kernels by the names of their parts."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
+from ebmlab.domains import Binary, Categorical, Domain, Finite, Ordinal, Spin
 from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
@@ -19,6 +19,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
+Sweep = Callable[[Energy, Tensor, Tensor], Tensor]
 COLOURS = 8  # largest number in a compiled sweep: with many, the program is long and takes minutes to compile
 
 
@@ -72,12 +73,17 @@ def start(energy: Energy, x: Tensor, settings: Sequence[Number]) -> State:
     return State(x=_sites_first(energy, x)[1])
 
 
-def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[State, Info]:
-    """A sweep over all sites. A chain with a site that has no valid law stays where it was, as in `Gibbs`."""
+def swept(energy: Energy, state: State, sweep: Sweep) -> tuple[State, Tensor]:
+    """The state after a sweep, and `(B,)`, whether its laws were valid. Chains of others stay where they were."""
     table, x = _sites_first(energy, state.x)
     valid = ~sweep(energy, table, x).isnan()
-    new = State(x=Merge(valid)(x, state.x))
-    acceptance = lambda: x.new_ones(len(x)).masked_fill(~valid, torch.nan)  # noqa: E731
+    return State(x=Merge(valid)(x, state.x)), valid
+
+
+def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[State, Info]:
+    """A sweep over all sites."""
+    new, valid = swept(energy, state, sweep)
+    acceptance = lambda: new.x.new_ones(len(new.x)).masked_fill(~valid, torch.nan)  # noqa: E731
     return new, Info(acceptance, lambda: energy.domain.hops(new.x, state.x))
 
 
@@ -96,9 +102,13 @@ class ChromaticGibbs(Sampler):
         torch.Size([4, 9])
     """
 
-    domains = (Binary, Spin, Ordinal, Categorical)
+    domains: ClassVar[tuple[type[Domain], ...]] = (Binary, Spin, Ordinal, Categorical)
     keeps_values = False
     exact = True
+
+    def sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+        """Moves all sites in place, one colour after the other; as the function of this name."""
+        return sweep(energy, table, x)
 
     def check(self, energy: Energy) -> None:
         super().check(energy)
@@ -127,20 +137,21 @@ class ChromaticGibbs(Sampler):
         total = x.new_zeros(len(x))
         for _ in range(num_steps):
             before = None if hops is None else y.clone()
-            total += sweep(energy, table, y)
+            total += self.sweep(energy, table, y)
             if hops is not None and before is not None:
                 hops += energy.domain.hops(y, before)
         return None if total.isnan().any() else y
 
 
 @torch.no_grad()
-def annealed(energy: Energy, x: Tensor, betas: Sequence[float]) -> Tensor:
+def annealed(energy: Energy, x: Tensor, betas: Sequence[float], sweep: Sweep = sweep) -> Tensor:
     """The chains after a sweep at each inverse temperature, in place over one table.
 
     Args:
         energy: over a coloured graph.
         x: the chains, `(B, *event)`.
         betas: of the sweeps.
+        sweep: over the sites of all colours; by default a heat bath.
 
     Raises:
         UserError: a conditional law is NaN.

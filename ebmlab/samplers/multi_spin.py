@@ -1,11 +1,13 @@
 """Multi-spin coding: 64 chains in the bits of a word, swept by bitwise operations (Jacobs & Rebbi, 1981).
 
-Isakov et al., Comput. Phys. Commun. 192 (2015), anneal spin glasses so. The law is that of `ChromaticGibbs`.
+Isakov et al., Comput. Phys. Commun. 192 (2015), anneal spin glasses so. The law is that of
+`ChromaticGibbs`, or of `ChromaticMetropolis`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,9 @@ from torch import Tensor
 
 from ebmlab.energies import Ising
 from ebmlab.numerics.bit_planes import LEVELS, Planes, Random, added, below, chosen, counted
+from ebmlab.samplers.chromatic_metropolis import TIES
+
+Rule = Callable[[Tensor, Planes, int, float, Random], Tensor]
 
 LARGEST = 24  # sum of a site's couplings, in quanta; more of them have too many local fields
 WORDS = 2**16  # of the sites that are redrawn at a time: fewer fit a small cache, but cost more calls
@@ -46,8 +51,8 @@ class MultiSpin:
     Chains lie in a table of int64 `(d + 1, W)`: each site is a row, each chain a bit of all rows, 1 for a spin +1. The
     last row is 0, a spin -1 that never moves: the fields are couplings to it.
 
-    A spin follows the sign of its local field h, unless a uniform number of 32 binary digits is below
-    sigmoid(-2 beta |h|). The digits of all chains are drawn independently, and compared from the first one on.
+    Each spin compares a uniform number of 32 binary digits with a probability that its local field gives. The digits of
+    all chains are drawn independently, and compared from the first one on.
 
     Args:
         energy: the model.
@@ -86,15 +91,15 @@ class MultiSpin:
         self.bonds = _by_weight(pulls[once], self.place[sites[once]], self.place[others[once]])
         self.lowest = -int(pulls[once].abs().sum())
 
-    def sweep(self, words: Tensor, beta: float, random: Random) -> None:
-        """Redraws all sites in place, one colour after the other, at an inverse temperature."""
+    def sweep(self, words: Tensor, beta: float, random: Random, rule: Rule | None = None) -> None:
+        """Moves all sites in place, one colour after the other, at an inverse temperature; by default a heat bath."""
+        move = rule or heat_bath
         at_once = max(1, WORDS // words.shape[1])
         for group in self.groups:
             for begin in range(0, group.end - group.begin, at_once):
                 rows = slice(begin, min(begin + at_once, group.end - group.begin))
-                shape = rows.stop - rows.start, words.shape[1]
-                drawn = _drawn(group.pulls(words, rows), shape, group.total, beta * self.quantum, random)
-                words[group.begin + rows.start : group.begin + rows.stop] = drawn
+                spins = words[group.begin + rows.start : group.begin + rows.stop]
+                spins.copy_(move(spins, group.pulls(words, rows), group.total, beta * self.quantum, random))
 
     def energies(self, words: Tensor) -> Tensor:
         """E of all chains, `(64 W,)`, float64."""
@@ -152,14 +157,35 @@ def multi_spin(energy: object) -> MultiSpin | None:
     return MultiSpin(energy, quantum) if allowed else None
 
 
-def _drawn(digits: Planes, shape: tuple[int, int], total: int, beta: float, random: Random) -> Tensor:
-    """Bits that are 1 with probability sigmoid(2 beta h), h = 2 n - total, n the number of the digits."""
-    fields = [2 * n - total if n <= total else None for n in range(2 ** len(digits))]
+def heat_bath(spins: Tensor, digits: Planes, total: int, beta: float, random: Random) -> Tensor:
+    """Spins that are up with probability sigmoid(2 beta h), h = 2 n - total, n the number of the digits.
+
+    They follow the sign of h, but for those whose uniform number is below sigmoid(-2 beta |h|).
+    """
+    fields = _fields(digits, total)
     thresholds = {h: round(2**LEVELS / (1 + math.exp(min(2 * beta * h, 700)))) for h in range(total % 2, total + 1, 2)}
-    leaves = [None if h is None else thresholds[abs(h)] for h in fields]
-    against = below(digits, shape, leaves, LEVELS, random)
+    against = below(digits, spins.shape, [None if h is None else thresholds[abs(h)] for h in fields], LEVELS, random)
     sign = chosen(digits, [None if not h else -1 if h > 0 else 0 for h in fields])
     return against if sign is None else against ^ sign
+
+
+def metropolis(spins: Tensor, digits: Planes, total: int, beta: float, random: Random) -> Tensor:
+    """Spins that flip with probability min(1, exp(-2 beta s h)), and `TIES` where h = 0.
+
+    Those along h flip where their uniform number is below exp(-2 beta |h|); all others get the sign of h.
+    """
+    fields, most = _fields(digits, total), 2**LEVELS - 1
+    thresholds = {h: min(most, round(2**LEVELS * math.exp(-2 * beta * h))) for h in range(total % 2, total + 1, 2)}
+    thresholds[0] = round(2**LEVELS * TIES)
+    against = below(digits, spins.shape, [None if h is None else thresholds[abs(h)] for h in fields], LEVELS, random)
+    along = chosen(digits, [None if h is None else spins if not h else -1 if h > 0 else 0 for h in fields])
+    assert isinstance(along, Tensor)
+    return against.bitwise_and_((spins ^ along).bitwise_not_()).bitwise_xor_(along)
+
+
+def _fields(digits: Planes, total: int) -> list[int | None]:
+    """The local field, in quanta, for each number of pulls that the digits may say; None where it is none."""
+    return [2 * n - total if n <= total else None for n in range(2 ** len(digits))]
 
 
 def _group(begin: int, part: Tensor, place: Tensor, totals: Tensor, couplings: tuple[Tensor, Tensor, Tensor]) -> Group:

@@ -12,16 +12,18 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from ebmlab.data import mixed
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Info, Sampler
+from ebmlab.samplers import Info, Sampler
 from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
 from ebmlab.trained.record import Record
+from ebmlab.trained.substitutes import conditional_sampler, samplers_of
 
 BATCH = 2000  # states in one evaluation
 STUCK = 0.1  # acceptance, or changes per coordinate, below which chains have stayed in the noise where they began
@@ -48,6 +50,7 @@ class TrainedModel:
     Example:
         >>> from ebmlab.energies import RBM
         >>> from ebmlab.learners import ContrastiveDivergence
+        >>> from ebmlab.samplers import BlockGibbs
         >>> model = TrainedModel(ContrastiveDivergence(RBM(6, 3), BlockGibbs()), Preprocessing((2, 3)))
         >>> model.energy(model.sample(5)).shape
         torch.Size([5])
@@ -114,7 +117,8 @@ class TrainedModel:
         x, back = self._states(raw)
         with torch.no_grad():
             energies = self._energies(x)
-        found = kept_log_z(self._energy, self._samplers(), x, self.path, num_chains, num_temperatures, fresh)
+        samplers = samplers_of(self.learner.sampler, self._energy.domain)
+        found = kept_log_z(self._energy, samplers, x, self.path, num_chains, num_temperatures, fresh)
         domain = self._energy.domain
         values = -energies - found.log_z + self.preprocessing.log_jacobian(domain)
         return LogLikelihood(back(values), found, size=domain.size)
@@ -175,7 +179,8 @@ class TrainedModel:
         """Events whose given coordinates are those of `raw` and whose others are drawn from p(rest | given).
 
         The chains start from noise, and move by the learner's sampler. If it cannot serve a conditional law, the first
-        of block Gibbs, chromatic Gibbs, Gibbs and MALA that can takes its place.
+        of block Gibbs, chromatic Gibbs, Gibbs and MALA that can takes its place. On rows of mixed tables its kernels of
+        the parts with free columns move these.
 
         Args:
             raw: events; what they hold at free coordinates is ignored and may be NaN.
@@ -210,15 +215,21 @@ class TrainedModel:
         """
         numbers, is_given = self._given(raw, mask)
         x, _ = self._states(numbers.masked_fill(~is_given, 0), check=False, seen=numbers)
-        coordinates = as_mask(mask, self.preprocessing, self._energy.domain.shape)
+        coordinates, classes = self._mask(mask), self.preprocessing.classes
+        coordinates = mixed.to_entries(coordinates, classes) if classes else coordinates
         return [Clamped(self._energy, event, mask=coordinates) for event in x]
 
     def _given(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
         """Raw events `(N, *shape)`, and where they are given, in a shape that broadcasts with theirs."""
         form = self.preprocessing
-        is_given = as_mask(mask, form, self._energy.domain.shape)
+        is_given = self._mask(mask)
         one_hot = is_given.numel() != torch.Size(form.shape).numel()  # the raw data are one-hot vectors
         return form.shaped(as_tensor(raw)[0]), is_given.unsqueeze(-1) if one_hot else is_given.view(form.shape)
+
+    def _mask(self, mask: Any) -> Tensor:
+        """Where an event is given, in the shape of a state's coordinates, or of a row of a mixed table."""
+        form = self.preprocessing
+        return as_mask(mask, form, form.shape if form.classes else self._energy.domain.shape)
 
     @torch.no_grad()
     def draw(
@@ -227,8 +238,7 @@ class TrainedModel:
         """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
-        own, block, *rest = self._samplers()
-        sampler = sampler or self._first([own, block, ChromaticGibbs(), Gibbs(), *rest], clamped)
+        sampler = sampler or conditional_sampler(self.learner.sampler, clamped)
         x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
         if _stuck(info, clamped, num_steps):
             warnings.warn(
@@ -263,21 +273,6 @@ class TrainedModel:
             except UserError as error:
                 raise UserError(f"raw data become no states of {type(energy).__name__}: {error}") from error
         return x, back
-
-    def _samplers(self) -> list[Sampler]:
-        """The learner's sampler, and what can take its place."""
-        return [self.learner.sampler, BlockGibbs(), DMALA(0.2), MALA(0.05)]
-
-    @staticmethod
-    def _first(samplers: list[Sampler], energy: Energy) -> Sampler:
-        """The first that serves an energy."""
-        for sampler in samplers[:-1]:
-            try:
-                sampler.check(energy)
-            except UserError:
-                continue
-            return sampler
-        return samplers[-1]
 
 
 def _stuck(info: Info, energy: Energy, num_steps: int) -> bool:

@@ -19,7 +19,7 @@ from PIL import Image
 from ebmlab.app.cli import main
 from ebmlab.app.solve import _Search
 from ebmlab.exchange import write
-from ebmlab.problems import erdos_renyi, frustrated_loops
+from ebmlab.problems import Minimum, erdos_renyi, frustrated_loops
 
 QUICK = ("--chains=20", "--steps=50", "--seconds=0.3")
 
@@ -98,6 +98,56 @@ def test_ctrl_c_keeps_the_best(edges: set[tuple[int, int]], capsys: Any) -> None
     there = solution("a/b")
     sides = dict(zip(there["variables"], there["bits"], strict=True))
     assert there["stopped"] == "signal" and there["value"] == sum(sides[i] != sides[j] for i, j in edges)
+
+
+def test_a_killed_search_goes_on_to_the_same_solution(edges: set[tuple[int, int]], capsys: Any) -> None:
+    """After nine looks, with and without a stop after three; seconds do not matter, as there are plenty."""
+    planted = frustrated_loops(40, 400, seed=3)
+    write(planted.energy, "loops.coo")
+    words = ("solve", "loops.coo", "--seconds=1e9", "--chains=70", "--steps=40")
+    look, seen = _Search.__call__, []
+
+    def until(count: int) -> Callable[..., bool]:
+        def stop(self: _Search, found: Minimum) -> bool:
+            look(self, found)
+            seen.append(found.steps)
+            return len(found.curve) == count
+
+        return stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Search, "__call__", until(9))
+        main([*words, "--name=whole"])
+        patch.setattr(_Search, "__call__", until(3))
+        main([*words, "--name=b", "--resume"])
+        for file in ("solution.json", "chains.npy", "value.png"):
+            Path("runs/loops/b", file).unlink()
+        patch.setattr(_Search, "__call__", until(9))
+        assert "holds a search that was killed: go on by --resume" in fails(capsys, *words[1:], "--name=b")
+        main([*words, "--name=b", "--resume"])
+    assert "goes on after" in capsys.readouterr().err
+    parts = {name: {k: v for k, v in solution(f"loops/{name}").items() if k != "seconds"} for name in ("whole", "b")}
+    assert parts["whole"] == parts["b"] and seen.count(seen[-1]) == 2
+    for name in ("whole", "b"):
+        assert len(np.load(f"runs/loops/{name}/chains.npy")) == 70
+    assert Path("runs/loops/whole/chains.npy").read_bytes() == Path("runs/loops/b/chains.npy").read_bytes()
+
+
+def test_what_a_resumed_search_refuses(edges: set[tuple[int, int]], capsys: Any) -> None:
+    main(["solve", "a.rud", *QUICK, "--name=b", "--resume"])
+    assert "--resume starts the search of a name" in fails(capsys, "a.rud", "--resume")
+    message = "runs/a/b has had its 0.3 s: give more --seconds"
+    assert message in fails(capsys, "a.rud", *QUICK, "--name=b", "--resume")
+    other = fails(capsys, "a.rud", *QUICK[:1], "--steps=60", "--seconds=1", "--name=b", "--resume")
+    assert "search.pt: the number of steps of this search was 50, and is 60" in other
+    Path("mine.txt").write_text("mine")
+    Path("runs/a/b/chains.npy").unlink()
+    Path("runs/a/b/chains.npy").symlink_to(Path("mine.txt").absolute())
+    assert "chains.npy is a link" in fails(capsys, "a.rud", *QUICK[:2], "--seconds=1", "--name=b", "--resume")
+    assert Path("mine.txt").read_text() == "mine"
+    Path("runs/a/b/chains.npy").unlink()
+    Path("runs/a/b/search.pt").unlink()
+    assert "has no search.pt to go on from" in fails(capsys, "a.rud", *QUICK, "--name=b", "--resume")
 
 
 def test_a_second_search_says_what_is_there(edges: set[tuple[int, int]], capsys: Any) -> None:

@@ -13,11 +13,13 @@ from helpers_published import (
     SMALL,
     allow_small,
     write_caltech,
+    write_cifar10,
     write_emnist,
     write_idx,
     write_mnist,
     write_omniglot,
     write_static_mnist,
+    write_svhn,
 )
 from PIL import Image
 from torch import Tensor
@@ -74,6 +76,8 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for write in (write_emnist, write_static_mnist, write_omniglot, write_caltech):
         write(root)
     write_celeba(root)
+    write_cifar10(root)
+    write_svhn(root)
     write_own(root / "own")
     write_family(root / "own" / "family.fasta")
     return root

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ebmlab import datamodules
-from ebmlab.data.interface import SPLITS, Graphs, Images, Points
+from ebmlab.data.interface import SPLITS, Graphs, Images, Points, Table
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import TensorDataModule
 from ebmlab.errors import UserError
@@ -25,6 +25,9 @@ OPTIONS: dict[str, dict[str, object]] = {
     "FromDataset": {"domain": "spin"},
     "ImageFolder": {"root": "own/pictures", "size": 6, "channels": 3},
     "Digits": {},
+    "ColourDigits": {},
+    "CIFAR10": {"num_val": 12},
+    "SVHN": {"num_val": 12},
     "MNIST": {"num_val": 12, "download": False},
     "FashionMNIST": {"num_val": 12, "num_train": 30, "download": False},
     "KMNIST": {"num_val": 12, "download": False},
@@ -37,6 +40,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "GrayCode2D": {"shape": "moons", "num_samples": 50},
     "Shapes2D": {"shape": "moons", "num_samples": 50},
     "IsingSamples": {"side": 7, "coupling": 0.1, "num_samples": 50, "num_sweeps": 5},
+    "MixedTable": {"num_samples": 500},
     "EgoSmall": {},
 }
 
@@ -181,6 +185,8 @@ def test_pictures_show_states_as_they_are(make: Make) -> None:
         assert shown is None
     elif isinstance(module, datamodules.IsingSamples):
         assert isinstance(shown, Images) and torch.equal(shown.values.flatten(1), (module.states("val") + 1) / 2)
+    elif isinstance(module, datamodules.MixedTable):
+        assert isinstance(shown, Table) and torch.equal(shown.values, module.raw("val"))
     elif isinstance(module, datamodules.EgoSmall):
         assert isinstance(shown, Graphs) and torch.equal(triangle(shown.adjacency), module.states("val"))
     else:

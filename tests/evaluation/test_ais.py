@@ -36,6 +36,7 @@ from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_mean, exact_samples,
 from ebmlab.evaluation.exact import check_enumerable
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
+from ebmlab.io.fingerprint import fingerprint
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import GibbsLangevin
 
@@ -388,7 +389,7 @@ def test_an_interrupted_call_is_continued(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_saved_chains_are_used_only_with_the_same_settings() -> None:
     def key(sampler: s.Sampler, count: int = 20) -> str:
-        return saved_chains._fingerprint(make_ising(), sampler, [0.0, 1.0], count)
+        return fingerprint(make_ising(), sampler, settings=([0.0, 1.0], count))
 
     assert key(s.GWG(1)) == key(s.GWG(1)) != key(s.GWG(7))
     assert key(s.DMALA(0.1)) != key(s.DMALA(0.2))

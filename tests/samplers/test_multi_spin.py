@@ -20,7 +20,8 @@ from ebmlab.numerics.bit_planes import added, below, random_words
 from ebmlab.problems import chains, frustrated_loops, minimise
 from ebmlab.samplers import ChromaticGibbs
 from ebmlab.samplers import multi_spin as module
-from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
+from ebmlab.samplers.chromatic_metropolis import TIES
+from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
 
 
 def ising(couplings: dict[tuple[int, int], float], field: list[float]) -> Ising:
@@ -62,22 +63,29 @@ class EveryNumber:
         return plane.repeat(torch.Size(shape).numel() // 4).view(shape)
 
 
-def conditionals(make: Make, energy: Ising, beta: float) -> tuple[Tensor, Tensor]:
-    """For all states and sites: how many of 256 chains draw +1, and sigmoid(2 beta h) in float64."""
+def conditionals(make: Make, energy: Ising, beta: float, rule: Rule | None) -> tuple[Tensor, Tensor]:
+    """For all states and sites: how many of 256 chains become +1, and the probability of it in float64."""
     coded, states = make(energy), energy.domain.enumerate().to(energy.dtype)
     counts, groups = torch.empty(states.shape, dtype=torch.float64), coded.groups
     for group in groups:
         words, sites = coded.packed(states.repeat_interleave(256, 0)), coded.order[group.begin : group.end]
         coded.groups = [group]
-        coded.sweep(words, beta, EveryNumber())
+        coded.sweep(words, beta, EveryNumber(), rule)
         x = coded.unpacked(words, 256 * len(states)).view(len(states), 256, -1)
         counts[:, sites] = (x > 0).double().sum(1)[:, sites]
-    return counts, torch.sigmoid(2 * beta * energy.local_field(states).double())
+    field = 2 * beta * energy.local_field(states).double()
+    return counts, torch.sigmoid(field) if rule in (None, heat_bath) else metropolis_up(states, field)
 
 
-def law_holds(make: Make, energy: Ising) -> bool:
-    """Whether all counts are 256 sigmoid(2 beta h), rounded, at two temperatures."""
-    found = [conditionals(make, energy, beta) for beta in (0.3, 1.1)]
+def metropolis_up(states: Tensor, cost: Tensor) -> Tensor:
+    """The probability that a spin is up after a flip that costs this much if it is up."""
+    flip = torch.where(cost == 0, TIES, torch.minimum(torch.ones_like(cost), (-states * cost).exp()))
+    return torch.where(states > 0, 1 - flip, flip)
+
+
+def law_holds(make: Make, energy: Ising, rule: Rule | None = None) -> bool:
+    """Whether all counts are 256 times the probability, rounded, at two temperatures."""
+    found = [conditionals(make, energy, beta, rule) for beta in (0.3, 1.1)]
     return all(float((counts - 256 * p).abs().max()) <= 0.5001 for counts, p in found)
 
 
@@ -88,8 +96,9 @@ def eight_digits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @models
-def test_every_conditional_is_exact_to_half_a_digit(energy: Ising, eight_digits: None) -> None:
-    assert law_holds(coded, energy)
+@pytest.mark.parametrize("rule", [heat_bath, metropolis])
+def test_every_conditional_is_exact_to_half_a_digit(energy: Ising, rule: Rule, eight_digits: None) -> None:
+    assert law_holds(coded, energy, rule)
 
 
 def coded(energy: Ising, make: Callable[[Ising], MultiSpin | None] = multi_spin) -> MultiSpin:
@@ -123,18 +132,33 @@ def test_a_wrong_law_is_seen(name: str, eight_digits: None, monkeypatch: pytest.
     assert not all(law_holds(make, energy) for energy in MODELS.values())
 
 
-def swept(energy: Ising, x: Tensor, betas: list[float]) -> Tensor:
+WRONG = {
+    "half the cost": ("math.exp(-2 * beta * h)", "math.exp(-beta * h)"),
+    "ties by chance": ("2**LEVELS * TIES", "2**LEVELS * 0.5"),
+    "all flip against the field": (".bitwise_and_((spins ^ along).bitwise_not_())", ""),
+    "ties that always flip": ("spins if not h else", "~spins if not h else"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_metropolis_is_seen(name: str, eight_digits: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = mutant(metropolis, *WRONG[name])
+    monkeypatch.setitem(wrong.__globals__, "LEVELS", 8)
+    assert not all(law_holds(coded, energy, wrong) for energy in MODELS.values())
+
+
+def swept(energy: Ising, x: Tensor, betas: list[float], rule: Rule = heat_bath) -> Tensor:
     """The states, by number, of 2^17 chains after sweeps from x."""
     model = coded(energy)
     words, random = model.packed(x.expand(2**17, -1)), random_words(torch.device("cpu"))
     for beta in betas:
-        model.sweep(words, beta, random)
+        model.sweep(words, beta, random, rule)
     bits = model.unpacked(words, 2**17).gt(0).long()
     return bits @ (2 ** torch.arange(bits.shape[1]).flip(0))
 
 
-def exact(energy: Ising, start: int, betas: list[float]) -> Tensor:
-    """The law of one chain after heat-bath draws of all sites, one after the other in the order of the colours."""
+def exact(energy: Ising, start: int, betas: list[float], rule: Rule = heat_bath) -> Tensor:
+    """The law of one chain after draws, or Metropolis flips, of one site after the other, colour by colour."""
     states = energy.domain.enumerate().to(energy.dtype)
     law = torch.zeros(len(states), dtype=torch.float64)
     law[start] = 1
@@ -142,8 +166,12 @@ def exact(energy: Ising, start: int, betas: list[float]) -> Tensor:
         weights = (-tempered(energy, beta)(states).double()).exp()
         for i in sites.tolist():
             other = torch.arange(len(states)) ^ 1 << (states.shape[1] - 1 - i)
-            both = (law + law[other]) * weights
-            law = both / (weights + weights[other])
+            if rule is heat_bath:
+                law = (law + law[other]) * weights / (weights + weights[other])
+            else:
+                same = (weights - weights[other]).abs() < 1e-9
+                flip = torch.where(same, TIES, (weights[other] / weights).clamp(max=1.0))
+                law = law * (1 - flip) + (law * flip)[other]
     return law
 
 
@@ -161,11 +189,12 @@ def chi_square_p(counts: Tensor, law: Tensor) -> float:
 
 
 @models
-def test_two_sweeps_have_the_law_of_chromatic_gibbs(energy: Ising) -> None:
+@pytest.mark.parametrize("rule", [heat_bath, metropolis])
+def test_two_sweeps_have_the_law_of_sweeps_by_colours(energy: Ising, rule: Rule) -> None:
     torch.manual_seed(0)
     betas, states = [0.4, 1.3], energy.domain.enumerate().to(energy.dtype)
-    counts = torch.bincount(swept(energy, states[2], betas), minlength=len(states))
-    assert chi_square_p(counts, exact(energy, 2, betas)) > 1e-3
+    counts = torch.bincount(swept(energy, states[2], betas, rule), minlength=len(states))
+    assert chi_square_p(counts, exact(energy, 2, betas, rule)) > 1e-3
 
 
 def pairs_p() -> float:

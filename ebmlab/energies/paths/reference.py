@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Domain, Finite, Real, Spin
@@ -13,6 +15,7 @@ from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.product import Product
 
 
 class Base(Energy):
@@ -155,8 +158,50 @@ class StandardNormal(Base):
         return self(x), x.clone()
 
 
+class ByParts(Base):
+    """The sum over parts of E_part(x_part) on a product: parts that are independent, each with a law of its own.
+
+    Args:
+        laws: of the parts, by their names, in the order of the product.
+
+    Example:
+        >>> base = ByParts({"bits": reference(Binary(2)), "place": reference(Real(1))})
+        >>> base.domain, base.sample(5).shape, round(base.log_z, 4)  # 2 log 2 + log(2 pi) / 2
+        (Product(bits=Binary(2), place=Real(1)), torch.Size([5, 3]), 2.3052)
+    """
+
+    domain: Product
+    domains = (Product,)
+
+    def __init__(self, laws: Mapping[str, Base]) -> None:
+        super().__init__()
+        self.laws = nn.ModuleDict(laws)
+        self.domain = Product(**{name: law.domain for name, law in laws.items()})
+
+    def named(self) -> dict[str, Base]:
+        """The laws by the names of their parts."""
+        return cast(dict[str, Base], dict(self.laws.items()))
+
+    @property
+    def log_z(self) -> float:
+        return sum(law.log_z for law in self.named().values())
+
+    def sample(self, n: int) -> Tensor:
+        return self.domain.join({name: law.sample(n).to(self.device) for name, law in self.named().items()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.domain.split(x)
+        return torch.stack([law(parts[name]) for name, law in self.named().items()]).sum(0)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        parts = self.domain.split(x)
+        found = {name: law.value_and_grad(parts[name]) for name, law in self.named().items()}
+        value = torch.stack([value for value, _ in found.values()]).sum(0)
+        return value, self.domain.join({name: grad for name, (_, grad) in found.items()})
+
+
 def reference(domain: Domain) -> Base:
-    """The domain's reference law: uniform on a finite domain, N(0, I) on Real.
+    """The domain's reference law: uniform on a finite domain, N(0, I) on Real, and each of both on a Product.
 
     Example:
         >>> reference(Binary(3)).sample(5).shape
@@ -168,4 +213,6 @@ def reference(domain: Domain) -> Base:
         return Uniform(domain)
     if isinstance(domain, Real):
         return StandardNormal(domain)
+    if isinstance(domain, Product):
+        return ByParts({name: reference(part) for name, part in domain.parts.items()})
     raise UserError(f"{domain} has no reference law whose Z is known")

@@ -1,0 +1,54 @@
+"""How far an annealing is, and what comes next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+SEGMENT = 10  # steps after which the states are looked at
+EPSILON = 1e-9  # by which a sum of strides may miss 1
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where an annealing is.
+
+    Attributes:
+        num_steps: steps that are planned.
+        began: seconds of the search at its start.
+        taken: steps so far.
+        progress: of the next step, from 0 to 1; above 1 at the end.
+    """
+
+    num_steps: int
+    began: float = 0.0
+    taken: int = 0
+    progress: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether no step is left."""
+        return self.progress >= 1 + EPSILON
+
+    def ahead(self, now: float, end: float) -> tuple[list[float], Course]:
+        """The progress of each of the next steps, and where they lead.
+
+        An annealing that the time left is too short for goes faster, so that it ends cold: a state that is still hot is
+        no minimum.
+
+        Args:
+            now: seconds of the search.
+            end: when it stops; infinite if it goes by steps.
+        """
+        left = math.inf  # steps that the time left suffices for
+        if self.taken:
+            left = max(1.0, (end - now) * self.taken / (now - self.began))
+        stride = max(1 / max(self.num_steps - 1, 0.5), (1 - self.progress) / left)
+        at_once = SEGMENT if self.taken or end == math.inf else 1  # the first step shows how long they take
+        reached = [p for k in range(at_once) if (p := self.progress + k * stride) < 1 + EPSILON]
+        return reached, replace(self, taken=self.taken + len(reached), progress=self.progress + len(reached) * stride)
+
+    def next(self, now: float, end: float) -> Course:
+        """The annealing after this one: twice as long, or as long as the time that is left."""
+        left = (end - now) / (now - self.began)  # in annealings like this one
+        return Course(int(self.taken * left) + SEGMENT if left < 6 else 2 * self.num_steps, began=now)

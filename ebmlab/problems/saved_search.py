@@ -1,0 +1,142 @@
+"""A search in a file, so that one that was stopped goes on exactly."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebmlab.errors import UserError, one_line
+from ebmlab.io.files import Damaged, check_regular, load, save
+from ebmlab.problems.course import Course
+
+EVERY = 10.0  # seconds from one save to the next
+SHARE = 0.02  # of the time that saving may take
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A search between two looks.
+
+    Attributes:
+        course: of the present annealing.
+        steps: that every chain has taken.
+        seconds: since the start, without those between a stop and the resumption.
+        looks: how many there were; the next lists may have grown since.
+        curve: as in `Minimum`.
+        notes: as in `Minimum`.
+        chains: their states.
+        random: the states of random generators, by kind of device.
+    """
+
+    course: Course
+    steps: int
+    seconds: float
+    looks: int
+    curve: list[tuple[float, float, float]]
+    notes: list[float]
+    chains: Mapping[str, Tensor]
+    random: Mapping[str, Tensor]
+
+
+class SavedSearch:
+    """A file with the newest moment of a search. Whatever a file of a stranger holds is compared, and never run.
+
+    Args:
+        path: the file.
+        settings: what must not change on the way, by name. Checksums are texts of 64 digits.
+        like: the states of the chains of this search, for their shapes and types.
+    """
+
+    def __init__(self, path: Path, settings: dict[str, str | int], like: Mapping[str, Tensor]) -> None:
+        self.moment: Moment | None = None
+        self._path, self._settings, self._like = path, settings, like
+        self._saved_at, self._took = time.monotonic(), 0.0
+
+    def load(self) -> Moment | None:
+        """What the file holds; None without one.
+
+        Raises:
+            UserError: it is damaged, no search, or one of another problem or with other settings.
+        """
+        path = self._path
+        check_regular(path)
+        if not path.exists():
+            return None
+        try:
+            kept = load(path, map_location="cpu")
+            self._compare(kept["settings"])
+            return self._moment(kept)
+        except (Damaged, OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise UserError(
+                f"{path} is damaged, or not the file of a search ({one_line(error)}): delete it to begin again"
+            ) from error
+
+    def save(self) -> None:
+        """Writes the newest moment, if there is one."""
+        if self.moment is None:
+            return
+        begin, now = time.monotonic(), self.moment
+        lists = {"curve": now.curve[: now.looks], "notes": now.notes[: now.looks]}
+        save(vars(now) | lists | {"course": asdict(now.course), "settings": self._settings}, self._path)
+        self._saved_at = time.monotonic()
+        self._took = self._saved_at - begin
+
+    def save_now_and_then(self) -> None:
+        """Writes it if the last time is long ago, so that saving takes a small share of the time."""
+        if time.monotonic() - self._saved_at > max(EVERY, self._took / SHARE):
+            self.save()
+
+    def _compare(self, settings: Mapping[str, object]) -> None:
+        for name, now in self._settings.items():
+            then = settings[name]
+            if then != now:
+                what = "is another" if len(str(now)) == 64 else f"was {str(then)[:80]}, and is {now}"
+                raise UserError(
+                    f"{self._path}: the {name} of this search {what}: give what it began with, or begin another search"
+                )
+
+    def _moment(self, kept: Mapping[str, Any]) -> Moment:
+        chains = kept["chains"]
+        for name, like in self._like.items():
+            if (chains[name].shape, chains[name].dtype) != (like.shape, like.dtype):
+                raise ValueError(f"{name} is {chains[name].dtype} {tuple(chains[name].shape)}")
+        course = Course(**kept["course"])
+        curve = [(float(a), float(b), float(c)) for a, b, c in kept["curve"]]
+        notes = [float(note) for note in kept["notes"]]
+        times = (course.began, course.progress, float(kept["seconds"]))
+        counts = (course.num_steps, course.taken, kept["steps"])
+        if not all(0 <= t < math.inf for t in times) or not all(type(n) is int and n >= 0 for n in counts):
+            raise ValueError("its times and steps are none")
+        if len(notes) > len(curve) or any(math.isnan(t) for t in chain(notes, *curve)):
+            raise ValueError("its curve is none")
+        return Moment(course, kept["steps"], times[2], len(curve), curve, notes, chains, kept["random"])
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """The states of the generators that chains on a device draw from."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        states[device.type] = torch.get_device_module(device).get_rng_state(device)
+    return states
+
+
+def restore_random(states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Puts the states of generators back.
+
+    Raises:
+        UserError: they are no such states, or of another kind of device.
+    """
+    try:
+        torch.set_rng_state(states["cpu"].clone())
+        if device.type != "cpu":
+            torch.get_device_module(device).set_rng_state(states[device.type].clone(), device)
+    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+        raise UserError(f"the search has no states of the random generators of {device.type}") from error
