@@ -464,7 +464,9 @@ def _to_the_end(energy: Energy, walk: Walk, numbers: Numbers, settings: Sequence
         after = tick(energy, replace(here, marks=marks), numbers, settings, options).tensors()
         return tuple(new.clone() if any(new is old for old in tensors) else new for new in after)
 
-    return walk.with_tensors(while_loop(going, once, tuple(t.clone() for t in walk.tensors()))).outcome
+    begin = tuple(tensor.clone() for tensor in walk.tensors())
+    end = while_loop(going, once, begin)  # type: ignore[no-untyped-call]  # torch gives it no types
+    return walk.with_tensors(end).outcome
 
 
 def drawn(x: Tensor, steps: int, room: int, options: Options) -> Numbers:
