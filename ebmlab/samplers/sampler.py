@@ -248,9 +248,8 @@ class Sampler(Recorded, nn.Module):
         if not report:
             return last, None
         acceptance, hops = (torch.cat([getattr(part, name) for part in done]) for name in ("acceptance", "hops"))
-        evaluations = sum(part.evaluations for part in done) / blocks
-        total = Info(acceptance[: len(x)], hops[: len(x)], evaluations=evaluations)
-        return last, total / max(num_steps, 1)
+        cost = sum(part.evaluations for part in done) / blocks
+        return last, Info(acceptance[: len(x)], hops[: len(x)], evaluations=cost) / max(num_steps, 1)
 
     def _program(self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool) -> engine.Ran:
         """Runs one block of chains as compiled programs."""
