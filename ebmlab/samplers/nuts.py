@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops import while_loop
 
-from ebmlab import engine
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import normal, uniform, wide
 from ebmlab.samplers import hmc
 from ebmlab.samplers.hmc import HMCState
+from ebmlab.samplers.kernel import UnevenKernel
 from ebmlab.samplers.metric import Scale, as_scale, check_scale, length_unit
-from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.nuts_tree import begun, bits, tick
-from ebmlab.samplers.nuts_walk import Marks, Numbers, Options, Outcome, Walk
+from ebmlab.samplers.nuts_walk import Numbers, Options
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info
 from ebmlab.settings import require_count, require_positive
 
 DEEPEST = 20  # doublings: a million states
-NUMBERS = 2**22  # random numbers that are drawn ahead for a compiled run
-AHEAD = 256  # steps for which they are drawn, at most
 
 
 class NUTS(Sampler):
@@ -105,40 +101,13 @@ class NUTS(Sampler):
         report = Info(outcome.acceptance, outcome.hops, evaluations=float(outcome.evaluations.mean()))
         return replace(outcome.state, step=state.step + 1), report
 
-    @torch.no_grad()
-    def _program(self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool) -> engine.Ran:
-        """Steps ahead of each other; see above."""
-        if type(self).step is not NUTS.step or self._watched or not engine.worth_compiling(energy):
-            raise self._not_compilable(energy, caller)
-        options = self.options(x.device)
-        epsilon = (self.step_size * length_unit(energy)).to(x.device, torch.promote_types(x.dtype, torch.float32))
-        ahead = max(1, min(AHEAD, NUMBERS // (x.numel() + 3 * self.max_depth * len(x))))
-        state = self.init(energy, x)
-        sums = x.new_zeros(3, len(x))
-        with engine.compiling(_to_the_end, energy, x, caller) as program:
-            for first in range(0, num_steps, ahead):
-                numbers = drawn(x, min(ahead, num_steps - first), ahead, options)
-                done = program(energy, begun(state, numbers, options), numbers, (epsilon,), options)
-                state = done.state
-                sums += torch.stack([done.acceptance, done.hops, done.evaluations])
-        return engine.Ran(state.x.contiguous(), sums[0], sums[1], float(sums[2].mean()))
-
-
-def _to_the_end(energy: Energy, walk: Walk, numbers: Numbers, settings: Sequence[Number], options: Options) -> Outcome:
-    """Leapfrog steps until all chains have taken their steps: a loop within the program, which compiles one of them."""
-
-    def going(*tensors: Tensor) -> Tensor:
-        return (walk.with_tensors(tensors).taken < numbers.steps).any()
-
-    def once(*tensors: Tensor) -> tuple[Tensor, ...]:
-        here = walk.with_tensors(tensors)
-        marks = Marks(here.marks.velocity.clone(), here.marks.before.clone())  # a loop may not change what it is given
-        after = tick(energy, replace(here, marks=marks), numbers, settings, options).tensors()
-        return tuple(new.clone() if any(new is old for old in tensors) else new for new in after)
-
-    begin = tuple(tensor.clone() for tensor in walk.tensors())
-    end = while_loop(going, once, begin)  # type: ignore[no-untyped-call]  # torch gives it no types
-    return walk.with_tensors(end).outcome
+    def uneven_on(self, energy: Energy) -> UnevenKernel | None:
+        if type(self).step is not NUTS.step:  # whose steps a program would not take
+            return None
+        options = self.options(self.step_size.device)
+        epsilon = torch.as_tensor(self.step_size * length_unit(energy)).view(1)
+        width = energy.domain.size + 3 * self.max_depth
+        return UnevenKernel(self.init, partial(drawn, options=options), begun, tick, epsilon, options, width)
 
 
 def drawn(x: Tensor, steps: int, room: int, options: Options) -> Numbers:

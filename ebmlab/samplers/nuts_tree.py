@@ -79,8 +79,11 @@ def grown(energy: Energy, walk: Walk, settings: Sequence[Number], options: Optio
         leaves=path.leaves + 1,
         acceptance=path.acceptance + (-rise).clamp(max=0).exp(),
     )
-    turns = turned_inside(walk.marks, velocity.flatten(1), half, new.total, options)
-    return replace(walk, path=path, half=new), ~(rise <= DIVERGED) | turns
+    marks = walk.marks
+    if torch.compiler.is_compiling():  # whose loops may not change what they are given
+        marks = Marks(marks.velocity.clone(), marks.before.clone())
+    turns = turned_inside(marks, velocity.flatten(1), half, new.total, options)
+    return replace(walk, path=path, half=new, marks=marks), ~(rise <= DIVERGED) | turns
 
 
 def turned_inside(marks: Marks, velocity: Tensor, half: Half, total: Tensor, options: Options) -> Tensor:

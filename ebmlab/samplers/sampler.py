@@ -17,9 +17,8 @@ from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.products import fast_products
-from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
-from ebmlab.settings import require_positive
 
 WITH_KERNEL = (
     "DMALA, ACS, AnyScale, GWG, PathAuxiliary and DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
@@ -86,6 +85,10 @@ class Sampler(Recorded, nn.Module):
 
         A sampler that offers them gets both, and with them `torch.compile`, CUDA graphs and compiled annealing.
         """
+        return None
+
+    def uneven_on(self, energy: Energy) -> UnevenKernel | None:
+        """The same for compiled chains whose steps take unequal times; None for all samplers but `NUTS`."""
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -253,6 +256,9 @@ class Sampler(Recorded, nn.Module):
 
     def _program(self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool) -> engine.Ran:
         """Runs one block of chains as compiled programs."""
+        uneven = self.uneven_on(energy) if engine.worth_compiling(energy) and not self._watched else None
+        if uneven is not None:
+            return engine.run_uneven(uneven, energy, x, num_steps, caller)
         return engine.run_compiled(self.require_compilable(energy, caller), energy, x, num_steps, caller, report)
 
     def _blocks(self, energy: Energy, x: Tensor) -> int:
@@ -291,10 +297,3 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
             f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
             f"but {type(energy).__name__} has none; use {other}, for example"
         )
-
-
-def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
-    """Raises `UserError` unless a Langevin-like sampler's settings are valid."""
-    require_positive(name, step_size=step_size, temperature=temperature)
-    if adjust_from is not None and adjust_from < 0:
-        raise UserError(f"{name}: adjust_from is {adjust_from}, but must be a step (0 is the first) or null for never")

@@ -15,9 +15,9 @@ from helpers_grbm import FAIL, PASS, Banana, invariance_p, make_grbm
 from helpers_mutants import mutant
 from torch import Tensor
 
-from ebmlab import engine
 from ebmlab.energies import GRBM, Energy
 from ebmlab.energies.paths.tempering import TemperedEnergy
+from ebmlab.engine import uneven
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z
 from ebmlab.samplers import NUTS, Info, Sampler, Tempered
@@ -338,10 +338,9 @@ def loop(
 
 def ahead(kind: type[NUTS], monkeypatch: pytest.MonkeyPatch, num_steps: int = 9) -> tuple[Tensor, Info]:
     """Chains as a program moves them, without the compiler; all numbers are drawn for four steps at a time."""
-    monkeypatch.setattr(engine, "compiling", lambda function, *_: contextlib.nullcontext(function))
-    settings = kind.options.__globals__  # those of the mutant's module
-    monkeypatch.setitem(settings, "AHEAD", 4)
-    monkeypatch.setitem(settings, "while_loop", loop)
+    monkeypatch.setattr(uneven, "compiling", lambda function, *_: contextlib.nullcontext(function))
+    monkeypatch.setattr(uneven, "AHEAD", 4)
+    monkeypatch.setattr(uneven, "while_loop", loop)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     torch.manual_seed(0)
     target = Banana(2)
