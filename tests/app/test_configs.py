@@ -17,12 +17,13 @@ from ebmlab.app.config_files import read_config
 FOLDER = Path(__file__).parents[2] / "configs"
 CONFIGS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 PICTURES = {
-    "AIS": "ais-samples",
+    "AIS": "ais-weights",
     "SampleGrid": "samples-grid",
     "Density2D": "samples-density",
     "ParameterImages": "parameters-filters",
     "EnergyLandscape": "samples-landscape",
     "GraphGrid": "samples-graphs",
+    "SampleTable": "samples-table",
     "CouplingRMSE": "parameters-couplings",
     "Contacts": "contacts-map",
     "FamilyReport": "family-report",
