@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytorch_lightning as pl
 
 from ebmlab.callbacks.image_log import made_by
@@ -11,14 +9,14 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import adjacency, graph_data, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.drawing.graph_panels import draw_graphs
-from ebmlab.errors import UserError
+from ebmlab.extras import require
 
 
 class GraphGrid(SampleEvaluation):
     """Runs new chains from the same noise each time and shows the graphs at their ends, in `samples/graphs`, on rank 0.
 
     As many training graphs are shown beside them, the same each time. Nodes without edges are left out. It needs
-    networkx, which computes the layouts: `pip install ebmlab[graphs]`.
+    networkx, which computes the layouts: `pip install 'ebmlab[graphs]'`.
 
     Args:
         num_samples: number of chains, and of training graphs (all, if there are fewer).
@@ -50,8 +48,7 @@ class GraphGrid(SampleEvaluation):
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().check(trainer, pl_module)
         graph_data(trainer, self)
-        if find_spec("networkx") is None:
-            raise UserError('GraphGrid lays graphs out with networkx: pip install "ebmlab[graphs]", or remove it')
+        require("GraphGrid", "networkx")
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = graph_data(trainer, self), learner_of(pl_module, self)

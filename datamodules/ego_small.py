@@ -16,6 +16,7 @@ from ebmlab.datamodules.roots import data_root
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
+from ebmlab.extras import require
 from ebmlab.graphs import adjacency, triangle
 from ebmlab.numerics.streams import stream
 
@@ -186,7 +187,5 @@ def _is_row(item: tuple[object, object]) -> bool:
 
 
 def _networkx() -> Any:
-    try:
-        return importlib.import_module("networkx")
-    except ImportError as error:
-        raise UserError("EgoSmall needs networkx, which is not installed: pip install ebmlab[graphs]") from error
+    require("EgoSmall", "networkx")
+    return importlib.import_module("networkx")

@@ -35,6 +35,7 @@ from ebmlab.samplers import BlockGibbs, Sampler
 from ebmlab.settings import require_count, require_factor
 
 SUMMABLE = 16  # hidden units up to which log Z is summed exactly
+DRAWS = 100  # of bits, for the likelihood of probabilities
 AIS_CHAINS, AIS_TEMPERATURES = 200, 2000
 _ALONE = threading.RLock()  # all threads share torch's global generator
 
@@ -114,16 +115,15 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def score_samples(self, X: ArrayLike) -> NDArray[Any]:
         """Log-likelihoods log p(x), `(n,)`: densities in the units of X, or probabilities of bits.
 
+        A row with values between 0 and 1 gets the mean over 100 draws of bits with these probabilities. The draws are
+        the same in each call and for each row.
+
         The first call computes log Z, exactly with up to 16 hidden units, else by AIS (`log_z_`, `log_z_error_`), and
         warns if it is not to be trusted.
         """
         _, x = self._states(X)
-        if isinstance(self.energy_.domain, Binary) and not ((x == 0) | (x == 1)).all():
-            raise UserError(
-                "EBM: a binary energy gives bits a likelihood, but X has values between 0 and 1: give X.round()"
-            )
         with torch.no_grad():
-            energies: NDArray[Any] = self.energy_(x).numpy()
+            energies: NDArray[Any] = self._mean_energy(x).numpy()
         log_likelihoods: NDArray[Any] = -energies - self.log_z_ - np.log(self.scale_).sum()
         return log_likelihoods
 
@@ -222,6 +222,14 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         elif not ((x >= 0) & (x <= 1)).all():
             raise UserError(f"EBM: {type(energy).__name__} takes features in [0, 1], but X has others: scale them")
         return x
+
+    def _mean_energy(self, x: Tensor) -> Tensor:
+        """E(x); of probabilities of bits the mean of E over draws that depend on no other row."""
+        if not isinstance(self.energy_.domain, Binary) or ((x == 0) | (x == 1)).all():
+            return self.energy_(x)
+        thresholds = torch.rand(DRAWS, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+        total = sum((self.energy_((x > threshold).to(x)) for threshold in thresholds), start=x.new_zeros(len(x)))
+        return total / DRAWS
 
     def _log_z(self) -> LogZ:
         check_is_fitted(self, "energy_")

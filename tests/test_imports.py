@@ -19,7 +19,18 @@ LAYERS = {  # each layer with its modules, from the ground up
     "numerics": {"ebmlab.numerics"},
     "ground": {
         f"ebmlab.{name}"
-        for name in ("data", "domains", "errors", "graphs", "io", "lightning", "product", "sequences", "settings")
+        for name in [
+            "data",
+            "domains",
+            "errors",
+            "extras",
+            "graphs",
+            "io",
+            "lightning",
+            "product",
+            "sequences",
+            "settings",
+        ]
     },
     "energies": {"ebmlab.energies"},
     "engine": {"ebmlab.engine"},

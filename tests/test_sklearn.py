@@ -164,8 +164,20 @@ def test_fractions_are_probabilities_of_bits() -> None:
     model = EBM("RBM", num_hidden=3, num_epochs=20, random_state=0).fit(np.full((500, 3), 0.5))
     law = np.exp(model.score_samples(Binary(3).enumerate().numpy()))
     np.testing.assert_allclose(law, np.full(8, 1 / 8), atol=0.05)
-    with pytest.raises(UserError, match="gives bits a likelihood, but X has values between"):
-        model.score_samples(np.full((1, 3), 0.5))
+
+
+def test_the_likelihood_of_probabilities_is_the_mean_over_bits() -> None:
+    model = EBM("RBM", num_hidden=8, num_epochs=1, random_state=0).fit(bits())
+    rows = np.vstack([np.linspace(0.1, 0.9, 6), bits(1)[0]])
+    states = Binary(6).enumerate().numpy()
+    odds = np.where(states == 1, rows[0], 1 - rows[0]).prod(1)
+    terms = model.score_samples(states)
+    mean = (odds * terms).sum()
+    error = np.sqrt((odds * (terms - mean) ** 2).sum() / 100)
+    found = model.score_samples(rows)
+    assert abs(found[0] - mean) < 3 * error
+    assert found[1] == pytest.approx(model.score_samples(rows[1:])[0])
+    np.testing.assert_array_equal(found[:1], model.score_samples(rows[:1]))
 
 
 @pytest.mark.parametrize(

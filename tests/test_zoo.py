@@ -255,7 +255,7 @@ def test_a_pulled_model_that_was_changed_is_refused(mine: Path) -> None:
 
 def test_hub(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(mine, "hub/me/mine")
-    fake = SimpleNamespace(hf_hub_download=lambda repository, file: str(Path("hub", repository, file)))
+    fake = SimpleNamespace(__spec__=True, hf_hub_download=lambda repository, file: str(Path("hub", repository, file)))
     monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
     assert pull("hf://me/mine").is_file()
     with pytest.raises(UserError, match="cannot be read"):

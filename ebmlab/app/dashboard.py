@@ -10,6 +10,7 @@ from ebmlab.app.dashboard_page import page
 from ebmlab.app.finished_run import read_run
 from ebmlab.app.parsers import Line
 from ebmlab.errors import UserError
+from ebmlab.extras import require
 
 
 def dashboard(given: Sequence[str]) -> str:
@@ -39,10 +40,9 @@ def plotly() -> str:
     Raises:
         UserError: Plotly is not installed.
     """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise UserError("dashboard needs Plotly: pip install 'ebmlab[dashboard]'") from error
+    require("dashboard", "plotly")
+    from plotly.offline import get_plotlyjs
+
     script: str = get_plotlyjs()
     return script
 

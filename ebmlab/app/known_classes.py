@@ -18,6 +18,7 @@ from ebmlab.app.words import options
 from ebmlab.errors import UserError
 
 MODULES = (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler")
+_ELSEWHERE = {"learning_rate": "lr", "gpus": "devices", "epochs": "max_epochs"}  # names in other programs, and ours
 _SHARED = ("config", "name", "ckpt_path", "resume", "wandb", "wandb_project", "tensorboard", "seed_everything")
 _PLACES = {
     "model": "ebmlab.learners",
@@ -70,6 +71,7 @@ def close_class(path: str) -> str | None:
 def meant(option: str) -> str | None:
     """The full name of an option whose last word, or whose beginning, was given; None if there is none like it."""
     name = option.lstrip("-").partition("=")[0]
+    name = _ELSEWHERE.get(name, name)
     there_are = [*_SHARED, *(f"trainer.{name}" for name in _parameters(Trainer)), *_options()]
     longer = [full for full in there_are if full.endswith(f".{name}")] or [o for o in there_are if o.startswith(name)]
     near = longer or [o for o in there_are if o.endswith(f"_{name}")] or difflib.get_close_matches(name, there_are, 1)

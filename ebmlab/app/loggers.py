@@ -15,7 +15,7 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from ebmlab.app.finished_run import STEPS_TAKEN, steps_taken
 from ebmlab.app.wandb_run import WandbMode, WandbOptions, wandb_run
-from ebmlab.errors import UserError
+from ebmlab.extras import require
 from ebmlab.io.files import whole
 
 
@@ -185,8 +185,6 @@ def make_loggers(
     run = wandb_run(folder, experiment, wandb, project, evaluates, options)
     loggers: list[Logger] = [MetricsCSV(folder, evaluates), *([] if run is None else [run])]
     if tensorboard:
-        try:
-            loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
-        except ImportError as error:
-            raise UserError("--tensorboard true needs TensorBoard: pip install 'ebmlab[tensorboard]'") from error
+        require("--tensorboard true", "tensorboard")
+        loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
     return loggers

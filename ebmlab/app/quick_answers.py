@@ -7,8 +7,10 @@ from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.parsers import MODEL_COMMANDS, Line, convert_parser, model_parser, mutate_parser, solve_parser
 from ebmlab.app.sweep_space import sweep_parser
+from ebmlab.app.words import options
 from ebmlab.app.zoo_parser import zoo_answer
 from ebmlab.errors import UserError
+from ebmlab.extras import require
 
 _FILES = ("sample", "list", "compare", "dashboard", "sweep")
 COMMANDS = ("fit", "validate", "test", "predict", *MODEL_COMMANDS, *_FILES, "convert", "zoo", "mutate", "solve")
@@ -52,6 +54,7 @@ def answer(given: list[str]) -> str | None:
         return parser.format_help().rstrip()
     if first not in COMMANDS:
         raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
+    _check_extras(first, given[1:])
     if first == "compare":
         from ebmlab.app.compare import compare
 
@@ -67,6 +70,21 @@ def answer(given: list[str]) -> str | None:
     if given[1:] in (["-h"], ["--help"]):
         return page(first)
     return None
+
+
+def _check_extras(command: str, words: list[str]) -> None:
+    """Raises `UserError` if the words ask for a feature whose packages are missing, before anything is loaded."""
+    if command in ("dashboard", "sweep"):
+        require(command, {"dashboard": "plotly", "sweep": "optuna"}[command])
+    if ("--tensorboard", "true") in options(words):
+        require("--tensorboard true", "tensorboard")
+    for word in words if command in ("convert", "zoo") else ():
+        if word.startswith("hf://"):
+            require("hf://", "huggingface_hub")
+        elif word.endswith(".onnx"):
+            require(word, "onnx", "onnxscript")
+        elif word.endswith(".h5"):
+            require(word, "h5py")
 
 
 def _parser(command: str) -> Line | None:

@@ -23,6 +23,7 @@ from ebmlab.app.sweep_trial import FIT, PAUSE, TrialFailed, run_fit
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError, one_line, shown
+from ebmlab.extras import require
 from ebmlab.io.files import whole
 from ebmlab.io.folders import make_folder
 
@@ -128,10 +129,9 @@ def _free(run: Path) -> Path:
 
 
 def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise UserError("sweep needs Optuna: pip install 'ebmlab[sweep]'") from error
+    require("sweep", "optuna")
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -52,6 +53,26 @@ class PerChain:
         for name, mine in vars(self).items():
             changed.__dict__[name] = _with_rows(mine, index, vars(other)[name])
         return changed
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors, those of parts included."""
+        found: list[Tensor] = []
+        for value in vars(self).values():
+            found += value.tensors() if isinstance(value, PerChain) else [value] if isinstance(value, Tensor) else []
+        return found
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Self:
+        """This object with others in place of `tensors()`, in the same order."""
+        return self._filled(iter(tensors))
+
+    def _filled(self, tensors: Iterator[Tensor]) -> Self:
+        filled = object.__new__(type(self))
+        for name, value in vars(self).items():
+            if isinstance(value, PerChain):
+                filled.__dict__[name] = value._filled(tensors)
+            else:
+                filled.__dict__[name] = next(tensors) if isinstance(value, Tensor) else value
+        return filled
 
 
 def _rows(value: Any, index: Tensor) -> Any:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
+from ebmlab.extras import require
 from ebmlab.numerics.noise import wide
 
 MASK = "[MASK]"
@@ -154,10 +155,9 @@ class MaskedLanguageModel(Energy):
 
 def _load(name: str) -> tuple[Any, Any]:
     """Model and tokenizer by name."""
-    try:
-        from transformers import AutoModelForMaskedLM, AutoTokenizer
-    except ImportError as error:
-        raise UserError("MaskedLanguageModel needs transformers: pip install ebmlab[text]") from error
+    require("MaskedLanguageModel", "transformers")
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
     try:
         return AutoModelForMaskedLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:

@@ -93,6 +93,10 @@ class Ran(NamedTuple):
         acceptance: the sum over the steps, `(B,)`; None if nobody asked.
         hops: likewise.
         evaluations: the sum over the steps of what one chain costs.
+
+    Example:
+        >>> Ran(torch.zeros(2, 3)).evaluations
+        0.0
     """
 
     x: Tensor

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ebmlab.errors import UserError
 from ebmlab.evaluation.graph_mmd import matrices
+from ebmlab.extras import require
 
 ROUNDS = 3
 MODULUS = 2**31 - 1
@@ -64,10 +65,9 @@ def graph_novelty(x: Tensor, training: Tensor, *, num_nodes: int) -> GraphNovelt
 
 def _entries(x: Tensor, num_nodes: int) -> Iterator[tuple[Any, Any]]:
     """Of each graph its invariant, and itself without isolated nodes."""
-    try:
-        import networkx as nx
-    except ImportError as error:
-        raise UserError('graph_novelty tests isomorphism with networkx: pip install "ebmlab[graphs]"') from error
+    require("graph_novelty", "networkx")
+    import networkx as nx
+
     adjacent = matrices(x.cpu(), num_nodes)
     label = adjacent.sum(2).long()
     for _ in range(ROUNDS):

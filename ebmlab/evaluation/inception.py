@@ -5,13 +5,12 @@ This module loads torchvision by torchmetrics, which takes as long as torch: not
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor, nn
 from torchmetrics.image.fid import FrechetInceptionDistance
 
 from ebmlab.errors import UserError
+from ebmlab.extras import require
 
 
 class Inception(nn.Module):
@@ -31,11 +30,7 @@ class Inception(nn.Module):
 
 def require_inception() -> None:
     """Raises `UserError` unless torch-fidelity, which provides the Inception network, is installed."""
-    if find_spec("torch_fidelity") is None:
-        raise UserError(
-            'FID with extractor "inception" needs torch-fidelity: pip install "ebmlab[fid]", '
-            'or use extractor "classifier"'
-        )
+    require('FID with extractor "inception"', "torch_fidelity")
 
 
 def inception_extractor() -> nn.Module:

@@ -12,6 +12,7 @@ from typing import Any
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
+from ebmlab.extras import install
 
 HEAD = 4096  # bytes that show what a file is
 
@@ -48,8 +49,8 @@ def needed(package: str, why: str, extra: str | None = "exchange") -> ModuleType
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        what = f"'ebmlab[{extra}]'" if extra else package.partition(".")[0]
-        raise UserError(f"{why} need the package {package.partition('.')[0]}: pip install {what}") from error
+        name = package.partition(".")[0]
+        raise UserError(f"{why} need {name}: {install(extra) if extra else f'pip install {name}'}") from error
 
 
 def text_of(path: Path) -> str:

@@ -14,9 +14,10 @@ from ebmlab.energies import GRBM, Bipartite, BipartiteBridge, Energy, Gaussian, 
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.langevin import check_settings
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number
-from ebmlab.samplers.sampler import Sampler, check_settings, require_bipartite
+from ebmlab.samplers.sampler import Sampler, require_bipartite
 from ebmlab.samplers.schedules import cosine_factors
 from ebmlab.samplers.state import BipartiteState, Info
 from ebmlab.settings import require_count, require_positive

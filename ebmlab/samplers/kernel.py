@@ -38,3 +38,22 @@ class Kernel(NamedTuple):
     step: Callable[..., tuple[Any, Any]]
     settings: Tensor = torch.empty(1, 0)
     options: tuple[Any, ...] = ()
+
+
+class UnevenKernel(NamedTuple):
+    """A kernel whose chains need unequal numbers of `tick`s for a step; `ebmlab.engine.UnevenKernel` says what each is.
+
+    Example:
+        >>> from ebmlab.energies import RealMLP
+        >>> from ebmlab.samplers import NUTS
+        >>> NUTS(0.5, max_depth=4).uneven_on(RealMLP(2)).width
+        14
+    """
+
+    start: Callable[..., Any]
+    drawn: Callable[..., Any]
+    begun: Callable[..., Any]
+    tick: Callable[..., Any]
+    settings: Tensor
+    options: Any
+    width: int

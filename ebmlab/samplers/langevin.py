@@ -12,13 +12,15 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
+from ebmlab.errors import UserError
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number, plus, root
-from ebmlab.samplers.sampler import Sampler, check_settings
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Schedule
 from ebmlab.samplers.state import BipartiteState, Info
+from ebmlab.settings import require_positive
 
 FEW = 16  # coordinates of a chain up to which `_run` keeps each coordinate of all chains in one row of memory
 
@@ -220,3 +222,10 @@ class MALA(_Alike):
     """
 
     adjusted = True
+
+
+def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
+    """Raises `UserError` unless a Langevin-like sampler's settings are valid."""
+    require_positive(name, step_size=step_size, temperature=temperature)
+    if adjust_from is not None and adjust_from < 0:
+        raise UserError(f"{name}: adjust_from is {adjust_from}, but must be a step (0 is the first) or null for never")

@@ -17,9 +17,8 @@ from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.products import fast_products
-from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
-from ebmlab.settings import require_positive
 
 WITH_KERNEL = (
     "DMALA, ACS, AnyScale, GWG, PathAuxiliary and DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
@@ -86,6 +85,10 @@ class Sampler(Recorded, nn.Module):
 
         A sampler that offers them gets both, and with them `torch.compile`, CUDA graphs and compiled annealing.
         """
+        return None
+
+    def uneven_on(self, energy: Energy) -> UnevenKernel | None:
+        """The same for compiled chains whose steps take unequal times; None for all samplers but `NUTS`."""
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -202,12 +205,15 @@ class Sampler(Recorded, nn.Module):
         """`compilable`, or a `UserError` that names the caller where it is None."""
         kernel = self.compilable(energy)
         if kernel is None:
-            target = energy.energy if isinstance(energy, Bridge) else energy
-            raise UserError(
-                f"{caller}: {type(self).__name__} on {type(target).__name__} cannot be compiled with these settings. "
-                f"Samplers that offer a kernel can, such as {WITH_KERNEL}; a ResNet runs faster as it is"
-            )
+            raise self._not_compilable(energy, caller)
         return kernel
+
+    def _not_compilable(self, energy: Energy, caller: str) -> UserError:
+        target = energy.energy if isinstance(energy, Bridge) else energy
+        return UserError(
+            f"{caller}: {type(self).__name__} on {type(target).__name__} cannot be compiled with these settings. "
+            f"Samplers that offer a kernel can, such as {WITH_KERNEL}; a ResNet runs faster as it is"
+        )
 
     def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
         hops = x.new_zeros(len(x))
@@ -237,16 +243,23 @@ class Sampler(Recorded, nn.Module):
         self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False
     ) -> tuple[Tensor, Info | None]:
         """Blocks of one shape share one program: copies of the first chains fill up the last block, and are dropped."""
-        kernel, blocks = self.require_compilable(energy, caller), self._blocks(energy, x)
+        blocks = self._blocks(energy, x)
         rows = -(-len(x) // blocks)
         filled = torch.cat([x, x[: rows * blocks - len(x)]])
-        done = [engine.run_compiled(kernel, energy, part, num_steps, caller, report) for part in filled.chunk(blocks)]
+        done = [self._program(energy, part, num_steps, caller, report) for part in filled.chunk(blocks)]
         last = torch.cat([part.x for part in done])[: len(x)]
         if not report:
             return last, None
         acceptance, hops = (torch.cat([getattr(part, name) for part in done]) for name in ("acceptance", "hops"))
-        total = Info(acceptance[: len(x)], hops[: len(x)], evaluations=done[0].evaluations)
-        return last, total / max(num_steps, 1)
+        cost = sum(part.evaluations for part in done) / blocks
+        return last, Info(acceptance[: len(x)], hops[: len(x)], evaluations=cost) / max(num_steps, 1)
+
+    def _program(self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool) -> engine.Ran:
+        """Runs one block of chains as compiled programs."""
+        uneven = self.uneven_on(energy) if engine.worth_compiling(energy) and not self._watched else None
+        if uneven is not None:
+            return engine.run_uneven(uneven, energy, x, num_steps, caller)
+        return engine.run_compiled(self.require_compilable(energy, caller), energy, x, num_steps, caller, report)
 
     def _blocks(self, energy: Energy, x: Tensor) -> int:
         """The number of blocks that move one after the other."""
@@ -284,10 +297,3 @@ def require_bipartite(sampler: Sampler, energy: Energy) -> None:
             f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
             f"but {type(energy).__name__} has none; use {other}, for example"
         )
-
-
-def check_settings(name: str, step_size: float, adjust_from: int | None, temperature: float) -> None:
-    """Raises `UserError` unless a Langevin-like sampler's settings are valid."""
-    require_positive(name, step_size=step_size, temperature=temperature)
-    if adjust_from is not None and adjust_from < 0:
-        raise UserError(f"{name}: adjust_from is {adjust_from}, but must be a step (0 is the first) or null for never")

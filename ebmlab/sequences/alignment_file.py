@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from ebmlab.errors import UserError, one_line
+from ebmlab.extras import install
 from ebmlab.io.files import check_regular
 
 Inserts = Literal["auto", "drop", "keep"]
@@ -67,7 +68,7 @@ def find(path: str | Path) -> Path:
     package, _, rest = str(path).removeprefix(PACKAGE).partition("/")
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
-        raise UserError(f"{path}: the package {package} is not installed: pip install ebmlab[proteins], or give a file")
+        raise UserError(f"{path}: the package {package} is not installed: {install('proteins')}, or give a file")
     folder = Path(spec.submodule_search_locations[0]).resolve()
     if not (found := folder / rest).is_file() or folder not in found.resolve().parents:
         raise UserError(f"{path}: the package {package} has no such file")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import io
 import logging
 import warnings
@@ -16,6 +15,7 @@ from torch.nn.functional import softplus
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError, one_line
+from ebmlab.extras import require
 from ebmlab.io.files import whole
 
 
@@ -54,9 +54,8 @@ def export_energy(energy: Energy, path: Path) -> None:
     """
     if path.suffix not in (".pt2", ".onnx"):
         raise UserError(f"{path} must end in .pt2 or .onnx")
-    needed = ("onnx", "onnxscript") if path.suffix == ".onnx" else ()
-    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
-        raise UserError(f"{path} needs the packages {' and '.join(missing)}: pip install 'ebmlab[onnx]'")
+    if path.suffix == ".onnx":
+        require(str(path), "onnx", "onnxscript")
     if path.suffix == ".onnx" and energy.dtype != torch.float32:
         energy = copy.deepcopy(energy).float()
     x, number = energy.random(3), torch.export.Dim("n", min=1)

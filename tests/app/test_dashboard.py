@@ -173,7 +173,7 @@ def test_bad_inputs_are_one_line(make: Callable[..., Path], monkeypatch: pytest.
     ):
         with pytest.raises(UserError, match=re.escape(said)):
             dashboard([str(word) for word in given])
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(UserError, match=re.escape("pip install 'ebmlab[dashboard]'")):
         dashboard([str(a)])
     assert not list(Path().rglob("*.html"))

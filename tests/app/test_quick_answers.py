@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
 from ebmlab.app.parsers import MODEL_COMMANDS, model_parser
 from ebmlab.app.quick_answers import COMMANDS, HELP
+from ebmlab.extras import _EXTRAS
 
 PROGRAM = """
 import runpy, sys
@@ -66,6 +68,34 @@ def test_answered_at_once(words: list[str], code: int, out: str, err: str) -> No
         assert said.startswith("Traceback")
         said = said.splitlines()[-1]
     assert (done.returncode, done.stdout.strip(), said) == (code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("sweep --config a.yaml --space b.yaml", "sweep needs optuna: pip install 'ebmlab[sweep]'"),
+        ("dashboard run", "dashboard needs plotly: pip install 'ebmlab[dashboard]'"),
+        (
+            "fit --config a --tensorboard true",
+            "--tensorboard true needs tensorboard: pip install 'ebmlab[tensorboard]'",
+        ),
+        ("fit --tensorboard=true", "--tensorboard true needs tensorboard: pip install 'ebmlab[tensorboard]'"),
+        ("zoo export zoo/rbm-digits a.onnx", "a.onnx needs onnx and onnxscript: pip install 'ebmlab[onnx]'"),
+        ("zoo pull hf://me/mine", "hf:// needs huggingface_hub: pip install 'ebmlab[hub]'"),
+        ("convert a.h5 mine", "a.h5 needs h5py: pip install 'ebmlab[exchange]'"),
+    ],
+)
+def test_a_missing_extra_is_named_before_anything_is_loaded(words: str, said: str) -> None:
+    missing = dict.fromkeys(["optuna", "plotly", "tensorboard", "onnx", "onnxscript", "huggingface_hub", "h5py"])
+    program = PROGRAM.replace("try:", f"sys.modules.update({missing})\ntry:", 1)
+    done = subprocess.run([sys.executable, "-c", program, *words.split()], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+
+
+def test_every_extra_that_is_named_is_one(request: pytest.FixtureRequest) -> None:
+    extras = tomllib.loads((request.config.rootpath / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for package, extra in _EXTRAS.items():
+        assert any(re.match(rf"{package.replace('_', '[-_]')}\b", line) for line in extras[extra])
 
 
 def test_a_command_that_runs_is_asked_for_an_answer_once(monkeypatch: pytest.MonkeyPatch) -> None:

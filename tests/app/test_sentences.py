@@ -38,6 +38,7 @@ PERIOD = "torch.optim.lr_scheduler"
         (["--lr=0.003"], "there is no option --lr; did you mean --model.optimizer.lr?"),
         (["--max_epochs=3"], "there is no option --max_epochs; did you mean --trainer.max_epochs?"),
         (["--epochs=3"], "there is no option --epochs; did you mean --trainer.max_epochs?"),
+        (["--learning_rate=0.003"], "there is no option --learning_rate; did you mean --model.optimizer.lr?"),
         (["--sampler.step_size=3"], "there is no option --sampler.step_size; did you mean --model.sampler.step_size?"),
         (["--model.energy=torch.nn.Linear"], "error: energy: torch.nn.Linear is no Energy"),
         (["--model.optimizer=ebmlab.samplers.DMALA"], "error: optimizer: ebmlab.samplers.DMALA is no Optimizer"),

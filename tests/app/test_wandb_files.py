@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -162,11 +163,6 @@ def test_tensorboard_gets_the_same(run: Callable[..., None]) -> None:
 
 
 def test_tensorboard_that_is_missing_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pytorch_lightning.loggers.tensorboard as module
-
-    def fail(*args: object, **kwargs: object) -> None:
-        raise ModuleNotFoundError("Neither `tensorboard` nor `tensorboardX` is available.")
-
-    monkeypatch.setattr(module.TensorBoardLogger, "__init__", fail)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(UserError, match=r"pip install 'ebmlab\[tensorboard\]'"):
         make_loggers(tmp_path, "e", "disabled", None, tensorboard=True)

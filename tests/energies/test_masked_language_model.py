@@ -171,5 +171,5 @@ def test_user_errors(
         MaskedLanguageModel(TEXT, str(tmp_path))  # an empty folder
     assert "\n" not in str(error.value)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(UserError, match=r"pip install ebmlab\[text\]"):
+    with pytest.raises(UserError, match=r"pip install 'ebmlab\[text\]'"):
         MaskedLanguageModel(TEXT, str(folder))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -103,8 +106,8 @@ def test_reset_keeps_the_real_images(images):
 
 
 def test_inception_without_torch_fidelity(monkeypatch):
-    monkeypatch.setattr(inception, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'pip install "ebmlab\[fid\]"'):
+    monkeypatch.setitem(sys.modules, "torch_fidelity", None)
+    with pytest.raises(UserError, match=r"pip install 'ebmlab\[fid\]'"):
         inception_extractor()
 
 
@@ -112,7 +115,7 @@ def test_inception_without_its_weights(monkeypatch):
     def fail():
         raise OSError("no route to host")
 
-    monkeypatch.setattr(inception, "find_spec", lambda name: True)
+    monkeypatch.setitem(sys.modules, "torch_fidelity", SimpleNamespace(__spec__=True))
     monkeypatch.setattr(inception, "Inception", fail)
     with pytest.raises(UserError, match=r'no route to host.*use extractor "classifier"'):
         inception_extractor()

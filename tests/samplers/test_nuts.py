@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import shutil
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,42 +15,45 @@ from helpers_grbm import FAIL, PASS, Banana, invariance_p, make_grbm
 from helpers_mutants import mutant
 from torch import Tensor
 
-from ebmlab.energies import GRBM
+from ebmlab.energies import GRBM, Energy
 from ebmlab.energies.paths.tempering import TemperedEnergy
+from ebmlab.engine import uneven
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z
 from ebmlab.samplers import NUTS, Info, Sampler, Tempered
+from ebmlab.samplers.hmc import HMCState
+from ebmlab.samplers.nuts_tree import tick
 
 STEP = 0.3
 SCALES = {"none": None, "diagonal": [0.6, 1.4], "dense": [[0.6, 0.0], [0.5, 1.2]]}
-MUTANTS = {  # what to replace in the source of nuts.py, with what
-    "stretches inside are not asked": ("marks[leaf.bit_count() - ends:leaf.bit_count()]", "[]"),
+MUTANTS = {  # what to replace in the source of nuts_tree.py, with what
+    "stretches inside are not asked": ("asked & turns_back(", "asked & ~asked & turns_back("),
     "only stretches of two states are asked": (
-        "marks[leaf.bit_count() - ends:leaf.bit_count()]",
-        "marks[leaf.bit_count() - 1:leaf.bit_count()]",
+        "ones[half.leaf + 1] - 1",
+        "torch.maximum(ones[half.leaf + 1], ones[half.leaf]) - 1",
     ),
-    "the last state in place of a drawn one": ("chosen = last.where(takes, half.chosen)", "chosen = last"),
+    "the last state in place of a drawn one": ("front.where(takes, half.chosen)", "front"),
     "the new half always replaces": ("(half.log_weight - path.log_weight).clamp(max=0).exp()", "2"),
     "the new half never replaces, but the first": (
         "(half.log_weight - path.log_weight).clamp(max=0).exp()",
-        "(2 if depth == 0 else -1)",
+        "(3 * (path.depth == 0) - 1)",
     ),
     "weights without the velocity": ("+ (kinetic(velocity) - path.kinetic)", ""),
     "wrong mass in the weights": ("+ (kinetic(velocity) - path.kinetic)", "+ (kinetic(velocity) - path.kinetic) / 2"),
     "weights all alike": ("half.log_weight, -rise)", "half.log_weight, 0 * rise)"),
-    "always in the direction of time": ("side[chains, depth] < 0.5", "side[chains, depth] < -1"),
+    "always in the direction of time": ("side < 0.5", "side < -1"),
     "a uniform number that is used twice": (
         "torch.where(takes, half.chance / share, (half.chance - share) / (1 - share))",
         "half.chance",
     ),
-    "only the front is asked": ("(_dot(front, way) <= 0) | (_dot(back, way) <= 0)", "_dot(front, way) <= 0"),
-    "the back leads the wrong way": (
-        "Trajectory(state, state, velocity, -velocity, velocity,",
-        "Trajectory(state, state, velocity, velocity, velocity,",
+    "only the front is asked": (
+        "((front * way).sum(-1) <= 0) | ((back * way).sum(-1) <= 0)",
+        "(front * way).sum(-1) <= 0",
     ),
-    "the weight of the first half alone": ("torch.logaddexp(self.log_weight, half.log_weight)", "self.log_weight"),
-    "the sum keeps its sign": ("total=-self.total", "total=self.total"),
-    "a half that turns inside stays": ("stopped | turns)", "stopped)"),
+    "the back leads the wrong way": ("back_velocity=-velocity", "back_velocity=velocity"),
+    "the weight of the first half alone": ("torch.logaddexp(path.log_weight, half.log_weight)", "path.log_weight"),
+    "the sum keeps its sign": ("total=-path.total", "total=path.total"),
+    "a half that turns inside stays": ("~(rise <= DIVERGED) | turns", "~(rise <= DIVERGED)"),
 }
 SUBTLE = {  # whose law is too close to be told apart by so many draws
     "only stretches of two states are asked",
@@ -56,6 +62,14 @@ SUBTLE = {  # whose law is too close to be told apart by so many draws
     "the weight of the first half alone",
     "the sum keeps its sign",
 }
+
+
+def wrong_nuts(old: str, new: str) -> type[NUTS]:
+    """NUTS on a changed tree."""
+    tree = mutant(tick, old, new).__globals__
+    kind: type[NUTS] = mutant(NUTS, "exact = True", "exact = True")  # a copy
+    kind.options.__globals__.update(begun=tree["begun"], tick=tree["tick"])
+    return kind
 
 
 def banana_p(sampler: Sampler, num_chains: int, num_steps: int = 2) -> float:
@@ -83,7 +97,7 @@ def test_leaves_a_quartic_invariant_at_many_draws(step_size: float) -> None:
 
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - SUBTLE))
 def test_mutants_break_the_law(name: str) -> None:
-    assert banana_p(mutant(NUTS, *MUTANTS[name])(0.35, max_depth=5), 40_000) < FAIL
+    assert banana_p(wrong_nuts(*MUTANTS[name])(0.35, max_depth=5), 40_000) < FAIL
 
 
 class ByDefinition:
@@ -195,7 +209,7 @@ def test_steps_are_those_of_the_definition(fixed: Fixed, scale: str, monkeypatch
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_differ_from_the_definition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong, differ = mutant(NUTS, *MUTANTS[name]), False
+    wrong, differ = wrong_nuts(*MUTANTS[name]), False
     for fixed in (FINE, COARSE):
         x, evaluations = fixed.found(wrong, "dense", monkeypatch)
         y, leaps = expected(fixed, "dense")
@@ -288,9 +302,83 @@ def test_a_trajectory_has_at_most_so_many_states() -> None:
         (lambda: NUTS(0.0), "step_size is 0.0"),
         (lambda: NUTS(0.1, max_depth=0), "max_depth is 0"),
         (lambda: NUTS(0.1, scale=[1.0, -1.0]), "scale"),
-        (lambda: NUTS(0.1).sample(make_grbm(2), torch.zeros(1, 2), 1, compile=True), "NUTS .* cannot be compiled"),
+        (lambda: NUTS(0.1, max_depth=21), "max_depth is 21, but must be at most 20"),
+        (lambda: Stepwise(0.1).sample(make_grbm(2), torch.zeros(1, 2), 1, compile=True), "cannot be compiled"),
     ],
 )
 def test_refusals(make: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()  # type: ignore[operator]
+
+
+class Stepwise(NUTS):
+    """NUTS that looks at its steps, which programs would not take."""
+
+    def step(self, energy: Energy, state: HMCState) -> tuple[HMCState, Info]:
+        return super().step(energy, state)
+
+
+AHEAD = {  # what breaks only chains that are ahead of each other
+    "a chain that is done moves on": ("full & live &", "full &"),
+    "a chain that is done is counted": ("counted = ended & live", "counted = ended"),
+    "the velocity of the first step": ("numbers.velocity[step, walk.chain]", "numbers.velocity[0, walk.chain]"),
+    "the chances of the first step": ("numbers.chance[step, walk.chain,", "numbers.chance[0 * step, walk.chain,"),
+    "the next half goes on with the old sum": ("total=torch.zeros_like(half.total)", "total=half.total"),
+    "the next trajectory goes on with the old weight": ("energy=at.energy", "energy=0 * at.energy"),
+}
+
+
+def loop(
+    going: Callable[..., Tensor], once: Callable[..., tuple[Tensor, ...]], tensors: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    while going(*tensors):
+        tensors = once(*tensors)
+    return tensors
+
+
+def ahead(kind: type[NUTS], monkeypatch: pytest.MonkeyPatch, num_steps: int = 9) -> tuple[Tensor, Info]:
+    """Chains as a program moves them, without the compiler; all numbers are drawn for four steps at a time."""
+    monkeypatch.setattr(uneven, "compiling", lambda function, *_: contextlib.nullcontext(function))
+    monkeypatch.setattr(uneven, "AHEAD", 4)
+    monkeypatch.setattr(uneven, "while_loop", loop)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    torch.manual_seed(0)
+    target = Banana(2)
+    return kind(0.2, max_depth=6, scale=SCALES["dense"]).sample(target, target.sample(40), num_steps, compile=True)
+
+
+@functools.cache
+def one_by_one() -> tuple[Tensor, Info]:
+    torch.manual_seed(0)
+    target = Banana(2)
+    return NUTS(0.2, max_depth=6, scale=SCALES["dense"]).sample(target, target.sample(40), 9)
+
+
+def test_chains_that_are_ahead_of_each_other_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, info = one_by_one()
+    y, found = ahead(NUTS, monkeypatch)
+    torch.testing.assert_close(y, x, rtol=0, atol=1e-9)
+    torch.testing.assert_close((found.acceptance, found.hops), (info.acceptance, info.hops), rtol=1e-9, atol=1e-9)
+    assert found.evaluations == pytest.approx(info.evaluations)
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_mutants_that_are_ahead_of_each_other_differ(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = wrong_nuts(*AHEAD[name])
+    x, info = one_by_one()
+    y, found = ahead(wrong, monkeypatch)
+    assert (y - x).abs().max() > 1e-3 or abs(found.evaluations - info.evaluations) > 0.01
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.slow
+def test_compiled_chains_are_those_that_run_step_by_step() -> None:
+    target, found = Banana(2), []
+    x = target.sample(200)
+    for compile in (False, True):
+        torch.manual_seed(1)
+        found.append(NUTS(STEP, max_depth=5).sample(target, x, 5, compile=compile))
+    (x, info), (y, same) = found
+    torch.testing.assert_close(y, x, rtol=0, atol=1e-6)
+    torch.testing.assert_close(same.acceptance, info.acceptance)
+    assert same.evaluations == pytest.approx(info.evaluations)

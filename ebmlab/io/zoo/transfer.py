@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from ebmlab.errors import UserError, one_line
+from ebmlab.extras import require
 from ebmlab.io.files import check_regular, whole
 from ebmlab.io.folders import check_is_local
 from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, Model, pulled
@@ -94,8 +95,7 @@ def _fetched(source: str, fetch: Callable[[], bytes]) -> bytes:
 
 
 def _hub() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise UserError("hf:// needs the package huggingface_hub: pip install 'ebmlab[hub]'") from error
+    require("hf://", "huggingface_hub")
+    import huggingface_hub
+
     return huggingface_hub

@@ -1,0 +1,110 @@
+"""Runs chains whose steps take unequal times, such as those of NUTS: one compiled loop, in which no chain waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops import while_loop
+
+from ebmlab.energies import Energy
+from ebmlab.engine.compiled import Ran, compiling
+
+NUMBERS = 2**22  # random numbers that are drawn ahead
+AHEAD = 256  # steps for which they are drawn, at most
+
+
+class UnevenKernel(Protocol):
+    """Steps that are made of ticks, of which each chain needs as many as it needs.
+
+    Attributes:
+        start: the state at x, of an energy and x.
+        drawn: the random numbers of some steps, of x, how many steps, and for how many there is room.
+        begun: chains before their first tick, of the state, the numbers and `options`. `taken` is how many steps each
+            has taken, and `outcome` the state and sums over the steps: `acceptance`, `hops` and `evaluations`.
+        tick: the chains after another tick, of the energy, the chains, the numbers, `settings` and `options`.
+        settings: numbers that ticks take, `(n,)`.
+        options: what else they take.
+        width: how many random numbers a step of a chain takes.
+
+    Example:
+        >>> from ebmlab.energies import RealMLP
+        >>> from ebmlab.samplers import NUTS
+        >>> NUTS(0.5).uneven_on(RealMLP(2)).settings
+        tensor([0.5000])
+    """
+
+    @property
+    def start(self) -> Callable[..., Any]:
+        """As above."""
+
+    @property
+    def drawn(self) -> Callable[..., Any]:
+        """As above."""
+
+    @property
+    def begun(self) -> Callable[..., Any]:
+        """As above."""
+
+    @property
+    def tick(self) -> Callable[..., Any]:
+        """As above."""
+
+    @property
+    def settings(self) -> Tensor:
+        """As above."""
+
+    @property
+    def options(self) -> Any:
+        """As above."""
+
+    @property
+    def width(self) -> int:
+        """As above."""
+
+
+@torch.no_grad()
+def run_uneven(kernel: UnevenKernel, energy: Energy, x: Tensor, num_steps: int, caller: str) -> Ran:
+    """Takes `num_steps` steps from x, up to `AHEAD` of them in one loop, after which chains wait for the last one.
+
+    Args:
+        kernel: makes the steps.
+        energy: what they sample.
+        x: where they begin, `(B, *event)`.
+        num_steps: how many.
+        caller: what the user called, for errors.
+
+    Raises:
+        UserError: as `compiling`.
+    """
+    ahead = max(1, min(AHEAD, NUMBERS // (kernel.width * len(x))))
+    settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32)).unbind()
+    state, sums = kernel.start(energy, x), x.new_zeros(3, len(x))
+    with compiling(_to_the_end, energy, x, caller) as program:
+        for first in range(0, num_steps, ahead):
+            numbers = kernel.drawn(x, min(ahead, num_steps - first), ahead)
+            walk = kernel.begun(state, numbers, kernel.options)
+            done = program(kernel.tick, energy, walk, numbers, settings, kernel.options)
+            state = done.state
+            sums += torch.stack([done.acceptance, done.hops, done.evaluations])
+    return Ran(state.x.contiguous(), sums[0], sums[1], float(sums[2].mean()))
+
+
+def _to_the_end(
+    tick: Callable[..., Any], energy: Energy, walk: Any, numbers: Any, settings: tuple[Tensor, ...], options: Any
+) -> Any:
+    """Ticks until all chains have taken their steps: a loop within the program, which compiles one of them."""
+
+    def going(*tensors: Tensor) -> Tensor:
+        left: Tensor = walk.with_tensors(tensors).taken < numbers.steps
+        return left.any()
+
+    def once(*tensors: Tensor) -> tuple[Tensor, ...]:
+        after = tick(energy, walk.with_tensors(tensors), numbers, settings, options).tensors()
+        return tuple(new.clone() if any(new is old for old in tensors) else new for new in after)
+
+    begin = tuple(tensor.clone() for tensor in walk.tensors())
+    end = while_loop(going, once, begin)  # type: ignore[no-untyped-call]  # torch gives it no types
+    return walk.with_tensors(end).outcome
