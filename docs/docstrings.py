@@ -81,6 +81,23 @@ class Docstrings(griffe.Extension):
         if obj.docstring:
             obj.docstring.value = typeset(obj.docstring.value.replace("Example:\n", "Examples:\n"))
 
+    def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **kwargs: Any) -> None:
+        """Called by griffe for the whole package."""
+        loader.resolve_aliases(implicit=False)
+        _show_functions(pkg)
+
+
+def _show_functions(package: griffe.Module) -> None:
+    """Lets a name that a package exports mean the function, where one of the package's modules has the same name."""
+    modules = [member for member in package.members.values() if isinstance(member, griffe.Module)]
+    for module in modules:
+        _show_functions(module)
+        if module.name in (package.exports or ()):
+            found = [other.members[module.name] for other in modules if module.name in other.members]
+            function = next((member for member in found if not member.is_alias), None)
+            if function is not None:
+                package.members[module.name] = griffe.Alias(module.name, function, parent=package)
+
 
 def typeset(docstring: str) -> str:
     """The docstring with its formulas in LaTeX, between dollars."""

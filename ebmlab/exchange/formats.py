@@ -37,6 +37,7 @@ FORMATS = (
     *(bernoulli_rbm.FORMAT, torch_rbm.EBMKIT, torch_rbm.LEARNERGY, arrays.FORMAT, coniii.FORMAT),
 )
 KINDS = {known.kind: known for known in FORMATS}
+"""The formats that are read and written, by their names."""
 
 
 def read(given: Any, kind: str | None = None, *, vartype: str | None = None) -> Foreign:
