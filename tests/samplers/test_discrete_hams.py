@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Categorical, Finite, Spin
 from ebmlab.energies import Energy
+from ebmlab.errors import UserError
 from ebmlab.samplers import DiscreteHAMS
-from ebmlab.samplers.discrete_hams import HamsState, move
+from ebmlab.samplers.discrete_hams import Curvature, HamsState, move
 from ebmlab.testing.outcomes import Outcomes
 from ebmlab.testing.transitions import filled
 
@@ -34,19 +36,21 @@ def level(energy: Energy, x: Tensor, settings: tuple[float, ...]) -> Tensor:
     return x / settings[0] - settings[2] * settings[0] * energy.value_and_grad(x)[1]
 
 
-def on_a_fibre(energy: Energy, settings: tuple[float, ...], seed: int, step: Move = move) -> tuple[Tensor, ...]:
+def on_a_fibre(
+    energy: Energy, settings: tuple[float, ...], seed: int, step: Move = move, kept: Move = level
+) -> tuple[Tensor, ...]:
     """All states (x, u_x) that moves, each followed by a negation, can reach from one: their law and exact matrix."""
     exact = Exact(energy)
     x = filled(exact.states)
     generator = torch.Generator().manual_seed(seed)
-    total = level(energy, x[:1], settings) + torch.randn(x[:1].shape, dtype=torch.float64, generator=generator)
-    u = total - level(energy, x, settings)
+    total = kept(energy, x[:1], settings) + torch.randn(x[:1].shape, dtype=torch.float64, generator=generator)
+    u = total - kept(energy, x, settings)
     state = HamsState(x=x, energy=energy(x), grad=energy.value_and_grad(x)[1], momentum=u)
     matrix = torch.zeros(len(x), len(exact.states), dtype=torch.float64)
 
     def run() -> Tensor:
         new, _ = step(energy, state, settings)
-        torch.testing.assert_close(-new.momentum, total - level(energy, new.x, settings), msg="momentum")
+        torch.testing.assert_close(-new.momentum, total - kept(energy, new.x, settings), msg="momentum")
         y: Tensor = new.x
         return y
 
@@ -107,14 +111,15 @@ def test_a_momentum_that_loses_its_variance_is_caught() -> None:
     assert invariance_p(wrong(0.9), Target(DOMAINS["spin"], "cubic"), num_steps=6, num_chains=40_000) < 1e-6
 
 
-def acceptances(energy: Energy, settings: tuple[float, ...], u: Tensor | None = None) -> Tensor:
+def acceptances(energy: Energy, settings: tuple[float, ...], step: Move = move) -> Tensor:
     """The probability with which a proposal is accepted, for each way in which it is drawn and decided."""
     x = filled(energy.domain.enumerate().double())  # type: ignore[attr-defined]
-    u = torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) if u is None else u
-    state = HamsState(x=x, energy=energy(x), grad=energy.value_and_grad(x)[1], momentum=u.expand_as(x))
+    u = torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    state = HamsState(x=x, energy=energy(x), grad=energy.value_and_grad(x)[1], momentum=u)
 
     def run() -> Tensor:
-        return move(energy, state, settings)[1].acceptance
+        rate: Tensor = step(energy, state, settings)[1].acceptance
+        return rate
 
     return torch.stack([rate[weight > 0].min() for rate, weight in Outcomes(len(x), 20_000).of(run)])
 
@@ -163,3 +168,60 @@ def test_momentum_of_one_hot_states_has_their_shape() -> None:
     energy = Target(Categorical(2, 3), "cubic")
     state = DiscreteHAMS(0.5).init(energy, energy.domain.random(5))
     assert state.momentum.shape == state.x.shape == (5, 2, 3)
+
+
+def quadratic(domain: Finite, seed: int = 0) -> Quadratic:
+    """W with eigenvalues of both signs."""
+    a = torch.randn(domain.size, domain.size, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return Quadratic(domain, 0.7 * (a + a.T), 0.3)
+
+
+def preconditioned(W: Tensor) -> Curvature:
+    sampler = DiscreteHAMS(1.0, curvature=W)
+    return Curvature(sampler.vectors, sampler.values, sampler.shift)
+
+
+NUMBERS = {name: domain for name, domain in DOMAINS.items() if name != "categorical"}
+of_numbers = pytest.mark.parametrize("domain", NUMBERS.values(), ids=NUMBERS)
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@of_numbers
+def test_the_preconditioned_form_rejects_nothing_on_quadratic_energies(
+    domain: Finite, settings: tuple[float, ...]
+) -> None:
+    """The claim of arXiv:2507.21982, over every proposal from every state, for any settings."""
+    energy = quadratic(domain)
+    step = partial(move, curvature=preconditioned(energy.W))
+    assert acceptances(energy, settings, step=step).min() > 1 - 1e-10
+    assert acceptances(energy, settings).min() < 0.9, "the plain form does"
+    wrong = partial(move, curvature=preconditioned(0.5 * energy.W))
+    assert acceptances(energy, settings, step=wrong).min() < 0.95
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@of_numbers
+def test_the_preconditioned_form_is_balanced_with_any_curvature(domain: Finite, settings: tuple[float, ...]) -> None:
+    curvature = preconditioned(quadratic(domain, seed=1).W)
+
+    def kept(energy: Energy, x: Tensor, settings: tuple[float, ...]) -> Tensor:
+        turn = energy.value_and_grad(x)[1] + curvature.times(x)
+        return curvature.root(x, 1 / settings[0] ** 2) - settings[2] * settings[0] * turn
+
+    step = partial(move, curvature=curvature)
+    law, matrix = on_a_fibre(Target(domain, "cubic"), settings, seed=0, step=step, kept=kept)
+    assert unbalanced(law, matrix) < 1e-11
+    assert (law @ matrix - law).abs().max() < 1e-13
+
+
+def test_the_preconditioned_sampler_is_exact_and_says_what_does_not_fit() -> None:
+    domain = DOMAINS["spin"]
+    sampler = DiscreteHAMS(0.9, curvature=quadratic(domain, seed=1).W)
+    assert invariance_p(sampler, Target(domain, "cubic"), num_steps=6, num_chains=40_000) > 1e-3
+    for fault, message in (
+        (lambda: DiscreteHAMS(1.0, curvature=[[0.0, 1.0], [0.5, 0.0]]), r"curvature \(2, 2\) must be a symmetric"),
+        (lambda: sampler.check(Target(Spin(3), "cubic")), "curvature has 4 coordinates"),
+        (lambda: sampler.check(Target(DOMAINS["categorical"], "cubic")), "these are classes"),
+    ):
+        with pytest.raises(UserError, match=message):
+            fault()
