@@ -271,3 +271,26 @@ def torchebm_hmc_draws(energy: Any, x: Tensor, step_size: float, steps: int, num
         return draws.detach().transpose(0, 1), float(steps * num_leapfrog)
 
     return draw
+
+
+def ebmkit_draws(
+    energy: Any, x: Tensor, step_size: float, steps: int, num_leapfrog: int = 0, max_depth: int = 0
+) -> Drawn:
+    """HMC, or NUTS if a depth is given, without its warm-up; every evaluation moves all chains."""
+    import ebm.samplers
+
+    if max_depth:
+        sampler = ebm.samplers.NUTS(step_size, steps, warmup=0, max_depth=max_depth)
+    else:
+        sampler = ebm.samplers.HMC(step_size, num_leapfrog, steps)
+
+    def draw() -> tuple[Tensor, float]:
+        calls = []
+
+        def counted(y: Tensor) -> Tensor:
+            calls.append(1)
+            return energy.forward(y)
+
+        return sampler.sample(counted, x, return_trajectory=True)[1:], float(len(calls))
+
+    return draw

@@ -1,4 +1,9 @@
-"""HMC and NUTS on real numbers at the same settings: seconds for 1,000 effective draws of the worst coordinate."""
+"""HMC and NUTS on real numbers at the same settings: seconds for 1,000 effective draws of the worst coordinate.
+
+OMP_NUM_THREADS=1 python -m benchmarks hmc nuts --threads 1 --rounds 5
+
+A row also says how many gradients an effective draw takes. Packages that are not installed are left out with a line.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness import Contestant, Race, race
-from benchmarks.packages import blackjax_draws, numpyro_draws, torchebm_hmc_draws
+from benchmarks.packages import blackjax_draws, ebmkit_draws, numpyro_draws, torchebm_hmc_draws
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, RealMLP
 from ebmlab.evaluation import effective_sample_size
@@ -40,9 +45,11 @@ class Target:
     step_size: float
 
     def starts(self) -> Tensor:
-        """States that 200 steps of HMC have reached, `(chains, d)`."""
+        """Exact draws, where the energy has them, or states that 200 steps of HMC have reached, `(chains, d)`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
+            if isinstance(self.energy, Rotated | Funnel):
+                return self.energy.sample(CHAINS)
             return HMC(self.step_size, LEAPFROG).last_states(self.energy, self.energy.random(CHAINS), 200)
 
 
@@ -75,6 +82,53 @@ class Schools(Energy):
         tau = log_tau.exp()
         misfit = ((self.y - mu - tau * z) / self.sigma).square().sum(1) + z.square().sum(1)
         return misfit / 2 + ((mu / 5).square() / 2 + (1 + (tau / 5).square()).log() - log_tau).squeeze(1)
+
+
+class Funnel(Energy):
+    """Neal's (2003) funnel: v of N(0, 3^2), and nine x of N(0, exp(v))."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Real(10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        v, rest = x[:, 0], x[:, 1:]
+        return v.square() / 18 + (rest.square().sum(1) * (-v).exp() + 9 * v) / 2
+
+    def sample(self, n: int) -> Tensor:
+        v = 3 * torch.randn(n, 1)
+        return torch.cat([v, (v / 2).exp() * torch.randn(n, 9)], 1)
+
+
+class Rotated(Energy):
+    """A normal law of 10 numbers, its variances from 1 to 1,000 along turned axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Real(10)
+        axes = torch.linalg.qr(torch.randn(10, 10, generator=torch.Generator().manual_seed(3)).double())[0]
+        variances = torch.logspace(0, 3, 10, dtype=torch.float64)
+        self.register_buffer("precision", (axes / variances @ axes.T).float())
+        self.register_buffer("root", (axes * variances.sqrt()).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x @ self.precision) * x).sum(1) / 2
+
+    def sample(self, n: int) -> Tensor:
+        return torch.randn(n, 10) @ self.root.T
+
+
+def funnel_in_jax() -> Callable[[Any], Any]:
+    import jax.numpy as jnp
+
+    return lambda x: x[0] ** 2 / 18 + ((x[1:] ** 2).sum() * jnp.exp(-x[0]) + 9 * x[0]) / 2
+
+
+def rotated_in_jax() -> Callable[[Any], Any]:
+    import jax.numpy as jnp
+
+    precision = jnp.asarray(Rotated().precision.numpy())
+    return lambda x: (precision @ x) @ x / 2
 
 
 def normals_in_jax() -> Callable[[Any], Any]:
@@ -130,6 +184,8 @@ def network_in_jax() -> Callable[[Any], Any]:
 TARGETS: dict[str, Callable[[], Target]] = {
     "normals": lambda: Target("50 normal numbers", Normals(), normals_in_jax, 0.5),
     "schools": lambda: Target("eight schools", Schools(), schools_in_jax, 0.45),
+    "funnel": lambda: Target("a funnel of 10 numbers", Funnel(), funnel_in_jax, 0.3),
+    "rotated": lambda: Target("a rotated normal law of condition 1,000", Rotated(), rotated_in_jax, 0.9),
     "network": lambda: Target("a network 16-128-128-128-1", network(), network_in_jax, 0.35),
 }
 
@@ -147,14 +203,15 @@ def ours(sampler: Sampler, target: Target, x: Tensor) -> Draws:
 
 def compiled(sampler: Sampler, target: Target, x: Tensor) -> Contestant:
     """The time of `last_states(compile=True)`, which keeps the last draws alone, over the effective draws of `ours`."""
-    size = least(ours(sampler, target, x)()[0])
+    draws, cost = ours(sampler, target, x)()
+    size = least(draws)
 
     def run() -> float:
         begin = time.perf_counter()
         sampler.last_states(target.energy, x, STEPS, compile=True)
         return (time.perf_counter() - begin) * EFFECTIVE / size
 
-    return Contestant(run, gradients(STEPS * LEAPFROG, size), own_clock=True)
+    return Contestant(run, gradients(cost, size), own_clock=True)
 
 
 def least(draws: Tensor) -> float:
@@ -192,6 +249,7 @@ def hmc(name: str) -> Race:
         "blackjax": lambda: blackjax_draws(target.in_jax(), **common),
         "numpyro": lambda: numpyro_draws(target.in_jax(), **common),
         "torchebm": lambda: torchebm_hmc_draws(target.energy, **common),
+        "ebmkit": lambda: ebmkit_draws(target.energy, **common),
     }
     return Race(
         f"HMC, {LEAPFROG} leapfrog steps, {target.title}, {CHAINS} chains: {EFFECTIVE:,} effective draws",
@@ -207,14 +265,17 @@ def nuts(name: str) -> Race:
     target = TARGETS[name]()
     x, epsilon = target.starts(), target.step_size
     common = {"x": x, "step_size": epsilon, "steps": STEPS, "max_depth": MAX_DEPTH}
+    sampler = NUTS(epsilon, max_depth=MAX_DEPTH)
     entries = {
-        "ebmlab": partial(ours, NUTS(epsilon, max_depth=MAX_DEPTH), target, x),
+        "ebmlab": partial(ours, sampler, target, x),
         "blackjax": lambda: blackjax_draws(target.in_jax(), **common),
         "numpyro": lambda: numpyro_draws(target.in_jax(), **common),
+        "ebmkit": lambda: ebmkit_draws(target.energy, **common),
     }
     return Race(
         f"NUTS, {target.title}, {CHAINS} chains: {EFFECTIVE:,} effective draws",
         1,
-        {who: partial(effective, make) for who, make in entries.items()},
+        {who: partial(effective, make) for who, make in entries.items()}
+        | {"ebmlab, compiled": lambda: compiled(sampler, target, x)},
         unit="s",
     )

@@ -110,7 +110,11 @@ def solve_parser() -> Line:
     parser = Line("python -m ebmlab solve", description=ABOUT["solve"])
     add = parser.add_argument
     add("file", metavar="FILE", help="the problem; a file is known by its content, an edge list by .edges")
-    add("--problem", metavar="NAME", help="what a graph poses: max_cut, independent_set or clique (G-set: max_cut)")
+    add(
+        "--problem",
+        metavar="NAME",
+        help="what a graph poses: max_cut (G-set), independent_set, clique or normalised_cut",
+    )
     add("--sampler", metavar="NAME", help="such as ChromaticMetropolis (default on Ising models), PathAuxiliary or GWG")
     add("--seconds", type=float, default=10.0, metavar="S", help="when to stop (default: 10)")
     add("--target", type=float, metavar="VALUE", help="stop as soon as a solution has this value or a better one")

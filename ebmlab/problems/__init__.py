@@ -16,18 +16,21 @@ from ebmlab.problems.independent_set import IndependentSet
 from ebmlab.problems.instances import Planted, erdos_renyi, frustrated_loops, plus_minus_j
 from ebmlab.problems.max_cut import MaxCut
 from ebmlab.problems.minimise import Minimum, minimise
+from ebmlab.problems.normalised_cut import CutShares, NormalisedCut
 from ebmlab.problems.posed import pose
 from ebmlab.problems.problem import Problem, Solutions
 from ebmlab.problems.qubo import Qubo
 
 __all__ = [
     "Clique",
+    "CutShares",
     "Geometric",
     "IndependentSet",
     "Linear",
     "MaxCut",
     "Minimum",
     "MissingEdges",
+    "NormalisedCut",
     "Planted",
     "Problem",
     "Qubo",

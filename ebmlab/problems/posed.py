@@ -11,11 +11,17 @@ from ebmlab.graphs import Edges
 from ebmlab.problems.clique import Clique
 from ebmlab.problems.independent_set import IndependentSet
 from ebmlab.problems.max_cut import MaxCut
+from ebmlab.problems.normalised_cut import NormalisedCut
 from ebmlab.problems.problem import Problem
 from ebmlab.problems.qubo import Qubo
 
 GRAPHS = ("gset", "dimacs", "edges", "networkx")
-OF_GRAPHS: dict[str, Any] = {"max_cut": MaxCut, "independent_set": IndependentSet, "clique": Clique}
+OF_GRAPHS: dict[str, Any] = {
+    "max_cut": MaxCut,
+    "independent_set": IndependentSet,
+    "clique": Clique,
+    "normalised_cut": NormalisedCut,
+}
 
 
 def pose(given: Any, problem: str | None = None) -> Problem:
@@ -23,8 +29,8 @@ def pose(given: Any, problem: str | None = None) -> Problem:
 
     Args:
         given: a path, an object of another package, or what `ebmlab.exchange.read` made of one.
-        problem: max_cut, independent_set or clique, which a graph does not say by itself; qubo for any other model.
-            None takes max_cut for a G-set graph and qubo for a model that is no graph.
+        problem: max_cut, independent_set, clique or normalised_cut, which a graph does not say by itself; qubo for any
+            other model. None takes max_cut for a G-set graph and qubo for a model that is no graph.
 
     Raises:
         UserError: it cannot be read, is no such problem, or does not say which.

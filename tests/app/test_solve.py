@@ -162,7 +162,7 @@ def test_a_second_search_says_what_is_there(edges: set[tuple[int, int]], capsys:
 
 BAD = [
     (("none.rud",), "none.rud: no such file"),
-    (("a.col",), "a.col is a graph: say which problem, max_cut, independent_set, clique (--problem)"),
+    (("a.col",), "a.col is a graph: say which problem, max_cut, independent_set, clique, normalised_cut (--problem)"),
     (("bad.col", "--problem=clique"), "bad.col: edge 1 is 'e 0 1': nodes must be from 1 to 3"),
     (("a.rud", "--sampler=Nonsense"), "there is no such sampler"),
     (("a.rud", "--sampler=decide"), "there is no such sampler"),
