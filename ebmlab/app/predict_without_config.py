@@ -18,10 +18,15 @@ from ebmlab.trained.loading import checkpoint_in
 
 
 def stands_alone(args: list[str]) -> bool:
-    """Whether the arguments name a checkpoint without a config beside it that names data, and no config is given."""
+    """Whether the checkpoint alone says what is drawn: no config is given, and none beside it names data or is trusted.
+
+    A config beside a checkpoint is not run with own code, which `--import` names.
+    """
     given = dict(options(args))
     if {"-c", "--config", "-h", "--help"} & given.keys() or not given.get("--ckpt_path"):
         return False
+    if "--import" in given:
+        return True
     path = Path(given["--ckpt_path"])
     if not path.exists() and checkpoint(path) is None:
         return False

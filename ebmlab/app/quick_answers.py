@@ -32,7 +32,7 @@ commands:
   convert   models and problems of other packages:   python -m ebmlab convert problem.bqm my_problem
   zoo       small trained models: list, make, pull, pack, export:   python -m ebmlab zoo
   mutate    all single mutants of a sequence:   python -m ebmlab mutate wild.fasta --ckpt_path RUN
-  solve     max-cut, independent sets, cliques, QUBOs:   python -m ebmlab solve G14.rud --seconds 60
+  solve     cuts, independent sets, cliques, QUBOs:       python -m ebmlab solve G14.rud --seconds 60
   --version print the version
 
 Any setting of a config can be overridden: --model.num_steps 50, --trainer.max_epochs 3, --data.batch_size 64.

@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from ebmlab.app.predict_without_config import stands_alone
 from ebmlab.app.prediction import save_samples
 from ebmlab.data.interface import Data
 from ebmlab.datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
@@ -120,3 +121,13 @@ def test_a_diverged_model_and_an_output_that_is_a_file_are_refused(tmp_path: Pat
     with pytest.raises(UserError, match="energies of 3 of 3 samples are not finite"):
         save_samples(learner, GrayCode2D(num_bits=12), tmp_path, 3)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_with_own_code_the_config_beside_a_checkpoint_is_not_read(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoints" / "last.ckpt"
+    checkpoint.parent.mkdir()
+    checkpoint.touch()
+    (tmp_path / "config.yaml").write_text("data: {}\n")
+    assert not stands_alone([f"--ckpt_path={checkpoint}"])
+    assert stands_alone([f"--ckpt_path={checkpoint}", "--import=own_code"])
+    assert not stands_alone([f"--ckpt_path={checkpoint}", "--import=own_code", "--config=a.yaml"])
