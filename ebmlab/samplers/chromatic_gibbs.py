@@ -106,7 +106,7 @@ class ChromaticGibbs(Sampler):
     keeps_values = False
     exact = True
 
-    def sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+    def _sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
         """Moves all sites in place, one colour after the other; as the function of this name."""
         return sweep(energy, table, x)
 
@@ -137,7 +137,7 @@ class ChromaticGibbs(Sampler):
         total = x.new_zeros(len(x))
         for _ in range(num_steps):
             before = None if hops is None else y.clone()
-            total += self.sweep(energy, table, y)
+            total += self._sweep(energy, table, y)
             if hops is not None and before is not None:
                 hops += energy.domain.hops(y, before)
         return None if total.isnan().any() else y

@@ -64,7 +64,7 @@ class ChromaticMetropolis(ChromaticGibbs):
 
     domains = (Binary, Spin)
 
-    def sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+    def _sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
         return sweep(energy, table, x)
 
     def kernel_on(self, energy: Energy) -> Kernel:

@@ -19,6 +19,7 @@ from ebmlab.energies import (
     Bipartite,
     Clamped,
     Energy,
+    Frequencies,
     Gaussian,
     Ising,
     Scaled,
@@ -64,6 +65,7 @@ MORE: dict[str, Callable[[], Energy]] = {
     ),
     "Uniform": lambda: Uniform(Spin(3)),
     "Bernoulli": lambda: Bernoulli(torch.tensor([0.2, 0.7])),
+    "Frequencies": lambda: Frequencies(torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])),
     "StandardNormal": lambda: StandardNormal(Real(3)),
     "Gaussian": lambda: Gaussian(torch.zeros(3), torch.eye(3)),
     "Solved": lambda: Solved(ising(), 0.0, samples=Spin(7).random(4)),
@@ -76,7 +78,7 @@ MORE: dict[str, Callable[[], Energy]] = {
     "Scaled sum": lambda: Scaled(Sum([ising(), ising()]), 2.0),
 }
 ALL = {**ENERGIES, **MORE}
-BASES = ("Uniform", "Bernoulli", "StandardNormal", "Gaussian", "Solved")
+BASES = ("Uniform", "Bernoulli", "Frequencies", "StandardNormal", "Gaussian", "Solved")
 
 
 def answers(energy: Energy, x: Tensor) -> dict[str, Tensor]:
