@@ -14,7 +14,6 @@ from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.bit_planes import random_words
 from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler
-from ebmlab.samplers.chromatic_gibbs import annealed
 from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
@@ -95,7 +94,7 @@ class States:
 
     def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
         if isinstance(self.sampler, ChromaticGibbs):
-            return annealed(self.target, x, betas, self.sampler.sweep)
+            return self.sampler.annealed(self.target, x, betas=betas)
         for beta in betas:
             at = tempered(self.target, beta)
             state, _ = self.sampler.step(at, self.sampler.init(at, x))

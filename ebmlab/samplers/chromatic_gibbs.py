@@ -110,6 +110,27 @@ class ChromaticGibbs(Sampler):
         """Moves all sites in place, one colour after the other; as the function of this name."""
         return sweep(energy, table, x)
 
+    @torch.no_grad()
+    def annealed(self, energy: Energy, x: Tensor, *, betas: Sequence[float]) -> Tensor:
+        """The chains after a sweep at each inverse temperature, in place over one table.
+
+        Args:
+            energy: over a coloured graph.
+            x: the chains, `(B, *event)`.
+            betas: of the sweeps.
+
+        Raises:
+            UserError: a conditional law is NaN.
+        """
+        table, y = _sites_first(energy, x)
+        at, total = tempered(energy, 1.0), x.new_zeros(len(x))
+        for beta in betas:
+            at.beta.fill_(beta)
+            total += self._sweep(at, table, y)
+        if bool(total.isnan().any()):
+            raise UserError(f"{type(energy).__name__}: the law of a site given the others is NaN")
+        return y
+
     def check(self, energy: Energy) -> None:
         super().check(energy)
         if getattr(energy, "colours", None) is None or not hasattr(energy, "conditional"):
@@ -141,29 +162,6 @@ class ChromaticGibbs(Sampler):
             if hops is not None and before is not None:
                 hops += energy.domain.hops(y, before)
         return None if total.isnan().any() else y
-
-
-@torch.no_grad()
-def annealed(energy: Energy, x: Tensor, betas: Sequence[float], sweep: Sweep = sweep) -> Tensor:
-    """The chains after a sweep at each inverse temperature, in place over one table.
-
-    Args:
-        energy: over a coloured graph.
-        x: the chains, `(B, *event)`.
-        betas: of the sweeps.
-        sweep: over the sites of all colours; by default a heat bath.
-
-    Raises:
-        UserError: a conditional law is NaN.
-    """
-    table, y = _sites_first(energy, x)
-    at, total = tempered(energy, 1.0), x.new_zeros(len(x))
-    for beta in betas:
-        at.beta.fill_(beta)
-        total += sweep(at, table, y)
-    if bool(total.isnan().any()):
-        raise UserError(f"{type(energy).__name__}: the law of a site given the others is NaN")
-    return y
 
 
 def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -131,6 +131,7 @@ def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
     """What a sweep reads of a `Potts` model, by itself, tempered, or on a path from independent sites; else None."""
     if isinstance(energy, Potts) and type(energy).forward is Potts.forward:
         return SiteLaws(energy.site_tables(joint=joint))
+    factor: float | Tensor
     if type(energy) is Bridge and isinstance(base := energy.base, Uniform | Frequencies):
         factor, others = energy.beta, (1 - energy.beta) * base.logits if isinstance(base, Frequencies) else None
     elif isinstance(energy, TemperedEnergy) and energy.beta.numel() in (1, num_chains):

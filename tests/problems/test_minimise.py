@@ -24,7 +24,6 @@ from ebmlab.problems import (
     plus_minus_j,
 )
 from ebmlab.samplers import GWG, ChromaticGibbs, GibbsSweep, PathAuxiliary, Sampler
-from ebmlab.samplers.chromatic_gibbs import annealed
 
 
 def test_a_planted_ground_state_is_found_and_never_undercut() -> None:
@@ -62,7 +61,7 @@ def test_a_sweep_of_the_fast_path_has_the_law_of_chromatic_gibbs() -> None:
     for beta in betas:
         for sites in energy.colours:
             law = _redrawn(law, tempered(energy, beta)(states).double(), states, sites)
-    x = annealed(energy, states[5].repeat(100_000, 1), betas)
+    x = ChromaticGibbs().annealed(energy, states[5].repeat(100_000, 1), betas=betas)
     counts = torch.bincount(((x > 0).long() * torch.tensor([8, 4, 2, 1])).sum(1), minlength=16)
     chi_square = ((counts - 1e5 * law) ** 2 / (1e5 * law)).sum()
     assert chi_square < 40, "15 degrees of freedom"

@@ -121,8 +121,8 @@ class BipartiteBridge(Bridge, Bipartite):
         first = start.visible_given_hidden(h) if start else None
         if isinstance(law, Tensor):
             if first is None:
-                given = isinstance(self.base, Bernoulli | Frequencies)
-                first = self.base.logits.to(law) if given else torch.zeros_like(law)
+                base = self.base
+                first = base.logits.to(law) if isinstance(base, Bernoulli | Frequencies) else torch.zeros_like(law)
             assert isinstance(first, Tensor)
             return self._mix(first, law)
         if isinstance(self.base, Gaussian):
