@@ -19,7 +19,6 @@ NUM_STEPS = {  # of the learners that draw by their sampler alone; the default o
     "BoltzmannLearning": 10,
     "ConditionalNoiseContrast": 100,
     "ContrastiveDivergence": 1,
-    "DenoisingScoreMatching": 100,
     "JointClassifier": 20,
     "NoiseContrast": 100,
     "PseudoLikelihood": 100,
