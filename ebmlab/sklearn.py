@@ -30,7 +30,7 @@ from ebmlab.energies import GRBM, RBM, Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
-from ebmlab.numerics.noise import bits
+from ebmlab.numerics.noise import bits, uniform_numbers
 from ebmlab.samplers import BlockGibbs, Sampler
 from ebmlab.settings import require_count, require_factor
 
@@ -227,7 +227,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """E(x); of probabilities of bits the mean of E over draws that depend on no other row."""
         if not isinstance(self.energy_.domain, Binary) or ((x == 0) | (x == 1)).all():
             return self.energy_(x)
-        thresholds = torch.rand(DRAWS, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+        thresholds = uniform_numbers(DRAWS, *x.shape[1:], generator=torch.Generator().manual_seed(0)).to(x.dtype)
         total = sum((self.energy_((x > threshold).to(x)) for threshold in thresholds), start=x.new_zeros(len(x)))
         return total / DRAWS
 

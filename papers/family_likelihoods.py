@@ -107,7 +107,7 @@ def deep(data: Alignment, hidden_dim: int, epochs: int) -> Model:
     energy, sampler = DeepFamily(*data.event_shape, hidden_dim), DLMC(1.0)
     start = Potts(*data.event_shape)
     independent_(start, data.states("train"), data.weights("train"), pseudo_count=SHARE)
-    energy.field.data.copy_(start.h.data)
+    energy.field.data.copy_(start.field.data)
     learner = ContrastiveDivergence(
         energy, sampler, start=ReplayBuffer(1000), num_steps=20, optimizer=partial(Adam, lr=1e-3)
     )
