@@ -117,7 +117,7 @@ def deep(data: Alignment, hidden_dim: int, epochs: int) -> Model:
 
 MODELS: dict[str, dict[str, Callable[[Alignment], Model]]] = {
     "sites": {"": sites},
-    "pseudo-likelihood": {f"l2 {l2}": partial(pseudo_likelihood, l2=l2) for l2 in (0.001, 0.003, 0.01, 0.03)},
+    "pseudo-likelihood": {f"l2 {l2}": partial(pseudo_likelihood, l2=l2) for l2 in (0.003, 0.01, 0.03, 0.1)},
     "boltzmann": {f"to {target}": partial(boltzmann, target=target) for target in (0.6, 0.8, 0.95)},
     "rbm": {f"{h} hidden, {n} epochs": partial(rbm, num_hidden=h, epochs=n) for h in (30, 100) for n in (50, 200)},
     "deep": {f"{n} epochs": partial(deep, hidden_dim=64, epochs=n) for n in (30, 100)},

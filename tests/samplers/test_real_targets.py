@@ -90,7 +90,7 @@ def test_eight_schools_from_far_away(sampler: Sampler) -> None:
     """Means agree with quadrature within 4.5 standard errors."""
     torch.manual_seed(0)
     law = EightSchools()
-    x = run(sampler, "eight schools", 30, 200)
+    x = run(sampler, "eight schools", 100, 200)
     found = {name: value.view(x.shape[:2]) for name, value in law.statistics(x.flatten(0, 1)).items()}
     for name, (mean, std) in law.moments().items():
         error = std / float(effective_sample_size(found[name])) ** 0.5
