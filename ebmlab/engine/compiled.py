@@ -24,6 +24,7 @@ UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few
 PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
 FEW_NUMBERS = 2**12  # fewer random numbers a program on a CPU draws faster itself than by torch's generator
 COMPILERS = ("g++", "clang++", "c++", "cl")
+DAMAGED = ("file too short", "invalid ELF header")  # what the loader says of half a program in torch's cache
 
 
 def worth_compiling(energy: Energy) -> bool:
@@ -67,6 +68,13 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
     except torch._dynamo.exc.TorchDynamoException as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
         reason = lines[0] if lines else type(error).__name__
+        if any(sign in str(error) for sign in DAMAGED):
+            from torch._inductor.codecache import cache_dir  # loads the compiler
+
+            raise UserError(
+                f"{caller}: torch's cache of programs is damaged ({reason}), as when a process was killed that wrote "
+                f"to it: remove {cache_dir()}, or name another folder in TORCHINDUCTOR_CACHE_DIR"
+            ) from error
         raise UserError(
             f"{caller}: {type(energy).__name__} cannot be compiled ({reason}): leave compilation out"
         ) from error

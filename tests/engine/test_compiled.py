@@ -243,6 +243,18 @@ def test_an_energy_that_cannot_be_compiled_is_one_line() -> None:
         Langevin(0.1).last_states(Branching(), torch.randn(5, 4), 8, compile=True)
 
 
+def test_a_damaged_cache_of_programs_is_named() -> None:
+    rbm = RBM(4, 3)
+    expected = (
+        r"mine: torch's cache of programs is damaged \(a.so: file too short\), .*: remove /.+, or name another folder"
+    )
+    with (
+        pytest.raises(UserError, match=expected),
+        compiled.compiling(lambda energy, x: energy(x), rbm, rbm.random(2), "mine"),
+    ):
+        raise torch._dynamo.exc.InternalTorchDynamoError("a.so: file too short")
+
+
 @needs_compiler
 @pytest.mark.slow
 def test_a_compiled_report_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
