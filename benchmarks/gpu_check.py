@@ -122,6 +122,7 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "Gibbs": ("Ising", s.Gibbs()),
     "GibbsSweep": ("Ising", s.GibbsSweep()),
     "ChromaticGibbs": ("Ising", s.ChromaticGibbs()),
+    "ChromaticMetropolis": ("Ising", s.ChromaticMetropolis()),
     "SwendsenWang": ("Ising", s.SwendsenWang()),
     "Wolff": ("Ising", s.Wolff()),
     "HammingBall": ("Ising", s.HammingBall(4, 2)),

@@ -30,11 +30,19 @@ def require(what: str, *packages: str) -> None:
 
     Raises:
         UserError: one is missing; the line says what to install.
+
+    Example:
+        >>> require("arithmetic")  # needs nothing
     """
     if missing := [name for name in packages if find_spec(name) is None]:
         raise UserError(f"{what} needs {' and '.join(missing)}: {install(_EXTRAS[missing[0]])}")
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra, in a checkout and beside an installed wheel alike."""
+    """The command that installs an extra, in a checkout and beside an installed wheel alike.
+
+    Example:
+        >>> install("graphs")
+        "pip install 'ebmlab[graphs]'"
+    """
     return f"pip install 'ebmlab[{extra}]'"

@@ -13,7 +13,7 @@ from ebmlab.studies import targets
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu_check.py"
 DOWNLOADS = {"MaskedLanguageModel"}
-LAWS = {"Base", "Bernoulli", "ByParts", "Gaussian", "Solved", "StandardNormal", "Uniform"}
+LAWS = {"Base", "Bernoulli", "ByParts", "Frequencies", "Gaussian", "Solved", "StandardNormal", "Uniform"}
 WRAPPERS = {"Bipartite", "Bridge", "BipartiteBridge", "ClampedBipartite", "TemperedEnergy", "TemperedBipartite", "Part"}
 PARTWISE = {"Alternate"}  # moves by other samplers, which are checked
 FAMILIES = {"AtNoise", "Classifier", "NoisyEnergy"}  # of energies with a noise level or classes

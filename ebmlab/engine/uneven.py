@@ -78,6 +78,13 @@ def run_uneven(kernel: UnevenKernel, energy: Energy, x: Tensor, num_steps: int, 
 
     Raises:
         UserError: as `compiling`.
+
+    Example:
+        >>> from ebmlab.energies import RealMLP
+        >>> from ebmlab.samplers import NUTS
+        >>> energy = RealMLP(2, hidden_dim=4)
+        >>> run_uneven(NUTS(0.1).uneven_on(energy), energy, torch.zeros(3, 2), 0, "mine").x.shape  # no step, no program
+        torch.Size([3, 2])
     """
     ahead = max(1, min(AHEAD, NUMBERS // (kernel.width * len(x))))
     settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32)).unbind()
