@@ -69,7 +69,7 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
         reason = lines[0] if lines else type(error).__name__
         if any(sign in str(error) for sign in DAMAGED):
-            from torch._inductor.codecache import cache_dir  # loads the compiler
+            from torch._inductor.codecache import cache_dir  # type: ignore[attr-defined]  # loads the compiler
 
             raise UserError(
                 f"{caller}: torch's cache of programs is damaged ({reason}), as when a process was killed that wrote "
