@@ -15,6 +15,7 @@ from ebmlab.samplers.tuners.tuner import Tuner
 from ebmlab.settings import LARGEST, SMALLEST, require_count
 
 SHRINKAGE, DELAY, FORGETTING = 0.05, 10.0, 0.75  # gamma, t_0 and kappa of the paper
+PATIENCE, IDLE = 10, 0.01  # steps with less than this acceptance after which a chain is stuck
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,11 @@ class DualAveraging(Tuner):
 
         h_t = (1 - 1 / (t + 10)) h_{t-1} + (rate - a_t) / (t + 10),    log e_t = log(10 e_1) - sqrt(t) h_t / 0.05.
 
-    The step size found is exp of the mean of log e_t, which weighs step t by t^-0.75 against all before it.
+    The step size found is exp of the mean of log e_t, which weighs step t by t^-0.75 against all before it. While a
+    chain has accepted next to nothing for ten steps, a_t is 0. In the mean over many chains one would not be seen that
+    begins where the energy is stiff, and it would never leave. (The harmonic mean of Hoffman, Radul & Sountsov, 2021,
+    serves the same end.)
+
     `TargetAcceptance` changes settings less often, and other parameters than step sizes, too.
 
     Args:
@@ -74,11 +79,14 @@ class DualAveraging(Tuner):
         mean, excess, t = epsilon.log(), 0.0, 0
         centre: Tensor | None = None
         longer: bool | None = None
+        idle = x.new_zeros(len(x))  # steps since each chain accepted something
         for _ in range(num_steps):
             x, info = sampler.sample(energy, x, 1)
             if observe is not None:
                 observe(x)
-            acceptance = float(info.acceptance.nan_to_num(0.0).mean())  # a proposal with NaN energy was rejected
+            accepted = info.acceptance.nan_to_num(0.0)  # a proposal with NaN energy was rejected
+            idle = (idle + 1).masked_fill(accepted > IDLE, 0)
+            acceptance = 0.0 if bool((idle >= PATIENCE).any()) else float(accepted.mean())
             longer = acceptance > 0.5 if longer is None else longer
             if centre is None and (acceptance > 0.5) is longer:
                 epsilon = (epsilon * (2.0 if longer else 0.5)).clamp(SMALLEST, LARGEST)
