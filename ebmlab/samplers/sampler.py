@@ -63,8 +63,16 @@ class Sampler(Recorded, nn.Module):
         """Whether chains follow p after enough steps. Exact samplers do, and so do some others, such as `Tempered`."""
         return self.exact
 
+    def __repr__(self) -> str:
+        """The class with its settings that are single numbers, and the samplers that it moves by."""
+        numbers = [f"{name}={b.item():.4g}" for name, b in self.named_buffers(recurse=False) if b.numel() == 1]
+        parts = [f"{name}={part!r}" for name, part in self.named_children() if isinstance(part, Sampler)]
+        return f"{type(self).__name__}({', '.join([*numbers, *parts])})"
+
     def check(self, energy: Energy) -> None:
         """Raises `UserError` if this sampler does not support the energy."""
+        if not isinstance(energy, Energy):
+            raise UserError(f"{type(energy).__name__} is no Energy: derive it from ebmlab.energies.Energy")
         if type(self).step is Sampler.step and type(self).kernel_on is Sampler.kernel_on:
             hint = (
                 "derive it from MetropolisSampler, whose steps follow a proposal" if hasattr(self, "proposal") else ""
