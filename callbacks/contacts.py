@@ -16,6 +16,7 @@ from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, co
 from ebmlab.evaluation.headline import Headline
 from ebmlab.sequences import Family, Placement, Residue, place, read_pdb
 from ebmlab.sequences.pdb import Between
+from ebmlab.settings import require_count, require_positive
 
 
 @runtime_checkable
@@ -69,11 +70,8 @@ class Contacts(PeriodicEvaluation):
         at_start: bool = False,
     ) -> None:
         super().__init__(every_n_epochs, at_start)
-        if threshold <= 0 or min_separation < 1 or num_around < 1:
-            raise UserError(
-                f"Contacts: threshold is {threshold}, min_separation {min_separation} and num_around {num_around}; all "
-                "must be above 0"
-            )
+        require_positive("Contacts", threshold=threshold)
+        require_count("Contacts", min_separation=min_separation, num_around=num_around)
         self.path = path
         self.chain = chain
         self.between = between

@@ -13,6 +13,7 @@ from ebmlab.energies.pairwise.statistics import between_sites, connected
 from ebmlab.errors import UserError
 from ebmlab.learners.weighted_states import weighted_states
 from ebmlab.lightning.run_data import data_of
+from ebmlab.settings import require_inside
 
 
 class StopAtCorrelation(PeriodicEvaluation):
@@ -45,10 +46,8 @@ class StopAtCorrelation(PeriodicEvaluation):
 
     def __init__(self, target: float = 0.95, *, pseudo_count: float = 0.0, every_n_epochs: int = 1) -> None:
         super().__init__(every_n_epochs, at_start=False)
-        if not 0 < target <= 1:
-            raise UserError(f"StopAtCorrelation: target is {target}, but must be above 0 and at most 1")
-        if not 0 <= pseudo_count < 1:
-            raise UserError(f"StopAtCorrelation: pseudo_count is {pseudo_count}, but must be at least 0 and below 1")
+        require_inside("StopAtCorrelation", "(0, 1]", target=target)
+        require_inside("StopAtCorrelation", "[0, 1)", pseudo_count=pseudo_count)
         self.target = target
         self.pseudo_count = pseudo_count
         self.pearson = float("nan")

@@ -35,7 +35,7 @@ from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.draws import Draws
-from ebmlab.settings import require_count, require_factor
+from ebmlab.settings import require_choice, require_count, require_factor
 
 Interval = Literal["epoch", "step"]
 
@@ -99,8 +99,7 @@ class Learner(Rebuilt, Draws):
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
         sampler.check(energy)
         require_count(type(self).__name__, num_steps=num_steps)
-        if lr_interval not in ("epoch", "step"):
-            raise UserError(f'lr_interval is "{lr_interval}", but must be "epoch" or "step"')
+        require_choice(type(self).__name__, ("epoch", "step"), lr_interval=lr_interval)
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch of data `(B, *event)`, a scalar."""
