@@ -182,7 +182,9 @@ def test_sample_uses_the_generator_it_is_given() -> None:
 
 
 def test_bad_options_and_inputs_are_named() -> None:
-    with pytest.raises(UserError, match='shape is "square", but must be "2spirals", "8gaussians", "circles", "moons", "pinwheel"'):
+    with pytest.raises(
+        UserError, match='shape is "square", but must be "2spirals", "8gaussians", "circles", "moons", "pinwheel"'
+    ):
         GrayCode2D("square")  # type: ignore[arg-type]
     for num_bits in (2, 0, 31, -4):
         with pytest.raises(UserError, match=f"num_bits is {num_bits}; it must be even and at least 4"):
