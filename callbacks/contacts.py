@@ -32,6 +32,12 @@ class Aligned(Protocol):
         """The weights of a split's sequences, `(N,)`, with mean 1."""
 
 
+def aligned_data(trainer: pl.Trainer, callback: pl.Callback) -> Aligned:
+    """The run's data, which must come from an alignment."""
+    what = "data that come from an alignment"
+    return known_data(trainer, Aligned, callback, what, "datamodules.Alignment")  # type: ignore[type-abstract]
+
+
 class Contacts(PeriodicEvaluation):
     """Logs how many of the strongest pairs of sites are contacts in a structure, and shows them.
 
@@ -95,7 +101,7 @@ class Contacts(PeriodicEvaluation):
 
     def prediction(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> ContactPrediction:
         """The energy's scores beside the structure's distances."""
-        energy, data = energy_of(pl_module), self._data(trainer)
+        energy, data = energy_of(pl_module), aligned_data(trainer, self)
         around = None
         if not isinstance(energy, Potts):
             around = data.states("train", self.num_around, self.seed).to(energy.device)
@@ -114,11 +120,7 @@ class Contacts(PeriodicEvaluation):
         if self._placed is None:
             residues = read_pdb(self.path, self.chain)
             try:
-                self._placed = residues, place(residues, self._data(trainer).family)
+                self._placed = residues, place(residues, aligned_data(trainer, self).family)
             except UserError as error:
                 raise UserError(f"Contacts: {self.path}: {error}") from error
         return self._placed
-
-    def _data(self, trainer: pl.Trainer) -> Aligned:
-        what = "data that come from an alignment"
-        return known_data(trainer, Aligned, self, what, "datamodules.Alignment")  # type: ignore[type-abstract]

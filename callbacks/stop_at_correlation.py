@@ -6,7 +6,7 @@ import pytorch_lightning as pl
 from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
-from ebmlab.callbacks.requirements import buffer_of, energy_of
+from ebmlab.callbacks.requirements import buffer_of, energy_of, of_all_ranks
 from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.domains import Finite
 from ebmlab.energies.pairwise.statistics import between_sites, connected
@@ -76,21 +76,13 @@ class StopAtCorrelation(PeriodicEvaluation):
             self._of_data = connected(x.float().to(chains.device), weights, self.pseudo_count)
         known = getattr(pl_module, "chain_moments", None) if trainer.world_size == 1 else None
         if known is None:
-            of_chains = connected(_of_all_ranks(trainer, pl_module, chains).float())
+            of_chains = connected(of_all_ranks(pl_module, chains).float())
         else:
             of_chains = between_sites(known[0], known[1], chains.shape[1])
         self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
         self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
         if self.pearson >= self.target:
             trainer.should_stop = True
-
-
-def _of_all_ranks(trainer: pl.Trainer, pl_module: pl.LightningModule, chains: Tensor) -> Tensor:
-    if trainer.world_size == 1:
-        return chains
-    gathered = pl_module.all_gather(chains.to(pl_module.device))
-    assert isinstance(gathered, Tensor)
-    return gathered.flatten(0, 1)
 
 
 def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:

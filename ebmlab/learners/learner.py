@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -38,6 +39,7 @@ from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_choice, require_count, require_factor
 
 Interval = Literal["epoch", "step"]
+ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class Learner(Rebuilt, Draws):
@@ -79,6 +81,12 @@ class Learner(Rebuilt, Draws):
         lr_interval: Interval,
     ) -> None:
         super().__init__()
+        if not isinstance(energy.domain, self.domains):
+            kinds = " or ".join(kind.__name__ for kind in self.domains)
+            raise UserError(
+                f"{type(self).__name__} fits energies on {kinds} domains, but {type(energy).__name__} lives on "
+                f"{energy.domain}: take another energy, or another learner"
+            )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Attribute .* is an instance of `nn.Module`")
             warnings.filterwarnings("ignore", "Attribute .* removed from hparams")  # a module with parametrizations

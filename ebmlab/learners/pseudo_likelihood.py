@@ -86,11 +86,6 @@ class PseudoLikelihood(Learner):
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
     ) -> None:
-        if not isinstance(energy.domain, Finite):
-            raise UserError(
-                f"PseudoLikelihood sums over the values of a coordinate, but {type(energy).__name__} lives on "
-                f"{energy.domain}: take an energy on a finite domain"
-            )
         super().__init__(
             energy,
             sampler or GibbsSweep(),

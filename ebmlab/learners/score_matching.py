@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss, input_gradient
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss, input_gradient
 from ebmlab.numerics.noise import uniform
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import Sampler
