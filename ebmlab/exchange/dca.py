@@ -16,7 +16,7 @@ from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, precision
 from ebmlab.exchange.format import Format, looks_like_text, only, text_of
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 ALPHABETS = ("-ACDEFGHIKLMNPQRSTVWY", "-ACGU", "-ACGT")  # protein, RNA, DNA; the gap comes first
 Key = TypeVar("Key")
@@ -70,8 +70,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
         lines += [f"J {i} {j} {alphabet[a]} {alphabet[b]} {block[a][b]!r}" for a in range(q) for b in range(q)]
     for i, row in enumerate(energy.field.tolist()):
         lines += [f"h {i} {alphabet[a]} {value!r}" for a, value in enumerate(row)]
-    with whole(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n")
+    write_whole(path, "\n".join(lines) + "\n")
     return []
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.energies import Energy
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive

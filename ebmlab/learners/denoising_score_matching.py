@@ -13,8 +13,8 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss, input_gradient
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss, input_gradient
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers import Sampler, State
 from ebmlab.settings import require_positive

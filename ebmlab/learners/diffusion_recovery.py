@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +15,10 @@ from ebmlab.domains import Real
 from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
 from ebmlab.learners.fitting_data import weighted_mean
-from ebmlab.learners.learner import Interval, Learner
+from ebmlab.learners.learner import ADAM, Interval, Learner
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers import MALA, Sampler, State
 from ebmlab.settings import require_positive
-
-ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class Recovery(Energy):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,16 +11,13 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
-from ebmlab.learners.learner import Interval
+from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import input_gradient
 from ebmlab.numerics.noise import normal, uniform
 from ebmlab.samplers import Sampler, State
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_count, require_factor, require_positive
-
-ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 def flow(energy: Energy, x: Tensor, temperature: float, num_steps: int) -> Tensor:
@@ -136,6 +132,7 @@ class EnergyMatching(ContrastiveDivergence):
         torch.Size([8, 2])
     """
 
+    domains = (Real,)
     takes_weights = False
     logs = (*ContrastiveDivergence.logs, "train/flow_loss")
 
@@ -155,16 +152,10 @@ class EnergyMatching(ContrastiveDivergence):
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
     ) -> None:
-        if not isinstance(energy.domain, Real):
-            raise UserError(
-                f"EnergyMatching fits energies on real numbers, but {type(energy).__name__} lives on {energy.domain}: "
-                "take an energy on Real, such as RealMLP"
-            )
         require_positive("EnergyMatching", temperature=temperature)
         require_count("EnergyMatching", num_flow_steps=num_flow_steps)
         require_factor("EnergyMatching", contrast_weight=contrast_weight)
-        if warm_up < 0:
-            raise UserError(f"EnergyMatching: warm_up is {warm_up}, but must be at least 0")
+        require_count("EnergyMatching", least=0, warm_up=warm_up)
         super().__init__(
             energy,
             sampler,

@@ -12,8 +12,8 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Real
 from ebmlab.energies import Base, Energy, Gaussian
 from ebmlab.errors import UserError
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.numerics.unrounded import unrounded

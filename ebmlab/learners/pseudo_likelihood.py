@@ -16,7 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.samplers import GibbsSweep, Sampler
-from ebmlab.settings import require_factor
+from ebmlab.settings import require_choice, require_factor
 
 ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-2)
 
@@ -86,11 +86,6 @@ class PseudoLikelihood(Learner):
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
     ) -> None:
-        if not isinstance(energy.domain, Finite):
-            raise UserError(
-                f"PseudoLikelihood sums over the values of a coordinate, but {type(energy).__name__} lives on "
-                f"{energy.domain}: take an energy on a finite domain"
-            )
         super().__init__(
             energy,
             sampler or GibbsSweep(),
@@ -101,8 +96,7 @@ class PseudoLikelihood(Learner):
             lr_interval=lr_interval,
         )
         require_factor("PseudoLikelihood", l2=l2, l2_field=l2_field)
-        if form not in ("symmetric", "asymmetric"):
-            raise UserError(f'PseudoLikelihood: form is "{form}", but must be "symmetric" or "asymmetric"')
+        require_choice("PseudoLikelihood", ("symmetric", "asymmetric"), form=form)
         self.form, self.l2, self.l2_field = form, l2, l2_field
         energy = self.energy
         paired = isinstance(energy, Potts) or (isinstance(energy, Ising) and energy.learn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,8 +15,6 @@ from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import MALA, Sampler
-
-ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class SampleLoss(Learner):
@@ -62,11 +59,6 @@ class SampleLoss(Learner):
         lr_scheduler: LRSchedulerCallable | None,
         lr_interval: Interval,
     ) -> None:
-        if not isinstance(energy.domain, Real):
-            raise UserError(
-                f"{type(self).__name__} fits energies on real numbers, but {type(energy).__name__} lives on "
-                f"{energy.domain}: take an energy on Real, such as RealMLP, or RatioMatching for bits"
-            )
         super().__init__(
             energy,
             sampler or MALA(0.1),

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss, input_gradient
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss, input_gradient
 from ebmlab.numerics.noise import uniform
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import Sampler
-from ebmlab.settings import require_count
+from ebmlab.settings import require_choice, require_count
 
 KINKED = (nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.Hardtanh)  # piecewise linear
 
@@ -114,8 +114,7 @@ class ScoreMatching(SampleLoss):
     ) -> None:
         super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
         require_count("ScoreMatching", num_directions=num_directions)
-        if form not in ("exact", "sliced"):
-            raise UserError(f'ScoreMatching: form is "{form}", but must be "exact" or "sliced"')
+        require_choice("ScoreMatching", ("exact", "sliced"), form=form)
         if kinks := [type(part).__name__ for part in energy.modules() if isinstance(part, KINKED)]:
             raise UserError(
                 f"ScoreMatching: {type(energy).__name__} has {kinks[0]}, whose second derivative is 0: take nn.SiLU or "

@@ -14,11 +14,11 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Bridge, Energy, Frequencies, PerChain, Potts, TemperedEnergy, Uniform
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.site_tables import SiteTable
-from ebmlab.errors import UserError
 from ebmlab.numerics.noise import drawn_by_column, wide
 from ebmlab.samplers.blocks import ball, redraw
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.settings import require_choice
 
 
 class SiteLaws(NamedTuple):
@@ -80,8 +80,7 @@ class GibbsSweep(Sampler):
 
     def __init__(self, scan: Literal["systematic", "random"] = "systematic") -> None:
         super().__init__()
-        if scan not in ("systematic", "random"):
-            raise UserError(f"GibbsSweep: scan is {scan!r}, but must be systematic or random")
+        require_choice("GibbsSweep", ("systematic", "random"), scan=scan)
         self.scan = scan
 
     @torch.no_grad()

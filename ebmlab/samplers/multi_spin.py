@@ -20,7 +20,7 @@ from ebmlab.samplers.chromatic_metropolis import TIES
 
 Rule = Callable[[Tensor, Planes, int, float, Random], Tensor]
 
-LARGEST = 24  # sum of a site's couplings, in quanta; more of them have too many local fields
+LARGEST = 62  # sum of a site's couplings, in quanta; more of them have too many local fields
 WORDS = 2**16  # of the sites that are redrawn at a time: fewer fit a small cache, but cost more calls
 
 

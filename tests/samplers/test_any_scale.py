@@ -268,7 +268,7 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AnyScale("second"), "variant is 'second', but must be one of first, shift"),  # type: ignore[arg-type]
+        (lambda: AnyScale("second"), 'variant is "second", but must be "first", "shift"'),  # type: ignore[arg-type]
         (lambda: AnyScale("first", curvature=W4), "variant first has no curvature"),
         (lambda: AnyScale("trace", curvature=W4), "takes a diagonal too"),
         (lambda: AnyScale("diagonal", curvature=D4, diagonal=D4), "takes no diagonal"),

@@ -241,7 +241,7 @@ def test_mutants_on_domains_of_two_values_are_caught(name: str, old: str, new: s
     ("make", "message"),
     [
         (lambda: Gibbs(0), r"Gibbs: block_size is 0, but must be at least 1"),
-        (lambda: Gibbs(scan="both"), r"Gibbs: scan is 'both', but must be systematic or random"),  # type: ignore[arg-type]
+        (lambda: Gibbs(scan="both"), 'Gibbs: scan is "both", but must be "systematic" or "random"'),  # type: ignore[arg-type]
         (
             lambda: Gibbs(17).check(Target(Binary(20), "quadratic")),
             r"17 coordinates of Binary\(20\) has 2\^17 configurations",

@@ -213,7 +213,7 @@ def test_no_reverse_term_is_caught() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LocallyBalanced("root"), r"LocallyBalanced: weight is 'root', but must be one of sqrt, barker"),  # type: ignore[arg-type]
+        (lambda: LocallyBalanced("root"), 'LocallyBalanced: weight is "root", but must be "sqrt", "barker"'),  # type: ignore[arg-type]
         (lambda: LocallyBalanced().check(Sum(Real(4))), r"LocallyBalanced samples Binary or Spin or"),
     ],
 )

@@ -97,7 +97,7 @@ def test_gradients_that_are_not_finite_are_an_error_of_one_line() -> None:
 def test_user_errors() -> None:
     energy = Ising.lattice(2, 0.1)
     x = energy.domain.random(5)
-    with pytest.raises(UserError, match="rule is 'mean', but must be one of shift, max, trace"):
+    with pytest.raises(UserError, match='rule is "mean", but must be "shift", "max" or "trace"'):
         Preconditioner("mean")
     with pytest.raises(UserError, match="rate is 1"):
         Preconditioner(rate=1)
