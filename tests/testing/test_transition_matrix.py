@@ -129,7 +129,7 @@ def test_a_plain_function_is_a_kernel() -> None:
 
 def test_the_chains_axis_need_not_be_found() -> None:
     """Swendsen-Wang draws for all edges and clusters of a batch at once: chains are then run one by one."""
-    energy = Ising.lattice(2, 0.4, field=0.3, periodic=False)
+    energy = Ising([[0.0, 0.4], [0.4, 0.0]], 0.3)
     pi, P = ExactLaw(energy).probabilities, transition_matrix(SwendsenWang(), energy)
     assert float((pi @ P - pi).abs().max()) < 1e-12
     torch.testing.assert_close(P.sum(1), torch.ones_like(pi))
