@@ -86,12 +86,6 @@ class StopAtCorrelation(PeriodicEvaluation):
 
 
 def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:
-    """The correlation of two vectors, and the slope of the line that fits y best from x; NaN where one is constant.
-
-    Example:
-        >>> correlation, slope = pearson_and_slope(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([1.0, 3.0, 5.0]))
-        >>> round(correlation, 6), round(slope, 6)
-        (1.0, 2.0)
-    """
+    """The correlation of two vectors, and the slope of the line that fits y best from x; NaN where one is constant."""
     a, b = x.double() - x.double().mean(), y.double() - y.double().mean()
     return float((a @ b) / ((a @ a) * (b @ b)).sqrt()), float((a @ b) / (a @ a))

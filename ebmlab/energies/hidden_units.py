@@ -23,11 +23,6 @@ class HiddenUnits(ABC):
     """Units with p(h) proportional to exp(I h - U(h)), where I is the input that a unit gets from the visible ones.
 
     Its scale needs no parameter: it is that of the weights.
-
-    Example:
-        >>> units = GAUSSIAN
-        >>> units.mean(torch.tensor([[0.5, -1.0]])).tolist()
-        [[0.5, -1.0]]
     """
 
     domain: type[Domain] = Real

@@ -14,7 +14,7 @@ import torch
 
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
-from ebmlab.exchange.foreign import Foreign, precision
+from ebmlab.exchange.foreign import Foreign, potts
 from ebmlab.exchange.format import Format, looks_like_text, only, text_of
 from ebmlab.io.files import write_whole
 
@@ -114,11 +114,7 @@ def _model(
         h[i, place[a]] = value
     for (i, j, a, b), value in pairs.items():
         J[number[i, j], place[a], place[b]] = value
-    energy = Potts(size, len(alphabet), pairs=torch.tensor(ends, dtype=torch.int64).view(-1, 2)).to(precision(J, h))
-    with torch.no_grad():
-        energy.coupling.copy_(J)
-        energy.field.copy_(h)
-    return Foreign(energy, "dca", form="values", facts={"alphabet": alphabet_text(alphabet)})
+    return Foreign(potts(ends, J, h), "dca", form="values", facts={"alphabet": alphabet_text(alphabet)})
 
 
 def _holds(path: Path, head: bytes) -> bool:

@@ -31,12 +31,6 @@ class Recovery(Energy):
         after: x', `(B, *event)`.
         sigma: the noise level of x, `(B,)`.
         step: the standard deviation of the noise that was added, `(B,)`; both may be the same for all.
-
-    Example:
-        >>> from ebmlab.energies import NoisyMLP
-        >>> law = Recovery(NoisyMLP(2, 8), torch.ones(3, 2), torch.zeros(3), torch.ones(3))
-        >>> law(torch.zeros(3, 2)).shape, law.before(torch.zeros(3, 2))[0].tolist()
-        (torch.Size([3]), [1.0, 1.0])
     """
 
     domains = (Real,)

@@ -28,12 +28,6 @@ class FittedGaussian(Base):
 
     Args:
         domain: of x.
-
-    Example:
-        >>> noise = FittedGaussian(Real(2))
-        >>> noise.fit_(3 * torch.eye(2))
-        >>> noise.mean.tolist(), noise.sample(5).shape
-        ([1.5, 1.5], torch.Size([5, 2]))
     """
 
     domain: Real

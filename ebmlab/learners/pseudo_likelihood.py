@@ -22,13 +22,7 @@ ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-2)
 
 
 def pseudo_log_likelihood(energy: Energy, x: Tensor) -> Tensor:
-    """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> pseudo_log_likelihood(Ising([[0.0]], field=0.0), torch.ones(1, 1))  # log 1/2
-        tensor([-0.6931])
-    """
+    """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain."""
     if isinstance(energy.domain, Binary | Spin):
         return -softplus(-energy.flip_differences(x)).sum(1)
     return -(-energy.value_differences(x)).logsumexp(-1).sum(1)

@@ -34,14 +34,6 @@ class SampleLoss(Learner):
 
     Raises:
         UserError: the energy does not live on real numbers, or a setting is out of range.
-
-    Example:
-        >>> from ebmlab.energies import RealMLP
-        >>> class LeastEnergy(SampleLoss):
-        ...     def losses(self, x):
-        ...         return self.energy(x).square()
-        >>> LeastEnergy(RealMLP(2), None, 10, 0.0, ADAM, None, "epoch").losses(torch.zeros(5, 2)).shape
-        torch.Size([5])
     """
 
     domains = (Real,)
@@ -95,12 +87,6 @@ def input_gradient(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
 
     Raises:
         UserError: E does not follow from x by operations that autograd differentiates.
-
-    Example:
-        >>> from ebmlab.domains import Real
-        >>> from ebmlab.energies import StandardNormal
-        >>> input_gradient(StandardNormal(Real(2)), torch.tensor([[3.0, 4.0]]))[1].tolist()
-        [[3.0, 4.0]]
     """
     x = x.detach().clone().requires_grad_()
     total = energy(x).sum()

@@ -30,12 +30,6 @@ def score_losses(energy: Energy, x: Tensor) -> Tensor:
 
     Raises:
         UserError: autograd finds no first or no second derivative in x.
-
-    Example:
-        >>> from ebmlab.domains import Real
-        >>> from ebmlab.energies import StandardNormal
-        >>> score_losses(StandardNormal(Real(2)), torch.tensor([[3.0, 4.0]])).tolist()  # 25 / 2 - 2
-        [10.5]
     """
     x, grad = input_gradient(energy, x)
     flat = grad.flatten(1)
@@ -53,13 +47,6 @@ def sliced_score_losses(energy: Energy, x: Tensor, directions: Sequence[Tensor])
 
     Raises:
         UserError: autograd finds no first or no second derivative in x.
-
-    Example:
-        >>> from ebmlab.domains import Real
-        >>> from ebmlab.energies import StandardNormal
-        >>> x = torch.tensor([[3.0, 4.0]])
-        >>> sliced_score_losses(StandardNormal(Real(2)), x, [torch.ones(1, 2)]).tolist()
-        [10.5]
     """
     x, grad = input_gradient(energy, x)
     curvatures = [(v * _derivative(energy, (v * grad).sum(), x)).flatten(1).sum(1) for v in directions]

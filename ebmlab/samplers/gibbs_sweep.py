@@ -42,13 +42,6 @@ class SweepState(State):
     Attributes:
         places: where the ones of x are in memory, j q + x_j for site j, `(B, d)`; None on other energies.
         laws: of its sites; None on other energies.
-
-    Example:
-        >>> from ebmlab.energies import Potts
-        >>> energy = Potts(2, 3)
-        >>> x = energy.domain.from_index(torch.tensor([[2, 1]]))
-        >>> GibbsSweep().init(energy, x).places
-        tensor([[2, 4]])
     """
 
     places: Tensor | None = None
