@@ -143,7 +143,7 @@ def test_mutants_are_biased(monkeypatch: pytest.MonkeyPatch) -> None:
     log_z = float(exact_log_z(energy))
     torch.manual_seed(0)
     assert abs(z_score(ais(energy, Unadjusted(8.0), num_chains=4000, num_temperatures=12), log_z)) > 10
-    monkeypatch.setattr(Ends, "merged", lambda self, merge, other: self)  # keeps the values at y when y is rejected
+    monkeypatch.setattr(Ends, "each", lambda self, change, other: self)  # keeps the values at y when y is rejected
     assert abs(z_score(ais(energy, s.DMALA(4.0), num_chains=4000, num_temperatures=12), log_z)) > 10
 
 
