@@ -170,7 +170,7 @@ def test_neither_the_energy_nor_the_stream_of_random_numbers_changes() -> None:
         ),
         (lambda: transition_matrix(RelaxedMALA(0.1), Rugged(Ordinal(2, 3))), r"RelaxedMALA samples Binary or Spin"),
         (lambda: ExactLaw(Nothing()), r"ExactLaw: Nothing has no law: an energy is NaN or -inf"),
-        (lambda: Rugged(Binary(3), "smooth"), r"kind is 'smooth', but must be quadratic, cubic or flat"),  # type: ignore[arg-type]
+        (lambda: Rugged(Binary(3), "smooth"), r'kind is "smooth", but must be "quadratic", "cubic" or "flat"'),  # type: ignore[arg-type]
     ],
 )
 def test_one_clear_line(call: Callable[[], object], message: str) -> None:
