@@ -24,9 +24,9 @@ class Reheated:
     along the steps that are left, or with `seconds` along twice as many as before.
 
     The variance is that of each chain's energies at the last ten looks about a falling line, in the mean over chains:
-    neither the fall adds to it, nor chains that have frozen in different valleys. Chains stand still if it is below a hundredth of that at the peak,
-    and the lowest energy has not improved for some steps. All go back together. In the paper each chain goes back by
-    itself, once its energy has stayed the same for 100 steps.
+    neither the fall adds to it, nor chains that have frozen in different valleys. Chains stand still if it is below a
+    hundredth of that at the peak, and the lowest energy has not improved for some steps. All go back together. In the
+    paper each chain goes back by itself, once its energy has stayed the same for 100 steps.
 
     Args:
         schedule: of the first descent.
@@ -54,7 +54,7 @@ class Reheated:
         return self.schedule.beta(progress)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Heat:
     """What has been measured along a reheated schedule.
 
@@ -68,6 +68,10 @@ class Heat:
         looks: since the start of this descent.
         progress: of the last ten of them.
         energies: of the chains at these, `(looks, B)`.
+
+    Example:
+        >>> Heat(height=2.0, peak=0.5, returns=1, looks=10).returned().returns
+        2
     """
 
     height: float = 0.0
