@@ -44,6 +44,15 @@ def energies_at(pl_module: pl.LightningModule, x: torch.Tensor, batch_size: int 
     return torch.cat([energy(part.to(pl_module.device, energy.dtype)) for part in parts]).cpu().double()
 
 
+def of_all_ranks(pl_module: pl.LightningModule, x: torch.Tensor) -> torch.Tensor:
+    """The rows `(n, ...)` of all ranks, one after the other; on each rank there must be as many."""
+    if pl_module.trainer.world_size == 1:
+        return x
+    gathered = pl_module.all_gather(x.to(pl_module.device))
+    assert isinstance(gathered, torch.Tensor)
+    return gathered.flatten(0, 1)
+
+
 def buffer_of(pl_module: pl.LightningModule) -> ReplayBuffer | None:
     """The learner's replay buffer, if it has one."""
     start = getattr(pl_module, "start", None)  # only some learners have it

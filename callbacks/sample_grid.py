@@ -15,6 +15,7 @@ from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.settings import require_count
 
 
 class SampleGrid(SampleEvaluation):
@@ -58,10 +59,8 @@ class SampleGrid(SampleEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
-        if num_strips < 1 or num_frames < 2:
-            raise UserError(
-                f"SampleGrid: num_strips is {num_strips} and num_frames {num_frames}; they must be at least 1 and 2"
-            )
+        require_count("SampleGrid", num_strips=num_strips)
+        require_count("SampleGrid", least=2, num_frames=num_frames)
         self.num_strips = num_strips
         self.num_frames = num_frames
         self.denoise = denoise

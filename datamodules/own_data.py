@@ -17,7 +17,7 @@ from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
 from ebmlab.product import Product
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_choice, require_positive
 
 
 class OwnData(TensorDataModule):
@@ -46,8 +46,7 @@ class OwnData(TensorDataModule):
         seed: int,
     ) -> None:
         super().__init__(shape, batch_size, seed=seed, binarize=form.binarize)
-        if form.domain not in DOMAINS:
-            raise UserError(f"{self.title}: no domain '{form.domain}'; there are {', '.join(DOMAINS)}")
+        require_choice(self.title, DOMAINS, domain=form.domain)
         if form.binarize and form.domain != "binary":
             raise UserError(f"{self.title}: binarize makes bits, but domain is {form.domain}: set domain to binary")
         if not (0 < val_fraction < 1 and 0 < test_fraction < 1 and val_fraction + test_fraction < 1):

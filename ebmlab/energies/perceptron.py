@@ -9,12 +9,7 @@ from torch import Tensor, nn
 
 
 def hidden_layers(width: int, hidden_dim: int, num_layers: int) -> list[nn.Module]:
-    """Linear maps from `width` numbers to `hidden_dim`, and on to as many, each with a swish behind it.
-
-    Example:
-        >>> [type(layer).__name__ for layer in hidden_layers(2, 8, 2)]
-        ['Linear', 'SiLU', 'Linear', 'SiLU']
-    """
+    """Linear maps from `width` numbers to `hidden_dim`, and on to as many, each with a swish behind it."""
     widths = [width, *[hidden_dim] * num_layers]
     return [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
 

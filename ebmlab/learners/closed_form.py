@@ -17,12 +17,6 @@ def independent_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseud
     There are no couplings, and h_i(a) = log f_i(a), or h_i = atanh m_i for spins.
 
     Args: as in `mean_field_`.
-
-    Example:
-        >>> energy = Ising.learnable(2)
-        >>> independent_(energy, torch.tensor([[1.0, -1.0]]), pseudo_count=0.5)
-        >>> energy.field.tanh().tolist()
-        [0.5, -0.5]
     """
     share = _share("independent_", pseudo_count)
     given = torch.ones(len(x)) if weights is None else weights
@@ -53,12 +47,6 @@ def mean_field_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo
 
     Raises:
         UserError: the energy is no Potts or learnable Ising model, or the covariance has no inverse.
-
-    Example:
-        >>> energy = Ising.learnable(2)
-        >>> mean_field_(energy, torch.tensor([[1.0, 1.0], [-1.0, -1.0]]), pseudo_count=0.5)
-        >>> round(float(energy.coupling[0, 1].detach()), 4)  # 0.5 / (1 - 0.5^2)
-        0.6667
     """
     if isinstance(energy, Potts):
         _potts(energy, x, weights, pseudo_count)
@@ -76,12 +64,6 @@ def tap_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count:
     h_i = atanh m_i - sum_j J_ij m_j + m_i sum_j J_ij^2 (1 - m_j^2) (Roudi, Tyrcha & Hertz 2009, Eq. 8 to 10).
 
     Args: as in `mean_field_`.
-
-    Example:
-        >>> energy = Ising.learnable(2)
-        >>> tap_(energy, torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, 1.0]]), pseudo_count=0.5)
-        >>> 0 < float(energy.coupling[0, 1].detach()) < 1
-        True
     """
     spins, mean, inverse = _moments_of_spins("tap_", energy, x, weights, pseudo_count)
     product = torch.outer(mean, mean)

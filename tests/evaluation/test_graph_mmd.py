@@ -176,7 +176,7 @@ def test_metric_in_parts_and_on_ranks_is_the_function_of_all():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"statistic": "spectrum"}, "degree, clustering, orbit"),
+        ({"statistic": "spectrum"}, '"degree", "clustering" or "orbit"'),
         ({"y": torch.zeros(5, 3)}, r"upper triangle of 9 nodes takes \(B, 36\)"),
         ({"y": torch.zeros(0, BITS)}, "1 or more graphs, got 4 and 0"),
         ({"x": torch.full((4, BITS), 0.5)}, "0 or 1"),

@@ -193,7 +193,7 @@ def test_a_trainer_fits_it_by_lbfgs(form: Any, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PseudoLikelihood(GRBM(3, 2)), "take an energy on a finite domain"),
+        (lambda: PseudoLikelihood(GRBM(3, 2)), "fits energies on Finite domains"),
         (lambda: PseudoLikelihood(rbm(), form="asymmetric"), "needs a Potts or Ising energy that learns, got RBM"),
         (lambda: PseudoLikelihood(Ising.lattice(2, 0.1), form="asymmetric"), "energy that learns"),
         (lambda: PseudoLikelihood(rbm(), l2_field=0.1), "l2_field needs a Potts or Ising"),

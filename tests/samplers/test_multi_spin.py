@@ -63,9 +63,9 @@ class EveryNumber:
         return plane.repeat(torch.Size(shape).numel() // 4).view(shape)
 
 
-def conditionals(make: Make, energy: Ising, beta: float, rule: Rule | None) -> tuple[Tensor, Tensor]:
-    """For all states and sites: how many of 256 chains become +1, and the probability of it in float64."""
-    coded, states = make(energy), energy.domain.enumerate().to(energy.dtype)
+def conditionals(make: Make, energy: Ising, beta: float, rule: Rule | None, states: Tensor) -> tuple[Tensor, Tensor]:
+    """For all sites of states: how many of 256 chains become +1, and the probability of it in float64."""
+    coded = make(energy)
     counts, groups = torch.empty(states.shape, dtype=torch.float64), coded.groups
     for group in groups:
         words, sites = coded.packed(states.repeat_interleave(256, 0)), coded.order[group.begin : group.end]
@@ -83,9 +83,10 @@ def metropolis_up(states: Tensor, cost: Tensor) -> Tensor:
     return torch.where(states > 0, 1 - flip, flip)
 
 
-def law_holds(make: Make, energy: Ising, rule: Rule | None = None) -> bool:
-    """Whether all counts are 256 times the probability, rounded, at two temperatures."""
-    found = [conditionals(make, energy, beta, rule) for beta in (0.3, 1.1)]
+def law_holds(make: Make, energy: Ising, rule: Rule | None = None, states: Tensor | None = None) -> bool:
+    """Whether all counts are 256 times the probability, rounded, at two temperatures; by default of all states."""
+    x = energy.domain.enumerate().to(energy.dtype) if states is None else states
+    found = [conditionals(make, energy, beta, rule, x) for beta in (0.3, 1.1)]
     return all(float((counts - 256 * p).abs().max()) <= 0.5001 for counts, p in found)
 
 
@@ -99,6 +100,16 @@ def eight_digits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("rule", [heat_bath, metropolis])
 def test_every_conditional_is_exact_to_half_a_digit(energy: Ising, rule: Rule, eight_digits: None) -> None:
     assert law_holds(coded, energy, rule)
+
+
+@pytest.mark.parametrize("rule", [heat_bath, metropolis])
+def test_the_largest_hub_has_the_exact_law_at_each_of_its_fields(rule: Rule, eight_digits: None) -> None:
+    """So many neighbours as are allowed, of which none, one, ... and all are up; the same from weights."""
+    size = module.LARGEST + 1
+    star = ising({(0, i): 0.125 * (-1.0) ** i for i in range(1, size)}, [0.0] * size)
+    up = torch.tril(torch.ones(size, size))[:, torch.randperm(size)].mul(2).sub(1)
+    weights = ising({(0, 1): 31 / 8, (0, 2): -20 / 8, (1, 2): 1 / 8}, [11 / 8, 0.0, 0.0])
+    assert law_holds(coded, star, rule, torch.cat([up, -up])) and law_holds(coded, weights, rule)
 
 
 def coded(energy: Ising, make: Callable[[Ising], MultiSpin | None] = multi_spin) -> MultiSpin:
@@ -243,7 +254,7 @@ def test_full_adders_add() -> None:
 def test_what_does_not_fit_goes_another_way() -> None:
     graph = lattice_edges(4, 1.0)
     odd = Edges(16, graph.rows, graph.columns, graph.values * 0.1 * (1 + 0.5 * (graph.rows + graph.columns == 1)))
-    star: Any = ising({(0, i): 1.0 for i in range(1, 40)}, [0.0] * 40)
+    star: Any = ising({(0, i): 1.0 for i in range(1, 64)}, [0.0] * 64)
     for energy in (Ising(odd, 0.04), star, Ising.learnable(3)):
         assert multi_spin(energy) is None
 
