@@ -31,23 +31,23 @@ class PerChain:
 
     def merged(self, merge: Merge, other: Self) -> Self:
         """All tensors merged with those of `other` by the same decisions."""
-        return self._each(merge, other)
+        return self.each(merge, other)
 
     def rows(self, index: Tensor) -> Self:
         """The rows of this object with these numbers `(n,)`, in this order."""
-        return self._each(lambda mine, _: mine[index], self)
+        return self.each(lambda mine, _: mine[index], self)
 
     def with_rows(self, index: Tensor, other: Self) -> Self:
         """This object, with the rows of `other` in place of those with these numbers `(n,)`."""
-        return self._each(lambda mine, new: mine.index_copy(0, index, new), other)
+        return self.each(lambda mine, new: mine.index_copy(0, index, new), other)
 
-    def _each(self, change: Callable[[Tensor, Tensor], Tensor], other: Self) -> Self:
+    def each(self, change: Callable[[Tensor, Tensor], Tensor], other: Self) -> Self:
         """An object of what becomes of each tensor and that of `other`; what belongs to all chains stays."""
         changed = object.__new__(type(self))
         parts, theirs = vars(changed), vars(other)
         for name, mine in vars(self).items():
             if isinstance(mine, PerChain):
-                parts[name] = mine._each(change, theirs[name])
+                parts[name] = mine.each(change, theirs[name])
             else:
                 parts[name] = change(mine, theirs[name]) if isinstance(mine, Tensor) and mine.dim() > 0 else mine
         return changed

@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers_grbm import FAIL, PASS, Banana, invariance_p, make_grbm
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.energies import GRBM, RealMLP
@@ -62,7 +63,7 @@ def test_leaves_a_quartic_invariant(num_leapfrog: int, scale: torch.Tensor | Non
     assert sampler.exact and banana_p(sampler) > PASS
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@cases("name", list(MUTANTS), fast=[0, 1])
 def test_mutants_are_caught(name: str) -> None:
     wrong = mutant(HMC, *MUTANTS[name])
     assert banana_p(wrong(BANANA_STEP, NUM, scale=SCALE), num_chains=50_000) < FAIL

@@ -62,6 +62,7 @@ def test_chains_from_any_numeric_type_are_those_from_the_energys_own(name: str, 
         assert found.dtype == energy.dtype == torch.float32 and torch.equal(found, right)
 
 
+@pytest.mark.slow
 def test_compiled_chains_take_whole_numbers() -> None:
     rbm = RBM(6, 3)
     torch.manual_seed(0)

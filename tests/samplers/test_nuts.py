@@ -363,7 +363,7 @@ def test_chains_that_are_ahead_of_each_other_take_the_same_steps(monkeypatch: py
     assert found.evaluations == pytest.approx(info.evaluations)
 
 
-@pytest.mark.parametrize("name", AHEAD)
+@cases("name", list(AHEAD), fast=[0])
 def test_mutants_that_are_ahead_of_each_other_differ(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = wrong_nuts(*AHEAD[name])
     x, info = one_by_one()

@@ -35,6 +35,7 @@ def test_scales_are_those_of_the_curvature(rule: str) -> None:
     assert bias(tuned, energy) < 1e-6
 
 
+@pytest.mark.slow
 def test_wide_coordinates_take_longer_steps_at_the_same_acceptance() -> None:
     torch.manual_seed(0)
     energy = LatticeGaussian.sparse(size=16, condition=50.0)

@@ -97,6 +97,7 @@ class TwoWells(Energy):
         return -self.height * x.mean(1).square()
 
 
+@pytest.mark.slow
 def test_the_path_of_training_crosses_a_barrier() -> None:
     """Chains that start in one well are in both; the kernel alone never leaves it."""
     torch.manual_seed(0)
