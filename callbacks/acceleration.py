@@ -10,6 +10,7 @@ import torch
 from ebmlab.energies.resnet.channels_last import channels_last
 from ebmlab.errors import UserError
 from ebmlab.numerics.float32 import Float32Settings
+from ebmlab.settings import require_choice
 
 PRECISIONS = ("highest", "high", "medium")
 
@@ -41,10 +42,7 @@ class Acceleration(pl.Callback):
         *,
         matmul_precision: Literal["highest", "high", "medium"] = "high",
     ) -> None:
-        if matmul_precision not in PRECISIONS:
-            raise UserError(
-                f'Acceleration: matmul_precision is "{matmul_precision}", but must be one of {", ".join(PRECISIONS)}'
-            )
+        require_choice("Acceleration", PRECISIONS, matmul_precision=matmul_precision)
         self.compile = compile
         self.channels_last = channels_last
         self.matmul_precision = matmul_precision

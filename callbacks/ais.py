@@ -35,7 +35,7 @@ from ebmlab.lightning.checkpoints import skip_where
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.samplers import Sampler
-from ebmlab.settings import require_count
+from ebmlab.settings import require_count, require_inside
 
 SHOWN = 64
 LIKELIHOODS = ("ais/log_likelihood", "ais/log_likelihood_lower", "ais/train_log_likelihood", "ais/bits_per_dim")
@@ -130,8 +130,7 @@ class AIS(PeriodicEvaluation):
         self.schedule: Schedule = schedule
         self.num_replicates = num_replicates
         self.reverse = reverse
-        if not 0 <= resample <= 1:
-            raise UserError(f"AIS: resample is {resample}, but must be a share of the chains, from 0 to 1")
+        require_inside("AIS", "[0, 1]", resample=resample)
         self.resample = resample
         self.num_moves = num_moves
         if equilibrate is not None and not equilibrate.converges:

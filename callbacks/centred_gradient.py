@@ -11,6 +11,7 @@ from ebmlab.callbacks.requirements import energy_of, learner_of
 from ebmlab.energies import GRBM, RBM
 from ebmlab.errors import UserError
 from ebmlab.learners.centring import Offsets, centre_gradient, mean_units
+from ebmlab.settings import require_inside
 
 
 class CentredGradient(pl.Callback):
@@ -40,8 +41,7 @@ class CentredGradient(pl.Callback):
     """
 
     def __init__(self, rate: float = 0.01) -> None:
-        if not 0 < rate <= 1:
-            raise UserError(f"CentredGradient: rate is {rate}, but must be above 0 and at most 1")
+        require_inside("CentredGradient", "(0, 1]", rate=rate)
         self.rate = rate
         self.offsets: Offsets | None = None
         self._step = 0

@@ -12,6 +12,7 @@ from ebmlab.callbacks.requirements import learner_of, training_steps, warn_of_ne
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.learners.changes_with_training import ChangesWithTraining
+from ebmlab.settings import require_count, require_inside
 
 
 class ChainSchedule(pl.Callback):
@@ -100,8 +101,7 @@ class AnnealedSteps(ChainSchedule):
 
     def __init__(self, end: float = 0.0) -> None:
         super().__init__()
-        if not 0 <= end <= 1:
-            raise UserError(f"AnnealedSteps: end is {end}, but must be a factor from 0 to 1")
+        require_inside("AnnealedSteps", "[0, 1]", end=end)
         self.end = end
 
     def check(self, learner: ContrastiveDivergence) -> None:
@@ -149,10 +149,8 @@ class ShortChains(ChainSchedule):
 
     def __init__(self, num_steps: int = 1, until: float = 0.75) -> None:
         super().__init__()
-        if num_steps < 1:
-            raise UserError(f"ShortChains: num_steps is {num_steps}, but a chain must take at least 1 step")
-        if not 0 <= until <= 1:
-            raise UserError(f"ShortChains: until is {until}, but must be a share of the training, from 0 to 1")
+        require_count("ShortChains", num_steps=num_steps)
+        require_inside("ShortChains", "[0, 1]", until=until)
         self.num_steps = num_steps
         self.until = until
         self._full = 0  # the learner's num_steps before any rollback of `DivergenceGuard`

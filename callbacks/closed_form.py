@@ -12,6 +12,7 @@ from ebmlab.energies import Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.learners.closed_form import independent_, mean_field_, tap_
 from ebmlab.learners.weighted_states import weighted_states
+from ebmlab.settings import require_choice, require_inside
 
 METHODS = {"independent": independent_, "mean_field": mean_field_, "tap": tap_}
 
@@ -46,10 +47,8 @@ class ClosedForm(pl.Callback):
         *,
         pseudo_count: float = 0.5,
     ) -> None:
-        if method not in METHODS:
-            raise UserError(f'ClosedForm: method is "{method}", but must be "independent", "mean_field" or "tap"')
-        if not 0 < pseudo_count < 1:
-            raise UserError(f"ClosedForm: pseudo_count is {pseudo_count}, but must be above 0 and below 1")
+        require_choice("ClosedForm", METHODS, method=method)
+        require_inside("ClosedForm", "(0, 1)", pseudo_count=pseudo_count)
         self.method = method
         self.pseudo_count = pseudo_count
 

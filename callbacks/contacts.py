@@ -16,6 +16,7 @@ from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, co
 from ebmlab.evaluation.headline import Headline
 from ebmlab.sequences import Family, Placement, Residue, place, read_pdb
 from ebmlab.sequences.pdb import Between
+from ebmlab.settings import require_count, require_positive
 
 
 @runtime_checkable
@@ -29,6 +30,12 @@ class Aligned(Protocol):
 
     def weights(self, split: str) -> Tensor:
         """The weights of a split's sequences, `(N,)`, with mean 1."""
+
+
+def aligned_data(trainer: pl.Trainer, callback: pl.Callback) -> Aligned:
+    """The run's data, which must come from an alignment."""
+    what = "data that come from an alignment"
+    return known_data(trainer, Aligned, callback, what, "datamodules.Alignment")  # type: ignore[type-abstract]
 
 
 class Contacts(PeriodicEvaluation):
@@ -69,11 +76,8 @@ class Contacts(PeriodicEvaluation):
         at_start: bool = False,
     ) -> None:
         super().__init__(every_n_epochs, at_start)
-        if threshold <= 0 or min_separation < 1 or num_around < 1:
-            raise UserError(
-                f"Contacts: threshold is {threshold}, min_separation {min_separation} and num_around {num_around}; all "
-                "must be above 0"
-            )
+        require_positive("Contacts", threshold=threshold)
+        require_count("Contacts", min_separation=min_separation, num_around=num_around)
         self.path = path
         self.chain = chain
         self.between = between
@@ -97,7 +101,7 @@ class Contacts(PeriodicEvaluation):
 
     def prediction(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> ContactPrediction:
         """The energy's scores beside the structure's distances."""
-        energy, data = energy_of(pl_module), self._data(trainer)
+        energy, data = energy_of(pl_module), aligned_data(trainer, self)
         around = None
         if not isinstance(energy, Potts):
             around = data.states("train", self.num_around, self.seed).to(energy.device)
@@ -116,11 +120,7 @@ class Contacts(PeriodicEvaluation):
         if self._placed is None:
             residues = read_pdb(self.path, self.chain)
             try:
-                self._placed = residues, place(residues, self._data(trainer).family)
+                self._placed = residues, place(residues, aligned_data(trainer, self).family)
             except UserError as error:
                 raise UserError(f"Contacts: {self.path}: {error}") from error
         return self._placed
-
-    def _data(self, trainer: pl.Trainer) -> Aligned:
-        what = "data that come from an alignment"
-        return known_data(trainer, Aligned, self, what, "datamodules.Alignment")  # type: ignore[type-abstract]

@@ -25,6 +25,7 @@ from ebmlab.callbacks.divergence_causes import (
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, Learner
+from ebmlab.settings import require_choice
 
 LARGEST = 1e6  # a parameter beyond it says that the steps were too large, whatever overflows next
 MAX_LOST = 30  # a loss scaler that starts at 2**16 has halved its scale that often
@@ -73,8 +74,7 @@ class DivergenceGuard(pl.Callback):
     ) -> None:
         if not max_gap > 0:
             raise UserError(f"DivergenceGuard: max_gap is {max_gap}; it must be above 0, or .inf for no limit")
-        if on_divergence not in ("stop", "rollback"):
-            raise UserError(f'DivergenceGuard: on_divergence is "{on_divergence}", but must be "stop" or "rollback"')
+        require_choice("DivergenceGuard", ("stop", "rollback"), on_divergence=on_divergence)
         self.max_gap = max_gap
         rollback = Rollback(max_rollbacks, learning_rate_factor, num_steps_factor)
         self._asked = rollback if on_divergence == "rollback" else None

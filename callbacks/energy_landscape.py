@@ -12,10 +12,9 @@ from ebmlab.callbacks.requirements import known_data, learner_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import CodedPoints
 from ebmlab.drawing.plane import Surface, draw_surfaces, draw_surfaces_and_points, highest_colour
-from ebmlab.errors import UserError
 from ebmlab.evaluation.quadrature import cell_centres
 from ebmlab.learners import Learner
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_count, require_positive
 
 NUM_DATA = 400_000  # points that the data's density is counted from
 CHUNK = 8192
@@ -61,8 +60,7 @@ class EnergyLandscape(SampleEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
-        if resolution < 2:
-            raise UserError(f"EnergyLandscape: resolution is {resolution}, but must be at least 2")
+        require_count("EnergyLandscape", least=2, resolution=resolution)
         require_positive("EnergyLandscape", extent=extent)
         self.resolution = resolution
         self.extent = extent

@@ -13,9 +13,9 @@ from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
-from ebmlab.errors import UserError
 from ebmlab.evaluation.nearest_neighbour import adversarial_accuracy
 from ebmlab.lightning.run_data import data_of
+from ebmlab.settings import require_count
 
 SHOWN = 64
 RISE = 0.1  # of the larger share, above which long chains are worse
@@ -70,8 +70,7 @@ class EquilibriumCheck(SampleEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
-        if longer < 2:
-            raise UserError(f"EquilibriumCheck: longer is {longer}, but must be at least 2")
+        require_count("EquilibriumCheck", least=2, longer=longer)
         self.longer = longer
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

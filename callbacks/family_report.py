@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
 
-from ebmlab.callbacks.contacts import Aligned
+from ebmlab.callbacks.contacts import aligned_data
 from ebmlab.callbacks.image_log import made_by
-from ebmlab.callbacks.requirements import energy_of, known_data, learner_of
+from ebmlab.callbacks.requirements import energies_at, energy_of, learner_of, of_all_ranks
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.domains import Categorical
 from ebmlab.drawing.family_report import draw_family
 from ebmlab.errors import UserError
 from ebmlab.evaluation.families import compare_families
-from ebmlab.learners import Learner
 from ebmlab.sequences.weights import nearest_distances
 
 
@@ -57,7 +55,7 @@ class FamilyReport(SampleEvaluation):
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner = learner_of(pl_module, self)
-        self._data(trainer)
+        aligned_data(trainer, self)
         if not isinstance(learner.energy.domain, Categorical):
             raise UserError(
                 f"FamilyReport needs an energy of sequences, but {type(learner.energy).__name__} lives on "
@@ -65,32 +63,20 @@ class FamilyReport(SampleEvaluation):
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        learner, data = learner_of(pl_module, self), self._data(trainer)
+        learner, data = learner_of(pl_module, self), aligned_data(trainer, self)
         n, num_steps = self.size(trainer, learner)
         n -= n % trainer.world_size  # so that all ranks have as many
         drawn = torch.cat(list(self.samples(trainer, learner, n, num_steps, batch_size=self.batch_size)))
-        if trainer.world_size > 1:
-            gathered = learner.all_gather(drawn)
-            assert isinstance(gathered, Tensor)
-            drawn = gathered.flatten(0, 1)
+        drawn = of_all_ranks(pl_module, drawn)
         train = data.states("train")
         found = compare_families(train, data.weights("train"), samples=drawn)
         self.log_metrics(trainer, pl_module, {f"family/{name}": value for name, value in found.summary().items()})
         if trainer.is_global_zero:
             held_out = data.states("val")
             sets = {"training": train, "held out": held_out, "samples": drawn}
-            energies = {name: _energies(learner, x, self.batch_size) for name, x in sets.items()}
+            energies = {name: energies_at(pl_module, x) for name, x in sets.items()}
             apart = nearest_distances(held_out.argmax(-1), train.argmax(-1)).double() / train.shape[1]
             distances = {"held out": apart, "samples": found.nearest}
             caption = made_by(learner.sampler, num_steps)
             title = f"{type(energy_of(pl_module)).__name__}: {len(drawn):,} samples by {caption}"
             self.log_image(trainer, "family/report", draw_family(found, energies, distances, title), caption=caption)
-
-    def _data(self, trainer: pl.Trainer) -> Aligned:
-        what = "data that come from an alignment"
-        return known_data(trainer, Aligned, self, what, "datamodules.Alignment")  # type: ignore[type-abstract]
-
-
-def _energies(learner: Learner, x: Tensor, size: int) -> Tensor:
-    parts = [learner.energy(learner.energy.as_states(part.to(learner.device))) for part in torch.split(x, size)]
-    return torch.cat(parts).double().cpu()

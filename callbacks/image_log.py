@@ -14,7 +14,7 @@ from torch import Tensor
 from ebmlab.drawing.captions import with_texts
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.tiles import image_png
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 from ebmlab.samplers import Sampler
 
 
@@ -43,8 +43,7 @@ def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor, *, caption:
     path = Path(trainer.default_root_dir, "images", f"{key.replace('/', '-')}_step{step:07d}.png")
     caption = ", ".join(filter(None, [f"step {step}", caption]))
     png = figure_png(image) if isinstance(image, Figure) else image_png(image)
-    with whole(path) as temporary:
-        temporary.write_bytes(with_texts(png, {"Title": key, "Description": caption}))
+    write_whole(path, with_texts(png, {"Title": key, "Description": caption}))
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key, [str(path)], step=step, caption=[caption])

@@ -21,7 +21,6 @@ from ebmlab.callbacks.image_log import log_image
 from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.requirements import kind_of
 from ebmlab.data.interface import Images
-from ebmlab.errors import UserError
 from ebmlab.evaluation.headline import Headline
 from ebmlab.io.old_names import current_callback
 from ebmlab.io.progress import Meter
@@ -30,6 +29,7 @@ from ebmlab.lightning.averages import averaged
 from ebmlab.lightning.checkpoints import watch
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
+from ebmlab.settings import require_count
 
 FAST_DEV_SAMPLES = 16
 FAST_DEV_STEPS = 2
@@ -72,8 +72,7 @@ class PeriodicEvaluation(pl.Callback):
     needs_images = False  # left out with a note where the data are none, unless a score of it is monitored
 
     def __init__(self, every_n_epochs: int = 1, at_start: bool = True, *, seed: int = 0) -> None:
-        if every_n_epochs < 1:
-            raise UserError(f"{type(self).__name__}: every_n_epochs is {every_n_epochs}, but must be 1 or more")
+        require_count(type(self).__name__, every_n_epochs=every_n_epochs)
         self.every_n_epochs = every_n_epochs
         self.at_start = at_start
         self.seed = seed

@@ -7,7 +7,6 @@ import torch
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import learner_of
-from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.settings import require_count
 
@@ -41,8 +40,7 @@ class SampleEvaluation(PeriodicEvaluation):
         super().__init__(every_n_epochs, at_start, seed=seed)
         owner = type(self).__name__
         require_count(owner, num_steps=1 if num_steps is None else num_steps, batch_size=batch_size)
-        if num_samples < self.least:
-            raise UserError(f"{owner}: num_samples is {num_samples}, but must be at least {self.least}")
+        require_count(owner, least=self.least, num_samples=num_samples)
         self.num_samples = num_samples
         self.num_steps = num_steps
         self.batch_size = batch_size

@@ -8,13 +8,15 @@ from torch import Tensor
 
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
-from ebmlab.callbacks.requirements import image_data, images, learner_of, split_of
+from ebmlab.callbacks.requirements import data_showing, images, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
+from ebmlab.settings import require_count
 
 
 class SampleGrid(SampleEvaluation):
@@ -58,16 +60,14 @@ class SampleGrid(SampleEvaluation):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed)
-        if num_strips < 1 or num_frames < 2:
-            raise UserError(
-                f"SampleGrid: num_strips is {num_strips} and num_frames {num_frames}; they must be at least 1 and 2"
-            )
+        require_count("SampleGrid", num_strips=num_strips)
+        require_count("SampleGrid", least=2, num_frames=num_frames)
         self.num_strips = num_strips
         self.num_frames = num_frames
         self.denoise = denoise
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        image_data(trainer, self)
+        data_showing(trainer, Images, self)
         learner = learner_of(pl_module, self)
         if self.denoise and not isinstance(learner.energy, Bipartite):
             raise UserError(
@@ -76,7 +76,7 @@ class SampleGrid(SampleEvaluation):
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = image_data(trainer, self), learner_of(pl_module, self)
+        data, learner = data_showing(trainer, Images, self), learner_of(pl_module, self)
         if not trainer.is_global_zero:
             return
         n, num_steps = self.size(trainer, learner)

@@ -6,13 +6,14 @@ import pytorch_lightning as pl
 from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
-from ebmlab.callbacks.requirements import buffer_of, energy_of
+from ebmlab.callbacks.requirements import buffer_of, energy_of, of_all_ranks
 from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.domains import Finite
 from ebmlab.energies.pairwise.statistics import between_sites, connected
 from ebmlab.errors import UserError
 from ebmlab.learners.weighted_states import weighted_states
 from ebmlab.lightning.run_data import data_of
+from ebmlab.settings import require_inside
 
 
 class StopAtCorrelation(PeriodicEvaluation):
@@ -45,10 +46,8 @@ class StopAtCorrelation(PeriodicEvaluation):
 
     def __init__(self, target: float = 0.95, *, pseudo_count: float = 0.0, every_n_epochs: int = 1) -> None:
         super().__init__(every_n_epochs, at_start=False)
-        if not 0 < target <= 1:
-            raise UserError(f"StopAtCorrelation: target is {target}, but must be above 0 and at most 1")
-        if not 0 <= pseudo_count < 1:
-            raise UserError(f"StopAtCorrelation: pseudo_count is {pseudo_count}, but must be at least 0 and below 1")
+        require_inside("StopAtCorrelation", "(0, 1]", target=target)
+        require_inside("StopAtCorrelation", "[0, 1)", pseudo_count=pseudo_count)
         self.target = target
         self.pseudo_count = pseudo_count
         self.pearson = float("nan")
@@ -77,7 +76,7 @@ class StopAtCorrelation(PeriodicEvaluation):
             self._of_data = connected(x.float().to(chains.device), weights, self.pseudo_count)
         known = getattr(pl_module, "chain_moments", None) if trainer.world_size == 1 else None
         if known is None:
-            of_chains = connected(_of_all_ranks(trainer, pl_module, chains).float())
+            of_chains = connected(of_all_ranks(pl_module, chains).float())
         else:
             of_chains = between_sites(known[0], known[1], chains.shape[1])
         self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
@@ -86,21 +85,7 @@ class StopAtCorrelation(PeriodicEvaluation):
             trainer.should_stop = True
 
 
-def _of_all_ranks(trainer: pl.Trainer, pl_module: pl.LightningModule, chains: Tensor) -> Tensor:
-    if trainer.world_size == 1:
-        return chains
-    gathered = pl_module.all_gather(chains.to(pl_module.device))
-    assert isinstance(gathered, Tensor)
-    return gathered.flatten(0, 1)
-
-
 def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:
-    """The correlation of two vectors, and the slope of the line that fits y best from x; NaN where one is constant.
-
-    Example:
-        >>> correlation, slope = pearson_and_slope(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([1.0, 3.0, 5.0]))
-        >>> round(correlation, 6), round(slope, 6)
-        (1.0, 2.0)
-    """
+    """The correlation of two vectors, and the slope of the line that fits y best from x; NaN where one is constant."""
     a, b = x.double() - x.double().mean(), y.double() - y.double().mean()
     return float((a @ b) / ((a @ a) * (b @ b)).sqrt()), float((a @ b) / (a @ a))

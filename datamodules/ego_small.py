@@ -19,6 +19,7 @@ from ebmlab.errors import UserError
 from ebmlab.extras import require
 from ebmlab.graphs import adjacency, triangle
 from ebmlab.numerics.streams import stream
+from ebmlab.settings import require_choice
 
 _EMBEDDED = (
     *("karate_club_graph", "davis_southern_women_graph", "florentine_families_graph", "les_miserables_graph"),
@@ -83,8 +84,7 @@ class EgoSmall(TensorDataModule):
             )
         if num_graphs < 5:
             raise UserError(f"EgoSmall: num_graphs is {num_graphs}; it must be at least 5, for a fifth of them test")
-        if source not in ("auto", "citeseer", "embedded"):
-            raise UserError(f"EgoSmall: no source '{source}'; there are auto, citeseer, embedded")
+        require_choice("EgoSmall", ("auto", "citeseer", "embedded"), source=source)
         self.root = data_root(root)
         self.num_graphs = num_graphs
         self.min_nodes = min_nodes

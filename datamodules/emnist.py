@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ebmlab.data.preprocessing import Binarize
 from ebmlab.datamodules.mnist import MNIST
-from ebmlab.errors import UserError
+from ebmlab.settings import require_choice
 
 _NUM_CLASSES = {"mnist": 10, "digits": 10, "letters": 26, "balanced": 47, "bymerge": 47, "byclass": 62}
 
@@ -57,8 +57,7 @@ class EMNIST(MNIST):
         super().__init__(
             batch_size, seed, root=root, download=download, num_val=num_val, num_train=num_train, binarize=binarize
         )
-        if subset not in _NUM_CLASSES:
-            raise UserError(f"EMNIST: no subset '{subset}'; there are {', '.join(_NUM_CLASSES)}")
+        require_choice("EMNIST", _NUM_CLASSES, subset=subset)
         self.subset = subset
         self.num_classes = _NUM_CLASSES[subset]
 

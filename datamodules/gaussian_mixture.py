@@ -11,9 +11,8 @@ from torch import Tensor
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
-from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
-from ebmlab.settings import require_count
+from ebmlab.settings import require_choice, require_count
 
 _STDS = {
     "isotropic": ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0)),
@@ -52,8 +51,7 @@ class GaussianMixture(TensorDataModule):
     ) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__((2,), batch_size, seed=seed)
-        if kind not in _STDS:
-            raise UserError(f"GaussianMixture: no kind '{kind}'; there are {', '.join(_STDS)}")
+        require_choice("GaussianMixture", _STDS, kind=kind)
         require_count("GaussianMixture", num_samples=num_samples)
         self.kind = kind
         self.num_samples = num_samples

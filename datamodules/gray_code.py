@@ -14,6 +14,7 @@ from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
+from ebmlab.settings import require_choice, require_count
 
 _BELOW_ONE = math.nextafter(1, 0)
 
@@ -61,14 +62,10 @@ class GrayCode2D(TensorDataModule):
     ) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__((num_bits,), batch_size, seed=seed, binarize=True)
-        if shape not in SHAPES:
-            raise UserError(f"GrayCode2D: no shape '{shape}'; there are {', '.join(SHAPES)}")
+        require_choice("GrayCode2D", SHAPES, shape=shape)
         if num_bits < 4 or num_bits % 2:
             raise UserError(f"GrayCode2D: num_bits is {num_bits}; it must be even and at least 4")
-        if num_samples < 10:
-            raise UserError(
-                f"GrayCode2D: num_samples is {num_samples}; it must be at least 10, for a tenth as many validate"
-            )
+        require_count("GrayCode2D", least=10, num_samples=num_samples)  # a tenth as many validate
         self.shape = shape
         self.num_bits = num_bits
         self.num_samples = num_samples

@@ -17,7 +17,7 @@ from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
 from ebmlab.product import Product
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_choice, require_positive
 
 
 class OwnData(TensorDataModule):
@@ -46,15 +46,10 @@ class OwnData(TensorDataModule):
         seed: int,
     ) -> None:
         super().__init__(shape, batch_size, seed=seed, binarize=form.binarize)
-        if form.domain not in DOMAINS:
-            raise UserError(f"{self.title}: no domain '{form.domain}'; there are {', '.join(DOMAINS)}")
+        require_choice(self.title, DOMAINS, domain=form.domain)
         if form.binarize and form.domain != "binary":
             raise UserError(f"{self.title}: binarize makes bits, but domain is {form.domain}: set domain to binary")
-        if not (0 < val_fraction < 1 and 0 < test_fraction < 1 and val_fraction + test_fraction < 1):
-            raise UserError(
-                f"{self.title}: val_fraction is {val_fraction} and test_fraction {test_fraction}; both must be above 0 "
-                "and together below 1"
-            )
+        check_fractions(self.title, val_fraction, test_fraction)
         if form.max_value is not None and form.domain != "real" and not form.binarize:
             raise UserError(
                 f"{self.title}: max_value is {form.max_value} and domain {form.domain}; it is for real numbers and for "
@@ -187,3 +182,12 @@ class OwnData(TensorDataModule):
         words += ["turned from 0 and 1 into -1 and +1"] * (not self.standardize and self.scaling.mean != (0.0,))
         words += ["turned into one-hot vectors"] * bool(self.scaling.num_classes)
         return f"the values are {', then '.join(words)}" if words else "the values stay what they are"
+
+
+def check_fractions(owner: str, val_fraction: float, test_fraction: float) -> None:
+    """Raises `UserError` unless something is left to validate on, to test on and to train on."""
+    if not (0 < val_fraction < 1 and 0 < test_fraction < 1 and val_fraction + test_fraction < 1):
+        raise UserError(
+            f"{owner}: val_fraction is {val_fraction} and test_fraction {test_fraction}; both must be above 0 and "
+            "together below 1"
+        )

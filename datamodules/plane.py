@@ -10,8 +10,8 @@ from torch import Tensor
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules.shapes_2d import SHAPES
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
-from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
+from ebmlab.settings import require_choice, require_count
 
 
 class Shapes2D(TensorDataModule):
@@ -44,12 +44,8 @@ class Shapes2D(TensorDataModule):
     ) -> None:
         self.save_hyperparameters(logger=False)
         super().__init__((2,), batch_size, seed=seed)
-        if shape not in SHAPES:
-            raise UserError(f"Shapes2D: no shape '{shape}'; there are {', '.join(SHAPES)}")
-        if num_samples < 10:
-            raise UserError(
-                f"Shapes2D: num_samples is {num_samples}; it must be at least 10, for a tenth as many validate"
-            )
+        require_choice("Shapes2D", SHAPES, shape=shape)
+        require_count("Shapes2D", least=10, num_samples=num_samples)  # a tenth as many validate
         self.shape = shape
         self.num_samples = num_samples
 

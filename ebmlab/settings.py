@@ -1,9 +1,9 @@
-"""Settings that are positive numbers: finite, and so are their squares and inverses; and counts."""
+"""What settings must be: positive numbers, which are finite as are their squares and inverses; counts; choices."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -44,8 +44,42 @@ def require_factor(owner: str, **settings: float) -> None:
             raise UserError(f"{owner}: {name} is {value}, but must be 0 or a positive number up to {LARGEST:g}")
 
 
-def require_count(owner: str, **settings: object) -> None:
-    """Raises `UserError` unless all settings of an object are whole numbers, at least 1; those of NumPy are, too.
+def require_inside(owner: str, interval: str, **settings: float) -> None:
+    """Raises `UserError` unless all settings of an object lie in an interval, such as "(0, 1]" without 0 and with 1.
+
+    Example:
+        >>> require_inside("ReplayBuffer", "[0, 1]", reinitialize=0.05)
+        >>> require_inside("DualAveraging", "(0, 1)", rate=1.0)
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: DualAveraging: rate is 1.0, but must be above 0 and below 1
+    """
+    low, high = interval[1:-1].split(", ")
+    with_low, with_high = interval[0] == "[", interval[-1] == "]"
+    for name, value in settings.items():
+        above = value >= float(low) if with_low else value > float(low)
+        below = value <= float(high) if with_high else value < float(high)
+        if not (above and below):
+            begin, end = "at least" if with_low else "above", "at most" if with_high else "below"
+            raise UserError(f"{owner}: {name} is {value}, but must be {begin} {low} and {end} {high}")
+
+
+def require_choice(owner: str, choices: Iterable[str], **settings: object) -> None:
+    """Raises `UserError` unless all settings of an object are among the choices.
+
+    Example:
+        >>> require_choice("Gibbs", ("systematic", "random"), scan="random")
+        >>> require_choice("Gibbs", ("systematic", "random"), scan="both")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: Gibbs: scan is "both", but must be "systematic" or "random"
+    """
+    *others, last = [f'"{choice}"' for choice in choices]
+    for name, value in settings.items():
+        if f'"{value}"' not in (*others, last):
+            raise UserError(f'{owner}: {name} is "{value}", but must be {", ".join(others)} or {last}')
+
+
+def require_count(owner: str, *, least: int = 1, **settings: object) -> None:
+    """Raises `UserError` unless all settings of an object are whole numbers, at least `least`; NumPy's are, too.
 
     Example:
         >>> require_count("GWG", num_flips=2)
@@ -55,8 +89,8 @@ def require_count(owner: str, **settings: object) -> None:
     """
     for name, value in settings.items():
         try:
-            enough = operator.index(value) >= 1  # type: ignore[arg-type]  # whatever has no index is refused
+            enough = operator.index(value) >= least  # type: ignore[arg-type]  # whatever has no index is refused
         except TypeError:
             raise UserError(f"{owner}: {name} is {value}, but must be a whole number") from None
         if not enough:
-            raise UserError(f"{owner}: {name} is {value}, but must be at least 1")
+            raise UserError(f"{owner}: {name} is {value}, but must be at least {least}")

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from helpers_finite import DOMAINS
+from helpers_tier import cases
 
 from ebmlab.domains import Finite
 from ebmlab.energies import RBM, Energy, Ising
@@ -121,3 +123,9 @@ STRUCTURED: dict[type[Sampler], Callable[[], tuple[Sampler, Energy]]] = {
 }
 PAIRS = [(c, d) for c, case in CASES.items() for d in case.domains]
 EXACT = [(c, d) for c, d in PAIRS if CASES[c].exact]
+
+
+def mostly(*domains: str, pairs: list[tuple[str, str]] = PAIRS) -> pytest.MarkDecorator:
+    """Samplers and domains as cases; the fast tier has these domains, or the first of a sampler without them."""
+    own = {name: [d for d in CASES[name].domains if d in domains] or CASES[name].domains[:1] for name in CASES}
+    return cases(("name", "domain"), pairs, fast=[k for k, (name, d) in enumerate(pairs) if d in own[name]])

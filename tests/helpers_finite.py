@@ -10,6 +10,7 @@ from typing import Literal
 
 import pytest
 import torch
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
@@ -31,6 +32,10 @@ KINDS: tuple[Literal["quadratic", "cubic", "flat"], ...] = ("quadratic", "cubic"
 MOSTLY_CUBIC = pytest.mark.parametrize(
     "kind", ["cubic", *(pytest.param(k, marks=pytest.mark.slow) for k in ("quadratic", "flat"))]
 )
+
+
+# A domain of two values and one of more; tests/samplers/test_finite_contract.py has the others in the fast tier.
+MOSTLY_TWO_DOMAINS = cases("domain", DOMAINS, fast=("spin", "categorical"))
 
 
 class Linear(Energy):

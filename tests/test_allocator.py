@@ -33,6 +33,7 @@ def output(program: str, **environment: str) -> list[str]:
     return subprocess.run(command, env=plain | environment, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc")
 def test_tensors_reuse_their_pages() -> None:
     told, faults = output(PROGRAM)

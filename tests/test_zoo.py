@@ -21,6 +21,7 @@ import torch
 import yaml
 
 import ebmlab
+from benchmarks.zoo import RECIPES
 from ebmlab.app.zoo_parser import _VERBS, zoo_parser
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
@@ -79,7 +80,7 @@ def test_the_python_and_the_commands_of_the_page(capsys: pytest.CaptureFixture[s
 
 
 def test_every_recipe_names_a_config_and_every_model_a_recipe() -> None:
-    recipes = yaml.safe_load(OURS.with_name("recipes.yaml").read_text())
+    recipes = yaml.safe_load(RECIPES.read_text())
     assert {*NAMES} <= recipes.keys()
     for recipe in recipes.values():
         assert (Path(__file__).parents[1] / "configs" / f"{recipe['config']}.yaml").is_file()

@@ -11,7 +11,7 @@ from pathlib import Path
 from ebmlab.app.finished_run import FinishedRun, read_run
 from ebmlab.app.parsers import Line
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 _NOT_COMPARED = ("wandb", "wandb_project", "callbacks.Progress")
 Row = tuple[str, list[str]]
@@ -160,8 +160,7 @@ def write(command: str, path: Path, content: bytes) -> None:
     """Writes a file completely or not at all; raises a `UserError` that names the command if it cannot be written."""
     try:
         path.parent.stat()  # a misspelt folder is not made
-        with whole(path) as temporary:
-            temporary.write_bytes(content)
+        write_whole(path, content)
     except OSError as error:
         raise UserError(f"{command}: {path} cannot be written: {error.strerror or one_line(error)}") from error
 

@@ -22,7 +22,7 @@ from ebmlab.errors import UserError, one_line, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.graphs import Edges
 from ebmlab.io.described import CLASS_PATH, MISSING
-from ebmlab.io.files import load_checkpoint, save, whole
+from ebmlab.io.files import load_checkpoint, save, write_whole
 from ebmlab.io.rebuilding import describe
 from ebmlab.samplers import BlockGibbs, ChromaticGibbs, Gibbs
 from ebmlab.trained import load
@@ -81,8 +81,9 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
     content[ORIGIN] = found.described() | {"ebmlab": __version__}
     save(content, target if target.suffix else target / CHECKPOINTS / LAST)
     if not target.suffix:
-        with whole(target / CONFIG) as path:
-            path.write_text(yaml.safe_dump({"model": _config(energy, settings)}, default_flow_style=None, width=120))
+        write_whole(
+            target / CONFIG, yaml.safe_dump({"model": _config(energy, settings)}, default_flow_style=None, width=120)
+        )
     return lost
 
 

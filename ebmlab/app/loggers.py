@@ -16,7 +16,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from ebmlab.app.finished_run import STEPS_TAKEN, steps_taken
 from ebmlab.app.wandb_run import WandbMode, WandbOptions, wandb_run
 from ebmlab.extras import require
-from ebmlab.io.files import whole
+from ebmlab.io.files import whole, write_whole
 
 
 class MetricsCSV(Logger):
@@ -87,8 +87,7 @@ class MetricsCSV(Logger):
         if not self._dirty:
             return
         if self._taken - (known := steps_taken(self._names)):
-            with whole(self._names) as path:
-                path.write_text("".join(f"{name}\n" for name in sorted(self._taken | known)))
+            write_whole(self._names, "".join(f"{name}\n" for name in sorted(self._taken | known)))
         new = [key for key in self._row if key not in self._columns]
         if new or self._in_file or not self._path.exists():  # someone may have deleted it
             self._columns += new
@@ -112,8 +111,7 @@ class MetricsCSV(Logger):
             return
         if self._before is None:
             self._before = _seconds(self._clock)
-        with whole(self._clock) as path:
-            path.write_text(f"{self._before + now - self._start:.1f}\n")
+        write_whole(self._clock, f"{self._before + now - self._start:.1f}\n")
         self._told = now
 
     def _take_up(self, step: int) -> None:

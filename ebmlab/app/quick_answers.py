@@ -30,7 +30,7 @@ commands:
   dashboard a page to look at a run or several:   python -m ebmlab dashboard RUN
   sweep     find good settings by many runs:      python -m ebmlab sweep --config FILE --space FILE --trials 20
   convert   models and problems of other packages:   python -m ebmlab convert problem.bqm my_problem
-  zoo       small trained models: list, make, pull, pack, export:   python -m ebmlab zoo
+  zoo       small trained models: list, pull, pack, export:   python -m ebmlab zoo
   mutate    all single mutants of a sequence:   python -m ebmlab mutate wild.fasta --ckpt_path RUN
   solve     cuts, independent sets, cliques, QUBOs:       python -m ebmlab solve G14.rud --seconds 60
   --version print the version

@@ -24,7 +24,7 @@ from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.extras import require
-from ebmlab.io.files import whole
+from ebmlab.io.files import whole, write_whole
 from ebmlab.io.folders import make_folder
 
 COUNTED = "counted"  # an attribute of trials that have ended by themselves, and not by a signal
@@ -249,8 +249,7 @@ def _write(study: Any, space: Space, folder: Path) -> None:
             writer.writerow([trial.number, trial.state, trial.value, *map(trial.settings.get, space.parameters)])
     if trials:
         figure = draw_sweep(trials, space.objective, space.direction == "maximize", space.scales)
-        with whole(folder / "study.png") as path:
-            path.write_bytes(figure_png(figure))
+        write_whole(folder / "study.png", figure_png(figure))
 
 
 def _summary(study: Any, space: Space, folder: Path) -> str:

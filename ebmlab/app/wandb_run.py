@@ -20,7 +20,7 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import read_text, whole
+from ebmlab.io.files import read_text, write_whole
 
 WandbMode = Literal["offline", "online", "disabled"]
 WANDB_ID = Path("wandb", "id")
@@ -215,8 +215,7 @@ def _wandb_id(folder: Path) -> str:
 
 
 def _keep_wandb_id(folder: Path, logger: WandbLogger) -> None:
-    with whole(folder / WANDB_ID) as path:
-        path.write_text(str(logger.version))
+    write_whole(folder / WANDB_ID, str(logger.version))
 
 
 def _check_server() -> None:

@@ -1,4 +1,4 @@
-"""`python -m ebmlab zoo`: makes, packs, fetches and exports small trained models."""
+"""`python -m ebmlab zoo`: packs, fetches and exports small trained models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from ebmlab.app.zoo_parser import zoo_parser
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.io.files import read_text
-from ebmlab.io.folders import check_is_local
 from ebmlab.io.zoo import pack, pull
 from ebmlab.io.zoo.shelf import CHECKPOINT
 from ebmlab.trained import load
@@ -23,15 +22,8 @@ def run_zoo(args: list[str]) -> None:
         UserError: an option, a file or an address is not valid.
     """
     options = zoo_parser().parse_args(args)
-    act = {"make": _make, "pack": _pack, "pull": _pull, "export": _export}[options.verb]
+    act = {"pack": _pack, "pull": _pull, "export": _export}[options.verb]
     print(shown(act(options)))
-
-
-def _make(options: Namespace) -> str:
-    from ebmlab.app.zoo_make import make  # here, because it loads Lightning
-
-    check_is_local(Path(options.folder))  # before the training
-    return str(make(options.name, Path(options.folder)))
 
 
 def _pack(options: Namespace) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ebmlab.app.parsers import Line
 from ebmlab.io.zoo.shelf import CARD, OURS, names, pulled
 
-_VERBS = ("list", "make", "pack", "pull", "export")
+_VERBS = ("list", "pack", "pull", "export")
 
 
 def zoo_parser() -> argparse.ArgumentParser:
@@ -16,9 +16,6 @@ def zoo_parser() -> argparse.ArgumentParser:
     parser = Line("python -m ebmlab zoo", description="Small trained models, called zoo/NAME.")
     verbs = parser.add_subparsers(dest="verb", metavar="|".join(_VERBS), parser_class=Line)
     verbs.add_parser("list", help="names and first lines (also without a word)")
-    make = verbs.add_parser("make", help="train a model of the zoo again, and write its card")
-    make.add_argument("name")
-    make.add_argument("--folder", default="zoo", help="gets NAME/ with checkpoint, card and manifest (default: zoo)")
     pack = verbs.add_parser("pack", help="make a model of a checkpoint or run of your own")
     pack.add_argument("checkpoint")
     pack.add_argument("folder")

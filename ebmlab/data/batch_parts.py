@@ -48,10 +48,6 @@ def weights_of(batch: Any, where: str) -> Tensor:
 
     Raises:
         UserError: the batch has another form, or weights are negative or not finite.
-
-    Example:
-        >>> weights_of((torch.zeros(2, 3), torch.tensor([0.5, 1.5])), "my loader")
-        tensor([0.5000, 1.5000])
     """
     if not isinstance(batch, list | tuple) or len(batch) != 2 or not all(isinstance(part, Tensor) for part in batch):
         raise UserError(f"{where}: a batch of weighted data must be a pair of tensors (x, weights)")
@@ -75,10 +71,6 @@ def labels_of(batch: Any, where: str) -> Tensor:
 
     Raises:
         UserError: the batch holds none.
-
-    Example:
-        >>> labels_of((torch.zeros(2, 3), torch.tensor([0, 4])), "my loader")
-        tensor([0, 4])
     """
     if isinstance(batch, Mapping):
         labels = next((batch[name] for name in ("y", "label", "labels") if name in batch), None)

@@ -20,10 +20,6 @@ def to_states(table: Tensor, columns: Sequence[int]) -> Tensor:
 
     Raises:
         UserError: a class is none of its column's.
-
-    Example:
-        >>> to_states(torch.tensor([[2.0, 0.5, 1.0]]), [3, 0, 2])
-        tensor([[0.5000, 1.0000, 0.0000, 0.0000, 1.0000]])
     """
     counts = torch.tensor(columns, device=table.device)
     wrong = ((table != table.round()) | (table < 0) | (table >= counts)) & (counts > 0)
@@ -41,12 +37,7 @@ def to_states(table: Tensor, columns: Sequence[int]) -> Tensor:
 
 
 def to_entries(mask: Tensor, columns: Sequence[int]) -> Tensor:
-    """A mask over the columns of a table `(len(columns),)` as one over the numbers of a state, `(n,)`.
-
-    Example:
-        >>> to_entries(torch.tensor([True, False, False]), [3, 0, 2])
-        tensor([False, False,  True,  True,  True])
-    """
+    """A mask over the columns of a table `(len(columns),)` as one over the numbers of a state, `(n,)`."""
     counts = torch.tensor(columns, device=mask.device)
     parts = [mask[counts == k].repeat_interleave(k if k > 2 else 1) for k in sorted(set(columns))]
     return torch.cat(parts)

@@ -25,13 +25,6 @@ def draw_family(
         energies: `(N,)` of natural sequences and samples, by name.
         distances: shares of sites that differ from the nearest sequence of the training data, `(N,)`, by name.
         title: of the figure.
-
-    Example:
-        >>> from ebmlab.evaluation import compare_families
-        >>> x = torch.eye(4)[torch.randint(4, (50, 6))]
-        >>> found = compare_families(x, torch.ones(50), samples=x)
-        >>> len(draw_family(found, {"data": torch.randn(50)}, {"samples": found.nearest}).axes)
-        6
     """
     figure = Figure(figsize=(13.0, 8.4), dpi=DPI, layout="constrained")
     figure.suptitle(title)

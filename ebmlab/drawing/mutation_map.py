@@ -25,11 +25,6 @@ def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, letters: str
         numbers: of its residues, `(d,)`; -1 where it has none.
         letters: of the values. Of a gap, -, no row is drawn.
         title: of the figure.
-
-    Example:
-        >>> figure = draw_mutations(torch.randn(9, 5), torch.ones(9).long(), torch.arange(9), "-ACGU")
-        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        ['A', 'C', 'G', 'U']
     """
     rows = [a for a, letter in enumerate(letters) if letter != "-"]
     shown = scores[:, rows].detach().cpu()

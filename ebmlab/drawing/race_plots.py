@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.drawing.picture_names import SWEEP, picture_name
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#e377c2", "#7f7f7f", "#bcbd22")
 LINES = ("-", "--", ":")
@@ -75,8 +75,7 @@ def _save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     files = []
     for key, figure in figures.items():
         path = folder / "images" / f"{key}.png"
-        with whole(path) as temporary:
-            temporary.write_bytes(figure_png(figure))
+        write_whole(path, figure_png(figure))
         files.append(path)
     return files
 

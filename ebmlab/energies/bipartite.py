@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.energies.hidden_units import BITS, BinaryUnits, HiddenUnits
 from ebmlab.energies.state_types import converted
+from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
 
@@ -41,6 +44,11 @@ class Bipartite(Energy):
     def has_bits(self) -> bool:
         """Whether hidden units are bits, whose states can be counted."""
         return isinstance(self.units, BinaryUnits)
+
+    def check_mean(self, mean: Tensor) -> None:
+        """Raises `UserError` unless a mean of the data has one number for each of a state's."""
+        if mean.numel() != (size := math.prod(self.domain.event_shape)):
+            raise UserError(f"{type(self).__name__}: a mean of {mean.numel()} numbers given, but a state has {size}")
 
     def as_hidden(self, h: Tensor) -> Tensor:
         """Hidden units `(B, H)` of any numeric type, or their means, in the energy's floating type."""

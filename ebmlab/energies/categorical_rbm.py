@@ -9,7 +9,6 @@ from ebmlab.domains import Categorical
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around
 from ebmlab.energies.hidden_units import Kind, units_of
-from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count
@@ -57,11 +56,7 @@ class CategoricalRBM(Bipartite):
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:
         """Sets b_v to the logarithm of the frequencies `mean` `(d, q)`, at least 0.01: the law while W is 0."""
-        if mean.numel() != self.b_v.numel():
-            raise UserError(
-                f"CategoricalRBM: a mean of {mean.numel()} numbers given, but its visible units have "
-                f"{self.b_v.numel()} values"
-            )
+        self.check_mean(mean)
         self.b_v.copy_(mean.to(self.b_v).view_as(self.b_v).clamp(min=0.01).log())
 
     @unrounded

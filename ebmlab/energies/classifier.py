@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.perceptron import hidden_layers
-from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count, require_positive
 
@@ -72,8 +71,7 @@ class ClassifierMLP(Classifier):
     ) -> None:
         super().__init__()
         require_count("ClassifierMLP", num_coordinates=num_coordinates, hidden_dim=hidden_dim, num_layers=num_layers)
-        if num_classes < 2:
-            raise UserError(f"ClassifierMLP: num_classes is {num_classes}, but must be at least 2")
+        require_count("ClassifierMLP", least=2, num_classes=num_classes)
         require_positive("ClassifierMLP", scale=scale)
         self.domain = Real(num_coordinates)
         self.num_classes = num_classes

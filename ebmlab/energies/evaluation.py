@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -31,27 +31,25 @@ class PerChain:
 
     def merged(self, merge: Merge, other: Self) -> Self:
         """All tensors merged with those of `other` by the same decisions."""
-        mixed = object.__new__(type(self))
-        parts, theirs = vars(mixed), vars(other)
-        for name, mine in vars(self).items():
-            if isinstance(mine, PerChain):
-                parts[name] = mine.merged(merge, theirs[name])
-            else:
-                parts[name] = merge(mine, theirs[name]) if isinstance(mine, Tensor) and mine.dim() > 0 else mine
-        return mixed
+        return self.each(merge, other)
 
     def rows(self, index: Tensor) -> Self:
         """The rows of this object with these numbers `(n,)`, in this order."""
-        chosen = object.__new__(type(self))
-        for name, mine in vars(self).items():
-            chosen.__dict__[name] = _rows(mine, index)
-        return chosen
+        return self.each(lambda mine, _: mine[index], self)
 
     def with_rows(self, index: Tensor, other: Self) -> Self:
         """This object, with the rows of `other` in place of those with these numbers `(n,)`."""
+        return self.each(lambda mine, new: mine.index_copy(0, index, new), other)
+
+    def each(self, change: Callable[[Tensor, Tensor], Tensor], other: Self) -> Self:
+        """An object of what becomes of each tensor and that of `other`; what belongs to all chains stays."""
         changed = object.__new__(type(self))
+        parts, theirs = vars(changed), vars(other)
         for name, mine in vars(self).items():
-            changed.__dict__[name] = _with_rows(mine, index, vars(other)[name])
+            if isinstance(mine, PerChain):
+                parts[name] = mine.each(change, theirs[name])
+            else:
+                parts[name] = change(mine, theirs[name]) if isinstance(mine, Tensor) and mine.dim() > 0 else mine
         return changed
 
     def tensors(self) -> list[Tensor]:
@@ -73,18 +71,6 @@ class PerChain:
             else:
                 filled.__dict__[name] = next(tensors) if isinstance(value, Tensor) else value
         return filled
-
-
-def _rows(value: Any, index: Tensor) -> Any:
-    if isinstance(value, PerChain):
-        return value.rows(index)
-    return value[index] if isinstance(value, Tensor) and value.dim() > 0 else value
-
-
-def _with_rows(value: Any, index: Tensor, other: Any) -> Any:
-    if isinstance(value, PerChain):
-        return value.with_rows(index, other)
-    return value.index_copy(0, index, other) if isinstance(value, Tensor) and value.dim() > 0 else value
 
 
 class Merge:

@@ -9,7 +9,6 @@ from ebmlab.domains import Real
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
-from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count
@@ -52,8 +51,7 @@ class GRBM(Bipartite):
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:
         """Sets mu to `mean` `(V,)`: while W is 0, p(v) is normal with this mean."""
-        if mean.numel() != self.mu.numel():
-            raise UserError(f"GRBM: a mean of {mean.numel()} numbers given, but it has {self.mu.numel()} visible units")
+        self.check_mean(mean)
         self.mu.copy_(mean.to(self.mu).view_as(self.mu))
 
     @property

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Real
-from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.settings import require_choice
 
 Kind = Literal["bits", "gaussian", "rectified"]
 
@@ -23,11 +23,6 @@ class HiddenUnits(ABC):
     """Units with p(h) proportional to exp(I h - U(h)), where I is the input that a unit gets from the visible ones.
 
     Its scale needs no parameter: it is that of the weights.
-
-    Example:
-        >>> units = GAUSSIAN
-        >>> units.mean(torch.tensor([[0.5, -1.0]])).tolist()
-        [[0.5, -1.0]]
     """
 
     domain: type[Domain] = Real
@@ -140,6 +135,5 @@ KINDS: dict[str, HiddenUnits] = {"bits": BITS, "gaussian": GAUSSIAN, "rectified"
 
 def units_of(name: str, kind: str) -> HiddenUnits:
     """The units of a kind, for an energy of this name."""
-    if kind not in KINDS:
-        raise UserError(f'{name}: hidden is "{kind}", but must be "bits", "gaussian" or "rectified"')
+    require_choice(name, KINDS, hidden=kind)
     return KINDS[kind]

@@ -10,7 +10,6 @@ from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around
 from ebmlab.energies.hidden_units import Kind, units_of
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum, pair_product
-from ebmlab.errors import UserError
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count
@@ -56,8 +55,7 @@ class RBM(Bipartite):
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:
         """Sets b_v to the logits of `mean` `(V,)`, clamped to [0.01, 0.99]: while W is 0, p(v) is Bernoulli(mean)."""
-        if mean.numel() != self.b_v.numel():
-            raise UserError(f"RBM: a mean of {mean.numel()} numbers given, but it has {self.b_v.numel()} visible units")
+        self.check_mean(mean)
         self.b_v.copy_(mean.to(self.b_v).view_as(self.b_v).clamp(0.01, 0.99).logit())
 
     @unrounded

@@ -18,7 +18,7 @@ from ebmlab.evaluation.population import Population
 from ebmlab.evaluation.walk import anneal, annealing_kernel, noted_after
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import Sampler
-from ebmlab.settings import require_count
+from ebmlab.settings import require_count, require_inside
 
 
 def ais(
@@ -79,8 +79,7 @@ def ais(
         True
     """
     _check(energy, sampler, num_chains, num_temperatures, num_replicates, num_moves)
-    if not 0 <= resample <= 1:
-        raise UserError(f"AIS: resample is {resample}, but is a share of the chains, from 0 to 1")
+    require_inside("AIS", "[0, 1]", resample=resample)
     base = (reference(energy.domain) if base is None else base).to(energy.device)
     total = num_chains * num_replicates
     first, share = _mine(total)

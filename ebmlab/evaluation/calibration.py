@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
+from ebmlab.settings import require_count
 
 
 @torch.no_grad()
@@ -38,8 +39,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor, *, num_bins: int = 
     probabilities = probabilities.double()
     if not ((probabilities >= 0).all() and ((probabilities.sum(1) - 1).abs() <= 1e-2).all()):  # NaN is refused too
         raise UserError("calibration_error: rows of probabilities must be at least 0 and sum to 1: softmax the logits")
-    if num_bins < 1:
-        raise UserError(f"calibration_error: num_bins is {num_bins}, but must be at least 1")
+    require_count("calibration_error", num_bins=num_bins)
     confidence, predicted = probabilities.max(1)
     bins = (confidence * num_bins).long().clamp(max=num_bins - 1)
     gaps = confidence - (predicted == labels).double()

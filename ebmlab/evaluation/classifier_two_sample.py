@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ebmlab.errors import UserError
 from ebmlab.evaluation.two_sets import two_sets
+from ebmlab.settings import require_count
 
 LEARNING_RATE = 1e-2
 
@@ -54,8 +54,7 @@ def classifier_test(x: Tensor, y: Tensor, *, hidden: int = 20, num_steps: int = 
         True
     """
     x, y = two_sets(x, y, owner="classifier_test", least=4)
-    if hidden < 1 or num_steps < 1:
-        raise UserError(f"classifier_test: hidden is {hidden} and num_steps {num_steps}, but both must be at least 1")
+    require_count("classifier_test", hidden=hidden, num_steps=num_steps)
     size = min(len(x), len(y))
     x, y = (s.cpu()[torch.randperm(len(s))[:size]] for s in (x, y))
     half = size // 2

@@ -21,6 +21,7 @@ from ebmlab.evaluation.pilot import pilot_ladder
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler, State, TrajectoryTempered
 from ebmlab.samplers.trajectory_tempered import rise
+from ebmlab.settings import require_choice
 
 BISECTIONS = 80
 PILOT = 50  # temperatures of the pilot for each rung
@@ -74,8 +75,7 @@ def exchange_log_z(
         >>> abs(result.log_z - float(exact_log_z(late))) < 0.3
         True
     """
-    if schedule not in ("linear", "adaptive"):
-        raise UserError(f'exchange_log_z: schedule is "{schedule}", but must be "linear" or "adaptive"')
+    require_choice("exchange_log_z", ("linear", "adaptive"), schedule=schedule)
     if num_steps < 2 or num_rungs < 1 or len(x) < 2:
         raise UserError(
             f"exchange_log_z: num_steps is {num_steps}, num_rungs {num_rungs}, and x has {len(x)} states; there must "

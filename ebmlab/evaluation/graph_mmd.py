@@ -27,6 +27,7 @@ from torch import Tensor
 from ebmlab.errors import UserError
 from ebmlab.evaluation.orbits import orbit_counts
 from ebmlab.graphs import adjacency
+from ebmlab.settings import require_choice
 
 BINS = 100
 CHUNK = 2**22  # kernel values at a time
@@ -52,8 +53,7 @@ def graph_mmd(x: Tensor, y: Tensor, *, num_nodes: int, statistic: str = "degree"
         >>> graph_mmd(triangles, paths, num_nodes=3, statistic="clustering").item() > 1
         True
     """
-    if statistic not in STATISTICS:
-        raise UserError(f'graph_mmd: statistic is "{statistic}"; it must be one of {", ".join(STATISTICS)}')
+    require_choice("graph_mmd", STATISTICS, statistic=statistic)
     return _mmd(matrices(x, num_nodes), matrices(y, num_nodes), statistic)
 
 

@@ -57,15 +57,6 @@ class FrechetDistance(FrechetInceptionDistance):
 
     Args:
         extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
-
-    Example:
-        >>> from ebmlab.evaluation import LabelClassifier
-        >>> metric = FrechetDistance(LabelClassifier(channels=1, num_classes=10, size=8).eval())
-        >>> images = torch.rand(20, 1, 8, 8)
-        >>> metric.update(images, real=True)
-        >>> metric.update(images, real=False)
-        >>> round(metric.compute().item(), 6)
-        0.0
     """
 
     def __init__(self, extractor: nn.Module) -> None:

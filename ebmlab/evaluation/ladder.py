@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
-from ebmlab.errors import UserError
+from ebmlab.settings import require_choice
 
 Schedule = Literal["linear", "sigmoid", "adaptive"]
 SLOPE = 4.0  # of the logistic function in the sigmoid schedule
@@ -37,8 +37,7 @@ class Ladder:
 
 def check_schedule(schedule: Schedule) -> None:
     """Raises `UserError` unless `schedule` is the name of a schedule."""
-    if schedule not in ("linear", "sigmoid", "adaptive"):
-        raise UserError(f'AIS: schedule is "{schedule}", but must be "linear", "sigmoid" or "adaptive"')
+    require_choice("AIS", get_args(Schedule), schedule=schedule)
 
 
 def fixed_ladder(schedule: Schedule, num_temperatures: int) -> Ladder:

@@ -38,6 +38,14 @@ class _Kept(Metric):
         """Adds states `(B, *event)`. A rank without states must call it too, with B = 0."""
         (self.real if real else self.generated).append(x.detach())
 
+    def both(self) -> tuple[Tensor, Tensor]:
+        """All real and all generated states."""
+        if min(len(self.real), len(self.generated)) == 0:
+            raise UserError(
+                f"{type(self).__name__} compares real with generated states, but was given none of one kind"
+            )
+        return dim_zero_cat(self.real), dim_zero_cat(self.generated)
+
 
 class HammingMMD(_Kept):
     """`hamming_mmd` of all states seen, real and generated, on all ranks.
@@ -64,9 +72,7 @@ class HammingMMD(_Kept):
 
     def compute(self) -> Tensor:
         """The discrepancy, a scalar, float64. Every rank must call it."""
-        if min(len(self.real), len(self.generated)) == 0:
-            raise UserError("HammingMMD compares real with generated states, but was given none of one kind")
-        real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
+        real, generated = self.both()
         return hamming_mmd(generated, real, kernel=self.kernel, unbiased=self.unbiased, domain=self.domain)
 
 
@@ -116,9 +122,7 @@ class SampleDistances(_Kept):
 
     def compute(self) -> dict[str, Tensor]:
         """Scalars by `names`, float64: see the functions of `ebmlab.evaluation`. Every rank must call it."""
-        if min(len(self.real), len(self.generated)) == 0:
-            raise UserError("SampleDistances compares real with generated states, but was given none of one kind")
-        real, generated = dim_zero_cat(self.real), dim_zero_cat(self.generated)
+        real, generated = self.both()
         support = precision_recall(real, generated)
         accuracy = classifier_test(generated, real).accuracy
         return {

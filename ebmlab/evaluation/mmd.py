@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
+from ebmlab.settings import require_choice
 
 KERNELS = ("exponential", "linear")
 CHUNK = 2**22  # kernel values at a time
@@ -76,8 +77,7 @@ def log_mmd(x: Tensor, y: Tensor, *, kernel: str = "exponential", domain: Finite
 
 def check_kernel(kernel: str) -> None:
     """Raises `UserError` unless there is a kernel of that name."""
-    if kernel not in KERNELS:
-        raise UserError(f'hamming_mmd: kernel is "{kernel}"; it must be one of {", ".join(KERNELS)}')
+    require_choice("hamming_mmd", KERNELS, kernel=kernel)
 
 
 def _coordinates(x: Tensor, domain: Finite | None) -> Tensor:

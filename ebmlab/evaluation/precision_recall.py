@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError
 from ebmlab.evaluation.two_sets import two_sets
+from ebmlab.settings import require_count
 
 CHUNK = 2**22  # distances at a time
 
@@ -53,8 +53,7 @@ def precision_recall(data: Tensor, samples: Tensor, *, neighbours: int = 3) -> P
         >>> precision_recall(data, data[:100])
         PrecisionRecall(precision=1.0, recall=0.5)
     """
-    if neighbours < 1:
-        raise UserError(f"precision_recall: neighbours is {neighbours}, but must be at least 1")
+    require_count("precision_recall", neighbours=neighbours)
     x, y = two_sets(data, samples, owner="precision_recall", least=neighbours + 1)
     return PrecisionRecall(precision=_share_inside(y, x, neighbours), recall=_share_inside(x, y, neighbours))
 

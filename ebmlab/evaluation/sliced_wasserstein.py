@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError
 from ebmlab.evaluation.two_sets import two_sets
+from ebmlab.settings import require_count
 
 CHUNK = 2**22  # projected points at a time
 
@@ -39,10 +39,7 @@ def sliced_wasserstein(x: Tensor, y: Tensor, *, num_projections: int = 500, orde
         3.0
     """
     x, y = two_sets(x, y, owner="sliced_wasserstein")
-    if num_projections < 1 or order < 1:
-        raise UserError(
-            f"sliced_wasserstein: num_projections is {num_projections} and order {order}, but both must be at least 1"
-        )
+    require_count("sliced_wasserstein", num_projections=num_projections, order=order)
     n, m, d = len(x), len(y), x.shape[1]
     levels = torch.cat([torch.arange(1, n + 1) * m, torch.arange(1, m) * n]).sort().values  # in units of 1 / (n m)
     widths = torch.diff(levels, prepend=levels.new_zeros(1)).to(x)

@@ -13,6 +13,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation.discrete_stein import discrete_stein
 from ebmlab.evaluation.langevin_stein import langevin_stein
 from ebmlab.numerics.noise import uniform_numbers
+from ebmlab.settings import require_count, require_inside
 
 BATCH = 1024  # states whose gradients or neighbours are computed at once
 CHUNK = 2**22  # signs at a time
@@ -97,11 +98,8 @@ def stein_test(
         >>> stein_test(StandardNormal(Real(2)), torch.randn(500, 2) + 1).p_value < 0.01
         True
     """
-    if num_bootstraps < 1 or not 0 < change <= 0.5:
-        raise UserError(
-            f"stein_test: num_bootstraps is {num_bootstraps} and change {change}, but must be at least 1, and above 0 "
-            "and at most 1/2"
-        )
+    require_count("stein_test", num_bootstraps=num_bootstraps)
+    require_inside("stein_test", "(0, 0.5]", change=change)
     matrix = stein_matrix(energy, x, bandwidth)
     found, larger = matrix.sum(), 0
     for part in torch.split(torch.ones(num_bootstraps), max(1, CHUNK // len(x))):

@@ -14,9 +14,9 @@ import torch
 
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
-from ebmlab.exchange.foreign import Foreign, precision
+from ebmlab.exchange.foreign import Foreign, potts
 from ebmlab.exchange.format import Format, looks_like_text, only, text_of
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 ALPHABETS = ("-ACDEFGHIKLMNPQRSTVWY", "-ACGU", "-ACGT")  # protein, RNA, DNA; the gap comes first
 Key = TypeVar("Key")
@@ -70,8 +70,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
         lines += [f"J {i} {j} {alphabet[a]} {alphabet[b]} {block[a][b]!r}" for a in range(q) for b in range(q)]
     for i, row in enumerate(energy.field.tolist()):
         lines += [f"h {i} {alphabet[a]} {value!r}" for a, value in enumerate(row)]
-    with whole(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n")
+    write_whole(path, "\n".join(lines) + "\n")
     return []
 
 
@@ -115,11 +114,7 @@ def _model(
         h[i, place[a]] = value
     for (i, j, a, b), value in pairs.items():
         J[number[i, j], place[a], place[b]] = value
-    energy = Potts(size, len(alphabet), pairs=torch.tensor(ends, dtype=torch.int64).view(-1, 2)).to(precision(J, h))
-    with torch.no_grad():
-        energy.coupling.copy_(J)
-        energy.field.copy_(h)
-    return Foreign(energy, "dca", form="values", facts={"alphabet": alphabet_text(alphabet)})
+    return Foreign(potts(ends, J, h), "dca", form="values", facts={"alphabet": alphabet_text(alphabet)})
 
 
 def _holds(path: Path, head: bytes) -> bool:

@@ -8,7 +8,7 @@ from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.format import Format, looks_like_text, text_of
 from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, numbered
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 
 def read(path: Path, vartype: str | None) -> Foreign:
@@ -47,8 +47,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     edges, size = edges_of(foreign, "dimacs"), foreign.energy.domain.size
     if any(weight != 1 for _, _, weight in edges):
         raise UserError("dimacs holds no weights, and this graph has others than 1: write a .rud file")
-    with whole(path) as temporary:
-        temporary.write_text(f"p edge {size} {len(edges)}\n" + "".join(f"e {i + 1} {j + 1}\n" for i, j, _ in edges))
+    write_whole(path, f"p edge {size} {len(edges)}\n" + "".join(f"e {i + 1} {j + 1}\n" for i, j, _ in edges))
     plain = foreign.names in ((), tuple(range(1, size + 1)))
     return ([] if plain else ["the names of the variables, which became numbers"]) + lost_with(foreign)
 

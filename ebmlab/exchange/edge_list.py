@@ -11,7 +11,7 @@ from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, Label
 from ebmlab.exchange.format import Format, text_of
 from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, number
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 SUFFIXES = (".edges", ".edgelist")
 
@@ -52,8 +52,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
         raise UserError("edges holds no names with spaces or '#': write a .rud file, which has numbers")
     plain = all(weight == 1 for _, _, weight in edges)
     rows = (f"{names[i]} {names[j]}{'' if plain else f' {number(weight)}'}\n" for i, j, weight in edges)
-    with whole(path) as temporary:
-        temporary.write_text("".join(rows))
+    write_whole(path, "".join(rows))
     left_out = len(names) - len({end for edge in edges for end in edge[:2]})
     return ([f"{left_out} nodes without an edge"] if left_out else []) + lost_with(foreign)
 

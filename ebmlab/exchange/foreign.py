@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical
-from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.energies import RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
 
@@ -170,6 +170,22 @@ def machine(W: Any, visible: Any, hidden: Any) -> RBM:
     with torch.no_grad():
         for own, given in ((energy.W, W), (energy.b_v, b_v), (energy.b_h, b_h)):
             own.copy_(given)
+    return energy
+
+
+def potts(pairs: Any, coupling: Tensor, field: Tensor) -> Potts:
+    """A Potts model with given parameters, in float32 if it holds them exactly, else in float64.
+
+    Args:
+        pairs: sites i < j of each pair, `(P, 2)`.
+        coupling: J_ij(a, b), `(P, q, q)`.
+        field: h_i(a), `(d, q)`.
+    """
+    ends = torch.as_tensor(pairs, dtype=torch.int64).view(-1, 2)
+    energy = Potts(*field.shape, pairs=ends).to(precision(coupling, field))
+    with torch.no_grad():
+        energy.coupling.copy_(coupling)
+        energy.field.copy_(field)
     return energy
 
 

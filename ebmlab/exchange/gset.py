@@ -12,7 +12,7 @@ from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.format import Format, looks_like_text, text_of
 from ebmlab.exchange.weighted_graph import edges_of, graph, lost_with, number, numbered
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 _FIRST = re.compile(r"\s*\d+\s+\d+\s*")
 
@@ -41,8 +41,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     """Writes couplings as the weights of edges."""
     lines = [f"{i + 1} {j + 1} {number(weight)}\n" for i, j, weight in edges_of(foreign, "gset")]
     size = foreign.energy.domain.size
-    with whole(path) as temporary:
-        temporary.write_text(f"{size} {len(lines)}\n{''.join(lines)}")
+    write_whole(path, f"{size} {len(lines)}\n{''.join(lines)}")
     plain = foreign.names in ((), tuple(range(1, size + 1)))
     return ([] if plain else ["the names of the variables, which became numbers"]) + lost_with(foreign)
 

@@ -21,7 +21,7 @@ import torch
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.exchange.dca import ALPHABETS
-from ebmlab.exchange.foreign import Foreign, labels, precision
+from ebmlab.exchange.foreign import Foreign, labels, potts, precision
 from ebmlab.exchange.format import Format, only
 from ebmlab.io.files import whole
 
@@ -134,11 +134,7 @@ def _model(J: Array, h: Array, index: list[int], facts: dict[str, Any]) -> Forei
     if not (coupling.isfinite().all() and field.isfinite().all()):
         raise UserError("its fields or couplings hold NaN or infinity")
     used = coupling.flatten(1).any(1)
-    pairs = torch.triu_indices(len(h), len(h), 1).T[used]
-    energy = Potts(field.shape[0], field.shape[1], pairs=pairs).to(precision(coupling, field))
-    with torch.no_grad():
-        energy.coupling.copy_(coupling[used])
-        energy.field.copy_(field)
+    energy = potts(torch.triu_indices(len(h), len(h), 1).T[used], coupling[used], field)
     lost = ("frequencies of one and two sites, and weights of sequences",)
     return Foreign(energy, "plmc", offset=0.0, scale=-1.0, names=labels(index), form="values", facts=facts, lost=lost)
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
-from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.exchange.dca import ALPHABETS
-from ebmlab.exchange.foreign import Foreign, labels, precision
+from ebmlab.exchange.foreign import Foreign, labels, potts
 from ebmlab.exchange.format import Format, looks_like_text, text_of
 
 RULE = "#" + 70 * "="  # the first line of each file
@@ -95,14 +94,10 @@ def _model(fields: Fields, couplings: Couplings) -> Foreign:
         blocks[min(ends), max(ends)] = block if ends[0] < ends[1] else block.T
     order = sorted(blocks)
     coupling = torch.stack([blocks[ends] for ends in order]) if order else field.new_zeros(0, q, q)
-    energy = Potts(len(field), q, pairs=torch.tensor(order, dtype=torch.int64).view(-1, 2)).to(
-        precision(coupling, field)
-    )
-    with torch.no_grad():
-        energy.coupling.copy_(coupling)
-        energy.field.copy_(field)
     facts, lost = {"alphabet": LETTERS[q]}, _lost(len(field), len(order))
-    return Foreign(energy, "pydca", names=labels(list(fields)), form="values", facts=facts, lost=lost)
+    return Foreign(
+        potts(order, coupling, field), "pydca", names=labels(list(fields)), form="values", facts=facts, lost=lost
+    )
 
 
 def _lost(sites: int, pairs: int) -> tuple[str, ...]:

@@ -75,6 +75,12 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes a text or bytes to a file completely or not at all; see `whole`."""
+    with whole(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 def check_regular(path: Path) -> None:
     """Raises `UserError` for a pipe, a socket or a device: to read one may take for ever."""
     if path.exists() and not path.is_file() and not path.is_dir():

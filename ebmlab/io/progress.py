@@ -26,11 +26,6 @@ class Meter:
         total: how many there are.
         first: how many are done already.
         shown: whether this process may say anything.
-
-    Example:
-        >>> with Meter("AIS", "temperature", 100) as meter:  # says nothing in the first 5 seconds
-        ...     for k in range(100):
-        ...         meter.passed(k + 1)
     """
 
     def __init__(self, title: str, unit: str, total: int, *, first: int = 0, shown: bool = True) -> None:
@@ -62,12 +57,7 @@ class Meter:
 
 
 def in_words(seconds: float) -> str:
-    """A length of time in its unit.
-
-    Example:
-        >>> in_words(8.2), in_words(360), in_words(9000)
-        ('8 s', '6 min', '2.5 h')
-    """
+    """A length of time in its unit."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

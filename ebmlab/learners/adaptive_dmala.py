@@ -10,10 +10,9 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical, Finite
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
 from ebmlab.numerics.ranks import mean_over_ranks
 from ebmlab.samplers import DMALA, Info, Leg, Sampler, State
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_inside, require_positive
 
 # Bounds of the step size, in units of the largest squared distance; beyond them proposals hardly change.
 SMALLEST, LARGEST = 1e-8, 10.0
@@ -45,8 +44,7 @@ class AdaptiveDMALA(DMALA):
 
     def __init__(self, step_size: float = 0.1, balance: float = 0.5, *, rate: float = 0.574, gain: float = 0.1) -> None:
         super().__init__(step_size, balance)
-        if not 0 < rate < 1:
-            raise UserError(f"AdaptiveDMALA: rate is {rate}, but must be an acceptance between 0 and 1")
+        require_inside("AdaptiveDMALA", "(0, 1)", rate=rate)
         require_positive("AdaptiveDMALA", gain=gain)
         self.register_buffer("step_size", torch.tensor(float(step_size)))  # saved in checkpoints, unlike that of DMALA
         self.rate, self.gain = rate, gain

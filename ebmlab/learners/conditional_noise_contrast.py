@@ -7,22 +7,15 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.energies import Energy
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
 
 
 def paired_losses(energy: Energy, x: Tensor, y: Tensor) -> Tensor:
-    """2 log(1 + exp(E(x) - E(y))), `(B,)`, of samples x and noisy copies y `(B, *event)`.
-
-    Example:
-        >>> from ebmlab.domains import Real
-        >>> from ebmlab.energies import StandardNormal
-        >>> paired_losses(StandardNormal(Real(1)), torch.zeros(1, 1), torch.zeros(1, 1))  # 2 log 2
-        tensor([1.3863])
-    """
+    """2 log(1 + exp(E(x) - E(y))), `(B,)`, of samples x and noisy copies y `(B, *event)`."""
     return 2 * softplus(energy(x) - energy(y))
 
 

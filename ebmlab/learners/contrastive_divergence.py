@@ -24,7 +24,7 @@ from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.initial_states import FromNoise, Start
 from ebmlab.samplers.schedules import scaled_steps
-from ebmlab.settings import require_factor
+from ebmlab.settings import require_choice, require_factor
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
 
@@ -122,8 +122,7 @@ class ContrastiveDivergence(Learner):
         self.density = density
         self.compile_chains = compile_chains
         self._replayed = Replayed()
-        if density not in ("joint", "marginal"):
-            raise UserError(f'density is "{density}", but must be "joint" or "marginal"')
+        require_choice(type(self).__name__, ("joint", "marginal"), density=density)
         if not 0 <= self.burn_in < num_steps:
             raise UserError(
                 f"burn_in is {burn_in}, but must be from 0 to num_steps - 1 = {num_steps - 1}: "

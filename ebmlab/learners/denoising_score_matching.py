@@ -13,8 +13,8 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss, input_gradient
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss, input_gradient
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers import Sampler, State
 from ebmlab.settings import require_positive
@@ -31,13 +31,6 @@ def denoising_losses(energy: Energy, x: Tensor, noise: Tensor, sigma: Tensor) ->
 
     Raises:
         UserError: autograd finds no derivative in x.
-
-    Example:
-        >>> from ebmlab.domains import Real
-        >>> from ebmlab.energies import StandardNormal
-        >>> x, sigma = torch.zeros(1, 1), torch.tensor([2.0])
-        >>> denoising_losses(StandardNormal(Real(1)), x, torch.ones(1, 1), sigma).tolist()  # (2 * 2 - 1)^2 / 2
-        [4.5]
     """
     law = energy.at(sigma) if isinstance(energy, NoisyEnergy) else energy
     sigma = sigma.view(-1, *[1] * (x.dim() - 1))
@@ -51,12 +44,6 @@ class InUnits(Energy):
     Args:
         energy: held, not copied.
         sigma: the noise level.
-
-    Example:
-        >>> from ebmlab.energies import NoisyMLP
-        >>> energy, z = NoisyMLP(2, 8), torch.ones(3, 2)
-        >>> bool((InUnits(energy, 0.5)(z) == energy.at(0.5)(z / 2)).all())
-        True
     """
 
     domains = (Real,)

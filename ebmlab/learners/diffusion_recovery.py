@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +15,10 @@ from ebmlab.domains import Real
 from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
 from ebmlab.learners.fitting_data import weighted_mean
-from ebmlab.learners.learner import Interval, Learner
+from ebmlab.learners.learner import ADAM, Interval, Learner
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers import MALA, Sampler, State
 from ebmlab.settings import require_positive
-
-ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class Recovery(Energy):
@@ -34,12 +31,6 @@ class Recovery(Energy):
         after: x', `(B, *event)`.
         sigma: the noise level of x, `(B,)`.
         step: the standard deviation of the noise that was added, `(B,)`; both may be the same for all.
-
-    Example:
-        >>> from ebmlab.energies import NoisyMLP
-        >>> law = Recovery(NoisyMLP(2, 8), torch.ones(3, 2), torch.zeros(3), torch.ones(3))
-        >>> law(torch.zeros(3, 2)).shape, law.before(torch.zeros(3, 2))[0].tolist()
-        (torch.Size([3]), [1.0, 1.0])
     """
 
     domains = (Real,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,27 +11,17 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
-from ebmlab.learners.learner import Interval
+from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import input_gradient
 from ebmlab.numerics.noise import normal, uniform
 from ebmlab.samplers import Sampler, State
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_count, require_factor, require_positive
 
-ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
-
 
 def flow(energy: Energy, x: Tensor, temperature: float, num_steps: int) -> Tensor:
-    """Carries x `(B, *event)` along dx/dt = -temperature * dE/dx from t = 0 to 1, by Euler steps.
-
-    Example:
-        >>> from ebmlab.domains import Real
-        >>> from ebmlab.energies import StandardNormal
-        >>> flow(StandardNormal(Real(1)), torch.ones(1, 1), temperature=0.5, num_steps=1).item()
-        0.5
-    """
+    """Carries x `(B, *event)` along dx/dt = -temperature * dE/dx from t = 0 to 1, by Euler steps."""
     for _ in range(num_steps):
         x = x - temperature / num_steps * energy.gradient(x)
     return x
@@ -47,13 +36,6 @@ def matching_losses(energy: Energy, noise: Tensor, x: Tensor, time: Tensor, temp
         x: where it ends: data, `(B, *event)`.
         time: t of each pair, `(B,)`.
         temperature: of the law near the data.
-
-    Example:
-        >>> from ebmlab.domains import Real
-        >>> from ebmlab.energies import StandardNormal
-        >>> zero, one = torch.zeros(1, 1), torch.ones(1, 1)
-        >>> matching_losses(StandardNormal(Real(1)), zero, one, torch.tensor([0.5]), 2.0).tolist()  # (1 + 1)^2
-        [4.0]
     """
     time = time.view(-1, *[1] * (x.dim() - 1))
     _, grad = input_gradient(energy, (1 - time) * noise + time * x)
@@ -61,12 +43,7 @@ def matching_losses(energy: Energy, noise: Tensor, x: Tensor, time: Tensor, temp
 
 
 def paired(noise: Tensor, x: Tensor) -> Tensor:
-    """The noise in the order in which the squared distances to x add up to the least: optimal transport of a batch.
-
-    Example:
-        >>> paired(torch.tensor([[3.0], [0.0]]), torch.tensor([[1.0], [2.0]])).tolist()
-        [[0.0], [3.0]]
-    """
+    """The noise in the order in which the squared distances to x add up to the least: optimal transport of a batch."""
     distances = torch.cdist(x.flatten(1).double(), noise.flatten(1).double()).square()
     from scipy.optimize import linear_sum_assignment  # here, because no other learner needs it
 
@@ -80,11 +57,6 @@ class FromFlow(Start):
     Args:
         temperature: as in `EnergyMatching`.
         num_steps: Euler steps of the flow.
-
-    Example:
-        >>> from ebmlab.energies import RealMLP
-        >>> FromFlow(temperature=0.1, num_steps=10).draw(RealMLP(2), 5).shape
-        torch.Size([5, 2])
     """
 
     def __init__(self, temperature: float, num_steps: int) -> None:
@@ -136,6 +108,7 @@ class EnergyMatching(ContrastiveDivergence):
         torch.Size([8, 2])
     """
 
+    domains = (Real,)
     takes_weights = False
     logs = (*ContrastiveDivergence.logs, "train/flow_loss")
 
@@ -155,16 +128,10 @@ class EnergyMatching(ContrastiveDivergence):
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
     ) -> None:
-        if not isinstance(energy.domain, Real):
-            raise UserError(
-                f"EnergyMatching fits energies on real numbers, but {type(energy).__name__} lives on {energy.domain}: "
-                "take an energy on Real, such as RealMLP"
-            )
         require_positive("EnergyMatching", temperature=temperature)
         require_count("EnergyMatching", num_flow_steps=num_flow_steps)
         require_factor("EnergyMatching", contrast_weight=contrast_weight)
-        if warm_up < 0:
-            raise UserError(f"EnergyMatching: warm_up is {warm_up}, but must be at least 0")
+        require_count("EnergyMatching", least=0, warm_up=warm_up)
         super().__init__(
             energy,
             sampler,

@@ -19,7 +19,7 @@ from ebmlab.learners.perturbations import minus_flipped, perturbed
 from ebmlab.numerics.noise import uniform, uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.settings import require_count, require_factor, require_positive
+from ebmlab.settings import require_count, require_factor, require_inside, require_positive
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
@@ -178,8 +178,7 @@ class EnergyDiscrepancy(Estimator):
     ) -> None:
         require_count("EnergyDiscrepancy", num_samples=num_samples)
         self.num_samples = num_samples
-        if not 0 < flip_probability <= 0.5:
-            raise UserError(f"EnergyDiscrepancy: flip_probability is {flip_probability}; it must be in (0, 0.5]")
+        require_inside("EnergyDiscrepancy", "(0, 0.5]", flip_probability=flip_probability)
         require_positive("EnergyDiscrepancy", noise_level=noise_level)
         require_factor("EnergyDiscrepancy", stabilizer=stabilizer)
         self.flip_probability = flip_probability

@@ -12,11 +12,7 @@ from ebmlab.errors import UserError
 
 
 def check_domain(data: Data, domain: Domain, energy: str) -> None:
-    """Raises `UserError` unless the data belong to the domain of an energy of this name.
-
-    Example:
-        >>> check_domain(Data(), Binary(3), "mine")
-    """
+    """Raises `UserError` unless the data belong to the domain of an energy of this name."""
     domains = data.domains
     if not domains or not isinstance(domains, tuple):
         raise UserError(
@@ -34,11 +30,7 @@ def check_domain(data: Data, domain: Domain, energy: str) -> None:
 
 
 def refuse_weights(data: Data, learner: str) -> None:
-    """Raises `UserError` if the data are weighted, which a learner of this name would not heed.
-
-    Example:
-        >>> refuse_weights(Data(), "mine")
-    """
+    """Raises `UserError` if the data are weighted, which a learner of this name would not heed."""
     if data.weighted:
         raise UserError(
             f"{data.title} gives weights, which {learner} would not heed: use ContrastiveDivergence or PseudoLikelihood"
@@ -46,11 +38,5 @@ def refuse_weights(data: Data, learner: str) -> None:
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean of values `(B,)` times weights `(B,)`; of the values alone when None.
-
-    Example:
-        >>> import torch
-        >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.5, 0.5]))
-        tensor(1.5000)
-    """
+    """The mean of values `(B,)` times weights `(B,)`; of the values alone when None."""
     return values.mean() if weights is None else (weights.to(values) * values).mean()

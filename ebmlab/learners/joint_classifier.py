@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -15,14 +13,13 @@ from ebmlab.data.interface import Data
 from ebmlab.energies.classifier import Classifier
 from ebmlab.errors import UserError
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
-from ebmlab.learners.learner import Interval
+from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.replay_buffer import ReplayBuffer
 from ebmlab.lightning.run_data import data_of
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_factor
 
-ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 BINS = 15  # of confidence
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -35,9 +36,10 @@ from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.draws import Draws
-from ebmlab.settings import require_count, require_factor
+from ebmlab.settings import require_choice, require_count, require_factor
 
 Interval = Literal["epoch", "step"]
+ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class Learner(Rebuilt, Draws):
@@ -79,6 +81,12 @@ class Learner(Rebuilt, Draws):
         lr_interval: Interval,
     ) -> None:
         super().__init__()
+        if not isinstance(energy.domain, self.domains):
+            kinds = " or ".join(kind.__name__ for kind in self.domains)
+            raise UserError(
+                f"{type(self).__name__} fits energies on {kinds} domains, but {type(energy).__name__} lives on "
+                f"{energy.domain}: take another energy, or another learner"
+            )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Attribute .* is an instance of `nn.Module`")
             warnings.filterwarnings("ignore", "Attribute .* removed from hparams")  # a module with parametrizations
@@ -99,8 +107,7 @@ class Learner(Rebuilt, Draws):
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
         sampler.check(energy)
         require_count(type(self).__name__, num_steps=num_steps)
-        if lr_interval not in ("epoch", "step"):
-            raise UserError(f'lr_interval is "{lr_interval}", but must be "epoch" or "step"')
+        require_choice(type(self).__name__, ("epoch", "step"), lr_interval=lr_interval)
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch of data `(B, *event)`, a scalar."""

@@ -12,8 +12,8 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Real
 from ebmlab.energies import Base, Energy, Gaussian
 from ebmlab.errors import UserError
-from ebmlab.learners.learner import Interval
-from ebmlab.learners.sample_loss import ADAM, SampleLoss
+from ebmlab.learners.learner import ADAM, Interval
+from ebmlab.learners.sample_loss import SampleLoss
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.numerics.unrounded import unrounded
@@ -28,12 +28,6 @@ class FittedGaussian(Base):
 
     Args:
         domain: of x.
-
-    Example:
-        >>> noise = FittedGaussian(Real(2))
-        >>> noise.fit_(3 * torch.eye(2))
-        >>> noise.mean.tolist(), noise.sample(5).shape
-        ([1.5, 1.5], torch.Size([5, 2]))
     """
 
     domain: Real

@@ -21,13 +21,6 @@ def perturbed(domain: Domain, x: Tensor, *, flip_probability: float, noise_level
         x: states, `(B, *event)`.
         flip_probability: p.
         noise_level: standard deviation of the normal noise.
-
-    Example:
-        >>> from ebmlab.domains import Categorical
-        >>> domain = Product(kind=Categorical(2, 3), place=Real(1))
-        >>> x = domain.random(5)
-        >>> y = perturbed(domain, x, flip_probability=0.1, noise_level=0.5)
-        >>> domain.validate(y)
     """
     if isinstance(domain, Product):
         settings = {"flip_probability": flip_probability, "noise_level": noise_level}

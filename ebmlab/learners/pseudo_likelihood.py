@@ -16,19 +16,13 @@ from ebmlab.errors import UserError
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.samplers import GibbsSweep, Sampler
-from ebmlab.settings import require_factor
+from ebmlab.settings import require_choice, require_factor
 
 ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-2)
 
 
 def pseudo_log_likelihood(energy: Energy, x: Tensor) -> Tensor:
-    """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain.
-
-    Example:
-        >>> from ebmlab.energies import Ising
-        >>> pseudo_log_likelihood(Ising([[0.0]], field=0.0), torch.ones(1, 1))  # log 1/2
-        tensor([-0.6931])
-    """
+    """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain."""
     if isinstance(energy.domain, Binary | Spin):
         return -softplus(-energy.flip_differences(x)).sum(1)
     return -(-energy.value_differences(x)).logsumexp(-1).sum(1)
@@ -86,11 +80,6 @@ class PseudoLikelihood(Learner):
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
     ) -> None:
-        if not isinstance(energy.domain, Finite):
-            raise UserError(
-                f"PseudoLikelihood sums over the values of a coordinate, but {type(energy).__name__} lives on "
-                f"{energy.domain}: take an energy on a finite domain"
-            )
         super().__init__(
             energy,
             sampler or GibbsSweep(),
@@ -101,8 +90,7 @@ class PseudoLikelihood(Learner):
             lr_interval=lr_interval,
         )
         require_factor("PseudoLikelihood", l2=l2, l2_field=l2_field)
-        if form not in ("symmetric", "asymmetric"):
-            raise UserError(f'PseudoLikelihood: form is "{form}", but must be "symmetric" or "asymmetric"')
+        require_choice("PseudoLikelihood", ("symmetric", "asymmetric"), form=form)
         self.form, self.l2, self.l2_field = form, l2, l2_field
         energy = self.energy
         paired = isinstance(energy, Potts) or (isinstance(energy, Ising) and energy.learn)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
@@ -13,11 +11,9 @@ from ebmlab.domains import Domain, Real
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.estimators import Estimator, GradientGuided
-from ebmlab.learners.learner import Interval, Learner
+from ebmlab.learners.learner import ADAM, Interval, Learner
 from ebmlab.product import Product
 from ebmlab.samplers import MALA, Alternate, Gibbs, Sampler
-
-ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-3)
 
 
 class RatioMatching(Learner):

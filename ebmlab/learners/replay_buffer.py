@@ -13,7 +13,7 @@ from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bits, uniform_numbers
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers.initial_states import Start
-from ebmlab.settings import require_count
+from ebmlab.settings import require_choice, require_count, require_inside
 
 
 class ReplayBuffer(Start):
@@ -50,10 +50,8 @@ class ReplayBuffer(Start):
         self, size: int = 10_000, reinitialize: float = 0.0, *, init: Literal["noise", "data", "mean"] = "noise"
     ):
         require_count("ReplayBuffer", size=size)
-        if not 0 <= reinitialize <= 1:
-            raise UserError(f"ReplayBuffer: reinitialize is {reinitialize}, but must be a probability, from 0 to 1")
-        if init not in ("noise", "data", "mean"):
-            raise UserError(f'ReplayBuffer: init is "{init}", but must be "noise", "data" or "mean"')
+        require_inside("ReplayBuffer", "[0, 1]", reinitialize=reinitialize)
+        require_choice("ReplayBuffer", ("noise", "data", "mean"), init=init)
         self.size = size
         self.reinitialize = reinitialize
         self.init = init

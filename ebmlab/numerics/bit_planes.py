@@ -28,12 +28,7 @@ def random_words(device: torch.device) -> Random:
 
 
 def added(columns: Sequence[Planes]) -> Planes:
-    """The binary digits of the sum over b of 2^b times the planes of column b, bit by bit, by full adders.
-
-    Example:
-        >>> [digit.item() for digit in added([[torch.tensor(n) for n in (0b111, 0b101, 0b001)]])]  # 3, 1 and 2
-        [3, 5]
-    """
+    """The binary digits of the sum over b of 2^b times the planes of column b, bit by bit, by full adders."""
     columns, digits = [list(column) for column in columns], []
     while columns:
         column, carries = columns.pop(0), []

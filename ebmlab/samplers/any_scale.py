@@ -22,6 +22,7 @@ from ebmlab.samplers.numbers import Number, root
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info
+from ebmlab.settings import require_choice
 
 Variant = Literal["first", "shift", "max", "trace", "edges", "diagonal"]
 VARIANTS = ("first", "shift", "max", "trace", "edges", "diagonal")
@@ -176,8 +177,7 @@ class AnyScale(Sampler):
     ) -> None:
         super().__init__()
         check_langevin("AnyScale", step_size, balance)
-        if variant not in VARIANTS:
-            raise UserError(f"AnyScale: variant is {variant!r}, but must be one of {', '.join(VARIANTS)}")
+        require_choice("AnyScale", VARIANTS, variant=variant)
         self.variant = variant
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
         self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)

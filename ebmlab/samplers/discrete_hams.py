@@ -19,7 +19,7 @@ from ebmlab.samplers.numbers import Number, plus, root
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import GradientState, Info
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_factor, require_inside, require_positive
 
 
 @dataclass(kw_only=True)
@@ -195,11 +195,8 @@ class DiscreteHAMS(Sampler):
     ) -> None:
         super().__init__()
         require_positive("DiscreteHAMS", step_size=step_size)
-        for name, value in {"persistence": persistence, "over_relaxation": over_relaxation}.items():
-            if not 0 <= value < 1:
-                raise UserError(f"DiscreteHAMS: {name} is {value}, but must be from 0 to below 1")
-        if not 0 <= correction < torch.inf:
-            raise UserError(f"DiscreteHAMS: correction is {correction}, but must be 0 or positive")
+        require_inside("DiscreteHAMS", "[0, 1)", persistence=persistence, over_relaxation=over_relaxation)
+        require_factor("DiscreteHAMS", correction=correction)
         for name, value in (
             ("step_size", step_size),
             ("persistence", persistence),

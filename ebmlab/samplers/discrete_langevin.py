@@ -15,7 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_inside, require_positive
 
 
 class Options(NamedTuple):
@@ -171,5 +171,4 @@ class GuidedEnergy(Energy):
 def check_langevin(name: str, step_size: float, balance: float) -> None:
     """Raises `UserError` unless step size and balance are valid."""
     require_positive(name, step_size=step_size)
-    if not 0 <= balance <= 1:
-        raise UserError(f"{name}: balance is {balance}, but must be between 0 and 1 (1/2 in the paper)")
+    require_inside(name, "[0, 1]", balance=balance)

@@ -11,14 +11,13 @@ from torch.nn.functional import logsigmoid, softplus
 
 from ebmlab.domains import Binary, Categorical, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
-from ebmlab.errors import UserError
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import decide
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_choice, require_positive
 
 Solver = Literal["flow", "euler"]
 
@@ -98,8 +97,7 @@ class DLMC(Sampler):
     def __init__(self, step_size: float, solver: Solver = "flow") -> None:
         super().__init__()
         require_positive("DLMC", step_size=step_size)
-        if solver not in ("flow", "euler"):
-            raise UserError(f'DLMC: solver is "{solver}", but must be "flow" or "euler"')
+        require_choice("DLMC", ("flow", "euler"), solver=solver)
         self.solver: Solver = solver
         self.register_buffer("step_size", torch.tensor(float(step_size)), persistent=False)
 

@@ -14,7 +14,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.blocks import MAX_CONFIGURATIONS, ball, random_block, redraw
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
-from ebmlab.settings import require_count
+from ebmlab.settings import require_choice, require_count
 
 
 @dataclass(kw_only=True)
@@ -56,8 +56,7 @@ class Gibbs(Sampler):
     def __init__(self, block_size: int = 1, scan: Literal["systematic", "random"] = "systematic") -> None:
         super().__init__()
         require_count("Gibbs", block_size=block_size)
-        if scan not in ("systematic", "random"):
-            raise UserError(f"Gibbs: scan is {scan!r}, but must be systematic or random")
+        require_choice("Gibbs", ("systematic", "random"), scan=scan)
         self.block_size = block_size
         self.scan = scan
 

@@ -14,11 +14,11 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Bridge, Energy, Frequencies, PerChain, Potts, TemperedEnergy, Uniform
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.site_tables import SiteTable
-from ebmlab.errors import UserError
 from ebmlab.numerics.noise import drawn_by_column, wide
 from ebmlab.samplers.blocks import ball, redraw
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.settings import require_choice
 
 
 class SiteLaws(NamedTuple):
@@ -42,13 +42,6 @@ class SweepState(State):
     Attributes:
         places: where the ones of x are in memory, j q + x_j for site j, `(B, d)`; None on other energies.
         laws: of its sites; None on other energies.
-
-    Example:
-        >>> from ebmlab.energies import Potts
-        >>> energy = Potts(2, 3)
-        >>> x = energy.domain.from_index(torch.tensor([[2, 1]]))
-        >>> GibbsSweep().init(energy, x).places
-        tensor([[2, 4]])
     """
 
     places: Tensor | None = None
@@ -80,8 +73,7 @@ class GibbsSweep(Sampler):
 
     def __init__(self, scan: Literal["systematic", "random"] = "systematic") -> None:
         super().__init__()
-        if scan not in ("systematic", "random"):
-            raise UserError(f"GibbsSweep: scan is {scan!r}, but must be systematic or random")
+        require_choice("GibbsSweep", ("systematic", "random"), scan=scan)
         self.scan = scan
 
     @torch.no_grad()

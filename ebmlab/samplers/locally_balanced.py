@@ -11,12 +11,12 @@ from torch.nn.functional import logsigmoid
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
-from ebmlab.errors import UserError
 from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.blocks import change_differences, place, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Proposal
 from ebmlab.samplers.state import EnergyState, Info
+from ebmlab.settings import require_choice
 
 LOG_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {  # log g as a function of log t; each has g(t) = t g(1 / t)
     "sqrt": lambda log_t: log_t / 2,
@@ -52,8 +52,7 @@ class LocallyBalanced(MetropolisSampler):
 
     def __init__(self, weight: Literal["sqrt", "barker", "min", "max"] = "sqrt") -> None:
         super().__init__()
-        if weight not in LOG_WEIGHTS:
-            raise UserError(f"LocallyBalanced: weight is {weight!r}, but must be one of {', '.join(LOG_WEIGHTS)}")
+        require_choice("LocallyBalanced", LOG_WEIGHTS, weight=weight)
         self.weight = weight
 
     def evaluate(self, energy: Energy, x: Tensor, known: PerChain | None = None) -> EnergyState:

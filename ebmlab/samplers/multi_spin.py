@@ -57,16 +57,6 @@ class MultiSpin:
     Args:
         energy: the model.
         quantum: all couplings and fields are whole multiples of it.
-
-    Example:
-        >>> from ebmlab.numerics.bit_planes import random_words
-        >>> coded = multi_spin(Ising.lattice(4, coupling=0.5))
-        >>> words = coded.packed(torch.ones(100, 16))
-        >>> words.shape, coded.energies(words)[:2].tolist()
-        (torch.Size([17, 2]), [-16.0, -16.0])
-        >>> coded.sweep(words, 100.0, random_words(words.device))
-        >>> coded.unpacked(words, 100).eq(1).all().item()
-        True
     """
 
     def __init__(self, energy: Ising, quantum: float) -> None:
@@ -139,12 +129,6 @@ def multi_spin(energy: object) -> MultiSpin | None:
 
     Its couplings and fields must be whole multiples of the smallest of them, and those of no site may add up to more
     than `LARGEST` times that one.
-
-    Example:
-        >>> multi_spin(Ising.lattice(4, coupling=0.5)) is None
-        False
-        >>> multi_spin(Ising([[0.0, 0.3], [0.3, 0.0]], field=0.5)) is None
-        True
     """
     if not isinstance(energy, Ising) or energy.learn:
         return None

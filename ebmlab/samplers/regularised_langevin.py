@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
-from ebmlab.errors import UserError
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import decide
@@ -18,6 +17,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, Info
+from ebmlab.settings import require_positive
 
 MOST = 0.9  # of the coordinates
 ROUNDS = 8  # of Newton's method; the law is exact whatever it has reached
@@ -113,8 +113,7 @@ class RegularisedLangevin(Sampler):
     def __init__(self, changes: float, balance: float = 0.5) -> None:
         super().__init__()
         check_langevin("RegularisedLangevin", 1.0, balance)
-        if not 0 < changes < torch.inf:
-            raise UserError(f"RegularisedLangevin: changes is {changes}, but must be positive")
+        require_positive("RegularisedLangevin", changes=changes)
         self.register_buffer("changes", torch.tensor(float(changes)), persistent=False)
         self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
 

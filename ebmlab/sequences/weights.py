@@ -101,10 +101,6 @@ def nearest_distances(values: Tensor, others: Tensor) -> Tensor:
     Args:
         values: `(N, d)`, whole numbers from 0 to 255.
         others: `(M, d)`.
-
-    Example:
-        >>> nearest_distances(torch.tensor([[0, 1, 2], [5, 5, 5]]), torch.tensor([[0, 1, 3], [0, 0, 5]])).tolist()
-        [1, 2]
     """
     mine, its = (np.ascontiguousarray(x.to(torch.uint8).cpu().numpy().T) for x in (values, others))
     most = np.zeros(len(values), np.int64)

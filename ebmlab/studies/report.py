@@ -6,7 +6,7 @@ import csv
 import math
 from pathlib import Path
 
-from ebmlab.io.files import whole
+from ebmlab.io.files import whole, write_whole
 from ebmlab.studies.columns import NAMES
 from ebmlab.studies.file_names import text_file
 from ebmlab.studies.race import Result
@@ -42,8 +42,7 @@ def write_tables(results: list[Result], folder: Path) -> str:
     )
     if any(math.isnan(r.row.get(c, 0.0)) for r in results for c in shown if c.startswith(("ess_", "r_hat"))):
         text += "\nnan: chains that never moved, or that all hold one value, have no effective sample size or R-hat.\n"
-    with whole(folder / "table.md") as path:
-        path.write_text(text)
+    write_whole(folder / "table.md", text)
     return text
 
 
@@ -51,8 +50,7 @@ def write_texts(results: list[Result], folder: Path) -> None:
     """Writes the texts of the measures, one file for each measure, target and sampler."""
     for r in results:
         for measure, text in r.texts.items():
-            with whole(text_file(folder, measure, r.target, r.sampler)) as path:
-                path.write_text(text + "\n")
+            write_whole(text_file(folder, measure, r.target, r.sampler), text + "\n")
 
 
 def number(value: float | None) -> str:

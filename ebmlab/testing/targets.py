@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical, Finite, Spin
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
+from ebmlab.settings import require_choice
 
 Kind = Literal["quadratic", "cubic", "flat"]
 
@@ -39,8 +39,7 @@ class Rugged(Energy):
 
     def __init__(self, domain: Finite, kind: Kind = "cubic", *, scale: float = 1.0) -> None:
         super().__init__()
-        if kind not in get_args(Kind):
-            raise UserError(f"Rugged: kind is {kind!r}, but must be {', '.join(get_args(Kind)[:-1])} or flat")
+        require_choice("Rugged", get_args(Kind), kind=kind)
         self.domain, self.kind, self.scale = domain, kind, scale
         n = math.prod(domain.event_shape)
         generator = torch.Generator().manual_seed(3)

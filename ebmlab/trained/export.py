@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError, one_line
 from ebmlab.extras import require
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_whole
 
 
 def _log_sigmoid(x: Tensor) -> Tensor:
@@ -66,8 +66,7 @@ def export_energy(energy: Energy, path: Path) -> None:
             content = _onnx(program) if path.suffix == ".onnx" else _pt2(program)
     except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
         raise UserError(f"{type(energy).__name__} cannot be exported: {one_line(error)}") from error
-    with whole(path) as temporary:
-        temporary.write_bytes(content)
+    write_whole(path, content)
 
 
 def _pt2(program: torch.export.ExportedProgram) -> bytes:

@@ -46,7 +46,6 @@ def test_pack_pull_export(zoo: None, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["make", "gone"], "there is no recipe for gone"),
         (["pull", "gone"], "cannot be read"),
         (["fetch"], "invalid choice"),
         (["pull"], "address"),

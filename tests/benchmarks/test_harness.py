@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from helpers_tier import cases as in_tiers
 
 from benchmarks import cases, harness
 from benchmarks.__main__ import main
@@ -27,6 +28,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The contestants in the order in which they ran. Each reports 1 second for a run, the peer 3."""
     calls: list[str] = []
     monkeypatch.setattr(harness, "SHORTEST", 0.0)
+    monkeypatch.setattr(harness.gc, "collect", lambda: 0)  # seconds among the objects of all tests
     return calls
 
 
@@ -116,7 +118,12 @@ def test_numbers_below_one_are_refused(
     assert f"{wrong[1]!r} is not a whole number of at least 1" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", harness.RACES)
+# Their networks and the packages of their peers take seconds to set up.
+DEAR = {f"{kernel}-{target}" for kernel in ("hmc", "nuts") for target in ("network", "schools", "normals")}
+DEAR |= {"rbm-epoch-bare", "rbm-epoch-trainer", "trajectory"}
+
+
+@in_tiers("name", {name: name for name in harness.RACES}, fast=harness.RACES.keys() - DEAR)
 def test_every_race_can_be_set_up(name: str) -> None:
     assert cases.__doc__
     contest = harness.RACES[name]()

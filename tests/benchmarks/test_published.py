@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers_finite import Exact, Target
 from helpers_grbm import FAIL, PASS, ExactGRBM, make_grbm
+from helpers_tier import cases
 from torch import Tensor
 
 from benchmarks import published
@@ -55,7 +56,7 @@ def after(step: Callable[[Tensor], Tensor], exact: Exact, num_steps: int = 2, fr
     return exact.p_value(x)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@cases("name", list(KERNELS), fast=[0, 1])
 def test_adjusted_kernels_leave_the_law_invariant_and_converge_to_it(name: str) -> None:
     exact = Exact(_target())
     assert after(lambda x: KERNELS[name](_log_prob, x), exact) > PASS

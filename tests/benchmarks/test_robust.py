@@ -17,8 +17,6 @@ from benchmarks.robust.kills import differs, kills
 from benchmarks.robust.server import Case, Outcome, judge
 from ebmlab.io.files import save
 
-FAST = "killed in the middle of last.ckpt"
-
 
 @pytest.mark.parametrize(
     ("log", "code", "fault"),
@@ -69,7 +67,8 @@ def test_a_run_that_differs_is_told_from_one_that_does_not(what: str, tmp_path: 
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if another test has imported it
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == FAST else [pytest.mark.slow]) for n in AIMS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AIMS)
 def test_a_killed_run_goes_on_to_the_same_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
     outcome = kills()[name]()

@@ -63,9 +63,9 @@ def test_base_of_a_grbm_without_weights_is_normal() -> None:
 
 
 def test_errors_say_what_would_be_right(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="4 numbers given, but it has 5 visible units"):
+    with pytest.raises(UserError, match="4 numbers given, but a state has 5"):
         RBM(5, 3).set_base(torch.zeros(4))
-    with pytest.raises(UserError, match="4 numbers given, but it has 5 visible units"):
+    with pytest.raises(UserError, match="4 numbers given, but a state has 5"):
         GRBM(5, 3).set_base(torch.zeros(4))
     with pytest.raises(UserError, match="DataMean: Ising takes no data mean; RBM, GRBM, ResNet and RGCN do"):
         DataMean().setup(

@@ -186,7 +186,7 @@ def test_bad_options_and_inputs_are_named(tmp_path: Path) -> None:
             EgoSmall(min_nodes=least, max_nodes=most)
     with pytest.raises(UserError, match="num_graphs is 4; it must be at least 5"):
         EgoSmall(num_graphs=4)
-    with pytest.raises(UserError, match="no source 'cora'; there are auto, citeseer, embedded"):
+    with pytest.raises(UserError, match='source is "cora", but must be "auto", "citeseer" or "embedded"'):
         EgoSmall(source="cora")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="holds 0 ego graphs of 60 to 70 nodes"):
         EgoSmall(root=str(tmp_path), min_nodes=60, max_nodes=70).setup("fit")

@@ -36,7 +36,7 @@ def test_subsets_have_their_own_files_and_classes(tmp_path: Path, emnist_writer:
     assert EMNIST(subset="balanced").num_classes == 47
     with pytest.raises(UserError, match="emnist-byclass-train-images-idx3-ubyte"):
         EMNIST(root=str(tmp_path), subset="byclass").setup("fit")
-    with pytest.raises(UserError, match="no subset 'digit'; there are mnist, digits, letters"):
+    with pytest.raises(UserError, match='subset is "digit", but must be "mnist", "digits", "letters"'):
         EMNIST(subset="digit")  # type: ignore[arg-type]
 
 

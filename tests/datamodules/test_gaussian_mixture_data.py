@@ -56,7 +56,7 @@ def test_seeds_and_splits_have_different_points() -> None:
 
 
 def test_bad_options_are_named() -> None:
-    with pytest.raises(UserError, match="no kind 'round'; there are isotropic, anisotropic"):
+    with pytest.raises(UserError, match='kind is "round", but must be "isotropic" or "anisotropic"'):
         GaussianMixture("round")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="num_samples is 0"):
         GaussianMixture(num_samples=0)

@@ -182,12 +182,14 @@ def test_sample_uses_the_generator_it_is_given() -> None:
 
 
 def test_bad_options_and_inputs_are_named() -> None:
-    with pytest.raises(UserError, match="no shape 'square'; there are 2spirals, 8gaussians, circles, moons, pinwheel"):
+    with pytest.raises(
+        UserError, match='shape is "square", but must be "2spirals", "8gaussians", "circles", "moons", "pinwheel"'
+    ):
         GrayCode2D("square")  # type: ignore[arg-type]
     for num_bits in (2, 0, 31, -4):
         with pytest.raises(UserError, match=f"num_bits is {num_bits}; it must be even and at least 4"):
             GrayCode2D(num_bits=num_bits)
-    with pytest.raises(UserError, match="num_samples is 9; it must be at least 10"):
+    with pytest.raises(UserError, match="num_samples is 9, but must be at least 10"):
         GrayCode2D(num_samples=9)
     module = GrayCode2D(num_bits=8)
     with pytest.raises(UserError, match=r"shape \(3, 8\); it must be \(B, 2\)"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers_tier import cases
 
 import ebmlab.numerics.affine as module
 from ebmlab.energies import GRBM, RBM
@@ -16,7 +17,7 @@ def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3])
+@cases("rows", [0, 1, 3], fast=[0, 1])
 @pytest.mark.parametrize("turned", [False, True])
 def test_it_is_the_same_in_a_program(rows: int, turned: bool) -> None:
     bias, x, matrix = torch.randn(4), torch.randn(rows, 5), torch.randn(5, 4)

@@ -22,6 +22,7 @@ for shape, channels in (((3, 8, 8), 16), ((8, 8), 4), ((2, 8, 8), 6)):
 """
 
 
+@pytest.mark.slow
 def test_no_process_crashes() -> None:
     """With the channels last, oneDNN's kernel for AVX2 wrote past the end of these gradients."""
     found = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)

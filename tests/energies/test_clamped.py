@@ -13,6 +13,7 @@ from helpers_blocks import block_bias, block_matrix
 from helpers_finite import DOMAINS, Exact, Target, bias, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS, ExactGRBM, last_state, make_grbm
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.data.tables import Rows
@@ -183,7 +184,7 @@ def conditional_grbm(grbm: GRBM, v: float) -> ExactGRBM:
     return exact
 
 
-@pytest.mark.parametrize("sampler", [BlockGibbs(), MALA(0.9)], ids=lambda s: type(s).__name__)
+@cases("sampler", {"BlockGibbs": BlockGibbs(), "MALA": MALA(0.9)}, fast=("BlockGibbs",))
 def test_a_clamped_grbm(sampler: Sampler) -> None:
     grbm = make_grbm(2).requires_grad_(False)
     clamped, exact = Clamped(grbm, [math.nan, 1.3], mask=[False, True]), conditional_grbm(grbm, 1.3)

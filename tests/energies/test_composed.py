@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_blocks import block_bias
-from helpers_finite import DOMAINS, Exact, Target, bias
+from helpers_finite import DOMAINS, MOSTLY_TWO_DOMAINS, Exact, Target, bias
 from helpers_grbm import PASS, Banana, ExactGRBM, last_state, make_grbm
 from helpers_mutants import mutant
 
@@ -62,7 +62,7 @@ def test_a_scaled_law_is_a_power(domain: Finite) -> None:
     torch.testing.assert_close(Scaled(rbm, 2.5)(torch.ones(1, 4).double()), rbm(torch.ones(1, 4).double()) / 2.5)
 
 
-@every_domain
+@MOSTLY_TWO_DOMAINS
 @pytest.mark.parametrize(
     "kind", [Sum, Mixture, lambda energies: Scaled(energies[0], 0.6)], ids=["Sum", "Mixture", "Scaled"]
 )

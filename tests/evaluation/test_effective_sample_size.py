@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.errors import UserError
 from ebmlab.evaluation import r_hat
@@ -18,8 +19,8 @@ def autoregressive(num_steps, num_chains, rho, statistics=()):
     return x
 
 
-@pytest.mark.parametrize("num_chains", [1, 2, 5])
-@pytest.mark.parametrize("num_steps", [4, 5, 6, 7, 8, 9, 10, 11, 12, 25, 100, 501])
+@cases("num_chains", [1, 2, 5], fast=[0, 1])
+@cases("num_steps", [4, 5, 6, 7, 8, 9, 10, 11, 12, 25, 100, 501], fast=[0, 1, 4, 9, 10])
 def test_agrees_with_arviz(num_steps, num_chains):
     reference = pytest.importorskip("arviz_stats.base").array_stats
     torch.manual_seed(num_steps)
@@ -36,7 +37,7 @@ def test_agrees_with_arviz(num_steps, num_chains):
                 torch.testing.assert_close(ours, torch.from_numpy(theirs), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.3, 0.8, 0.95])
+@cases("rho", [-0.3, 0.0, 0.3, 0.8, 0.95], fast=[0, 3])
 def test_autoregressive_chains_have_their_known_size(rho):
     torch.manual_seed(1)
     size = effective_sample_size(autoregressive(20_000, 20, rho))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers_finite import rbms
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary
@@ -57,7 +58,7 @@ def run(
 
 
 @pytest.mark.parametrize("schedule", ["linear", "adaptive"])
-@pytest.mark.parametrize("name", CASES)
+@cases("name", list(CASES), fast=[0, 1])
 def test_log_z_is_that_of_enumeration(name: str, schedule: str) -> None:
     result, error = run(name, 0, chains=150, schedule=schedule)
     assert abs(error) < 4 * result.std_error < 0.25

@@ -27,6 +27,7 @@ def smallest(x: Tensor, n: int) -> tuple[float, ...]:
     return min(tuple(upper(matrix[list(p)][:, list(p)]).tolist()) for p in permutations(range(n)))
 
 
+@pytest.mark.slow
 def test_shares_are_those_by_every_permutation() -> None:
     """All 64 graphs of 4 slots are 11 classes; the graph without edges is one of them."""
     x = Binary(6).enumerate()

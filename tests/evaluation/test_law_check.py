@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.domains import Spin
 from ebmlab.energies import RBM, Ising
@@ -29,7 +30,7 @@ def test_expected_values_are_sums_over_all_states() -> None:
     assert check.names[0] == "E" and check.names[1] == "x0" and check.names[6] == "x0 x1" and len(check.names) == 16
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+@cases("scale", [0.3, 1.0, 4.0], fast=[2])
 def test_false_alarms_are_as_rare_as_it_says(scale: float) -> None:
     """In 200 checks at most 5 % fall below p = 0.05; laws with rare values (scale 4) are no exception."""
     torch.manual_seed(0)

@@ -123,7 +123,7 @@ def test_log_is_natural():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kernel": "rbf"}, "exponential, linear"),
+        ({"kernel": "rbf"}, '"exponential" or "linear"'),
         ({"y": torch.zeros(5, 3)}, "same number of coordinates"),
         ({"y": torch.zeros(0, 4)}, "sets of 1 or more"),
         ({"y": torch.zeros(1, 4), "unbiased": True}, "sets of 2 or more"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers_finite import DOMAINS, Target
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab import samplers as s
@@ -63,8 +64,8 @@ def bias(name: str, repeats: int = 1000, **settings: object) -> float:
     return float((ratio.mean() - 1) / (ratio.std() / repeats**0.5))
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("settings", [{}, {"schedule": "linear", "num_moves": 2}], ids=["adaptive", "linear, 2 moves"])
+@cases("name", list(CASES), fast=[0, 1])
+@cases("settings", {"adaptive": {}, "linear, 2 moves": {"schedule": "linear", "num_moves": 2}}, fast=("adaptive",))
 def test_the_mean_of_z_is_z(name: str, settings: dict[str, object]) -> None:
     """Also with only 8 chains that are resampled at nearly every temperature."""
     assert abs(bias(name, **settings)) < 4
@@ -91,6 +92,7 @@ PLAIN = Population.resample
 LINEAR = fixed_ladder("linear", 5).betas
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [keeps_the_weights, forgets_the_mean])
 def test_wrong_weights_after_resampling_are_detected(mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Population, "resample", mutant)

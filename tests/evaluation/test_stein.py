@@ -165,7 +165,7 @@ def test_what_cannot_be_is_one_line():
         (lambda: stein_discrepancy(normal, 0 * x), "give a bandwidth"),
         (lambda: stein_discrepancy(normal, x, bandwidth=0.0), "must be positive"),
         (lambda: stein_discrepancy(MLP(2), x.round().abs().clamp(max=1), bandwidth=1.0), "no bandwidth"),
-        (lambda: stein_test(normal, x, change=0.7), "at most 1/2"),
+        (lambda: stein_test(normal, x, change=0.7), "at most 0.5"),
         (lambda: stein_test(normal, x, num_bootstraps=0), "at least 1"),
         (lambda: stein_discrepancy(Steep(), x + 1000), "gradient of its energy is not finite .* at 5 of 5"),
     ):

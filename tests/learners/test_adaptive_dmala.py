@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_finite import DOMAINS, Target, bias
+from helpers_tier import cases
 from helpers_trainer import short_fit
 from torch import Tensor
 
@@ -24,7 +25,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("rate", [0.4, 0.574, 0.8])
+@cases("rate", [0.4, 0.574, 0.8], fast=[1])
 def test_the_acceptance_stays_while_the_model_gets_steeper(rate: float) -> None:
     torch.manual_seed(0)
     rbm, x = RBM(100, 10), torch.bernoulli(torch.full((100, 100), 0.5))

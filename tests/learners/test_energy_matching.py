@@ -90,7 +90,7 @@ def test_the_contrast_comes_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: EnergyMatching(RBM(4, 3), MALA(0.1)), "EnergyMatching fits energies on real numbers"),
+        (lambda: EnergyMatching(RBM(4, 3), MALA(0.1)), "EnergyMatching fits energies on Real domains"),
         (lambda: EnergyMatching(RealMLP(2), MALA(0.1), temperature=0.0), "temperature is 0.0"),
         (lambda: EnergyMatching(RealMLP(2), MALA(0.1), num_flow_steps=0), "num_flow_steps is 0"),
         (lambda: EnergyMatching(RealMLP(2), MALA(0.1), contrast_weight=-1.0), "contrast_weight is -1.0"),

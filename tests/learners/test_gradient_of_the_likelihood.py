@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers_grbm import ExactGRBM, make_grbm
 from helpers_learner import Fake, Z, gradient, likelihood_gradient, make_learner, z_scores
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.energies import GRBM
@@ -53,7 +54,7 @@ def test_gradient_with_exact_draws_is_the_likelihoods(density: str, with_hidden:
 
 
 @pytest.mark.parametrize("density", ["joint", "marginal"])
-@pytest.mark.parametrize("sampler", EXACT, ids=lambda s: type(s).__name__)
+@cases("sampler", EXACT, fast=[0, 2])
 def test_a_model_that_fits_its_data_has_zero_gradient(sampler: Sampler, density: str) -> None:
     """Chains of an exact sampler start at exact data: the expected gradient is 0, whichever states are averaged."""
     torch.manual_seed(0)
@@ -71,7 +72,7 @@ def test_a_biased_sampler_gives_a_fitting_model_a_gradient() -> None:
     assert z_scores(learner, lambda: exact.sample(5000)[0], 0.0).abs().max() > 2 * Z
 
 
-@pytest.mark.parametrize("density", ["joint", "marginal"])
+@cases("density", ["joint", "marginal"], fast=[0])
 def test_training_raises_the_exact_likelihood(density: str) -> None:
     """Training comes within 0.02 nats of the likelihood of the data's own law, by the exact log Z."""
     torch.manual_seed(0)

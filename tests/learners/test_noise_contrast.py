@@ -170,7 +170,7 @@ def test_log_z_is_that_of_quadrature_before_and_after_training(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: NoiseContrast(RBM(4, 3)), "NoiseContrast fits energies on real numbers, but RBM lives on Binary"),
+        (lambda: NoiseContrast(RBM(4, 3)), "NoiseContrast fits energies on Real domains, but RBM lives on Binary"),
         (lambda: NoiseContrast(RealMLP(2), ratio=0), "ratio is 0"),
         (
             lambda: NoiseContrast(RealMLP(2), noise=StandardNormal(Real(3))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers_tier import cases
 from torch import Tensor, nn
 
 from ebmlab.energies import RBM, Energy, ResNet
@@ -67,14 +68,14 @@ def _flat(grads: tuple[Tensor | None, ...], parameters: list[nn.Parameter]) -> T
     return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])
 
 
-@pytest.mark.parametrize("name", ["RBM", "ResNet"])
+@cases("name", ["RBM", "ResNet"], fast=[0])
 def test_exact_negatives_give_the_likelihoods_gradient(name: str) -> None:
     assert worst_z(make_energy(name), Exact(), 1) < 5
 
 
 @pytest.mark.parametrize(
     "sampler",
-    [BlockGibbs(), pytest.param(GWG(2), marks=pytest.mark.slow), DMALA(0.5), Gibbs()],
+    [BlockGibbs(), *(pytest.param(slow, marks=pytest.mark.slow) for slow in (GWG(2), DMALA(0.5), Gibbs()))],
     ids=lambda s: type(s).__name__,
 )
 def test_long_chains_give_the_likelihoods_gradient_and_short_ones_do_not(sampler: Sampler) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers_family import drawn_potts
 from helpers_mutants import mutant
+from helpers_tier import cases
 from helpers_trainer import quiet_trainer
 from torch import Tensor
 
@@ -144,7 +145,7 @@ def test_penalties_count_each_pair_once(make: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize("optimizer", [torch.optim.LBFGS, partial(torch.optim.Adam, lr=0.05)], ids=["L-BFGS", "Adam"])
+@cases("optimizer", {"L-BFGS": torch.optim.LBFGS, "Adam": partial(torch.optim.Adam, lr=0.05)}, fast=("L-BFGS",))
 def test_couplings_are_found_again(form: Any, optimizer: Any) -> None:
     """The optimum of the expected pseudo-likelihood is the law of the data itself: exact data by weights."""
     truth = potts([[0, 1], [1, 2], [3, 4]])
@@ -193,7 +194,7 @@ def test_a_trainer_fits_it_by_lbfgs(form: Any, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PseudoLikelihood(GRBM(3, 2)), "take an energy on a finite domain"),
+        (lambda: PseudoLikelihood(GRBM(3, 2)), "fits energies on Finite domains"),
         (lambda: PseudoLikelihood(rbm(), form="asymmetric"), "needs a Potts or Ising energy that learns, got RBM"),
         (lambda: PseudoLikelihood(Ising.lattice(2, 0.1), form="asymmetric"), "energy that learns"),
         (lambda: PseudoLikelihood(rbm(), l2_field=0.1), "l2_field needs a Potts or Ising"),

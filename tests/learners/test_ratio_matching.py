@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers_tier import cases
 from helpers_trainer import quiet_trainer
 from scipy.stats import chisquare
 from torch import Tensor, nn
@@ -204,7 +205,7 @@ def test_the_minimum_of_the_advanced_form(truth: tuple[Ising, Tensor, Tensor]) -
         assert slopes[0] < 0.02 * slopes[1]
 
 
-@pytest.mark.parametrize("estimator", [Exact(), GradientGuided(4, False), UniformSubset(4), EnergyDiscrepancy()])
+@cases("estimator", [Exact(), GradientGuided(4, False), UniformSubset(4), EnergyDiscrepancy()], fast=[2])
 def test_couplings_are_recovered(estimator: Estimator) -> None:
     """4x4 Ising, 20,000 exact samples: couplings to 0.03, where the standard error of a likelihood fit is 0.008."""
     torch.manual_seed(0)

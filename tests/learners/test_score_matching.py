@@ -242,10 +242,10 @@ def test_energies_without_second_derivatives_are_refused(form: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ScoreMatching(RBM(4, 3)), "ScoreMatching fits energies on real numbers, but RBM lives on Binary"),
+        (lambda: ScoreMatching(RBM(4, 3)), "ScoreMatching fits energies on Real domains, but RBM lives on Binary"),
         (lambda: ScoreMatching(mlp(), form="both"), 'form is "both"'),  # type: ignore[arg-type]
         (lambda: ScoreMatching(mlp(), num_directions=0), "num_directions is 0"),
-        (lambda: DenoisingScoreMatching(RBM(4, 3)), "DenoisingScoreMatching fits energies on real numbers"),
+        (lambda: DenoisingScoreMatching(RBM(4, 3)), "DenoisingScoreMatching fits energies on Real domains"),
         (lambda: DenoisingScoreMatching(mlp(), noise_levels=[]), "noise_levels is empty"),
         (lambda: DenoisingScoreMatching(mlp(), noise_levels=[0.1, -1.0]), "noise_levels holds other numbers"),
         (lambda: DenoisingScoreMatching(mlp(), noise_levels=0.0), "noise_levels is 0.0"),

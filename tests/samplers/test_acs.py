@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, transition_matrix
+from helpers_finite import DOMAINS, MOSTLY_CUBIC, MOSTLY_TWO_DOMAINS, Exact, Target, bias, transition_matrix
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Ordinal, Spin
@@ -78,9 +79,9 @@ def test_given_schedules() -> None:
     assert not sampler.state_dict() and set(dict(sampler.named_buffers())) == {"step_sizes", "balances"}
 
 
-@pytest.mark.parametrize("k", range(5))
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@cases("k", range(5), fast=[0, 2])
+@MOSTLY_CUBIC
+@MOSTLY_TWO_DOMAINS
 def test_every_step_of_the_cycle_leaves_the_law_invariant(domain: Finite, kind: str, k: int) -> None:
     assert bias(make(), Target(domain, kind), at=k) < 1e-10
 
@@ -101,7 +102,7 @@ def test_steps_are_dmala_at_their_settings(k: int) -> None:
     )
 
 
-@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@MOSTLY_TWO_DOMAINS
 def test_a_cycle_converges(domain: Finite) -> None:
     """From every state, 100 cycles of exact transition matrices end at the law."""
     energy = Target(domain, "cubic")
@@ -199,7 +200,7 @@ def test_tuned_ends_have_the_wanted_acceptance() -> None:
     assert cycle > 0.45 > 0.2 > sampler.sample(energy, x, 100)[1].acceptance.mean()
 
 
-@pytest.mark.parametrize(("num_steps", "cycle_length"), [(500, 20), (200, 8), (137, 20), (90, 20), (25, 2)])
+@cases(("num_steps", "cycle_length"), [(500, 20), (200, 8), (137, 20), (90, 20), (25, 2)], fast=[2, 3, 4])
 def test_budget_and_argument(num_steps: int, cycle_length: int) -> None:
     """One evaluation per step and one for the first state; the argument is not changed."""
     torch.manual_seed(0)

@@ -9,9 +9,19 @@ import pytest
 import torch
 from helpers_batch import alone_and_together
 from helpers_blocks import Table
-from helpers_finite import DOMAINS, KINDS, MOSTLY_CUBIC, Quadratic, Target, bias, convergence_distance, invariance_p
+from helpers_finite import (
+    DOMAINS,
+    MOSTLY_CUBIC,
+    MOSTLY_TWO_DOMAINS,
+    Quadratic,
+    Target,
+    bias,
+    convergence_distance,
+    invariance_p,
+)
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Ordinal, Real, Spin
@@ -56,9 +66,9 @@ def test_first_with_balance_one_half_is_dmala(domain: Finite) -> None:
     assert torch.equal(chains[0][1].acceptance, chains[1][1].acceptance)
 
 
-@pytest.mark.parametrize(("alpha", "sigma"), [(0.5, 0.3), (0.5, 1e6), (0.8, 1e6), (1.0, 1e6)])
+@cases(("alpha", "sigma"), [(0.5, 0.3), (0.5, 1e6), (0.8, 1e6), (1.0, 1e6)], fast=[0, 2])
 @MOSTLY_CUBIC
-@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@MOSTLY_TWO_DOMAINS
 def test_without_auxiliary_variable_the_matrix_is_exact(domain: Finite, kind: str, alpha: float, sigma: float) -> None:
     energy = Target(domain, kind)
     samplers = [AnyScale("first", sigma, balance=alpha)]
@@ -69,8 +79,8 @@ def test_without_auxiliary_variable_the_matrix_is_exact(domain: Finite, kind: st
         assert sampler.exact and bias(sampler, energy) < 1e-10
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
+@MOSTLY_CUBIC
+@cases("domain", NUMERIC, fast=("spin", "ordinal"))
 def test_with_auxiliary_variable_exact_draws_stay_exact(domain: Finite, kind: str) -> None:
     energy = Table(Target(domain, kind))
     settings = [("shift", 0.5, 1e6), ("trace", 1.0, 2.0), ("edges", 0.9, 2.0), ("max", 0.8, 0.3)]
@@ -86,7 +96,7 @@ def test_with_auxiliary_variable_exact_draws_stay_exact(domain: Finite, kind: st
         assert invariance_p(AnyScale("trace", 2.0, balance=0.8, curvature=W, diagonal=D), energy) > PASS
 
 
-@pytest.mark.parametrize("domain", NUMERIC.values(), ids=NUMERIC)
+@cases("domain", NUMERIC, fast=("spin",))
 def test_chains_converge_from_the_worst_start(domain: Finite) -> None:
     sampler = auxiliary(domain, step_size=5.0, balance=0.8)
     assert convergence_distance(sampler, Table(Target(domain, "cubic")), 100, num_chains=5_000) < 0.04
@@ -147,7 +157,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+@cases(("old", "new"), MUTANTS, fast=list(MUTANTS)[:1])
 def test_mutants_are_caught(old: str, new: str) -> None:
     domain, wrong = DOMAINS["binary"], mutant(AnyScale, old, new)
     sampler = auxiliary(domain, "shift", wrong, step_size=2.0, balance=0.8)
@@ -258,7 +268,7 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AnyScale("second"), "variant is 'second', but must be one of first, shift"),  # type: ignore[arg-type]
+        (lambda: AnyScale("second"), 'variant is "second", but must be "first", "shift"'),  # type: ignore[arg-type]
         (lambda: AnyScale("first", curvature=W4), "variant first has no curvature"),
         (lambda: AnyScale("trace", curvature=W4), "takes a diagonal too"),
         (lambda: AnyScale("diagonal", curvature=D4, diagonal=D4), "takes no diagonal"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_finite import Quadratic
+from helpers_tier import cases
 
 from ebmlab.domains import Ordinal
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
@@ -15,7 +16,7 @@ from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
 
 
-@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant != "edges"])  # which takes couplings
+@cases("variant", [v for v in VARIANTS if v != "edges"], fast=[0, 2])  # edges take the couplings
 def test_the_tuner_finds_the_curvature(variant: Any) -> None:
     torch.manual_seed(0)
     W = -torch.tensor([[0.4, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.3]], dtype=torch.float64)

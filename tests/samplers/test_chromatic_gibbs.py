@@ -10,6 +10,7 @@ from helpers_blocks import Table, block_matrix
 from helpers_finite import Exact, Target, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
@@ -74,7 +75,7 @@ def test_a_sweep_is_one_gibbs_step_for_each_site(graph: Graph) -> None:
     assert float((pi @ sweep - pi).abs().max()) < 1e-12
 
 
-@every_graph
+@cases("graph", GRAPHS, fast=("cycle of classes", "kite of integers"))
 def test_exact_draws_stay_exact(graph: Graph) -> None:
     energy = Pairwise(*graph)
     assert invariance_p(ChromaticGibbs(), energy) > PASS
@@ -181,8 +182,8 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
-@every_graph
+@cases(("old", "new"), MUTANTS, fast=list(MUTANTS)[:1])
+@cases("graph", GRAPHS, fast=list(GRAPHS)[:1])
 def test_mutants_are_caught(graph: Graph, old: str, new: str) -> None:
     assert invariance_p(mutant(ChromaticGibbs, old, new)(), Pairwise(*graph)) < FAIL
 

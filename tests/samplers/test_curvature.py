@@ -8,6 +8,7 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.samplers.tuners.curvature import GradientDifferences, diagonal_max, diagonal_shift, diagonal_trace
@@ -135,7 +136,7 @@ def test_closed_forms() -> None:
     torch.testing.assert_close(diagonal_trace(grid).sum(), grid.sum(), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("W", MATRICES.values(), ids=MATRICES)
+@cases("W", MATRICES, fast=list(MATRICES)[:4])
 def test_dual_bound_of_the_trace(W: Tensor) -> None:
     """tr D is at least -tr(W V V') for rows of V no longer than 1; coordinate ascent on them finds the best V."""
     torch.manual_seed(0)
@@ -148,7 +149,7 @@ def test_dual_bound_of_the_trace(W: Tensor) -> None:
     assert bound - 1e-9 * scale <= float(diagonal_trace(W).sum()) <= bound + 1e-4 * scale + 1e-5
 
 
-@pytest.mark.parametrize("W", MATRICES.values(), ids=MATRICES)
+@cases("W", MATRICES, fast=list(MATRICES)[:4])
 @pytest.mark.parametrize("rule", ["trace", "max"])
 def test_against_cvxpy(rule: str, W: Tensor) -> None:
     cp = pytest.importorskip("cvxpy")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, Exact, Linear, Quadratic, Target, invariance_p
+from helpers_finite import DOMAINS, MOSTLY_TWO_DOMAINS, Exact, Linear, Quadratic, Target, invariance_p
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -67,8 +68,8 @@ def unbalanced(law: Tensor, matrix: Tensor) -> float:
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("kind", ["cubic", "flat"])
-@every_domain
+@cases("kind", ["cubic", "flat"], fast=[0])
+@MOSTLY_TWO_DOMAINS
 def test_generalised_detailed_balance_and_invariance(domain: Finite, kind: Any, settings: tuple[float, ...]) -> None:
     """pi(x, u) K(x, u to y, v) = pi(y, -v) K(y, -v to x, -u), on exact matrices of the kernel's own code."""
     law, matrix = on_a_fibre(Target(domain, kind), settings, seed=0)
@@ -78,7 +79,7 @@ def test_generalised_detailed_balance_and_invariance(domain: Finite, kind: Any, 
     assert (matrix.diagonal() < 0.99).any()
 
 
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_a_partly_fresh_momentum_leaves_the_law_invariant_over_many_steps(domain: Finite) -> None:
     assert invariance_p(DiscreteHAMS(0.9), Target(domain, "cubic"), num_steps=6, num_chains=40_000) > 1e-3
 

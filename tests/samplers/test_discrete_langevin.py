@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target, bias, density
+from helpers_finite import DOMAINS, KINDS, MOSTLY_CUBIC, MOSTLY_TWO_DOMAINS, Exact, Target, bias, density
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -26,8 +26,8 @@ def make(domain: Finite, **settings: object) -> DMALA:
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@MOSTLY_CUBIC
+@MOSTLY_TWO_DOMAINS
 def test_dmala_leaves_the_law_invariant(domain: Finite, kind: str, settings: dict[str, object]) -> None:
     energy = Target(domain, kind)
     sampler = make(domain, **settings)

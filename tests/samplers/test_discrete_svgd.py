@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target
+from helpers_finite import DOMAINS, MOSTLY_CUBIC, Exact, Target
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Categorical, Finite, Spin
@@ -36,7 +37,7 @@ def test_direction_is_the_sum_of_the_paper() -> None:
     torch.testing.assert_close(stein_direction(z, score, weights), expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@MOSTLY_CUBIC
 @two_valued
 def test_means_approach_those_of_the_target(domain: Finite, kind: str) -> None:
     """For 200 particles from a uniform start the error of the means at least halves."""
@@ -81,7 +82,7 @@ def test_two_evaluations_a_step_and_no_noise() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e4])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@cases("dtype", [torch.float32, torch.float64], fast=[0])
 @pytest.mark.parametrize("batch", [1, 2, 20])
 @two_valued
 def test_small_batches_flat_and_steep_energies(domain: Finite, batch: int, dtype: torch.dtype, scale: float) -> None:

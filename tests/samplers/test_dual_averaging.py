@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from helpers_grbm import PASS, Banana
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.errors import UserError
@@ -45,7 +46,7 @@ def test_the_root_is_found() -> None:
     assert (math.exp(-s) + math.exp(-2 * s)) / 2 == pytest.approx(0.7, abs=0.01)
 
 
-@pytest.mark.parametrize("step_size", [1e-3, 10.0])
+@cases("step_size", [1e-3, 10.0], fast=[1])
 @pytest.mark.parametrize(
     ("make", "rate"),
     [

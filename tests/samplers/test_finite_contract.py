@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_batch import alone_and_together
-from helpers_cases import CASES, EXACT, PAIRS, STRUCTURED
+from helpers_cases import CASES, EXACT, PAIRS, STRUCTURED, mostly
 from helpers_finite import DOMAINS, MOSTLY_CUBIC, Target
 from torch import Tensor
 
@@ -51,7 +51,7 @@ def test_exact_says_whether_the_law_is_invariant(name: str, domain: str) -> None
 
 
 @MOSTLY_CUBIC
-@pytest.mark.parametrize(("name", "domain"), EXACT)
+@mostly("binary", "ordinal", pairs=EXACT)
 def test_the_law_is_invariant_and_reached(name: str, domain: str, kind: Any) -> None:
     """By exact transition matrices; kernels that draw normal numbers by one step from 100,000 exact draws."""
     found = assert_invariant(CASES[name].make(DOMAINS[domain]), Target(DOMAINS[domain], kind), num_chains=100_000)
@@ -131,7 +131,7 @@ def test_cached_values_belong_to_x(name: str, domain: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("name", "domain"), PAIRS)
+@mostly("spin", "categorical")
 def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dtype) -> None:
     """Energies of 1e4 give no NaN, and kernels whose moves need no way back go downhill.
 
@@ -150,7 +150,7 @@ def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dty
         assert last.dtype == dtype and info.acceptance.isfinite().all() and info.hops.isfinite().all()
 
 
-@pytest.mark.parametrize(("name", "domain"), PAIRS)
+@mostly("binary", "categorical")
 def test_chains_move_where_gradients_are_zero(name: str, domain: str) -> None:
     space = DOMAINS[domain]
     torch.manual_seed(0)
@@ -170,7 +170,7 @@ def test_one_state_domains(name: str) -> None:
     assert not last.any() and not info.hops.any() and info.acceptance.isfinite().all()
 
 
-@pytest.mark.parametrize(("name", "domain"), PAIRS)
+@mostly("spin", "ordinal")
 def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
     space, target, chains = DOMAINS[domain], Target(DOMAINS[domain], "cubic"), []
     x = space.random(6).double()
@@ -181,7 +181,7 @@ def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
     assert torch.equal(*chains)
 
 
-@pytest.mark.parametrize(("name", "domain"), [p for p in PAIRS if p[0] != "DiscreteSVGD"])
+@mostly("spin", "categorical", pairs=[p for p in PAIRS if p[0] != "DiscreteSVGD"])
 def test_a_chain_does_not_depend_on_its_batch(name: str, domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     start = DOMAINS[domain].random(8).double()

@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 import torch
 from helpers_blocks import Sum, Table, block_bias, block_matrix
-from helpers_finite import DOMAINS, KINDS, Exact, Target, convergence_distance, invariance_p
+from helpers_finite import (
+    DOMAINS,
+    MOSTLY_CUBIC,
+    MOSTLY_TWO_DOMAINS,
+    Exact,
+    Target,
+    convergence_distance,
+    invariance_p,
+)
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
@@ -31,8 +40,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("kind", KINDS)
-@every_domain
+@MOSTLY_CUBIC
+@MOSTLY_TWO_DOMAINS
 def test_every_step_leaves_the_law_invariant(domain: Finite, kind: str, settings: dict[str, Any]) -> None:
     alike = settings.get("scan") == "random" or settings.get("block_size") == 9  # all steps are
     for k in range(1 if alike else domain.size):
@@ -63,7 +72,7 @@ def test_a_block_of_all_coordinates_gives_independent_draws(domain: Finite) -> N
 
 
 @pytest.mark.parametrize("name", ["1 random", "2"])
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_exact_draws_stay_exact(domain: Finite, name: str) -> None:
     energy, sampler = Table(Target(domain, "cubic")), Gibbs(**SETTINGS[name])
     assert invariance_p(sampler, energy) > PASS
@@ -216,7 +225,7 @@ def wrong_gibbs(old: str, new: str, **settings: Any) -> Gibbs:
     return mutant(Gibbs, "y, info = redraw(", "y, info = wrong(", wrong=mutant(redraw, old, new))(**settings)
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+@cases(("old", "new"), MUTANTS, fast=list(MUTANTS)[:1])
 def test_mutants_are_caught(old: str, new: str) -> None:
     sampler = wrong_gibbs(old, new, block_size=2, scan="random")
     assert invariance_p(sampler, Table(Target(Categorical(3, 3), "cubic"))) < FAIL
@@ -232,7 +241,7 @@ def test_mutants_on_domains_of_two_values_are_caught(name: str, old: str, new: s
     ("make", "message"),
     [
         (lambda: Gibbs(0), r"Gibbs: block_size is 0, but must be at least 1"),
-        (lambda: Gibbs(scan="both"), r"Gibbs: scan is 'both', but must be systematic or random"),  # type: ignore[arg-type]
+        (lambda: Gibbs(scan="both"), 'Gibbs: scan is "both", but must be "systematic" or "random"'),  # type: ignore[arg-type]
         (
             lambda: Gibbs(17).check(Target(Binary(20), "quadratic")),
             r"17 coordinates of Binary\(20\) has 2\^17 configurations",

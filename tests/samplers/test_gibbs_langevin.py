@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers_grbm import FAIL, PASS, ExactGRBM, invariance_p, last_state, make_grbm
 from helpers_mutants import mutant
+from helpers_tier import cases
 from scipy import stats
 from torch import Tensor
 
@@ -137,8 +138,8 @@ def test_one_draw_is_distributed_as_the_simulated_inner_steps(
     assert abs(correlation) < 5 / n**0.5
 
 
-@pytest.mark.parametrize(("step_size", "num_inner_steps"), SETTINGS)
-@pytest.mark.parametrize("num_visible", [1, 2])
+@cases(("step_size", "num_inner_steps"), SETTINGS, fast=[0, 1])
+@cases("num_visible", [1, 2], fast=[1])
 def test_adjusted_leaves_the_joint_law_invariant(num_visible: int, step_size: float, num_inner_steps: int) -> None:
     sampler = GibbsLangevin(step_size, num_inner_steps, adjust_from=0)
     assert sampler.exact
@@ -163,7 +164,7 @@ def test_unadjusted_with_a_large_step_fails_the_same_test(num_visible: int) -> N
     assert invariance_p(sampler, make_grbm(num_visible), num_steps=1) < FAIL
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@cases("name", list(MUTANTS), fast=[0, 1])
 def test_mutants_are_caught(name: str) -> None:
     old, new, temperature = MUTANTS[name]
     sampler = mutant(GibbsLangevin, old, new)(0.5, 2, adjust_from=0, temperature=temperature)

@@ -296,7 +296,7 @@ def test_another_forward_has_no_tables() -> None:
 
 
 def test_an_unknown_scan_is_refused() -> None:
-    with pytest.raises(UserError, match="scan is 'sideways', but must be systematic or random"):
+    with pytest.raises(UserError, match='scan is "sideways", but must be "systematic" or "random"'):
         GibbsSweep("sideways")  # type: ignore[arg-type]
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 from helpers_blocks import Sum, Table, block_matrix
-from helpers_finite import DOMAINS, MOSTLY_CUBIC, Exact, Target, invariance_p
+from helpers_finite import DOMAINS, MOSTLY_CUBIC, MOSTLY_TWO_DOMAINS, Exact, Target, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
@@ -31,11 +32,12 @@ SETTINGS = {
     "HB-2-9": (2, 9),
 }
 every_setting = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+mostly_three = cases("setting", SETTINGS, fast=("HB-1-1", "HB-2-2", "HB-2-9"))
 
 
-@every_setting
+@mostly_three
 @MOSTLY_CUBIC
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_the_law_is_invariant(domain: Finite, kind: str, setting: tuple[int, int]) -> None:
     energy = Target(domain, kind)
     flow = Exact(energy).probabilities.unsqueeze(1) * block_matrix(HammingBall(*setting), energy)
@@ -43,14 +45,14 @@ def test_the_law_is_invariant(domain: Finite, kind: str, setting: tuple[int, int
     torch.testing.assert_close(flow, flow.T, rtol=1e-9, atol=1e-14)  # the kernel is reversible
 
 
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_a_ball_as_large_as_the_block_is_gibbs(domain: Finite) -> None:
     energy = Target(domain, "cubic")
     expected = block_matrix(Gibbs(2, scan="random"), energy)
     torch.testing.assert_close(block_matrix(HammingBall(2, 2), energy), expected, rtol=1e-9, atol=1e-14)
 
 
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_exact_draws_stay_exact(domain: Finite) -> None:
     assert invariance_p(HammingBall(10, 1), Table(Target(domain, "cubic"))) > PASS
 
@@ -106,8 +108,8 @@ def test_infinite_energies_are_not_entered_and_nan_stays_visible(radius: int) ->
         assert energy.bad == energy.bad or info.acceptance.isnan().any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@every_setting
+@cases("dtype", [torch.float32, torch.float64], fast=[0])
+@mostly_three
 def test_extreme_energies_of_one_chain(setting: tuple[int, int], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     for domain in DOMAINS.values():
@@ -129,7 +131,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+@cases(("old", "new"), MUTANTS, fast=list(MUTANTS)[:1])
 def test_mutants_are_caught(old: str, new: str) -> None:
     wrong = mutant(HammingBall, "y, info = redraw(", "y, info = wrong(", wrong=mutant(redraw, old, new))
     assert invariance_p(wrong(3, 1), Table(Target(Ordinal(3, 3), "cubic"))) < FAIL

@@ -126,7 +126,7 @@ def test_it_finds_nearly_the_best_of_a_grid() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rate": 1.0}, "rate is 1.0, but must be between 0 and 1"),
+        ({"rate": 1.0}, "rate is 1.0, but must be above 0 and below 1"),
         ({"decay": 0.0}, "decay is 0.0"),
         ({"window": 0}, "window is 0, but must be at least 1"),
         ({"parameters": ()}, "parameters is empty"),

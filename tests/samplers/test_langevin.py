@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers_grbm import FAIL, PASS, Banana, ExactGRBM, invariance_p, make_grbm
 from helpers_mutants import mutant
+from helpers_tier import cases
 
 from ebmlab.samplers import Cosine, Langevin, Sampler
 from ebmlab.samplers.metropolis import metropolis
@@ -68,8 +69,8 @@ def test_adjusted_leaves_the_mixture_invariant(num_visible: int, num_steps: int)
     assert invariance_p(sampler, make_grbm(num_visible), num_steps) > PASS
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("num_visible", [1, 2])
+@cases("temperature", [0.5, 1.0, 2.0], fast=[0, 1])
+@cases("num_visible", [1, 2], fast=[1])
 def test_adjusted_leaves_a_tempered_quartic_invariant(num_visible: int, temperature: float) -> None:
     sampler = Langevin(BANANA_STEP, adjust_from=0, temperature=temperature)
     assert sampler.exact == (temperature == 1.0)
@@ -89,7 +90,7 @@ def test_unadjusted_with_a_tiny_step_is_nearly_right() -> None:
     assert invariance_p(Langevin(1e-3), make_grbm(2), num_steps=100, num_chains=5000) > PASS
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@cases("name", list(MUTANTS), fast=[0, 1])
 def test_mutants_are_caught(name: str) -> None:
     old, new, temperature = MUTANTS[name]
     wrong = mutant(Langevin, old, new)

@@ -9,7 +9,8 @@ import torch
 from helpers_blocks import Sum, Table
 from helpers_finite import (
     DOMAINS,
-    KINDS,
+    MOSTLY_CUBIC,
+    MOSTLY_TWO_DOMAINS,
     Exact,
     Target,
     bias,
@@ -18,6 +19,7 @@ from helpers_finite import (
 )
 from helpers_grbm import PASS, last_state
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Finite, Ordinal, Real, Spin
@@ -38,7 +40,7 @@ every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
 
 @every_weight
-@pytest.mark.parametrize("kind", KINDS)
+@MOSTLY_CUBIC
 @every_domain
 def test_the_law_is_invariant(domain: Finite, kind: str, weight: Weight) -> None:
     assert bias(LocallyBalanced(weight), Target(domain, kind)) < 1e-12
@@ -63,13 +65,13 @@ def test_the_proposal_is_the_papers(domain: Finite, weight: Weight) -> None:
 
 
 @every_weight
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_the_law_is_reached(domain: Finite, weight: Weight) -> None:
     sampler = LocallyBalanced(weight)
     assert convergence_distance(sampler, Table(Target(domain, "cubic")), num_steps=60, num_chains=2_000) < 0.08
 
 
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_exact_draws_stay_exact(domain: Finite) -> None:
     assert invariance_p(LocallyBalanced(), Table(Target(domain, "cubic"))) > PASS
 
@@ -100,9 +102,9 @@ def test_the_differences_at_y_are_reused_by_the_next_step(domain: Finite) -> Non
     assert info.evaluations == domain.size * (domain.num_values - 1) + 1
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@cases("dtype", [torch.float32, torch.float64], fast=[0])
 @every_weight
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_extreme_energies_of_one_chain(domain: Finite, weight: Weight, dtype: torch.dtype) -> None:
     """Chains with bounded weights end where no change of one coordinate lowers the energy.
 
@@ -144,7 +146,7 @@ def test_infinite_energies_are_not_entered(weight: Weight) -> None:
     assert torch.equal(last, x) and (info.acceptance == 1).all()
 
 
-@every_weight
+@cases("weight", {name: name for name in G}, fast=("sqrt",))
 def test_chains_leave_a_forbidden_start(weight: Weight) -> None:
     torch.manual_seed(0)
     energy = Walled(Spin(4), "cubic")
@@ -211,7 +213,7 @@ def test_no_reverse_term_is_caught() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LocallyBalanced("root"), r"LocallyBalanced: weight is 'root', but must be one of sqrt, barker"),  # type: ignore[arg-type]
+        (lambda: LocallyBalanced("root"), 'LocallyBalanced: weight is "root", but must be "sqrt", "barker"'),  # type: ignore[arg-type]
         (lambda: LocallyBalanced().check(Sum(Real(4))), r"LocallyBalanced samples Binary or Spin or"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_cases import CASES, STRUCTURED
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite
@@ -43,7 +44,7 @@ def starts(energy: Energy) -> Tensor:
     return energy.random(4).round()
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.float16, torch.float64])
+@cases("dtype", [torch.int8, torch.int64, torch.float16, torch.float64], fast=[0, 3])
 @pytest.mark.parametrize("name", KERNELS)
 def test_chains_from_any_numeric_type_are_those_from_the_energys_own(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
@@ -61,6 +62,7 @@ def test_chains_from_any_numeric_type_are_those_from_the_energys_own(name: str, 
         assert found.dtype == energy.dtype == torch.float32 and torch.equal(found, right)
 
 
+@pytest.mark.slow
 def test_compiled_chains_take_whole_numbers() -> None:
     rbm = RBM(6, 3)
     torch.manual_seed(0)

@@ -13,6 +13,7 @@ import torch
 from helpers_batch import alone_and_together
 from helpers_grbm import FAIL, PASS, Banana, invariance_p, make_grbm
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.energies import GRBM, Energy
@@ -78,12 +79,12 @@ def banana_p(sampler: Sampler, num_chains: int, num_steps: int = 2) -> float:
     return target.p_value(sampler.sample(target, target.sample(num_chains), num_steps)[0])
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@cases("scale", list(SCALES), fast=[2])
 def test_leaves_the_mixture_invariant(scale: str) -> None:
     assert invariance_p(NUTS(0.8, scale=SCALES[scale]), make_grbm(2), 2, num_chains=50_000) > PASS
 
 
-@pytest.mark.parametrize(("scale", "max_depth"), [("none", 10), ("diagonal", 10), ("dense", 10), ("none", 2)])
+@cases(("scale", "max_depth"), [("none", 10), ("diagonal", 10), ("dense", 10), ("none", 2)], fast=[1, 3])
 def test_leaves_a_quartic_invariant(scale: str, max_depth: int) -> None:
     sampler = NUTS(STEP, scale=SCALES[scale], max_depth=max_depth)
     assert sampler.exact and banana_p(sampler, 50_000) > PASS
@@ -95,7 +96,7 @@ def test_leaves_a_quartic_invariant_at_many_draws(step_size: float) -> None:
     assert banana_p(NUTS(step_size), 400_000, 1) > PASS
 
 
-@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - SUBTLE))
+@cases("name", sorted(MUTANTS.keys() - SUBTLE), fast=[0])
 def test_mutants_break_the_law(name: str) -> None:
     assert banana_p(wrong_nuts(*MUTANTS[name])(0.35, max_depth=5), 40_000) < FAIL
 
@@ -207,7 +208,7 @@ def test_steps_are_those_of_the_definition(fixed: Fixed, scale: str, monkeypatch
     assert evaluations == pytest.approx(leaps.mean().item()) and leaps.max() > 4 * leaps.min()
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@cases("name", list(MUTANTS), fast=[0])
 def test_mutants_differ_from_the_definition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong, differ = wrong_nuts(*MUTANTS[name]), False
     for fixed in (FINE, COARSE):
@@ -362,7 +363,7 @@ def test_chains_that_are_ahead_of_each_other_take_the_same_steps(monkeypatch: py
     assert found.evaluations == pytest.approx(info.evaluations)
 
 
-@pytest.mark.parametrize("name", AHEAD)
+@cases("name", list(AHEAD), fast=[0])
 def test_mutants_that_are_ahead_of_each_other_differ(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = wrong_nuts(*AHEAD[name])
     x, info = one_by_one()

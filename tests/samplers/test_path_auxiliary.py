@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, Target, bias, convergence_distance
+from helpers_finite import DOMAINS, MOSTLY_TWO_DOMAINS, Target, bias, convergence_distance
 from helpers_mutants import mutant
+from helpers_tier import cases
 
 from ebmlab.domains import Binary, Finite, Ordinal
 from ebmlab.errors import UserError
@@ -15,7 +16,7 @@ from ebmlab.samplers.proposals import first_order_moves
 every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
 
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_chains_converge(domain: Finite) -> None:
     energy = Target(domain, "cubic")
     assert convergence_distance(PathAuxiliary(2), energy, 50, num_chains=3_000) < 0.06
@@ -54,13 +55,14 @@ DENSITIES = {
 }
 
 
+@pytest.mark.slow
 def test_a_reverse_density_with_repeats_is_caught() -> None:
     law = "state.proposal.log_ratio(draw, new.proposal)"
     free = "draw.reverse.gather(new.proposal.log_moves).where(draw.reverse.taken, 0).sum(1) - draw.log_prob"
     assert bias(mutant(PathAuxiliary, law, free)(2), Target(DOMAINS["spin"], "cubic")) > 1e-3
 
 
-@pytest.mark.parametrize(("old", "new"), DENSITIES.values(), ids=DENSITIES)
+@cases(("old", "new"), DENSITIES, fast=list(DENSITIES)[:1])
 def test_wrong_densities_are_caught(old: str, new: str) -> None:
     assert bias(mutant(PathAuxiliary, old, new)(2), Target(DOMAINS["spin"], "cubic")) > 1e-3
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from helpers_batch import alone_and_together
-from helpers_finite import DOMAINS, Exact, Target, bias
+from helpers_finite import DOMAINS, MOSTLY_TWO_DOMAINS, Exact, Target, bias
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite
@@ -21,7 +22,7 @@ both = pytest.mark.parametrize("make", [GWG, PathAuxiliary])
 
 
 @pytest.mark.parametrize("length", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@every_domain
+@MOSTLY_TWO_DOMAINS
 @both
 def test_the_law_is_invariant(make: Make, domain: Finite, length: int) -> None:
     """On the hardest kind of target; tests/samplers/test_finite_contract.py has the others."""
@@ -45,9 +46,7 @@ STALE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("make", "length", "domain"), [(GWG, 1, "binary"), (GWG, 3, "binary"), (PathAuxiliary, 2, "spin")]
-)
+@cases(("make", "length", "domain"), [(GWG, 1, "binary"), (GWG, 3, "binary"), (PathAuxiliary, 2, "spin")], fast=[0])
 @pytest.mark.parametrize(("old", "new"), DECISIONS.values(), ids=DECISIONS)
 def test_wrong_decisions_are_caught(make: Make, length: int, domain: str, old: str, new: str) -> None:
     line = f"log_ratio = {RATIO}"
@@ -66,9 +65,9 @@ def test_one_evaluation_a_step(make: Make, most: int, monkeypatch: pytest.Monkey
     assert (info.hops <= most).all() and info.hops.max() > 0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@cases("dtype", [torch.float32, torch.float64], fast=[0])
 @pytest.mark.parametrize(("make", "length"), [(GWG, 1), (GWG, 4), (PathAuxiliary, 3)])
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_extreme_energies(domain: Finite, make: Make, length: int, dtype: torch.dtype) -> None:
     """Chains go downhill without NaN; sqrt-balanced moves may be rejected where y has a steeper descent than x."""
     energy, sampler = Target(domain, "cubic", scale=1e4), make(length)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_tier import cases
 from helpers_walker import Bernoulli, Nothing, Walker
 
 from ebmlab.errors import UserError
@@ -28,7 +29,7 @@ def log2_away(walker: Walker, sigma: float) -> float:
     return abs(float((walker.step_size / sigma).log2()))
 
 
-@pytest.mark.parametrize("chains", [1, 3, 10])
+@cases("chains", [1, 3, 10], fast=[1])
 def test_a_best_setting_that_is_far_away_is_found(chains: int) -> None:
     """Twelve rounds of at most 1.2 times each, as in Alg. 3, end at 0.9."""
     walker, over = run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers_finite import Quadratic, bias
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Ordinal
@@ -19,7 +20,7 @@ from ebmlab.studies.targets import LatticeGaussian
 W = -torch.tensor([[4.0, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.1]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("rule", DIAGONALS)
+@cases("rule", list(DIAGONALS), fast=[0])
 def test_scales_are_those_of_the_curvature(rule: str) -> None:
     torch.manual_seed(0)
     domain = Ordinal(3, 6)
@@ -34,6 +35,7 @@ def test_scales_are_those_of_the_curvature(rule: str) -> None:
     assert bias(tuned, energy) < 1e-6
 
 
+@pytest.mark.slow
 def test_wide_coordinates_take_longer_steps_at_the_same_acceptance() -> None:
     torch.manual_seed(0)
     energy = LatticeGaussian.sparse(size=16, condition=50.0)
@@ -96,7 +98,7 @@ def test_gradients_that_are_not_finite_are_an_error_of_one_line() -> None:
 def test_user_errors() -> None:
     energy = Ising.lattice(2, 0.1)
     x = energy.domain.random(5)
-    with pytest.raises(UserError, match="rule is 'mean', but must be one of shift, max, trace"):
+    with pytest.raises(UserError, match='rule is "mean", but must be "shift", "max" or "trace"'):
         Preconditioner("mean")
     with pytest.raises(UserError, match="rate is 1"):
         Preconditioner(rate=1)

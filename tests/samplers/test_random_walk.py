@@ -10,13 +10,14 @@ from helpers_batch import alone_and_together
 from helpers_blocks import Sum, Table
 from helpers_finite import (
     DOMAINS,
-    KINDS,
+    MOSTLY_CUBIC,
     Exact,
     Target,
     bias,
     convergence_distance,
 )
 from helpers_mutants import mutant
+from helpers_tier import cases
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
 from ebmlab.errors import UserError
@@ -42,15 +43,17 @@ CASES = [
 ]
 IDS = [*[f"{d}-{s}" for d in DOMAINS for s in SETTINGS], *WINDOWS]
 every_case = pytest.mark.parametrize(("domain", "settings"), CASES, ids=IDS)
+FEW = ("spin-1", "categorical-1", "binary-2", "ordinal-2", "spin-p", "categorical-p", *WINDOWS)
+mostly_few = cases(("domain", "settings"), dict(zip(IDS, CASES, strict=True)), fast=FEW)
 
 
-@every_case
-def test_the_law_is_invariant(domain: Finite, settings: dict[str, Any]) -> None:
-    for kind in KINDS:
-        assert bias(RandomWalk(**settings), Target(domain, kind)) < 1e-12
+@MOSTLY_CUBIC
+@mostly_few
+def test_the_law_is_invariant(domain: Finite, settings: dict[str, Any], kind: Any) -> None:
+    assert bias(RandomWalk(**settings), Target(domain, kind)) < 1e-12
 
 
-@every_case
+@mostly_few
 def test_the_law_is_reached(domain: Finite, settings: dict[str, Any]) -> None:
     energy = Table(Target(domain, "cubic"))
     irreducible = domain.num_values > 2 or settings not in (SETTINGS["2"], SETTINGS["p 1"])
@@ -95,8 +98,8 @@ def test_a_chain_does_not_depend_on_its_batch(settings: dict[str, Any], monkeypa
     alone_and_together(RandomWalk(**settings), Table(Target(domain, "cubic")), start, monkeypatch, num_steps=20)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@every_case
+@cases("dtype", [torch.float32, torch.float64], fast=[0])
+@mostly_few
 def test_extreme_energies_of_one_chain(domain: Finite, settings: dict[str, Any], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     energy, x = Target(domain, "cubic", scale=1e4), domain.random(1).to(dtype)

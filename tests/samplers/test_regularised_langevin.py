@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Target, bias, density
+from helpers_finite import DOMAINS, MOSTLY_CUBIC, Target, bias, density
 from helpers_mutants import mutant
+from helpers_tier import cases
 
 from ebmlab.domains import Finite, Ordinal, Spin
 from ebmlab.energies import Ising
@@ -18,11 +19,12 @@ from ebmlab.samplers.discrete_langevin import propose as langevin
 from ebmlab.samplers.regularised_langevin import change_logits, propose, threshold
 
 every_domain = pytest.mark.parametrize("domain", [*DOMAINS.values(), Ordinal(2, 5)], ids=[*DOMAINS, "ordinal 5"])
+mostly_three = cases("domain", {**DOMAINS, "ordinal 5": Ordinal(2, 5)}, fast=("spin", "categorical", "ordinal 5"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@MOSTLY_CUBIC
 @pytest.mark.parametrize("changes", [0.01, 1.0, 1.7])
-@every_domain
+@mostly_three
 def test_the_law_is_invariant(domain: Finite, kind: Any, changes: float) -> None:
     assert bias(RegularisedLangevin(changes, balance=0.6), Target(domain, kind)) < 1e-10
 

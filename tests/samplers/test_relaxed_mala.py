@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, Exact, Target, convergence_distance, invariance_p
+from helpers_finite import DOMAINS, MOSTLY_CUBIC, Exact, Target, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Ordinal, Spin
@@ -22,7 +23,7 @@ TWO_VALUED = {name: DOMAINS[name] for name in ("binary", "spin")}
 two_valued = pytest.mark.parametrize("domain", TWO_VALUED.values(), ids=TWO_VALUED)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@MOSTLY_CUBIC
 @two_valued
 def test_leaves_the_law_invariant(domain: Finite, kind: str) -> None:
     energy = Target(domain, kind)
@@ -118,8 +119,8 @@ def test_two_evaluations_a_step() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e4])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@two_valued
+@cases("dtype", [torch.float32, torch.float64], fast=[0])
+@cases("domain", TWO_VALUED, fast=("spin",))
 def test_flat_and_steep_energies(domain: Finite, dtype: torch.dtype, scale: float) -> None:
     """From the least likely state, one chain reaches the most likely one of a steep energy."""
     torch.manual_seed(0)

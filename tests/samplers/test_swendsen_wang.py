@@ -10,6 +10,7 @@ import torch
 from helpers_finite import Exact, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.energies import MLP, Energy, Ising, ScalarPotts
@@ -29,7 +30,7 @@ TARGETS: dict[str, Energy] = {
 }
 KERNELS = {"Swendsen-Wang": SwendsenWang, "Wolff": Wolff}
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-every_target = pytest.mark.parametrize("energy", TARGETS.values(), ids=TARGETS)
+mostly_two = cases("energy", TARGETS, fast=("frustrated Ising", "Potts in a field"))
 
 
 def parts(size: int, bonds: list[tuple[int, int]]) -> list[list[int]]:
@@ -104,7 +105,7 @@ def number(values: list[int], like: Tensor, exact: Exact) -> Tensor:
 
 
 @every_kernel
-@every_target
+@mostly_two
 def test_the_transition_matrix_leaves_the_law_invariant_and_is_what_chains_do(
     energy: Energy, kernel: type[SwendsenWang]
 ) -> None:
@@ -122,7 +123,7 @@ def test_the_transition_matrix_leaves_the_law_invariant_and_is_what_chains_do(
 
 
 @every_kernel
-@every_target
+@mostly_two
 def test_exact_draws_stay_exact_and_chains_converge(energy: Energy, kernel: type[SwendsenWang]) -> None:
     assert invariance_p(kernel(), energy, num_steps=2) > PASS
     assert convergence_distance(kernel(), energy, num_steps=30) < 0.04
@@ -155,8 +156,8 @@ WOLFF_MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), WOLFF_MUTANTS.values(), ids=WOLFF_MUTANTS)
-@pytest.mark.parametrize("target", ["Ising in a field", "Potts in a field"])
+@cases(("old", "new"), WOLFF_MUTANTS, fast=("half the field",))
+@cases("target", ["Ising in a field", "Potts in a field"], fast=[0])
 def test_mutants_of_wolff_are_caught(old: str, new: str, target: str) -> None:
     """After several steps: if the one decision for all chains is to stay, a single step changes nothing."""
     assert invariance_p(mutant(Wolff, old, new)(), TARGETS[target], num_steps=8) < FAIL

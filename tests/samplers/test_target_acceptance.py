@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, Exact, Target
+from helpers_finite import MOSTLY_TWO_DOMAINS, Exact, Target
 from helpers_grbm import Banana
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Finite, Spin
@@ -68,7 +69,7 @@ CASES: dict[str, tuple[Any, TargetAcceptance]] = {
 }
 
 
-@pytest.mark.parametrize(("sampler", "tuner"), CASES.values(), ids=CASES)
+@cases(("sampler", "tuner"), CASES, fast=("DMALA, far too large", "random walk", "a whole cycle"))
 def test_the_frozen_sampler_has_the_wanted_acceptance(sampler: Any, tuner: TargetAcceptance) -> None:
     """It is within 0.03 of the rate over 64 chains and 200 new steps, and the start is far from it."""
     torch.manual_seed(0)
@@ -79,7 +80,7 @@ def test_the_frozen_sampler_has_the_wanted_acceptance(sampler: Any, tuner: Targe
     assert abs(sampler.sample(energy, x, 50)[1].acceptance.mean() - tuner.rate) > 0.1
 
 
-@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@MOSTLY_TWO_DOMAINS
 def test_on_every_domain(domain: Finite) -> None:
     torch.manual_seed(0)
     energy = Target(domain, "cubic", scale=2.0)

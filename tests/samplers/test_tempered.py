@@ -11,6 +11,7 @@ from helpers_batch import alone_and_together
 from helpers_finite import DOMAINS, Exact, Target, convergence_distance
 from helpers_grbm import FAIL, PASS, make_grbm
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Ordinal, Spin
@@ -121,7 +122,7 @@ CASES: dict[str, tuple[Sampler, Energy, int]] = {
 }
 
 
-@pytest.mark.parametrize(("kernel", "energy", "num_steps"), CASES.values(), ids=CASES)
+@cases(("kernel", "energy", "num_steps"), CASES, fast=("DMALA", "block Gibbs"))
 def test_every_rung_keeps_its_law(kernel: Sampler, energy: Energy, num_steps: int) -> None:
     assert smallest_p(Tempered(kernel, LADDER), energy, num_steps) > PASS
 
@@ -150,12 +151,13 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
+@cases(("old", "new"), MUTANTS, fast=list(MUTANTS)[:1])
 def test_mutants_are_caught(old: str, new: str) -> None:
     wrong = mutant(Tempered, old, new)(DMALA(0.8), LADDER)
     assert smallest_p(wrong, CASES["DMALA"][1], 4, n=50_000) < FAIL
 
 
+@pytest.mark.slow
 def test_block_gibbs_with_swaps_by_the_marginal_energy_is_caught() -> None:
     """At b block Gibbs leaves another law invariant than exp(-b E(v))."""
 

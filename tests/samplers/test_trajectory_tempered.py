@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers_finite import DOMAINS, Exact, Target, rbms
 from helpers_grbm import FAIL, PASS
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Spin
@@ -55,7 +56,7 @@ CASES: dict[str, tuple[Sampler, list[Energy]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@cases("case", list(CASES), fast=[0, 3])
 def test_replicas_stay_exact_and_independent(case: str) -> None:
     assert smallest_p(*CASES[case], num_steps=4) > PASS
 
@@ -79,7 +80,7 @@ class StaleState(TrajectoryTempered):
         return new
 
 
-@pytest.mark.parametrize("wrong", [SwapsWithoutTheOtherEnergy, StaleState])
+@cases("wrong", [SwapsWithoutTheOtherEnergy, StaleState], fast=[1])
 def test_mutants_are_caught(wrong: type[TrajectoryTempered]) -> None:
     kernel, path = CASES["DMALA"]
     assert smallest_p(kernel, path, 4, wrong) < FAIL
@@ -96,6 +97,7 @@ class TwoWells(Energy):
         return -self.height * x.mean(1).square()
 
 
+@pytest.mark.slow
 def test_the_path_of_training_crosses_a_barrier() -> None:
     """Chains that start in one well are in both; the kernel alone never leaves it."""
     torch.manual_seed(0)

@@ -9,6 +9,7 @@ import torch
 from helpers_grbm import FAIL, PASS, Banana, invariance_p, last_state, make_grbm
 from helpers_mutants import mutant
 from helpers_real import Normal, banana_joint_p
+from helpers_tier import cases
 
 from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
@@ -79,7 +80,7 @@ def test_leaves_the_joint_law_of_a_quartic_invariant(scale: str) -> None:
     assert target.p_value(state.x) > PASS and banana_joint_p(target, state.x, state.velocity) > PASS
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@cases("name", list(MUTANTS), fast=[0, 1])
 def test_mutants_are_caught(name: str) -> None:
     wrong = mutant(UnderdampedLangevin, *MUTANTS[name])
     target, state = banana_state(wrong(0.6, 0.2, adjusted=True), 100_000)

@@ -11,6 +11,7 @@ import torch
 from helpers_finite import Exact, bias, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from jsonargparse import ArgumentParser, set_parsing_settings
 from torch import Tensor
 
@@ -171,7 +172,7 @@ def test_minibatches_are_fresh_and_of_the_size_asked_for() -> None:
     )
 
 
-@pytest.mark.parametrize("step_size", [0.4, 2.0])
+@cases("step_size", [0.4, 2.0], fast=[0])
 def test_dmala_is_exact_on_seven_weights(step_size: float) -> None:
     energy = tiny()
     assert bias(DMALA(step_size), energy) < 1e-10

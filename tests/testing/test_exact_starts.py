@@ -29,7 +29,7 @@ def small() -> tuple[Energy, Tensor]:
 def test_a_planted_state_follows_the_law_of_its_rbm() -> None:
     """By enumeration: over many RBMs, how often each state is drawn minus its probability under that RBM."""
     surplus, variance = torch.zeros(8), torch.zeros(8)
-    for _ in range(3000):
+    for _ in range(1000):
         rbm, v, _ = planted_rbm(3, 2, scale=1.2)
         exact = ExactLaw(rbm)
         p = exact.probabilities

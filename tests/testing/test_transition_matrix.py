@@ -129,7 +129,7 @@ def test_a_plain_function_is_a_kernel() -> None:
 
 def test_the_chains_axis_need_not_be_found() -> None:
     """Swendsen-Wang draws for all edges and clusters of a batch at once: chains are then run one by one."""
-    energy = Ising.lattice(2, 0.4, field=0.3, periodic=False)
+    energy = Ising([[0.0, 0.4], [0.4, 0.0]], 0.3)
     pi, P = ExactLaw(energy).probabilities, transition_matrix(SwendsenWang(), energy)
     assert float((pi @ P - pi).abs().max()) < 1e-12
     torch.testing.assert_close(P.sum(1), torch.ones_like(pi))
@@ -170,7 +170,7 @@ def test_neither_the_energy_nor_the_stream_of_random_numbers_changes() -> None:
         ),
         (lambda: transition_matrix(RelaxedMALA(0.1), Rugged(Ordinal(2, 3))), r"RelaxedMALA samples Binary or Spin"),
         (lambda: ExactLaw(Nothing()), r"ExactLaw: Nothing has no law: an energy is NaN or -inf"),
-        (lambda: Rugged(Binary(3), "smooth"), r"kind is 'smooth', but must be quadratic, cubic or flat"),  # type: ignore[arg-type]
+        (lambda: Rugged(Binary(3), "smooth"), r'kind is "smooth", but must be "quadratic", "cubic" or "flat"'),  # type: ignore[arg-type]
     ],
 )
 def test_one_clear_line(call: Callable[[], object], message: str) -> None:

@@ -17,11 +17,6 @@ class SiteTable(NamedTuple):
         rows: `(n q, k q)`. Row m q + b holds J_ij(a, b) of all k sites i and all a, where j is the m-th of `sites`. The
             rows of one of the k sites hold its own h_i(a), and 0 for the others.
         within: J_ij(a, b) among the k sites, `(k, k q, q)`, the first axis being i; None if k is 1.
-
-    Example:
-        >>> tables = site_tables(torch.tensor([[0, 1]]), torch.ones(1, 2, 2), torch.zeros(2, 2))
-        >>> tables[0].sites is None, tables[0].rows.tolist()
-        (True, [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
     """
 
     begin: int
@@ -37,11 +32,6 @@ def site_tables(pairs: Tensor, coupling: Tensor, field: Tensor) -> list[SiteTabl
         pairs: `(P, 2)`, the smaller site first.
         coupling: J of each pair, `(P, q, q)`.
         field: h, `(d, q)`.
-
-    Example:
-        >>> site_tables(torch.zeros(0, 2).long(), torch.zeros(0, 2, 2), torch.tensor([[0.0, 3.0]]))[0].rows
-        tensor([[0., 3.],
-                [0., 3.]])
     """
     (d, q), (i, j) = field.shape, pairs.T
     each = torch.arange(d, device=field.device)
@@ -64,11 +54,6 @@ def joint_tables(pairs: Tensor, coupling: Tensor, field: Tensor, size: int) -> l
         coupling: as in `site_tables`.
         field: as in `site_tables`.
         size: k.
-
-    Example:
-        >>> tables = joint_tables(torch.tensor([[0, 2]]), torch.ones(1, 2, 2), torch.zeros(3, 2), size=2)
-        >>> [(table.begin, tuple(table.rows.shape)) for table in tables]
-        [(0, (6, 4)), (2, (6, 2))]
     """
     (d, q), (i, j) = field.shape, pairs.T
     blocks = coupling.new_zeros(d, d, q, q)

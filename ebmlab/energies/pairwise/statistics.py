@@ -18,12 +18,6 @@ def add_products(total: Tensor, x: Tensor, weights: Tensor | float = 1.0) -> Non
         total: is changed in place. Entries more than `COLUMNS` below the diagonal stay what they are.
         x: `(N, m)`.
         weights: `(N,)`, or one for all.
-
-    Example:
-        >>> total = torch.zeros(2, 2)
-        >>> add_products(total, torch.tensor([[1.0, 2.0]]), weights=0.5)
-        >>> total.tolist()
-        [[0.5, 1.0], [1.0, 2.0]]
     """
     weighted = x * (weights.unsqueeze(1) if isinstance(weights, Tensor) else weights)
     for begin in range(0, x.shape[1], COLUMNS):
@@ -44,11 +38,6 @@ def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0)
 
     Returns:
         `(d q,)` and `(d q, d q)`, or `(d,)` and `(d, d)`; a site with itself included.
-
-    Example:
-        >>> one, two = moments(torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), weights=torch.tensor([3.0, 1.0]))
-        >>> one.tolist(), two.tolist()
-        ([0.75, 0.25], [[0.75, 0.0], [0.0, 0.25]])
     """
     flat = x.flatten(1)
     share = torch.full_like(flat[:, 0], 1 / len(x)) if weights is None else (weights / weights.sum()).to(flat)
@@ -68,12 +57,7 @@ def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0)
 
 
 def connected(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> Tensor:
-    """C_ij(a, b) = f_ij(a, b) - f_i(a) f_j(b) of all pairs i < j and all values, `(n,)`; arguments as in `moments`.
-
-    Example:
-        >>> connected(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
-        tensor([1.])
-    """
+    """C_ij(a, b) = f_ij(a, b) - f_i(a) f_j(b) of all pairs i < j and all values, `(n,)`; arguments as in `moments`."""
     return between_sites(*moments(x, weights, pseudo_count), x.shape[1])
 
 
@@ -85,17 +69,7 @@ def between_sites(one: Tensor, two: Tensor, sites: int) -> Tensor:
 
 
 class PottsSum(WeightedSum):
-    """The weighted sum of energies of a Potts model, from the sums of [x_i = a] and of [x_i = a][x_j = b] alone.
-
-    Example:
-        >>> from ebmlab.energies import Potts
-        >>> energy = Potts(3, 2)
-        >>> total = energy.weighted_sum()
-        >>> total.add(energy.random(5), weight=torch.ones(5))
-        >>> total.value().backward()
-        >>> float(energy.coupling.grad.sum())  # minus three pairs of five states
-        -15.0
-    """
+    """The weighted sum of energies of a Potts model, from the sums of [x_i = a] and of [x_i = a][x_j = b] alone."""
 
     def __init__(self, energy: Energy, pairs: Tensor, coupling: Tensor, field: Tensor, dense: bool) -> None:
         self._energy, self._pairs, self._coupling, self._field = energy, pairs, coupling, field

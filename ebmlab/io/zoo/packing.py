@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from ebmlab.errors import UserError
-from ebmlab.io.files import load_checkpoint, save, whole
+from ebmlab.io.files import load_checkpoint, save, write_whole
 from ebmlab.io.zoo.shelf import CARD, CHECKPOINT, FILES, Model, check_name
 
 KEPT = (
@@ -66,8 +66,7 @@ def seal(folder: Path, name: str, card: str) -> Model:
 
     These are `model.ckpt`, the card, and if they lie there `samples.png` and `log_z.json`, what was found for log Z.
     """
-    with whole(folder / CARD) as path:
-        path.write_text(card)
+    write_whole(folder / CARD, card)
     present = [file for file in FILES if (folder / file).is_file()]
     model = Model(name, {file: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in present})
     model.write(folder)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import whole
+from ebmlab.io.files import whole, write_whole
 from ebmlab.io.folders import cache_folder
 
 PREFIX = "zoo"
@@ -58,8 +58,7 @@ class Model:
 
     def write(self, folder: Path) -> None:
         """Writes the manifest."""
-        with whole(folder / MANIFEST) as path:
-            path.write_text(json.dumps({"name": self.name, "files": self.files}, indent=2) + "\n")
+        write_whole(folder / MANIFEST, json.dumps({"name": self.name, "files": self.files}, indent=2) + "\n")
 
 
 def names() -> list[str]:

@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 
 from ebmlab.errors import UserError, one_line
 from ebmlab.extras import require
-from ebmlab.io.files import check_regular, whole
+from ebmlab.io.files import check_regular, write_whole
 from ebmlab.io.folders import check_is_local
 from ebmlab.io.zoo.shelf import CHECKPOINT, MANIFEST, OURS, Model, pulled
 
@@ -48,8 +48,7 @@ def pull(address: str, sha256: str | None = None) -> Path:
     contents = {file: model.check(file, read(file), f"{address}/{file}") for file in model.files}
     folder = pulled() / model.name
     for file, content in contents.items():
-        with whole(folder / file) as path:
-            path.write_bytes(content)
+        write_whole(folder / file, content)
     model.write(folder)
     return folder / CHECKPOINT
 

@@ -13,7 +13,7 @@ from ebmlab.samplers.acs import ACS, cyclical
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import GradientState
 from ebmlab.samplers.tuners.tuner import Tuner
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_inside, require_positive
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,8 @@ class ACSTuner(Tuner):
     balance_proposals: int = 10
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise UserError(f"ACSTuner: rate is {self.rate}, but must be an acceptance between 0 and 1")
-        if not 0 < self.learning_rate <= 1:
-            raise UserError(f"ACSTuner: learning_rate is {self.learning_rate}, but must be above 0 and at most 1")
+        require_inside("ACSTuner", "(0, 1)", rate=self.rate)
+        require_inside("ACSTuner", "(0, 1]", learning_rate=self.learning_rate)
         require_positive("ACSTuner", alpha_floor=self.alpha_floor, alpha_ceil=self.alpha_ceil)
         if not self.alpha_floor < self.alpha_ceil:
             raise UserError(

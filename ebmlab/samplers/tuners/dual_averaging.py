@@ -12,7 +12,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
-from ebmlab.settings import LARGEST, SMALLEST, require_count
+from ebmlab.settings import LARGEST, SMALLEST, require_count, require_inside
 
 SHRINKAGE, DELAY, FORGETTING = 0.05, 10.0, 0.75  # gamma, t_0 and kappa of the paper
 PATIENCE, IDLE = 10, 0.01  # steps with less than this acceptance after which a chain is stuck
@@ -50,8 +50,7 @@ class DualAveraging(Tuner):
     rate: float = 0.8
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise UserError(f"DualAveraging: rate is {self.rate}, but must be an acceptance between 0 and 1")
+        require_inside("DualAveraging", "(0, 1)", rate=self.rate)
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:
         name = type(sampler).__name__

@@ -14,7 +14,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
-from ebmlab.settings import require_count
+from ebmlab.settings import require_count, require_inside
 
 LARGEST = {"balance": 1.0}  # no probe exceeds this value
 
@@ -55,10 +55,8 @@ class JumpDistance(Tuner):
         window: int = 100,
         parameters: Sequence[str] = ("step_size", "balance"),
     ) -> None:
-        if not 0 < rate < 1:
-            raise UserError(f"JumpDistance: rate is {rate}, but must be between 0 and 1")
-        if not 0 < decay <= 1:
-            raise UserError(f"JumpDistance: decay is {decay}, but must be in (0, 1]")
+        require_inside("JumpDistance", "(0, 1)", rate=rate)
+        require_inside("JumpDistance", "(0, 1]", decay=decay)
         require_count("JumpDistance", window=window)
         if not parameters:
             raise UserError("JumpDistance: parameters is empty, but must name what to tune")

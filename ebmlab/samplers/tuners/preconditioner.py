@@ -16,6 +16,7 @@ from ebmlab.samplers.tuners.any_scale_search import DIAGONALS
 from ebmlab.samplers.tuners.curvature import GradientDifferences
 from ebmlab.samplers.tuners.target_acceptance import TargetAcceptance
 from ebmlab.samplers.tuners.tuner import Tuner
+from ebmlab.settings import require_choice
 
 LEAST = 1e-3  # of the largest stiffness; coordinates without curvature take the longest steps
 
@@ -47,8 +48,7 @@ class Preconditioner(Tuner):
     rate: float = 0.574
 
     def __post_init__(self) -> None:
-        if self.rule not in DIAGONALS:
-            raise UserError(f"Preconditioner: rule is {self.rule!r}, but must be one of {', '.join(DIAGONALS)}")
+        require_choice("Preconditioner", DIAGONALS, rule=self.rule)
         TargetAcceptance(self.rate)
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:

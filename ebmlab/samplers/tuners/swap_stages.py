@@ -13,6 +13,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.trajectory_tempered import TrajectoryTempered, rise
 from ebmlab.samplers.tuners.tuner import Tuner
+from ebmlab.settings import require_inside
 
 
 class SwapStages(Tuner):
@@ -36,8 +37,7 @@ class SwapStages(Tuner):
     """
 
     def __init__(self, target: float = 0.25) -> None:
-        if not 0 < target < 1:
-            raise UserError(f"SwapStages: target is {target}, but must be between 0 and 1")
+        require_inside("SwapStages", "(0, 1)", target=target)
         self.target = target
 
     def check(self, sampler: Sampler, num_steps: int | None = None) -> None:

@@ -13,7 +13,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.tuner import Tuner
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_inside, require_positive
 
 _LIMITS = {"probability": (1e-6, 0.5), "balance": (1e-6, 1.0)}  # above 1/2 a random walk jumps back and forth
 _WIDE = (1e-8, 1e8)
@@ -55,8 +55,7 @@ class TargetAcceptance(Tuner):
     gain: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise UserError(f"TargetAcceptance: rate is {self.rate}, but must be an acceptance between 0 and 1")
+        require_inside("TargetAcceptance", "(0, 1)", rate=self.rate)
         require_positive("TargetAcceptance", gain=self.gain)
         if self.window < 1:
             raise UserError(

@@ -1,7 +1,11 @@
-"""Trains a model of the zoo by its recipe, measures it on the test data, and writes its card."""
+"""Trains a model of the zoo by its recipe in `zoo.yaml`, measures it on the test data, and writes its card.
+
+python -m benchmarks.zoo rbm-digits        # writes zoo/rbm-digits/; goes on where it was stopped
+"""
 
 from __future__ import annotations
 
+import argparse
 import platform
 import shlex
 import subprocess
@@ -22,11 +26,12 @@ from ebmlab.app.run_folder import CONFIG, RUNS
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 from ebmlab.io.zoo.packing import seal, strip
-from ebmlab.io.zoo.shelf import LOG_Z, OURS, PICTURE
+from ebmlab.io.zoo.shelf import LOG_Z, PICTURE
 from ebmlab.trained import LogLikelihood, TrainedModel, load
 from ebmlab.trained.likelihood import Kept
 
 RUN, DRAWN, BATCH = "zoo", 64, 2000
+RECIPES = Path(__file__).with_suffix(".yaml")
 
 
 def make(name: str, folder: Path) -> Path:
@@ -35,7 +40,7 @@ def make(name: str, folder: Path) -> Path:
     Raises:
         UserError: there is no recipe of that name, or the training fails.
     """
-    recipes = yaml.safe_load(OURS.with_name("recipes.yaml").read_text())
+    recipes = yaml.safe_load(RECIPES.read_text())
     if name not in recipes:
         raise UserError(f"there is no recipe for {name}; there are {', '.join(recipes)}")
     recipe = recipes[name]
@@ -99,7 +104,7 @@ def _card(
     rows = {
         "energy": f"{type(energy).__name__} on {energy.domain}, {count:,} parameters",
         "data": recipe["data"],
-        "command": f"{command_line}; `python -m ebmlab zoo make {name}` does this and what follows",
+        "command": f"{command_line}; `python -m benchmarks.zoo {name}` does this and what follows",
         "training": f"{finished.steps:,} steps, seed {finished.settings['seed_everything']}, {_seconds(finished)}",
         "hardware": f"{_processor()}, threads: {torch.get_num_threads()}",
         "software": f"ebmlab {__version__}, torch {torch.__version__}",
@@ -140,3 +145,11 @@ def _processor() -> str:
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Trains a model of the zoo again, and writes its card.")
+    parser.add_argument("name")
+    parser.add_argument("--folder", type=Path, default=Path("zoo"), help="gets NAME/ with checkpoint and card")
+    options = parser.parse_args()
+    print(make(options.name, options.folder))
