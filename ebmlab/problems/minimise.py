@@ -142,7 +142,7 @@ def minimise(
             lowest, median = float(best.energy.min()), float(best.energy.median())
             best.curve.append((best.seconds, lowest, median))
             if isinstance(schedule, Reheated) and best.heat:
-                heat = best.heat.looked(schedule, reached[-1], chains.now, lowest=lowest, steps=len(reached))
+                heat = best.heat.looked(schedule, chains.now, progress=reached[-1], lowest=lowest, steps=len(reached))
                 best.heat = heat
                 if heat.stalled(schedule.patience) and course.left(best.seconds, end) >= 2 * schedule.patience:
                     course, best.heat = course.reheated(heat.peak, best.seconds, end), heat.returned()

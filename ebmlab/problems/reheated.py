@@ -84,7 +84,7 @@ class Heat:
     progress: tuple[float, ...] = ()
     energies: Tensor | None = None
 
-    def looked(self, schedule: Reheated, progress: float, energies: Tensor, *, lowest: float, steps: int) -> Heat:
+    def looked(self, schedule: Reheated, energies: Tensor, *, progress: float, lowest: float, steps: int) -> Heat:
         """What is known after some more steps, with the chains' energies `(B,)` and the lowest one so far."""
         rows = energies.unsqueeze(0)
         rows = rows if self.energies is None else torch.cat([self.energies, rows])[-LOOKS:]

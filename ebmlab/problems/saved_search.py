@@ -126,13 +126,13 @@ class SavedSearch:
 
     def _heat(self, kept: Mapping[str, Any]) -> Heat:
         heat = Heat(**kept)
-        rows = 0 if heat.energies is None else len(heat.energies)
         numbers = (heat.height, heat.peak, heat.variance, *heat.progress)
         counts = (heat.returns, heat.calm, heat.looks)
         if not all(0 <= x < math.inf for x in numbers) or not all(type(n) is int and n >= 0 for n in counts):
             raise ValueError("its specific heat is none")
-        shape = (rows, self._settings["number of chains"])
-        if rows != len(heat.progress) or (rows and heat.energies.shape != shape) or math.isnan(heat.lowest):
+        shape = (0,) if heat.energies is None else heat.energies.shape
+        wanted = (len(heat.progress), self._settings["number of chains"])
+        if shape != (wanted if heat.progress else (0,)) or math.isnan(heat.lowest):
             raise ValueError("its specific heat is none")
         return heat
 

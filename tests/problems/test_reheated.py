@@ -49,7 +49,7 @@ def looked(energies: torch.Tensor, lowest: list[float] | None = None) -> Heat:
     heat, schedule = Heat(), Reheated(Geometric(1.0, 2.0))
     least = lowest or [-1.0] * len(energies)
     for k, (row, low) in enumerate(zip(energies, least, strict=True)):
-        heat = heat.looked(schedule, k / len(energies), row, lowest=low, steps=10)
+        heat = heat.looked(schedule, row, progress=k / len(energies), lowest=low, steps=10)
     return heat
 
 
