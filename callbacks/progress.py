@@ -72,6 +72,10 @@ class Progress(ProgressBar):
                 total=self._total, initial=self._first, desc="training", unit="step", smoothing=0, dynamic_ncols=True
             )
 
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == self._first:  # evaluations before the first step say nothing of the steps
+            self._begin = time.monotonic()
+
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         now = time.monotonic()
         if not self._enabled or now < self._next:

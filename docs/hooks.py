@@ -12,7 +12,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.S)
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>([.,:;)]*)', re.S)
 BOOST = {"Learn": 3.0, "Do": 3.0, "Understand": 2.0, "Evidence": 0.02}  # by shelf; other pages count as they are
 
 
@@ -41,4 +41,5 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def _mathml(found: re.Match[str]) -> str:
-    return convert(unescape(found[2]).strip(), display="block" if found[1] == "div" else "inline")
+    made = convert(unescape(found[2]).strip(), display="block" if found[1] == "div" else "inline")
+    return f'<span class="kept">{made}{found[3]}</span>' if found[3] else made  # no full stop begins a line

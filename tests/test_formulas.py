@@ -51,6 +51,8 @@ def test_formulas_of_a_page_are_known(page: Path) -> None:
 
 def test_mathml_is_made_and_a_wrong_command_found() -> None:
     assert mathml(r"x^2").tag.endswith("math")
+    whole = on_page_content(r'<span class="arithmatex">\(x\)</span>. <span class="arithmatex">\(y\)</span> is')
+    assert re.sub(r"<math.*?</math>", "M", whole) == '<span class="kept">M.</span> M is'
     assert unknown(r"\nonesuch x") == [r"\nonesuch"]
     assert formulas("a $b$ `$c$`\n\n$$\nd\n$$\n\n```\n$e$\n```\n") == ["b", "\nd\n"]
     shown = on_page_content('<div class="arithmatex">\\[\na &lt; b\n\\]</div>')

@@ -45,7 +45,7 @@ def parser_message(message: str) -> str:
                 wanted.group(1), wanted.group(1).rpartition(".")[2]
             )
             data = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
-            return f"{option}: {path} is no {kind}" + data * (kind == "LightningDataModule")
+            return f"{option}: {path} is no {kind}" + data * (kind == "LightningDataModule" and _may_be_data(path))
         from ebmlab.app.known_classes import close_class  # imports torch
 
         if close := close_class(path):
@@ -93,22 +93,43 @@ def _in_words(text: str) -> str:
     if not place:
         return text
     if found := re.fullmatch(r"Option '([\w.]+)' is not accepted", text):
-        return f"{place}: {name or 'this'} has no option {found[1]}" + (_suggestion(found[1], owner) if owner else "")
+        return f"{place}: {name or 'this'} has no option {found[1]}{_suggestion(place, found[1], owner) * bool(owner)}"
     if found := re.fullmatch(r"the following arguments are required: (.*)", text):
-        return f"{place}: {name + ' needs' if owner else 'there must be'} {found[1]}"
+        return f"{place}: {name + ' needs' if owner else 'there must be'} {found[1]}{_home(owner)}"
     if found := re.fullmatch(r"Expected an? (\w+)\. Got value: (.*)", text):
         return f"{place} is {found[2]!r}, but must be {_KINDS.get(found[1], found[1])}"
     return f"{place}: {text}"
 
 
-def _suggestion(option: str, owner: str) -> str:
+def _suggestion(place: str, option: str, owner: str) -> str:
     """What was meant by an option that a class does not have, or all that it has."""
-    from ebmlab.app.trust import found as trusted  # imports torch
+    from ebmlab.app.known_classes import deeper  # imports torch
+    from ebmlab.app.trust import found as trusted
 
+    if meant := deeper(place, option):
+        return f"; did you mean {meant}?"
     try:
         target: Any = trusted(owner)
         accepted = [p for p in inspect.signature(target).parameters if p not in ("self", "args", "kwargs")]
     except (TypeError, ValueError):
         return ""
     close = difflib.get_close_matches(option, accepted, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(accepted)}"
+    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(accepted) or 'none'}"
+
+
+def _home(owner: str) -> str:
+    """Where a sampler or an energy lives, for those who give it no settings because they mistook it for another."""
+    from ebmlab.app.trust import found as trusted  # imports torch
+
+    kinds = " or ".join(kind.__name__ for kind in getattr(trusted(owner), "domains", ()))
+    return f" (it is for {kinds} domains)" if kinds else ""
+
+
+def _may_be_data(path: str) -> bool:
+    """Whether a class path names a Dataset of torch, or nothing that is known."""
+    from torch.utils.data import Dataset
+
+    from ebmlab.app.trust import found as trusted
+
+    kind = trusted(path)
+    return not isinstance(kind, type) or issubclass(kind, Dataset)

@@ -22,14 +22,14 @@ function traces(curves) {
     const good = {
       x: curve.x, y: curve.y.map((y, i) => (doubtful.has(i) ? null : y)), name, type: "scatter",
       mode: few ? "lines+markers" : "lines", connectgaps: doubtful.size > 0,
-      line: { color: colour, width: 1.8 }, marker: { size: 5 },
+      line: { color: colour, width: 1.8 }, marker: { size: 5 }, cliponaxis: false,
     };
     if (curve.error) good.error_y = { type: "data", array: curve.error, thickness: 1.2, width: 2 };
     if (!doubtful.size) return [good];
     const at = curve.doubtful;
     const crosses = {
       x: at.map((i) => curve.x[i]), y: at.map((i) => curve.y[i]), name: name + ", not trusted", type: "scatter",
-      mode: "markers", marker: { symbol: "x-thin-open", size: 8, color: colour, line: { width: 2 } },
+      mode: "markers", marker: { symbol: "x-thin-open", size: 8, color: colour, line: { width: 2 } }, cliponaxis: false,
     };
     return [good, crosses];
   });

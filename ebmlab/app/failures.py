@@ -150,11 +150,12 @@ def _in_worker(text: str) -> str | None:
     kind = f"{UserError.__module__}.{UserError.__name__}: "
     if error.strip().startswith(kind):
         return error.strip().removeprefix(kind)
-    own = [f"{file}, line {line}: " for file, line in map(re.Match.groups, frames) if _is_own(file)]
+    own = [f"{file}, line {line}: " for file, line in map(re.Match.groups, frames) if is_own(file)]
     return f"{own[-1] if own else ''}{error.strip()} (--debug shows the traceback)"
 
 
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
+    """Whether a file is the user's, and no package's."""
     return not file.startswith((_OURS, *_OTHERS))
 
 
@@ -162,7 +163,7 @@ def _own_line(chain: list[BaseException]) -> str | None:
     """File and line of the innermost call into the user's own code, and the error there; None if there is none."""
     for error in reversed(chain):
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
-            if _is_own(frame.filename):
+            if is_own(frame.filename):
                 return f"{frame.filename}, line {frame.lineno}: {type(error).__name__}: {parser_message(str(error))}"
     return None
 

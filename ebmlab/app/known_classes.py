@@ -72,16 +72,24 @@ def meant(option: str) -> str | None:
     """The full name of an option whose last word, or whose beginning, was given; None if there is none like it."""
     name = option.lstrip("-").partition("=")[0]
     name = _ELSEWHERE.get(name, name)
-    there_are = [*_SHARED, *(f"trainer.{name}" for name in _parameters(Trainer)), *_options()]
+    there_are = [*_SHARED, *_nested()]
     longer = [full for full in there_are if full.endswith(f".{name}")] or [o for o in there_are if o.startswith(name)]
     near = longer or [o for o in there_are if o.endswith(f"_{name}")] or difflib.get_close_matches(name, there_are, 1)
     return f"--{near[0]}" if near else None
 
 
-def _options() -> list[str]:
-    """The options of learners, optimizers, samplers, energies and datamodules, by their full names."""
+def deeper(place: str, option: str) -> str | None:
+    """The full name of an option of a part of what is at a place; None if no part has it."""
+    name = _ELSEWHERE.get(option, option)
+    parts = (full for full in _nested() if full.startswith(f"{place}.") and full != f"{place}.{name}")
+    return next((f"--{full}" for full in parts if full.endswith(f".{name}")), None)
+
+
+def _nested() -> list[str]:
+    """The options of the trainer, learners, optimizers, samplers, energies and datamodules, by their full names."""
     of = [(place, found(path)) for place, module in _PLACES.items() for path in known(module).values()]
-    return list(dict.fromkeys(f"{place}.{name}" for place, kind in of for name in _parameters(kind)))
+    parts = dict.fromkeys(f"{place}.{name}" for place, kind in of for name in _parameters(kind))
+    return [*(f"trainer.{name}" for name in _parameters(Trainer)), *parts]
 
 
 def _parameters(kind: type) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ebmlab.drawing.race_plots import COLOURS
 
@@ -50,4 +51,5 @@ def _dots(axes: Axes, by_run: Mapping[str, Sequence[Point]], colours: Sequence[s
                 axes.plot(value, place, "o" if trusted else "x", color=colour)
     axes.set_yticks(range(len(by_run)), list(by_run), fontsize=7)
     axes.set_ylim(len(by_run) - 0.5, -0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel("the only value")

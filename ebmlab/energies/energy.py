@@ -26,6 +26,10 @@ class NoDomain(UserError, AttributeError):
     """An energy's class does not say where x lives."""
 
 
+class NotBegun(UserError, AttributeError):
+    """An energy's `__init__` does not call that of its base."""
+
+
 class Energy(Recorded, nn.Module):
     """E(x), with p(x) proportional to exp(-E(x)); one number per sample, never divided by the batch size.
 
@@ -60,6 +64,8 @@ class Energy(Recorded, nn.Module):
             raise NoDomain(
                 f"{type(self).__name__} has no domain: set self.domain = Binary(num_bits), or another domain"
             )
+        if name in ("_parameters", "_buffers", "_modules"):
+            raise NotBegun(f"{type(self).__name__}: super().__init__() must come first in __init__")
         return super().__getattr__(name)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

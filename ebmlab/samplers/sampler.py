@@ -20,9 +20,7 @@ from ebmlab.numerics.products import fast_products
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
 
-WITH_KERNEL = (
-    "DMALA, ACS, AnyScale, GWG, PathAuxiliary and DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
-)
+WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary, DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU
 SMALLEST = 100  # but not fewer chains than this
 
@@ -63,22 +61,25 @@ class Sampler(Recorded, nn.Module):
         """Whether chains follow p after enough steps. Exact samplers do, and so do some others, such as `Tempered`."""
         return self.exact
 
+    def __repr__(self) -> str:
+        numbers = [f"{name}={b.item():.4g}" for name, b in self.named_buffers(recurse=False) if b.numel() == 1]
+        parts = [f"{name}={part!r}" for name, part in self.named_children() if isinstance(part, Sampler)]
+        return f"{type(self).__name__}({', '.join([*numbers, *parts])})"
+
     def check(self, energy: Energy) -> None:
         """Raises `UserError` if this sampler does not support the energy."""
+        mine, theirs = type(self).__name__, type(energy).__name__
+        if not isinstance(energy, Energy):
+            raise UserError(f"{theirs} is no Energy: derive it from ebmlab.energies.Energy")
         if type(self).step is Sampler.step and type(self).kernel_on is Sampler.kernel_on:
-            hint = (
-                "derive it from MetropolisSampler, whose steps follow a proposal" if hasattr(self, "proposal") else ""
-            )
-            raise UserError(
-                f"{type(self).__name__} has no step(energy, state): {hint or 'define it, or kernel_on(energy)'}"
-            )
+            proposes = "derive it from MetropolisSampler, whose steps follow a proposal"
+            hint = proposes if hasattr(self, "proposal") else "define it, or kernel_on(energy)"
+            raise UserError(f"{mine} has no step(energy, state): {hint}")
         if not self.domains:
-            raise UserError(f"{type(self).__name__} does not say what it samples: set domains = (Binary,), or others")
+            raise UserError(f"{mine} does not say what it samples: set domains = (Binary,), or others")
         if not isinstance(energy.domain, self.domains):
-            mine = " or ".join(d.__name__ for d in self.domains)
-            raise UserError(
-                f"{type(self).__name__} samples {mine} domains, but {type(energy).__name__} lives on {energy.domain}"
-            )
+            kinds = " or ".join(kind.__name__ for kind in self.domains)
+            raise UserError(f"{mine} samples {kinds} domains, but {theirs} lives on {energy.domain}")
 
     def kernel_on(self, energy: Energy) -> Kernel | None:
         """The steps on this energy as functions without side effects; None for a sampler that writes `init` and `step`.

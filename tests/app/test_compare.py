@@ -167,6 +167,8 @@ def test_single_numbers_are_dots_beside_the_names_of_their_runs() -> None:
         (-3.0, 1, "x"),
     ]
     assert axes.get_ylim() == (2.5, -0.5)  # the first on top
+    (axes,) = curves({"a": {"one": [(40, -24.4748, True)], "two": [(40, -24.5015, True)]}}).axes
+    assert len(axes.get_xticks()) <= 6  # long numbers stand beside each other
 
 
 def test_without_scores_the_training_is_shown(make: Callable[..., Path]) -> None:

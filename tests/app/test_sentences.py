@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from ebmlab.app import quiet_lightning
 from ebmlab.app.checks import why_idle
 from ebmlab.app.cli import main
 from ebmlab.app.finished_run import read_run
 from ebmlab.app.quick_answers import answer
+from ebmlab.app.quiet_lightning import quieten
 from ebmlab.app.sweep_space import read_space
 from ebmlab.domains import Binary
 from ebmlab.energies import RBM, Energy
@@ -39,6 +42,13 @@ PERIOD = "torch.optim.lr_scheduler"
         (["--max_epochs=3"], "there is no option --max_epochs; did you mean --trainer.max_epochs?"),
         (["--epochs=3"], "there is no option --epochs; did you mean --trainer.max_epochs?"),
         (["--learning_rate=0.003"], "there is no option --learning_rate; did you mean --model.optimizer.lr?"),
+        (["--model.lr=0.003"], "ContrastiveDivergence has no option lr; did you mean --model.optimizer.lr?"),
+        (["--model.step_size=0.1"], "ContrastiveDivergence has no option step_size; did you mean --model.sampler.step"),
+        (
+            ["--model.sampler=BlockGibbs", "--model.sampler.step_size=1"],
+            "BlockGibbs has no option step_size; it has none",
+        ),
+        (["--data=ebmlab.energies.RBM"], "data: ebmlab.energies.RBM is no LightningDataModule"),
         (["--sampler.step_size=3"], "there is no option --sampler.step_size; did you mean --model.sampler.step_size?"),
         (["--model.energy=torch.nn.Linear"], "error: energy: torch.nn.Linear is no Energy"),
         (["--model.optimizer=ebmlab.samplers.DMALA"], "error: optimizer: ebmlab.samplers.DMALA is no Optimizer"),
@@ -184,6 +194,36 @@ def test_the_options_of_a_class(capfd: pytest.CaptureFixture[str], fails: Fails)
         assert "--model.energy.num_hidden" in capfd.readouterr().out
     assert "needs a class" in fails("fit", "--model.energy.help", bare=True)
     assert "there is no class Nothing" in fails("fit", "--model.energy.help=Nothing", bare=True)
+
+
+def test_who_lives_elsewhere_asks_for_settings(fails: Fails) -> None:
+    said = "model.sampler: MALA needs step_size (it is for Real domains)"
+    assert said in fails("fit", "--model.sampler=MALA", config="rbm_digits", quick=False)
+    assert "RBM needs num_hidden (it is for Binary domains)" in fails(
+        "fit", "--model.energy=RBM", config="moons", quick=False
+    )
+
+
+def test_only_a_dataset_is_sent_where_datasets_go(fails: Fails) -> None:
+    assert "FromDataset" not in fails("fit", "--data=ebmlab.energies.RBM")
+    Path("waves.py").write_text("import torch\n\nclass Waves(torch.utils.data.Dataset): ...\n")
+    assert "by --data datamodules.FromDataset --data.train waves.Waves" in fails("fit", "--data=waves.Waves")
+
+
+def test_the_end_of_the_time_says_what_it_does_not_cover(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        run("fit", "--trainer.max_time=00:00:00:00", "--callbacks.FID=false", "--name=a")
+    assert "max_time is over: training ends here; it does not cover the evaluations" in caplog.text
+
+
+def test_a_warning_has_no_place_but_in_the_code_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    quieten()
+    ours = warnings.formatwarning(UserWarning("too few chains"), UserWarning, quiet_lightning.__file__, 3)
+    assert ours == "warning: too few chains\n"
+    assert warnings.formatwarning(UserWarning("b"), UserWarning, "mine.py", 3).startswith("mine.py:3: UserWarning: b")
 
 
 def test_a_part_of_the_list() -> None:

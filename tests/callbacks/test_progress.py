@@ -81,12 +81,25 @@ def test_the_time_that_is_left(monkeypatch, capfd):
     assert capfd.readouterr().err == "step 30 of 110, epoch 2, 0:03:20 left\n"  # 20 steps took 50 seconds
 
 
+def test_evaluations_before_the_first_step_are_no_part_of_the_time(monkeypatch, capfd):
+    progress, seconds = Progress(), iter([0.0, 100.0, 110.0, 110.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(progress, "get_metrics", lambda *_: {})
+    monkeypatch.setattr(module, "planned_steps", lambda trainer: 11)
+    trainer = SimpleNamespace(global_step=0, current_epoch=0, callbacks=[])
+    progress.on_train_start(trainer, None)
+    progress.on_train_batch_start(trainer, None, None, 0)
+    trainer.global_step = 1
+    progress.on_train_batch_end(trainer, None)
+    assert capfd.readouterr().err == "step 1 of 11, epoch 0, 0:01:40 left\n"
+
+
 def test_without_a_terminal_a_line_now_and_then(setup, squares, clock, capfd):
     learner, trainer = setup([Progress()], max_epochs=25, enable_progress_bar=True)
     trainer.fit(learner, datamodule=squares)
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step ")]
     assert 10 < len(lines) < 45  # the run takes 1,000 seconds or so
-    assert re.fullmatch(r"step 3 of 100, epoch 0, 0:\d\d:\d\d left", lines[0])
+    assert re.fullmatch(r"step 2 of 100, epoch 0, 0:\d\d:\d\d left", lines[0])
     assert re.fullmatch(r"step 9\d of 100, epoch 2\d, 0:00:\d\d left: .*energy_gap -?\d.*", lines[-1])
     assert [int(line.split()[1]) for line in lines] == sorted({int(line.split()[1]) for line in lines})
 

@@ -146,6 +146,25 @@ def test_batch_normalisation_without_running_statistics_never_gives_the_energy_o
         exact_log_z(energy)
 
 
+def test_what_is_no_energy() -> None:
+    class NotBegun(Energy):
+        def __init__(self) -> None:
+            self.domain = Binary(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sum(1)
+
+    with pytest.raises(UserError, match=r"NotBegun: super\(\).__init__\(\) must come first in __init__"):
+        DMALA(0.2).sample(NotBegun(), torch.zeros(2, 3), 1)
+    with pytest.raises(UserError, match=r"Linear is no Energy: derive it from ebmlab.energies.Energy"):
+        DMALA(0.2).sample(torch.nn.Linear(3, 1), torch.zeros(2, 3), 1)  # type: ignore[arg-type]
+
+
+def test_a_sampler_prints_its_numbers() -> None:
+    assert repr(DMALA(0.2)) == "DMALA(step_size=0.2, balance=0.5)"
+    assert repr(Tempered(DMALA(0.2), [1.0, 0.5])).endswith("kernel=DMALA(step_size=0.2, balance=0.5))")
+
+
 def test_starts_have_the_dtype_of_the_energy() -> None:
     rbm = RBM(3, 2).double()
     for start in (FromNoise(), FromPoint(1), FromMode(2)):
