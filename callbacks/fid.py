@@ -12,9 +12,9 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
 from ebmlab.callbacks.periodic import epoch_of, shows_progress
-from ebmlab.callbacks.requirements import held_out, image_data, images, learner_of, require_split
+from ebmlab.callbacks.requirements import data_showing, held_out, images, learner_of, require_split
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
-from ebmlab.data.interface import Data
+from ebmlab.data.interface import Data, Images
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LabelClassifier, load_or_train
 from ebmlab.evaluation.headline import Headline
@@ -85,7 +85,7 @@ class FID(SampleEvaluation):
         return isinstance(other, FID) and other.extractor == self.extractor
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data = image_data(trainer, self)
+        data = data_showing(trainer, Images, self)
         learner_of(pl_module, self)
         require_split(data, self._split(trainer), self, "set `split` to one of the splits that it gives")
         if self.extractor == "inception":
@@ -103,7 +103,7 @@ class FID(SampleEvaluation):
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = image_data(trainer, self), learner_of(pl_module, self)
+        data, learner = data_showing(trainer, Images, self), learner_of(pl_module, self)
         n, num_steps = self.size(trainer, learner)
         denoise = learner.shows_mean(self.denoise)
         name, split = self.key(trainer, f"fid/{self.extractor}"), self._split(trainer)

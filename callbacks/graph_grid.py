@@ -6,8 +6,9 @@ import pytorch_lightning as pl
 
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
-from ebmlab.callbacks.requirements import adjacency, graph_data, learner_of, split_of
+from ebmlab.callbacks.requirements import data_showing, learner_of, shown_as, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+from ebmlab.data.interface import Graphs
 from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.extras import require
 
@@ -47,11 +48,11 @@ class GraphGrid(SampleEvaluation):
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().check(trainer, pl_module)
-        graph_data(trainer, self)
+        data_showing(trainer, Graphs, self)
         require("GraphGrid", "networkx")
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = graph_data(trainer, self), learner_of(pl_module, self)
+        data, learner = data_showing(trainer, Graphs, self), learner_of(pl_module, self)
         if not trainer.is_global_zero:
             return
         n, num_steps = self.size(trainer, learner)
@@ -60,5 +61,5 @@ class GraphGrid(SampleEvaluation):
             f"samples after {num_steps} steps": samples,
             "data": data.states(split_of(data, "train"), n, self.seed),
         }
-        figure = draw_graphs({k: adjacency(data, x.cpu()) for k, x in sides.items()})
+        figure = draw_graphs({k: shown_as(Graphs, data, x.cpu()).adjacency for k, x in sides.items()})
         self.log_image(trainer, "samples/graphs", figure, caption=made_by(learner.sampler, num_steps))

@@ -9,8 +9,9 @@ import torchmetrics
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from ebmlab.callbacks.requirements import adjacency, graph_data, held_out, learner_of, require_split
+from ebmlab.callbacks.requirements import data_showing, held_out, learner_of, require_split, shown_as
 from ebmlab.callbacks.set_comparison import SetComparison
+from ebmlab.data.interface import Graphs
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation import metrics
@@ -152,7 +153,7 @@ class GraphMMD(SetComparison):
         super().__init__(num_samples, num_steps, every_n_epochs, at_start, seed, batch_size)
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data = graph_data(trainer, self)
+        data = data_showing(trainer, Graphs, self)
         require_split(data, held_out(trainer), self, "give it a validation split, or remove it")
         learner_of(pl_module, self)
 
@@ -160,8 +161,8 @@ class GraphMMD(SetComparison):
         return Headline("MMD of graphs", metrics["mmd/average"], about="mean of degree, clustering and orbit")
 
     def metric(self, trainer: pl.Trainer, learner: Learner) -> torchmetrics.Metric:
-        data = graph_data(trainer, self)
-        return metrics.GraphMMD(adjacency(data, data.states(held_out(trainer), 1)).shape[-1])
+        data = data_showing(trainer, Graphs, self)
+        return metrics.GraphMMD(shown_as(Graphs, data, data.states(held_out(trainer), 1)).adjacency.shape[-1])
 
     def real(self, trainer: pl.Trainer, learner: Learner, num_samples: int) -> Tensor:
-        return graph_data(trainer, self).states(held_out(trainer))
+        return data_showing(trainer, Graphs, self).states(held_out(trainer))

@@ -7,7 +7,8 @@ from typing import Any
 import pytorch_lightning as pl
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
-from ebmlab.callbacks.requirements import energy_of, image_data
+from ebmlab.callbacks.requirements import data_showing, energy_of
+from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.parameters import draw_log_variance
 from ebmlab.drawing.tiles import tile
@@ -45,7 +46,7 @@ class ParameterImages(PeriodicEvaluation):
         self._history: list[list[float]] = []  # [step, mean, min, max]
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        image_data(trainer, self)
+        data_showing(trainer, Images, self)
         energy = energy_of(pl_module)
         if not isinstance(energy, GRBM):
             raise UserError(
@@ -53,7 +54,7 @@ class ParameterImages(PeriodicEvaluation):
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        energy, data = energy_of(pl_module), image_data(trainer, self)
+        energy, data = energy_of(pl_module), data_showing(trainer, Images, self)
         assert isinstance(energy, GRBM) and data.event_shape is not None
         log_var = energy.log_var
         self._history.append([float(trainer.global_step), *map(float, (log_var.mean(), log_var.min(), log_var.max()))])

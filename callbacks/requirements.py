@@ -10,7 +10,7 @@ import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.data.interface import SPLITS, Data, Graphs, Images
+from ebmlab.data.interface import SPLITS, Data, Graphs, Images, Table
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner, ReplayBuffer
@@ -18,6 +18,11 @@ from ebmlab.lightning.run_data import data_of
 from ebmlab.lightning.schedules import planned_steps
 
 Kind = TypeVar("Kind")
+_SHOWN: dict[type, tuple[str, str]] = {  # in words, and what to use
+    Images: ("images", "callbacks.Density2D for points in the plane"),
+    Graphs: ("graphs", "datamodules.EgoSmall"),
+    Table: ("rows of numbers and classes", "Arrays with domain mixed"),
+}
 
 
 def learner_of(pl_module: pl.LightningModule, callback: pl.Callback) -> Learner:
@@ -118,39 +123,28 @@ def require_split(data: Data, split: str, callback: pl.Callback, mend: str) -> N
         raise UserError(f"{type(callback).__name__} needs {split} data, which {data.title} does not give here: {mend}")
 
 
-def image_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
-    """The run's data, which must be images."""
+def data_showing(trainer: pl.Trainer, kind: type, callback: pl.Callback) -> Data:
+    """The run's data, which must show their states as this: `Images`, `Graphs` or `Table`."""
     data, name = data_of(trainer), type(callback).__name__
-    if kind_of(data) is not Images:
+    if kind_of(data) is not kind:
+        what, instead = _SHOWN[kind]
         raise UserError(
-            f"{name} needs images, but {data.title} has events of shape {data.event_shape}: "
-            f"use callbacks.Density2D for points in the plane, or remove {name}"
-        )
-    return data
-
-
-def graph_data(trainer: pl.Trainer, callback: pl.Callback) -> Data:
-    """The run's data, which must be graphs."""
-    data, name = data_of(trainer), type(callback).__name__
-    if kind_of(data) is not Graphs:
-        raise UserError(
-            f"{name} needs graphs, got {data.title}, which shows none: use datamodules.EgoSmall, or remove {name}"
+            f"{name} needs {what}, but {data.title} has events of shape {data.event_shape}: use {instead}, or remove "
+            f"{name}"
         )
     return data
 
 
 def images(data: Data, x: torch.Tensor) -> torch.Tensor:
     """States of image data as images `(B, C, H, W)` in [0, 1]."""
-    shown = data.show(x)
-    assert isinstance(shown, Images)
-    return shown.values
+    return shown_as(Images, data, x).values
 
 
-def adjacency(data: Data, x: torch.Tensor) -> torch.Tensor:
-    """States of graph data as adjacency matrices `(B, n, n)`."""
-    shown = data.show(x)
-    assert isinstance(shown, Graphs)
-    return shown.adjacency
+def shown_as(kind: type[Kind], data: Data, x: torch.Tensor) -> Kind:
+    """States of data of that kind."""
+    shown: object = data.show(x)
+    assert isinstance(shown, kind)
+    return shown
 
 
 def kind_of(data: Data) -> type | None:

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
-from ebmlab.callbacks.requirements import image_data, images, learner_of, split_of
+from ebmlab.callbacks.requirements import data_showing, images, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Bipartite
@@ -66,7 +67,7 @@ class SampleGrid(SampleEvaluation):
         self.denoise = denoise
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        image_data(trainer, self)
+        data_showing(trainer, Images, self)
         learner = learner_of(pl_module, self)
         if self.denoise and not isinstance(learner.energy, Bipartite):
             raise UserError(
@@ -75,7 +76,7 @@ class SampleGrid(SampleEvaluation):
             )
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        data, learner = image_data(trainer, self), learner_of(pl_module, self)
+        data, learner = data_showing(trainer, Images, self), learner_of(pl_module, self)
         if not trainer.is_global_zero:
             return
         n, num_steps = self.size(trainer, learner)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytorch_lightning as pl
-import torch
 
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
-from ebmlab.callbacks.requirements import held_out, kind_of, learner_of, split_of
+from ebmlab.callbacks.requirements import data_showing, held_out, learner_of, shown_as, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
-from ebmlab.data.interface import Data, Table
+from ebmlab.data.interface import Table
 from ebmlab.drawing.table import draw_table
-from ebmlab.errors import UserError
 from ebmlab.lightning.run_data import data_of
 
 
@@ -53,11 +51,7 @@ class SampleTable(SampleEvaluation):
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().check(trainer, pl_module)
-        if kind_of(data := data_of(trainer)) is not Table:
-            raise UserError(
-                f"SampleTable needs rows of numbers and classes, got {data.title}: use Arrays with domain mixed, or "
-                "remove SampleTable"
-            )
+        data_showing(trainer, Table, self)
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         data, learner = data_of(trainer), learner_of(pl_module, self)
@@ -66,11 +60,6 @@ class SampleTable(SampleEvaluation):
         n, num_steps = self.size(trainer, learner)
         samples = learner.draw(noise(learner, n), num_steps)
         held = data.states(split_of(data, held_out(trainer)), n, self.seed)
-        tables = {"data": _table(data, held), f"samples after {num_steps} steps": _table(data, samples)}
+        sides = {"data": held, f"samples after {num_steps} steps": samples}
+        tables = {name: shown_as(Table, data, x) for name, x in sides.items()}
         self.log_image(trainer, "samples/table", draw_table(tables), caption=made_by(learner.sampler, num_steps))
-
-
-def _table(data: Data, x: torch.Tensor) -> Table:
-    shown = data.show(x)
-    assert isinstance(shown, Table)
-    return shown

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing
+from ebmlab.datamodules.own_data import check_fractions
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Categorical
@@ -84,11 +85,7 @@ class Alignment(TensorDataModule):
         self.save_hyperparameters(logger=False)
         if identity is not None and not 0 <= identity <= 1:
             raise UserError(f"Alignment: identity is {identity}, but must be from 0 to 1, or null")
-        if not (0 < val_fraction < 1 and 0 < test_fraction < 1 and val_fraction + test_fraction < 1):
-            raise UserError(
-                f"Alignment: val_fraction is {val_fraction} and test_fraction {test_fraction}; both must be above 0 "
-                "and together below 1"
-            )
+        check_fractions("Alignment", val_fraction, test_fraction)
         file = find(path)
         self.family = _family(
             file,

@@ -20,6 +20,7 @@ from ebmlab.graphs import lattice
 from ebmlab.io.files import load, save
 from ebmlab.numerics.noise import uniform_numbers
 from ebmlab.numerics.streams import stream
+from ebmlab.settings import require_count
 
 
 class IsingSamples(TensorDataModule):
@@ -69,13 +70,9 @@ class IsingSamples(TensorDataModule):
         self.save_hyperparameters(logger=False)
         super().__init__((side * side,), batch_size, seed=seed)
         self.domains = (Spin,)
-        for option, value, least in (
-            ("side", side, 3),
-            ("num_samples", num_samples, 10),
-            ("num_sweeps", num_sweeps, 1),
-        ):
-            if value < least:
-                raise UserError(f"IsingSamples: {option} is {value}; it must be at least {least}")
+        require_count("IsingSamples", side=side, least=3)
+        require_count("IsingSamples", num_samples=num_samples, least=10)
+        require_count("IsingSamples", num_sweeps=num_sweeps)
         if not math.isfinite(coupling):
             raise UserError(f"IsingSamples: coupling is {coupling}; it must be finite")
         self.side = side

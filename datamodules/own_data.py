@@ -49,11 +49,7 @@ class OwnData(TensorDataModule):
         require_choice(self.title, DOMAINS, domain=form.domain)
         if form.binarize and form.domain != "binary":
             raise UserError(f"{self.title}: binarize makes bits, but domain is {form.domain}: set domain to binary")
-        if not (0 < val_fraction < 1 and 0 < test_fraction < 1 and val_fraction + test_fraction < 1):
-            raise UserError(
-                f"{self.title}: val_fraction is {val_fraction} and test_fraction {test_fraction}; both must be above 0 "
-                "and together below 1"
-            )
+        check_fractions(self.title, val_fraction, test_fraction)
         if form.max_value is not None and form.domain != "real" and not form.binarize:
             raise UserError(
                 f"{self.title}: max_value is {form.max_value} and domain {form.domain}; it is for real numbers and for "
@@ -186,3 +182,12 @@ class OwnData(TensorDataModule):
         words += ["turned from 0 and 1 into -1 and +1"] * (not self.standardize and self.scaling.mean != (0.0,))
         words += ["turned into one-hot vectors"] * bool(self.scaling.num_classes)
         return f"the values are {', then '.join(words)}" if words else "the values stay what they are"
+
+
+def check_fractions(owner: str, val_fraction: float, test_fraction: float) -> None:
+    """Raises `UserError` unless something is left to validate on, to test on and to train on."""
+    if not (0 < val_fraction < 1 and 0 < test_fraction < 1 and val_fraction + test_fraction < 1):
+        raise UserError(
+            f"{owner}: val_fraction is {val_fraction} and test_fraction {test_fraction}; both must be above 0 and "
+            "together below 1"
+        )

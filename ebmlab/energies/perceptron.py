@@ -1,13 +1,56 @@
-"""The hidden layers of a perceptron with swish activations."""
+"""Perceptrons with swish activations: their hidden layers, and their gradient by the chain rule."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 def hidden_layers(width: int, hidden_dim: int, num_layers: int) -> list[nn.Module]:
     """Linear maps from `width` numbers to `hidden_dim`, and on to as many, each with a swish behind it."""
     widths = [width, *[hidden_dim] * num_layers]
     return [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
+
+
+def is_perceptron(network: nn.Sequential) -> bool:
+    """Whether a network is linear layers with swishes between them, as `hidden_layers` and a last layer make them.
+
+    Example:
+        >>> is_perceptron(nn.Sequential(*hidden_layers(2, 8, 2), nn.Linear(8, 1)))
+        True
+    """
+    kinds = [type(layer) for layer in network]
+    return kinds == [*[nn.Linear, nn.SiLU] * (len(kinds) // 2), nn.Linear]
+
+
+@torch.no_grad()
+def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
+    """f(x) and df/dx of a perceptron with one output, without autograd.
+
+    With s = sigmoid(z), the swish is h = z s and its slope s + h - h s: both take one exponential.
+
+    Args:
+        network: for which `is_perceptron` holds.
+        x: `(B, n)`.
+
+    Returns:
+        f `(B,)` and its gradient `(B, n)`.
+
+    Example:
+        >>> network = nn.Sequential(*hidden_layers(2, 8, 2), nn.Linear(8, 1))
+        >>> [part.shape for part in value_and_slope(network, torch.zeros(5, 2))]
+        [torch.Size([5]), torch.Size([5, 2])]
+    """
+    *hidden, last = [layer for layer in network if isinstance(layer, nn.Linear)]
+    slopes = []
+    for layer in hidden:
+        z = layer(x)
+        s = z.sigmoid()
+        x = z.mul_(s)
+        slopes.append(torch.addcmul(s, x, s, value=-1).add_(x))
+    value, grad = last(x).squeeze(1), last.weight
+    for layer, slope in zip(reversed(hidden), reversed(slopes), strict=True):
+        grad = slope.mul_(grad) @ layer.weight
+    return value, grad

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.perceptron import hidden_layers
+from ebmlab.energies.perceptron import hidden_layers, is_perceptron, value_and_slope
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.product import Product
 from ebmlab.settings import require_count, require_positive
@@ -47,6 +47,13 @@ class ProductMLP(Energy):
 
     def forward(self, x: Tensor) -> Tensor:
         return read_out(self.network, x) + self._bowl(x)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As in `Energy`, by the chain rule, as `RealMLP`."""
+        if torch.is_autocast_enabled(x.device.type) or not is_perceptron(self.network):
+            return super().value_and_grad(x)
+        value, grad = value_and_slope(self.network, x)
+        return value + self._bowl(x).detach(), torch.addcmul(grad, x.detach(), self.is_real.to(x) / self.scale**2)
 
     @unrounded
     def _bowl(self, x: Tensor) -> Tensor:

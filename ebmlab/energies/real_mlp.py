@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.perceptron import hidden_layers
+from ebmlab.energies.perceptron import hidden_layers, is_perceptron, value_and_slope
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.settings import require_count, require_positive
 
@@ -43,6 +44,13 @@ class RealMLP(Energy):
 
     def forward(self, x: Tensor) -> Tensor:
         return read_out(self.network, x) + self._bowl(x)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As in `Energy`, by the chain rule: a training's chains take about three fifths of the time of autograd."""
+        if torch.is_autocast_enabled(x.device.type) or not is_perceptron(self.network):
+            return super().value_and_grad(x)
+        value, grad = value_and_slope(self.network, x)
+        return value + self._bowl(x).detach(), grad.add(x.detach(), alpha=1 / self.scale**2)
 
     @unrounded
     def _bowl(self, x: Tensor) -> Tensor:

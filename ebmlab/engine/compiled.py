@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ebmlab.domains import Real
 from ebmlab.energies import Energy
 from ebmlab.engine.protocol import Kernel
 from ebmlab.errors import UserError
 
 UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
 PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
-FEW_NUMBERS = 2**12  # fewer random numbers a program on a CPU draws faster itself than by torch's generator
+FEW_NUMBERS = 2**12  # fewer uniform numbers a program on a CPU draws faster itself than by torch's generator
+FEW_NORMAL = 2**7  # the same of normal ones, which energies of real numbers take
 COMPILERS = ("g++", "clang++", "c++", "cl")
 DAMAGED = ("file too short", "invalid ELF header")  # what the loader says of half a program in torch's cache
 
@@ -59,12 +61,12 @@ def compiling(function: Callable[..., Any], energy: Energy, x: Tensor, caller: s
         True
     """
     require_compiler(x.device, caller)
-    on_cpu = x.device.type == "cpu"
+    few = FEW_NORMAL if isinstance(energy.domain, Real) else FEW_NUMBERS
     try:
         # one program: not split for DDP, and without the checks of anomaly detection, which read values
         whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
         with whole, torch.autograd.set_detect_anomaly(False):
-            yield _compiled(function, on_cpu and x.numel() >= FEW_NUMBERS)
+            yield _compiled(function, x.device.type == "cpu" and x.numel() >= few)
     except torch._dynamo.exc.TorchDynamoException as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
         reason = lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Runs chains whose steps take unequal times, such as those of NUTS: one compiled loop, in which no chain waits."""
+"""Runs steps that are made of ticks as one compiled loop: in NUTS no chain waits, and HMC calls no program a step."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise.statistics import moments
 from ebmlab.errors import UserError
+from ebmlab.settings import require_inside
 
 
 @torch.no_grad()
@@ -18,12 +19,12 @@ def independent_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseud
 
     Args: as in `mean_field_`.
     """
-    share = _share("independent_", pseudo_count)
+    require_inside("independent_", "(0, 1)", pseudo_count=pseudo_count)
     given = torch.ones(len(x)) if weights is None else weights
-    mean = (1 - share) * torch.tensordot(given.to(x).double() / given.sum(), x.double(), 1)
+    mean = (1 - pseudo_count) * torch.tensordot(given.to(x).double() / given.sum(), x.double(), 1)
     if isinstance(energy, Potts):
         energy.coupling.zero_()
-        energy.field.copy_((mean + share / energy.field.shape[1]).log())
+        energy.field.copy_((mean + pseudo_count / energy.field.shape[1]).log())
     else:
         none = torch.zeros(len(mean), len(mean), dtype=mean.dtype)
         _fill(_spins("independent_", energy), none, mean, torch.zeros_like(mean))
@@ -75,7 +76,8 @@ def tap_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count:
 
 def _potts(energy: Potts, x: Tensor, weights: Tensor | None, pseudo_count: float) -> None:
     (d, q), (i, j) = energy.field.shape, energy.pairs.T
-    one, two = moments(x.double(), weights, _share("mean_field_", pseudo_count))
+    require_inside("mean_field_", "(0, 1)", pseudo_count=pseudo_count)
+    one, two = moments(x.double(), weights, pseudo_count)
     kept = torch.arange(d * q).view(d, q)[:, :-1].flatten()
     covariance = (two - torch.outer(one, one))[kept][:, kept]
     coupling = torch.zeros(d, d, q, q, dtype=torch.float64)
@@ -103,7 +105,8 @@ def _moments_of_spins(
 ) -> tuple[Ising, Tensor, Tensor]:
     """The energy, the data's means `(d,)`, and the inverse of their covariance `(d, d)`."""
     energy = _spins(name, energy)
-    mean, two = moments(x.double(), weights, _share(name, pseudo_count))
+    require_inside(name, "(0, 1)", pseudo_count=pseudo_count)
+    mean, two = moments(x.double(), weights, pseudo_count)
     return energy, mean, _inverse(two - torch.outer(mean, mean))
 
 
@@ -118,9 +121,3 @@ def _inverse(covariance: Tensor) -> Tensor:
     if failed:
         raise UserError("the covariance of the data has no inverse: raise pseudo_count")
     return torch.cholesky_inverse(factor)
-
-
-def _share(name: str, pseudo_count: float) -> float:
-    if not 0 < pseudo_count < 1:
-        raise UserError(f"{name}: pseudo_count is {pseudo_count}, but must be above 0 and below 1")
-    return pseudo_count

@@ -15,17 +15,18 @@ from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info
 
 
-def metropolis(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
+def metropolis(log_ratio: Tensor, chance: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Accepts each chain with probability min(1, exp(log_ratio)).
 
     Args:
         log_ratio: log of p(x') q(x | x') / (p(x) q(x' | x)), `(B,)`.
+        chance: uniform numbers `(B,)`, if they have been drawn before.
 
     Returns:
         The decisions `(B,)`, bool, and the probabilities `(B,)`; a NaN ratio is rejected and its probability stays NaN.
     """
     probability = log_ratio.clamp(max=0).exp()
-    return uniform(log_ratio) < probability, probability
+    return (uniform(log_ratio) if chance is None else chance) < probability, probability
 
 
 def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any) -> tuple[Any, Info]:

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ebmlab.energies import Energy
 from ebmlab.samplers import hmc
-from ebmlab.samplers.hmc import HMCState, leapfrog
+from ebmlab.samplers.hmc import HMCState, Outcome, leapfrog
 from ebmlab.samplers.metric import kinetic
 from ebmlab.samplers.numbers import Number
-from ebmlab.samplers.nuts_walk import Half, Marks, Numbers, Options, Outcome, Trajectory, Walk
+from ebmlab.samplers.nuts_walk import Half, Marks, Numbers, Options, Trajectory, Walk
 
 DIVERGED = 1000.0  # a trajectory ends where H has risen by more, as in Stan
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ebmlab.energies import PerChain
-from ebmlab.samplers.hmc import HMCState
+from ebmlab.samplers.hmc import HMCState, Outcome
 
 
 class Options(NamedTuple):
@@ -108,24 +108,6 @@ class Marks(PerChain):
 
 
 @dataclass
-class Outcome(PerChain):
-    """What chains have come to.
-
-    Attributes:
-        state: one of the states of the trajectory without the half that is growing, drawn with probability proportional
-            to exp(-H): where the chain goes on from when the trajectory ends.
-        acceptance: the sum over the steps, `(B,)`.
-        hops: likewise.
-        evaluations: likewise.
-    """
-
-    state: HMCState
-    acceptance: Tensor
-    hops: Tensor
-    evaluations: Tensor
-
-
-@dataclass
 class Walk(PerChain):
     """Chains, each somewhere on a trajectory of its own.
 
@@ -135,7 +117,8 @@ class Walk(PerChain):
         path: the trajectories.
         half: what grows at their fronts.
         marks: of the half.
-        outcome: as above.
+        outcome: of the steps. Its state is drawn from the trajectory without the half that is growing, with probability
+            proportional to exp(-H): where the chain goes on from when the trajectory ends.
     """
 
     chain: Tensor

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from ebmlab.errors import UserError, one_line
 from ebmlab.extras import install
 from ebmlab.io.files import check_regular
+from ebmlab.settings import require_choice
 
 Inserts = Literal["auto", "drop", "keep"]
 PACKAGE = "package:"
@@ -109,8 +110,7 @@ def read_rows(path: Path, inserts: Inserts = "auto") -> Rows:
     Raises:
         UserError: the file holds no alignment.
     """
-    if inserts not in get_args(Inserts):
-        raise UserError(f"inserts is '{inserts}', but must be {', '.join(get_args(Inserts))}")
+    require_choice("read_family", get_args(Inserts), inserts=inserts)
     lines = read_lines(path)
     first = next((line for line in lines if line.strip()), "")
     if not first:

@@ -15,6 +15,7 @@ from torch import Tensor
 from ebmlab.errors import UserError, shown
 from ebmlab.sequences.alignment_file import Inserts, Rows, find, read_rows
 from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
+from ebmlab.settings import require_choice, require_inside
 
 Unknown = Literal["drop", "gap", "refuse"]
 
@@ -116,11 +117,8 @@ def read_family(
         ([[3, 1, 0, 4], [3, 1, 2, 4], [3, 1, 2, 4]], '4 sequences of 4 columns; left out: 1 sequences with unknown ...')
     """
     letters = Alphabet.of(alphabet, gap)
-    for name, share in (("max_column_gaps", max_column_gaps), ("max_sequence_gaps", max_sequence_gaps)):
-        if not 0 <= share <= 1:
-            raise UserError(f"{name} is {share}, but must be from 0 to 1")
-    if unknown not in get_args(Unknown):
-        raise UserError(f"unknown is '{unknown}', but must be {', '.join(get_args(Unknown))}")
+    require_inside("read_family", "[0, 1]", max_column_gaps=max_column_gaps, max_sequence_gaps=max_sequence_gaps)
+    require_choice("read_family", get_args(Unknown), unknown=unknown)
     file = find(path)
     rows = read_rows(file, inserts)
     texts = [rows.columns(text) for text in rows.texts]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ebmlab.errors import UserError
 from ebmlab.sequences.alignment_file import find, read_lines
+from ebmlab.settings import require_choice
 
 Between = Literal["heavy", "beta"]
 _NAMES = "ALACYSASPGLUPHEGLYHISILELYSLEUMETASNPROGLNARGSERTHRVALTRPTYR"
@@ -108,8 +109,7 @@ def distances(residues: Sequence[Residue], between: Between = "heavy") -> Tensor
         >>> distances([Residue("G", str(i), heavy=place[None], beta=place) for i, place in enumerate(places)]).tolist()
         [[0.0, 5.0], [5.0, 0.0]]
     """
-    if between not in get_args(Between):
-        raise UserError(f"between is '{between}', but must be {' or '.join(get_args(Between))}")
+    require_choice("distances", get_args(Between), between=between)
     if between == "beta":
         places = torch.from_numpy(np.stack([residue.beta for residue in residues]))
         return torch.cdist(places, places, compute_mode="donot_use_mm_for_euclid_dist")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.app.cli import main
 from ebmlab.app.run_config import with_run_config
@@ -221,7 +222,7 @@ def test_ais_settings(fails: Fails, setting: str, message: str) -> None:
     assert message in line
 
 
-@pytest.mark.parametrize("config", ["ebm_static_mnist", "ebm_caltech_acs", "rbm_omniglot", "rbm_emnist"])
+@cases("config", ["ebm_static_mnist", "ebm_caltech_acs", "rbm_omniglot", "rbm_emnist"], fast=[2])
 def test_published_images_that_are_not_there(fails: Fails, config: str) -> None:
     line = fails("fit", "--data.root=nowhere", "--data.download=false", config=config, quick=False)
     assert "nowhere" in line and "configs/" in line
@@ -266,7 +267,7 @@ def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]
     assert args[-1] == str(checkpoints / "best.ckpt")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "message"),
     [
         ("--seed_everything=-1", "seed_everything is -1"),
@@ -287,6 +288,7 @@ def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]
         ("--model.optimizer=torch.optim.Adm", "did you mean torch.optim.Adam?"),
         ("--model.energy=GRBN", "did you mean ebmlab.energies.GRBM?"),
     ],
+    fast=[0, 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 16],
 )
 def test_refused_settings_are_named(option: str, message: str, fails: Fails) -> None:
     assert message in fails("fit", option, "--name=a")

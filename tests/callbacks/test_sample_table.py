@@ -40,5 +40,5 @@ def test_it_draws_rows_over_held_out_rows(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_data_without_rows_are_refused(tmp_path: Path) -> None:
     learner = ContrastiveDivergence(GRBM(64, 4), BlockGibbs(), start=FromData())
-    with pytest.raises(UserError, match="SampleTable needs rows of numbers and classes, got Digits"):
+    with pytest.raises(UserError, match="SampleTable needs rows of numbers and classes, but Digits"):
         quiet_trainer(tmp_path, max_epochs=1, callbacks=[SampleTable()]).fit(learner, Digits())

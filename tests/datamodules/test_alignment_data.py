@@ -96,9 +96,9 @@ def test_settings_that_cannot_be_are_one_line(tmp_path: Path) -> None:
     for options, said in [
         ({"identity": 80}, "identity is 80, but must be from 0 to 1, or null"),
         ({"val_fraction": 0.6, "test_fraction": 0.6}, "both must be above 0 and together below 1"),
-        ({"max_column_gaps": 2}, "max_column_gaps is 2, but must be from 0 to 1"),
-        ({"unknown": "ignore"}, "unknown is 'ignore', but must be drop, gap, refuse"),
-        ({"inserts": "no"}, "inserts is 'no', but must be auto, drop, keep"),
+        ({"max_column_gaps": 2}, "max_column_gaps is 2, but must be at least 0 and at most 1"),
+        ({"unknown": "ignore"}, 'unknown is "ignore", but must be "drop", "gap" or "refuse"'),
+        ({"inserts": "no"}, 'inserts is "no", but must be "auto", "drop" or "keep"'),
         ({"gap": "--"}, "gap is '--', but must be one letter"),
     ]:
         assert said in one_line(lambda options=options: Alignment(path, **options))

@@ -134,7 +134,7 @@ def test_without_a_folder_to_write_in_the_samples_stay_in_memory(tmp_path: Path)
 
 def test_bad_options_are_named(tmp_path: Path) -> None:
     for option, value, least in (("side", 2, 3), ("num_samples", 9, 10), ("num_sweeps", 0, 1)):
-        with pytest.raises(UserError, match=f"IsingSamples: {option} is {value}; it must be at least {least}"):
+        with pytest.raises(UserError, match=f"IsingSamples: {option} is {value}, but must be at least {least}"):
             make(tmp_path, **{option: value})
     with pytest.raises(UserError, match="coupling is nan; it must be finite"):
         make(tmp_path, coupling=float("nan"))

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Callable
 
 import pytest
 import torch
 from helpers_grbm import FAIL, PASS, Banana, invariance_p, make_grbm
 from helpers_mutants import mutant
 from helpers_tier import cases
+from torch import Tensor
 
 from ebmlab.energies import GRBM, RealMLP
+from ebmlab.engine import uneven
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z
-from ebmlab.samplers import HMC, MALA, Sampler
-from ebmlab.samplers.hmc import Options, leapfrog, start
+from ebmlab.samplers import HMC, MALA, Info, Sampler
+from ebmlab.samplers.hmc import Options, leapfrog, start, step
 
 STEP, NUM = 0.9, 3  # large: about four fifths are accepted
 BANANA_STEP = 0.45
 SCALE = torch.tensor([0.6, 1.4], dtype=torch.float64)
 BEGIN = "scale, 0.5 * epsilon, state.grad"
 END = "scale, 0.5 * epsilon, new.grad"
-RATIO = "metropolis(state.energy - new.energy - kinetic_rise(end, begin))"
+RATIO = "metropolis(state.energy - new.energy - kinetic_rise(end, begin), chance)"
 MUTANTS = {  # what to replace in the source of hmc.py, with what
     "a whole kick at the beginning": (BEGIN, "scale, epsilon, state.grad"),
     "a whole kick at the end": (END, "scale, epsilon, new.grad"),
@@ -32,11 +36,11 @@ MUTANTS = {  # what to replace in the source of hmc.py, with what
     "kinetic energy upside down": ("- kinetic_rise(end, begin)", "+ kinetic_rise(end, begin)"),
     "potential energy upside down": ("state.energy - new.energy", "new.energy - state.energy"),
     "everything accepted": ("after = new.overwritten(accepted, state)", "after = new"),
-    "proposals kept only if better": ("metropolis(", "(lambda r: ((r >= 0), r.exp()))("),
+    "proposals kept only if better": ("metropolis(", "(lambda r, _: ((r >= 0), r.exp()))("),
     "the scale in moves alone": (BEGIN, "None, 0.5 * epsilon, state.grad"),
     "one ratio for the whole batch": (
         RATIO,
-        "metropolis((state.energy - new.energy - kinetic_rise(end, begin)).mean().expand(len(begin)))",
+        "metropolis((state.energy - new.energy - kinetic_rise(end, begin)).mean().expand(len(begin)), chance)",
     ),
 }
 
@@ -124,6 +128,58 @@ def test_an_annealed_chain_finds_log_z() -> None:
     grbm = GRBM(4, 3).double()
     result = ais(grbm, HMC(0.4, 5), num_chains=400, num_temperatures=200)
     assert abs(result.log_z - exact_log_z(grbm).item()) < 5 * result.std_error
+
+
+LOOP = {  # what breaks steps whose random numbers are drawn ahead
+    "the numbers of the first step": ("walk.taken.view(1)", "0 * walk.taken.view(1)"),
+    "the first step counted alone": ("done.acceptance + info.acceptance", "info.acceptance"),
+    "one number for all chains": ("uniform(chance[:steps])", "uniform(chance[:steps, :1])"),
+    "one velocity for all steps": ("normal(velocity[:steps])", "normal(velocity[:1])"),
+    "one step too many": ("walk.taken + 1", "walk.taken + (walk.taken > 0)"),
+}
+
+
+def in_a_loop(kind: type[HMC], monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Info]:
+    """Nine steps as a program takes them, without the compiler; all numbers are drawn for four steps at a time."""
+
+    def loop(
+        going: Callable[..., Tensor], once: Callable[..., tuple[Tensor, ...]], tensors: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        for _ in range(10):
+            if not going(*tensors):
+                break
+            tensors = once(*tensors)
+        return tensors
+
+    monkeypatch.setattr(uneven, "compiling", lambda function, *_: contextlib.nullcontext(function))
+    monkeypatch.setattr(uneven, "AHEAD", 4)
+    monkeypatch.setattr(uneven, "while_loop", loop)
+    torch.manual_seed(0)
+    target = Banana(2)
+    return kind(BANANA_STEP, NUM, scale=SCALE).sample(target, target.sample(40), 9, compile=True)
+
+
+def with_the_same_numbers() -> tuple[Tensor, Tensor]:
+    """The states and the sum of acceptance of `step`, given the numbers that the loop draws."""
+    torch.manual_seed(0)
+    target = Banana(2)
+    options, settings = Options(NUM, SCALE), (BANANA_STEP,)
+    state, acceptance = start(target, target.sample(40), settings, options), torch.zeros(40, dtype=torch.float64)
+    for steps in (4, 4, 1):
+        velocity, chance = torch.randn_like(state.x.expand(steps, 40, 2)), torch.rand_like(acceptance.expand(steps, 40))
+        for k in range(steps):
+            state, info = step(target, state, settings, options, velocity[k], chance[k])
+            acceptance += info.acceptance
+    return state.x, acceptance
+
+
+@pytest.mark.parametrize("name", [None, *LOOP])
+def test_steps_in_a_loop_are_those_one_by_one(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = HMC if name is None else mutant(HMC, *LOOP[name])
+    x, info = in_a_loop(kind, monkeypatch)
+    expected, acceptance = with_the_same_numbers()
+    same = torch.allclose(x, expected, atol=1e-6) and torch.allclose(9 * info.acceptance, acceptance, atol=1e-6)
+    assert (same and info.evaluations == pytest.approx(NUM)) == (name is None)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
