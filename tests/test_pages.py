@@ -35,7 +35,15 @@ BEFORE = {"dashboard.md": [f"fit --config configs/grbm_digits.yaml --name {name}
 PARSED = ("howto/papers.md",)  # of the same kind: their commands are only parsed
 MEASURED = {"results.md", "performance.md", "reliability.md"}  # hours of computation
 SLOW = (
-    *("getting_started.md", "howto/many_gpus.md", "howto/resume.md", "howto/two_moons.md", "howto/which_learner.md"),
+    *(
+        "dashboard.md",
+        "getting_started.md",
+        "howto/many_gpus.md",
+        "howto/precision.md",
+        "howto/resume.md",
+        "howto/two_moons.md",
+        "howto/which_learner.md",
+    ),
     *(
         "tutorials/compare_samplers.md",
         "tutorials/deep_ebm.md",
