@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 TESTED_ELSEWHERE = {  # pages whose blocks have tests of their own
     "architecture.md": "tests/test_architecture.py",
+    "howto/tasks.md": "tests/test_tasks_page.py",
     "configs.md": "tests/app/test_config_docs.py",
     "own_data.md": "tests/app/test_own_data_page.py",
     "samplers.md": "tests/test_docs.py",
