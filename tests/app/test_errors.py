@@ -234,6 +234,7 @@ def test_a_refused_run_leaves_its_name_free(run: Callable[..., None]) -> None:
     run("fit", "--trainer.fast_dev_run=true", "--name=a")
 
 
+@pytest.mark.slow
 def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable[..., None]) -> None:
     run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # an epoch has four batches
     content = torch.load("runs/grbm_digits/a/checkpoints/last.ckpt", weights_only=True)
@@ -247,6 +248,7 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
         run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=13", "--name=a", "--resume=auto")
 
 
+@pytest.mark.slow
 def test_a_schedule_that_watches_a_metric(run: Callable[..., None]) -> None:
     """It waits where an epoch has no validation."""
     watched = ["--model.lr_scheduler=pytorch_lightning.cli.ReduceLROnPlateau"]

@@ -22,7 +22,7 @@ from ebmlab.energies import ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.samplers import Gibbs
-from ebmlab.trained import TrainedModel
+from ebmlab.trained import TrainedModel, likelihood
 
 RUN = Path("runs/grbm_digits/a")
 LAST = RUN / "checkpoints" / "last.ckpt"
@@ -46,7 +46,10 @@ def digits(run: Callable[..., None], trained: Path) -> torch.Tensor:
     return raw
 
 
-def test_scores_are_those_of_the_loaded_model(digits: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_are_those_of_the_loaded_model(
+    digits: torch.Tensor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likelihood, "STEPS", 10)
     np.save("noise.npy", torch.randint(17, (20, 64)).numpy())
     few = ["--num_chains=50", "--num_temperatures=100"]
     main(["score", "digits.npy", "noise.npy", f"--ckpt_path={RUN}", "--log_likelihood", "--output=out/s.csv", *few])

@@ -200,6 +200,7 @@ def test_bad_runs_are_pruned(study: Callable[..., list[dict[str, str]]]) -> None
     assert [row["state"] for row in rows[:4]] == ["complete"] * 4
 
 
+@pytest.mark.slow
 def test_the_score_of_the_untrained_model_prunes_nothing(study: Callable[..., list[dict[str, str]]]) -> None:
     """It says nothing about the settings: here it is the worst of all, and the trained model is the best."""
     space = SPACE.replace("good, bad", "late bloomer")
