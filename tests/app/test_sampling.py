@@ -35,14 +35,14 @@ def short_tuning(config: str, tmp_path: Path) -> Path:
     two = config in ("ising_5x5", "logistic_posterior")
     study["targets"] = dict(list(study["targets"].items())[: 1 + two])
     text = yaml.safe_dump(study, sort_keys=False, width=math.inf)
-    for key, value in (("tune_steps", 30), ("side", 4), ("num_nodes", 30), ("hidden_dim", 4)):
+    for key, value in (("tune_steps", 40), ("side", 4), ("num_nodes", 30), ("hidden_dim", 4)):
         text = re.sub(rf"\b{key}: \d+", f"{key}: {value}", text)
     path = tmp_path / f"{config}.yaml"
     path.write_text(text)
     return path
 
 
-@pytest.mark.filterwarnings("ignore:the search for step size and balance ran out")  # 30 steps are too few
+@pytest.mark.filterwarnings("ignore:the search for step size and balance ran out")  # 40 steps are too few
 @pytest.mark.parametrize("config", STUDIES)
 def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))
