@@ -48,6 +48,10 @@ class Recovery(Energy):
     def forward(self, z: Tensor) -> Tensor:
         return self.energy.noisy(self.before(z), self.sigma) + z.flatten(1).square().sum(1) / 2
 
+    def value_and_grad(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = self.energy.noisy_gradient(self.before(z), self.sigma)
+        return value + z.flatten(1).square().sum(1) / 2, torch.addcmul(z, grad, self.step)
+
 
 class DiffusionRecovery(Learner):
     """Fits an energy for each noise level by the likelihood of x at this level given x' at the next (DRL).

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Categorical, Real
-from ebmlab.energies import Energy, ProductMLP, RealMLP, Sum
+from ebmlab.energies import Energy, NoisyMLP, ProductMLP, RealMLP, Sum
+from ebmlab.learners.diffusion_recovery import Recovery
 from ebmlab.product import Product
 
 MAKERS: dict[str, Callable[[int], Energy]] = {
@@ -88,3 +89,18 @@ def test_autocast_rounds_products_as_everywhere() -> None:
         expected = Energy.value_and_grad(energy, x)
     torch.testing.assert_close((value, grad), expected, rtol=0, atol=0)
     assert not torch.equal(value, energy(x).detach())
+
+
+class Bent(NoisyMLP):
+    def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
+        return super().noisy(x, sigma) + x[:, 0].sin() * sigma
+
+
+@pytest.mark.parametrize("kind", [NoisyMLP, Bent])
+def test_gradients_at_noise_levels_are_those_of_autograd(kind: type[NoisyMLP]) -> None:
+    torch.manual_seed(0)
+    energy = kind(3, hidden_dim=7, scale=2.0, unit=1.5, lowest=0.2).double()
+    x, sigma = torch.randn(6, 3).double(), torch.rand(6).double()
+    recovery = Recovery(energy, after=torch.randn(6, 3).double(), sigma=sigma, step=0.1 + torch.rand(6).double())
+    for law in (energy, energy.at(0.7), energy.at(sigma), recovery):
+        torch.testing.assert_close(law.value_and_grad(x), by_autograd(law, x), rtol=1e-12, atol=1e-12)
