@@ -54,7 +54,7 @@ from ebmlab.learners import (
     ReplayBuffer,
     ScoreMatching,
 )
-from ebmlab.samplers import MALA, Cosine
+from ebmlab.samplers import MALA
 
 EXTENT, RESOLUTION = 8.0, 400
 CODED, BITS, DIGITS = "RM, Gray code", 16, "digits"
@@ -84,7 +84,7 @@ class Setting:
         return RealMLP(self.dim, self.hidden_dim)
 
     def noisy(self, lowest: float = 0.0) -> NoisyMLP:
-        return NoisyMLP(self.dim, self.hidden_dim, unit=self.unit, lowest=lowest)
+        return NoisyMLP(self.dim, self.hidden_dim, unit=self.unit / 4, lowest=lowest)
 
     def levels(self) -> list[float]:
         """Six, each twice the one before."""
@@ -106,10 +106,10 @@ LEARNERS: dict[str, Callable[..., Learner]] = {
     "CNCE": lambda s, **o: ConditionalNoiseContrast(s.network(), scale=s.unit / 4, ratio=4, **o),
     "ED": lambda s, **o: RatioMatching(s.network(), EnergyDiscrepancy(16, noise_level=s.unit / 2), **o),
     CODED: lambda s, **o: RatioMatching(MLP(BITS, 64), **o),
-    "Energy matching": lambda s, **o: EnergyMatching(s.network(), MALA(s.step_size), warm_up=300, num_steps=10, **o),
-    "DRL": lambda s, **o: DiffusionRecovery(
-        s.noisy(), MALA(0.5, schedule=Cosine()), noise_levels=s.levels(), num_steps=20, **o
+    "Energy matching": lambda s, **o: EnergyMatching(
+        s.network(), MALA(s.step_size), noise_scale=2 * s.unit, warm_up=100, num_steps=10, **o
     ),
+    "DRL": lambda s, **o: DiffusionRecovery(s.noisy(), noise_levels=s.levels(), **o),
 }
 
 

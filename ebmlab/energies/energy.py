@@ -18,7 +18,14 @@ from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.unrounded import no_autocast
 
 MANY = 2048  # states per evaluation when there are many
-DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_differences")  # from `forward` alone
+DERIVED = (
+    "value_and_grad",
+    "gradient",
+    "slope",
+    "evaluate",
+    "flip_differences",
+    "value_differences",
+)  # from `forward` alone
 Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
@@ -158,6 +165,25 @@ class Energy(Recorded, nn.Module):
     def gradient(self, x: Tensor) -> Tensor:
         """dE/dx `(B, *event)` alone, detached. Energies whose gradient does not need E(x) may override this method."""
         return self.value_and_grad(x)[1]
+
+    @takes_states
+    def slope(self, x: Tensor) -> Tensor:
+        """dE/dx `(B, *event)` at an x that requires a gradient; x and the parameters can be differentiated through it.
+
+        Raises:
+            UserError: E does not follow from x by operations that autograd differentiates.
+        """
+        total = self(x).sum()
+        with no_autocast(x.device):
+            found = (
+                torch.autograd.grad(total, x, create_graph=True, allow_unused=True)[0] if total.requires_grad else None
+            )
+        if found is None:
+            raise UserError(
+                f"{type(self).__name__} has no gradient: autograd finds no way from its energies back to x. Leave out "
+                "what has no derivative, or learn by ContrastiveDivergence"
+            )
+        return found
 
     @takes_states
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:

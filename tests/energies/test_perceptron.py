@@ -104,3 +104,24 @@ def test_gradients_at_noise_levels_are_those_of_autograd(kind: type[NoisyMLP]) -
     recovery = Recovery(energy, after=torch.randn(6, 3).double(), sigma=sigma, step=0.1 + torch.rand(6).double())
     for law in (energy, energy.at(0.7), energy.at(sigma), recovery):
         torch.testing.assert_close(law.value_and_grad(x), by_autograd(law, x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [*MAKERS, "noise levels", "a forward of its own", "noise of its own"])
+def test_slopes_are_differentiated_as_those_of_autograd(kind: str) -> None:
+    """By score matching: in the parameters, and in x."""
+    others = {
+        "noise levels": lambda: NoisyMLP(3, hidden_dim=7).at(0.4),
+        "a forward of its own": lambda: Shifted(3, hidden_dim=7),
+        "noise of its own": lambda: Bent(3, hidden_dim=7).at(0.4),
+    }
+    torch.manual_seed(0)
+    energy = (MAKERS[kind](2) if kind in MAKERS else others[kind]()).double()
+    x = energy.random(6).double().requires_grad_()
+    v = torch.randn_like(x)
+    found = []
+    for slope in (energy.slope(x), Energy.slope(energy, x)):
+        curved = torch.autograd.grad((v * slope).sum(), x, create_graph=True)[0]
+        loss = slope.square().sum() + (v * curved).sum()
+        found.append((slope, curved, *torch.autograd.grad(loss, [*energy.parameters()], allow_unused=True)))
+    for mine, general in zip(*found, strict=True):
+        torch.testing.assert_close(mine, general, rtol=1e-10, atol=1e-10)
