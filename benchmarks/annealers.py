@@ -2,6 +2,8 @@
 
     python -m benchmarks.annealers                 # a +-J lattice of 10,000 spins, 1,000 chains
     python -m benchmarks.annealers --side 32 --sweeps 100 --threads 1
+    python -m benchmarks.annealers --threads 1 --rows runs/benchmarks/annealers.jsonl --only ebmlab
+    python -m benchmarks.sets page                 # writes the kept rows into docs/results/annealers.md
 
 All anneal by the same number of sweeps along the same geometric schedule. Peers that are not installed are named.
 dwave-samplers runs with heat-bath acceptance (`Gibbs`) and with `Metropolis`; openjij with its plain single-spin flips.
@@ -14,11 +16,14 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.kept_rows import KeptRows
 from ebmlab.energies import Ising
 from ebmlab.numerics.allocator import keep_freed_memory
 from ebmlab.problems import Geometric, minimise, plus_minus_j
@@ -104,13 +109,14 @@ def in_threads(part: Callable[[int, int, int], Any], chains: int) -> Anneal:
     return anneal
 
 
-def annealers(energy: Ising, chains: int) -> Iterator[tuple[str, Callable[[], Anneal]]]:
-    yield "ebmlab, Metropolis", lambda: ours(energy, chains, ChromaticMetropolis())
-    yield "ebmlab, heat bath", lambda: ours(energy, chains, ChromaticGibbs())
-    yield "ebmlab, heat bath in floats", lambda: ours_in_floats(energy, chains)
-    yield "dwave-samplers, Gibbs", lambda: dwave(energy, chains, "Gibbs")
-    yield "dwave-samplers, Metropolis", lambda: dwave(energy, chains, "Metropolis")
-    yield "openjij", lambda: openjij(energy, chains)
+def annealers(energy: Ising, chains: int) -> Iterator[tuple[str, str | None, Callable[[], Anneal]]]:
+    """Name, package and annealer."""
+    yield "ebmlab, Metropolis", None, lambda: ours(energy, chains, ChromaticMetropolis())
+    yield "ebmlab, heat bath", None, lambda: ours(energy, chains, ChromaticGibbs())
+    yield "ebmlab, heat bath in floats", None, lambda: ours_in_floats(energy, chains)
+    yield "Gibbs", "dwave-samplers", lambda: dwave(energy, chains, "Gibbs")
+    yield "Metropolis", "dwave-samplers", lambda: dwave(energy, chains, "Metropolis")
+    yield "single-spin flips", "openjij", lambda: openjij(energy, chains)
 
 
 def main() -> None:
@@ -119,27 +125,36 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=1000)
     parser.add_argument("--sweeps", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="annealers whose names hold one")
+    parser.add_argument("--rows", type=Path, help="where rows are kept; one that is there is not made again")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     keep_freed_memory()  # as the command line does
     energy = plus_minus_j(options.side)
+    kept = KeptRows(options.rows) if options.rows else None
     print("| annealer | a sweep, ms | processor, ms | mean energy | standard deviation | lowest |\n" + 6 * "|---" + "|")
-    for name, make in annealers(energy, options.chains):
+    for who, package, make in annealers(energy, options.chains):
+        name = f"{package}, {who}" if package else who
+        key = f"sweeps, {options.side}, {options.chains}, {options.sweeps}, {options.threads}, {name}"
+        if (kept and key in kept) or (options.only and not any(word in name for word in options.only)):
+            continue
         torch.manual_seed(0)
         try:
+            about = f"{package} {version(package)}" if package else ""
             anneal = make()
-        except ImportError as error:
+            anneal(1)
+        except (ImportError, PackageNotFoundError) as error:
             print(f"| {name} | {error} | | | | |")
             continue
-        anneal(1)
         begin, processor = time.perf_counter(), time.process_time()
         found = anneal(options.sweeps) / energy.domain.size
         times = [1e3 * t / options.sweeps for t in (time.perf_counter() - begin, time.process_time() - processor)]
-        numbers = " | ".join(f"{number:.4f}" for number in (found.mean(), found.std(), found.min()))
-        print(
-            f"| {name} | {times[0]:.2f} | {times[1]:.2f} | {numbers} |",
-            flush=True,
-        )
+        laws = [float(x) for x in (found.mean(), found.std(), found.min())]
+        print(f"| {name} | {times[0]:.2f} | {times[1]:.2f} | {' | '.join(f'{x:.4f}' for x in laws)} |", flush=True)
+        if kept:
+            row = {"table": "sweeps", "who": who, "package": about, "sweeps": options.sweeps}
+            numbers = dict(zip(("ms", "processor_ms", "mean", "deviation", "lowest"), [*times, *laws], strict=True))
+            kept.add(key, row | numbers | {"threads": options.threads})
 
 
 if __name__ == "__main__":

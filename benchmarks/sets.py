@@ -4,16 +4,15 @@
     python -m benchmarks.sets cliques --graphs 3
     python -m benchmarks.sets cuts                  # graphs like G14 (800 nodes) and G22 (2,000)
     python -m benchmarks.sets loops                 # frustrated loops, 1,024 to 10,000 spins
-    python -m benchmarks.sets cuts --seconds 5 --graphs 1 --only ebmlab
+    python -m benchmarks.sets cuts --seconds 5 --graphs 1 --only tabu Metropolis --minutes 20
+    python -m benchmarks.sets page                  # writes the tables of all rows into docs/results/annealers.md
 
-All get the same threads. dwave-samplers and openjij share the reads among one thread a core and anneal again, each time
-twice as long; tabu search and simulated bifurcation start again so. Each anneals along its own schedule, dwave-samplers
-with `Metropolis` in random order, which no graph stops. Simulated bifurcation, whose couplings are a dense matrix, is
-left out above 4,096 spins. Peers that are not installed are named. States of all are
-decoded alike. `--only` keeps the searches whose names hold a word.
+Each search of a graph is a row of `--rows`, and one that is there is not made again: a race may be cut and taken over
+several sittings. `benchmarks/contestants.py` says how each peer is set. Peers that are not installed are named. States
+of all are decoded alike.
 
-The table has means over graphs: the best value, how often it is the best of all searches (of loops: the planted one),
-and seconds to 99 % of it, where a call of a peer counts when it ends.
+A table compares on the graphs that all its searches have had: the mean of the best values, how often it is the best of
+all searches (of loops: the planted one), and seconds to 99 % of that, where a call of a peer counts when it ends.
 """
 
 from __future__ import annotations
@@ -21,162 +20,53 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from benchmarks.annealers import quadratic
-from ebmlab.energies import Ising
+from benchmarks.contestants import SEARCHES, Instance
+from benchmarks.kept_rows import KeptRows, Row
+from benchmarks.tables import put
 from ebmlab.graphs import Edges
 from ebmlab.numerics.allocator import keep_freed_memory
-from ebmlab.problems import (
-    Clique,
-    IndependentSet,
-    MaxCut,
-    Minimum,
-    Problem,
-    erdos_renyi,
-    frustrated_loops,
-    minimise,
-)
-from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler
+from ebmlab.problems import Clique, IndependentSet, MaxCut, Problem, erdos_renyi, frustrated_loops
 
-Curve = list[tuple[float, float]]
-"""`(seconds, value of the best state of this look)`."""
-Value = Callable[[Tensor], float]
-"""The best value of some states `(B, d)`, as large as good."""
-Search = Callable[[Ising, Value, float], Curve]
+ROWS, PAGE = Path("runs/benchmarks/annealers.jsonl"), Path("docs/results/annealers.md")
+
+Graphs = Iterator[tuple[str, int, Instance]]
+"""The table, the number of the graph in it, and the graph."""
 
 
-@dataclass
-class Instance:
-    """What is searched, how states count, and the best value if it is known."""
-
-    energy: Any
-    value: Value
-    known: float | None = None
-
-
-def ours(sampler: Sampler, chains: int) -> Search:
-    def search(energy: Ising, value: Value, seconds: float) -> Curve:
-        curve: Curve = []
-
-        def look(found: Minimum) -> bool:
-            if len(found.curve) < 2 or found.curve[-1][1] < found.curve[-2][1]:
-                lowest = found.x[found.energy == found.energy.min()][:10]
-                curve.append((found.seconds, value(lowest.to(energy.dtype))))
-            return False
-
-        found = minimise(energy, sampler, num_chains=chains, num_steps=100, seconds=seconds, report=look)
-        curve.append((found.seconds, value(found.x.to(energy.dtype))))
-        return curve
-
-    return search
-
-
-def again(call: Callable[[Any, int, int], Any]) -> Search:
-    """Calls `call(problem, effort, seed)` in one thread a core, each time with twice the effort."""
-
-    def search(energy: Ising, value: Value, seconds: float) -> Curve:
-        problem, curve, effort = quadratic(energy), [], 50
-        threads, begin = torch.get_num_threads(), time.perf_counter()
-        with ThreadPoolExecutor(threads) as pool:
-            while (start := time.perf_counter() - begin) < seconds:
-                seeds = [len(curve) * threads + k + 1 for k in range(threads)]
-                found = list(pool.map(lambda seed: call(problem, effort, seed), seeds))  # noqa: B023
-                now = time.perf_counter() - begin
-                curve.append((now, max(value(states(each, energy)) for each in found)))
-                effort = max(1, int(effort * min(2.0, (seconds - now) / (now - start))))
-        return curve
-
-    return search
-
-
-def states(found: Any, energy: Ising) -> Tensor:
-    order = np.argsort(np.asarray(list(found.variables)))
-    return torch.as_tensor(np.asarray(found.record.sample)[:, order]).to(energy.dtype)
-
-
-READS = 16  # of each call
-DENSE = 4096  # spins that simulated bifurcation takes
-
-
-def dwave(problem: Any, effort: int, seed: int) -> Any:
-    from dwave.samplers import SimulatedAnnealingSampler
-
-    return SimulatedAnnealingSampler().sample(
-        problem, num_reads=READS, num_sweeps=effort, seed=seed, randomize_order=True
-    )
-
-
-def tabu(problem: Any, effort: int, seed: int) -> Any:
-    from dwave.samplers import TabuSampler
-
-    return TabuSampler().sample(problem, num_reads=1, timeout=effort, seed=seed)  # milliseconds
-
-
-def openjij(problem: Any, effort: int, seed: int) -> Any:  # its seed would make all reads equal
-    from openjij import SASampler
-
-    return SASampler().sample(problem, num_reads=READS, num_sweeps=effort, sparse=True)
-
-
-def bifurcation(energy: Ising, value: Value, seconds: float) -> Curve:
-    from simulated_bifurcation import minimize
-
-    coupling = energy.edges().matrix().float()
-    curve, effort, begin = [], 20, time.perf_counter()
-    while (start := time.perf_counter() - begin) < seconds:
-        found, _ = minimize(
-            -coupling / 2, -energy.field.float(), domain="spin", agents=64, max_steps=effort, best_only=False,
-            verbose=False, early_stopping=False,
-        )  # fmt: skip
-        now = time.perf_counter() - begin
-        curve.append((now, value(found.to(energy.dtype).view(-1, len(coupling)))))
-        effort = max(1, int(effort * min(2.0, (seconds - now) / (now - start))))
-    return curve
-
-
-SEARCHES: dict[str, Search] = {
-    "ebmlab, Metropolis": ours(ChromaticMetropolis(), 256),
-    "ebmlab, heat bath": ours(ChromaticGibbs(), 256),
-    "dwave-samplers, annealing": again(dwave),
-    "dwave-samplers, tabu": again(tabu),
-    "openjij, annealing": again(openjij),
-    "simulated-bifurcation": bifurcation,
-}
-
-
-def of_problem(problem: Problem) -> Instance:
+def of_problem(problem: Problem, chains: int, graph: Edges | None = None) -> Instance:
     sign = 1.0 if problem.goal == "max" else -1.0
-    return Instance(problem.energy, lambda x: float((sign * problem.decode(x).value).max()))
+    value = lambda x: float((sign * problem.decode(x).value).max())  # noqa: E731
+    return Instance(problem.energy, value, chains, graph=graph)
 
 
-def sets(graphs: int) -> Iterator[tuple[str, list[Instance]]]:
-    sizes = np.random.default_rng(0).integers(700, 801, graphs)
-    made = [IndependentSet(erdos_renyi(int(n), 0.15, seed=k)) for k, n in enumerate(sizes)]
-    yield "independent sets, ER-[700-800]", [of_problem(problem) for problem in made]
+def sets(graphs: int) -> Graphs:
+    for k, n in enumerate(np.random.default_rng(0).integers(700, 801, graphs)):
+        graph = erdos_renyi(int(n), 0.15, seed=k)
+        yield "independent sets", k, of_problem(IndependentSet(graph), 32, graph)
 
 
-def cliques(graphs: int) -> Iterator[tuple[str, list[Instance]]]:
+def cliques(graphs: int) -> Graphs:
     """As independent sets of the other graph, which every search takes; and as cliques, which only ours does."""
     for nodes, p in ((250, 0.9), (500, 0.5)):
-        others = [erdos_renyi(nodes, 1 - p, seed=k) for k in range(graphs)]
-        yield f"cliques, ER-{nodes}, p = {p}", [of_problem(IndependentSet(other)) for other in others]
-        own = [Clique(erdos_renyi(nodes, p, seed=k)) for k in range(graphs)]
-        yield f"cliques by their own energy, ER-{nodes}, p = {p}", [of_problem(problem) for problem in own]
+        for k in range(graphs):
+            other = erdos_renyi(nodes, 1 - p, seed=k)
+            yield f"cliques {nodes}", k, of_problem(IndependentSet(other), 32, other)
+            yield f"cliques {nodes}, own energy", k, of_problem(Clique(erdos_renyi(nodes, p, seed=k)), 32)
 
 
-def cuts(graphs: int) -> Iterator[tuple[str, list[Instance]]]:
+def cuts(graphs: int) -> Graphs:
     """G14 is the union of two nearly maximal planar graphs, 4,694 edges; G22 is random, 19,990 edges."""
-    yield "cuts, like G14", [of_problem(MaxCut(two_planar(800, seed=k))) for k in range(graphs)]
     p = 19_990 / (2000 * 1999 / 2)
-    yield "cuts, like G22", [of_problem(MaxCut(erdos_renyi(2000, p, seed=k))) for k in range(graphs)]
+    for k in range(graphs):
+        yield "cuts like G14", k, of_problem(MaxCut(two_planar(800, seed=k)), 64)
+        yield "cuts like G22", k, of_problem(MaxCut(erdos_renyi(2000, p, seed=k)), 64)
 
 
 def two_planar(size: int, *, seed: int) -> Edges:
@@ -195,58 +85,146 @@ def two_planar(size: int, *, seed: int) -> Edges:
     return Edges.joining(size, a, b, 1.0)
 
 
-def loops(graphs: int) -> Iterator[tuple[str, list[Instance]]]:
-    for side in (32, 64, 100):
-        made = [frustrated_loops(side, side * side * 3 // 4, seed=k) for k in range(graphs)]
-        yield (
-            f"frustrated loops, {side * side:,} spins",
-            [Instance(p.energy, lambda x, p=p: float(-p.energy(x).min()), known=-p.ground) for p in made],
-        )
+def loops(graphs: int) -> Graphs:
+    for k in range(graphs):
+        for side in (32, 100):
+            planted = frustrated_loops(side, side * side * 3 // 4, seed=k)
+            value = lambda x, planted=planted: float(-planted.energy(x).min())  # noqa: E731
+            yield f"loops {side * side}", k, Instance(planted.energy, value, 256, known=-planted.ground)
 
 
 KINDS = {"sets": (sets, 16), "cliques": (cliques, 3), "cuts": (cuts, 3), "loops": (loops, 3)}
+TITLES = {
+    "independent sets": "ER-[700-800], p = 0.15, our searches with 32 chains",
+    "cliques 250": "ER-250, p = 0.9, as independent sets of the other graph",
+    "cliques 250, own energy": "ER-250, p = 0.9, by the energy of a clique",
+    "cliques 500": "ER-500, p = 0.5, as independent sets of the other graph",
+    "cliques 500, own energy": "ER-500, p = 0.5, by the energy of a clique",
+    "cuts like G14": "800 nodes, two planar graphs, our searches with 64 chains",
+    "cuts like G22": "2,000 nodes, 19,990 edges, our searches with 64 chains",
+    "loops 1024": "1,024 spins, our searches with 256 chains",
+    "loops 10000": "10,000 spins, our searches with 256 chains",
+}
 
 
-def searched(search: Search, instances: list[Instance], seconds: float) -> list[Curve]:
-    curves = []
-    for k, instance in enumerate(instances):
-        torch.manual_seed(k)
-        curves.append(search(instance.energy, instance.value, seconds))
-    return curves
+def race(options: argparse.Namespace) -> None:
+    """Makes the rows that are missing, graph by graph."""
+    kept, begin = KeptRows(options.rows), time.perf_counter()
+    make, graphs = KINDS[options.kind]
+    absent: set[str] = set()
+    for table, number, instance in make(options.graphs or graphs):
+        for who, (search, fits, package) in SEARCHES.items():
+            key = f"{table}, {options.seconds:g} s, {options.threads} threads, {who}, {number}"
+            wanted = not options.only or any(word in who for word in options.only)
+            if not wanted or who in absent or key in kept or not fits(instance):
+                continue
+            if time.perf_counter() - begin > 60 * options.minutes:
+                print("the minutes are over: the same command goes on")
+                return
+            try:
+                about = f"{package} {version(package)}" if package else ""
+                curve = search(instance, options.seconds, number)
+            except (ImportError, PackageNotFoundError) as error:
+                absent.add(who)
+                print(f"{who}: {error}")
+                continue
+            row = {"table": table, "graph": number, "who": who, "package": about, "known": instance.known}
+            times = {"seconds": options.seconds, "threads": options.threads}
+            kept.add(key, row | times | {"curve": risen(curve)})
+            print(f"{key}: {curve[-1][1]:g} after {curve[-1][0]:.1f} s", flush=True)
+
+
+def risen(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The looks that found a better value, and the last one."""
+    kept, best = [], -math.inf
+    for seconds, value in curve:
+        best, better = max(best, value), value > best
+        if better or seconds == curve[-1][0]:
+            kept.append((seconds, best))
+    return kept
+
+
+def table(rows: list[Row], title: str) -> str:
+    """Rows of one table in Markdown: a block for each number of seconds and threads."""
+    blocks = []
+    for seconds, threads in sorted({(row["seconds"], row["threads"]) for row in rows}):
+        some = [row for row in rows if (row["seconds"], row["threads"]) == (seconds, threads)]
+        found = {(row["who"], row["graph"]): row for row in some}
+        names = [who for who in SEARCHES if any(row["who"] == who for row in some)]
+        graphs = [k for k in sorted({row["graph"] for row in some}) if all((who, k) in found for who in names)]
+        known = {k: max(tops(row) for row in some if row["graph"] == k) for k in {row["graph"] for row in some}}
+        known |= {row["graph"]: row["known"] for row in some if row["known"] is not None}
+        lines = [f"{title}; {len(graphs)} graphs, {seconds:g} s, {threads} threads:", ""]
+        lines += ["| search | mean of the best | the best of all | seconds to 99 % |", "|---|---|---|---|"]
+        for who in names:
+            own = [found[who, k] for k in graphs]
+            as_good = sum(tops(row) >= known[row["graph"]] for row in own)
+            reached = [reaches(row, known[row["graph"]]) for row in own]
+            package = f" ({own[0]['package']})" if own and own[0]["package"] else ""
+            when = f"{np.mean(reached):.2f}" if all(map(math.isfinite, reached)) else "not always"
+            mean = np.mean([tops(row) for row in own]) if own else math.nan
+            lines.append(f"| {who}{package} | {mean:,.2f} | {as_good} of {len(own)} | {when} |")
+        for who in names:
+            own = [row for row in some if row["who"] == who]
+            if len(own) > len(graphs):
+                lines += ["", f"{who}, all {len(own)} graphs: {np.mean([tops(row) for row in own]):,.2f}."]
+        late = [row for row in some if row["curve"][-1][0] > 1.1 * seconds]
+        for who in dict.fromkeys(row["who"] for row in late):
+            took = np.mean([row["curve"][-1][0] for row in late if row["who"] == who])
+            lines += ["", f"{who} took {took:.0f} s."]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def tops(row: Row) -> float:
+    return max(value for _, value in row["curve"])
+
+
+def reaches(row: Row, best: float) -> float:
+    """When it has 99 % of the best value."""
+    return min((s for s, v in row["curve"] if v >= best - 0.01 * abs(best)), default=math.inf)
+
+
+def sweeps(rows: list[Row]) -> str:
+    """The table of `benchmarks.annealers`."""
+    lines = [
+        "| annealer | sweeps | a sweep, ms | processor, ms | mean energy of a spin | standard deviation | lowest |"
+    ]
+    lines.append(7 * "|---" + "|")
+    for row in sorted(rows, key=lambda row: row["sweeps"]):
+        numbers = " | ".join(f"{row[name]:.4f}" for name in ("mean", "deviation", "lowest"))
+        who = f"{row['package']}, {row['who']}" if row["package"] else row["who"]
+        lines.append(f"| {who} | {row['sweeps']} | {row['ms']:.1f} | {row['processor_ms']:.1f} | {numbers} |")
+    return "\n".join(lines)
+
+
+def write(rows: Path, page: Path) -> None:
+    """Puts all tables that have rows into the page; the others stay as they are."""
+    kept, text = KeptRows(rows), page.read_text()
+    if there := kept.of("sweeps"):
+        text = put(text, "sweeps", sweeps(there))
+    for name, title in TITLES.items():
+        if there := kept.of(name):
+            text = put(text, name, table(there, title))
+    page.write_text(text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", choices=[*KINDS, "page"])
     parser.add_argument("--seconds", type=float, default=60.0, help="of each search on each graph")
-    parser.add_argument("--graphs", type=int, help="of each kind")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--graphs", type=int, metavar="N", help="the first ones of each kind")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="searches whose names hold one")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no search begins later")
+    parser.add_argument("--rows", type=Path, default=ROWS, help="where rows are kept")
+    parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
+    if options.kind == "page":
+        return write(options.rows, options.page)
     torch.set_num_threads(options.threads)
     keep_freed_memory()  # as the command line does
-    make, graphs = KINDS[options.kind]
-    for name, instances in make(options.graphs or graphs):
-        found: dict[str, list[Curve]] = {}
-        for who, search in SEARCHES.items():
-            energy = instances[0].energy
-            dense = who == "simulated-bifurcation" and energy.domain.size > DENSE
-            if options.only not in who or dense or not (who.startswith("ebmlab") or isinstance(energy, Ising)):
-                continue
-            try:
-                found[who] = searched(search, instances, options.seconds)
-            except ImportError as error:
-                print(f"{who}: {error}")
-        bests = [max(value for curves in found.values() for _, value in curves[k]) for k in range(len(instances))]
-        best = [b if instance.known is None else instance.known for b, instance in zip(bests, instances, strict=True)]
-        print(f"\n{name}: {len(instances)} graph(s), {options.seconds:g} s, {options.threads} threads\n")
-        print("| search | mean of the best | the best of all | seconds to 99 % |\n|---|---|---|---|")
-        for who, curves in found.items():
-            tops = [max(value for _, value in curve) for curve in curves]
-            least = [b - 0.01 * abs(b) for b in best]
-            times = [min((s for s, v in c if v >= b), default=math.inf) for c, b in zip(curves, least, strict=True)]
-            as_good = sum(top >= b for top, b in zip(tops, best, strict=True))
-            print(f"| {who} | {np.mean(tops):.2f} | {as_good} of {len(best)} | {np.mean(times):.2f} |", flush=True)
+    race(options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,28 @@
 import os
+from typing import Any
 
+import pytest
 import torch
 
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # Lightning 2.6 calls jsonargparse by older names
 os.environ["WANDB_SILENT"] = "true"
 torch.set_num_threads(1)  # small tensors: several threads only wait for each other
+
+
+@pytest.fixture
+def drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures without axes and without the search for a layout, which are most of the cost of drawing.
+
+    Tests of the pictures themselves do not ask for it.
+    """
+    from matplotlib.figure import Figure
+
+    whole = Figure.savefig
+
+    def draft(figure: Figure, *args: Any, **options: Any) -> None:
+        figure.set_layout_engine("none")
+        for axes in figure.axes:
+            axes.set_axis_off()
+        whole(figure, *args, pil_kwargs={"compress_level": 1}, **options)
+
+    monkeypatch.setattr(Figure, "savefig", draft)

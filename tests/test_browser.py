@@ -137,7 +137,15 @@ def test_the_site(width: int, driver: Any, site: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "found"), [("learning rate", "howto/trouble"), ("two moons", "howto/two_moons")])
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("learning rate", "howto/tasks"),
+        ("two moons", "howto/two_moons"),
+        ("inpainting", "howto/tasks"),
+        ("Bayesian posterior", "howto/posterior"),
+    ],
+)
 def test_the_search_finds_a_how_to_first(words: str, found: str, driver: Any, site: str) -> None:
     resize(driver, 1280)
     driver.get(f"{site}/index.html?q={words.replace(' ', '+')}")

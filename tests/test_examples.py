@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers_modules import module_files, module_name
+from helpers_tier import cases
 
 ROOT = Path(__file__).parents[1]
 MODULES = [module_name(file) for file in module_files() if file.name != "__main__.py"]
@@ -20,6 +21,11 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.callbacks.graph_grid": "networkx",
     "ebmlab.evaluation.graph_novelty": "networkx",
     "ebmlab.callbacks.mmd": "networkx",
+}
+DEAR = {  # a second or two each
+    *("ebmlab.samplers.tuners.any_scale_search", "ebmlab.samplers.tuners.pattern_search"),
+    *("ebmlab.samplers.tuners.swap_stages", "ebmlab.samplers.tuners.warm_up", "ebmlab.testing.exact_starts"),
+    *("ebmlab.callbacks.trajectory_likelihood", "ebmlab.callbacks.density2d", "ebmlab.trained.model"),
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -55,7 +61,7 @@ def has_example(docstring: str | None) -> bool:
     return ">>> " in (docstring or "").partition("Example:\n")[2]
 
 
-@pytest.mark.parametrize("module", MODULES)
+@cases("module", {name: name for name in MODULES}, fast=set(MODULES) - DEAR)
 def test_examples_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if module in EXTRAS:
         pytest.importorskip(EXTRAS[module])

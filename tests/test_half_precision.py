@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_cases import CASES, PAIRS, STRUCTURED
+from helpers_cases import CASES, STRUCTURED, mostly
 from helpers_finite import DOMAINS, Target
+from helpers_tier import cases
 from helpers_trainer import quiet_trainer
 from scipy.stats import binomtest, chisquare
 from torch import Tensor
@@ -91,7 +92,7 @@ def has_rate(x: Tensor, p: float) -> bool:
     return binomtest(int(x.double().sum()), x.numel(), p).pvalue > NEVER
 
 
-@pytest.mark.parametrize(("name", "domain"), PAIRS)
+@mostly("binary", "categorical")
 def test_samplers_decide_in_full_precision(name: str, domain: str) -> None:
     walk(CASES[name].make(DOMAINS[domain]), Target(DOMAINS[domain], "cubic", scale=0.5))
 
@@ -140,7 +141,7 @@ def test_training_decides_in_full_precision(part: Estimator | ReplayBuffer, tmp_
 
 
 @pytest.mark.parametrize("estimator", [UniformSubset(1), GradientGuided(1)], ids=lambda e: type(e).__name__)
-@pytest.mark.parametrize("size", [784, 2048])
+@cases("size", [784, 2048], fast=[0])
 def test_neighbours_are_drawn_alike(estimator: Estimator, size: int) -> None:
     energy = Watched(size)
     with torch.no_grad():

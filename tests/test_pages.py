@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 TESTED_ELSEWHERE = {  # pages whose blocks have tests of their own
     "architecture.md": "tests/test_architecture.py",
+    "howto/tasks.md": "tests/test_tasks_page.py",
     "configs.md": "tests/app/test_config_docs.py",
     "own_data.md": "tests/app/test_own_data_page.py",
     "samplers.md": "tests/test_docs.py",
@@ -35,15 +36,21 @@ BEFORE = {"dashboard.md": [f"fit --config configs/grbm_digits.yaml --name {name}
 PARSED = ("howto/papers.md",)  # of the same kind: their commands are only parsed
 MEASURED = {"results.md", "performance.md", "reliability.md"}  # hours of computation
 SLOW = (
-    *("getting_started.md", "howto/many_gpus.md", "howto/resume.md", "howto/which_learner.md"),
-    *(
-        "tutorials/compare_samplers.md",
-        "tutorials/deep_ebm.md",
-        "tutorials/graphs.md",
-        "tutorials/grbm.md",
-        "tutorials/protein_family.md",
-        "tutorials/write_a_sampler.md",
-    ),
+    "dashboard.md",
+    "getting_started.md",
+    "howto/callbacks.md",
+    "howto/many_gpus.md",
+    "howto/posterior.md",
+    "howto/precision.md",
+    "howto/resume.md",
+    "howto/two_moons.md",
+    "howto/which_learner.md",
+    "tutorials/compare_samplers.md",
+    "tutorials/deep_ebm.md",
+    "tutorials/graphs.md",
+    "tutorials/grbm.md",
+    "tutorials/protein_family.md",
+    "tutorials/write_a_sampler.md",
 )
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 MEASURED |= {page for page in PAGES if page.startswith(("results/", "appendix/"))}
@@ -60,7 +67,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, drafts: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's empty folder with the configs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["ebmlab"])
@@ -129,6 +136,7 @@ def test_the_page_runs(page: str, folder: Path) -> None:
     play(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PARSED)
 def test_commands_are_parsed(page: str, folder: Path) -> None:
     shell = [cell.source for cell in cells((DOCS / page).read_text()) if cell.kind == "shell"]

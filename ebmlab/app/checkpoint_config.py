@@ -25,7 +25,7 @@ from ebmlab.app.trust import denied
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError
 from ebmlab.io import rebuilding as recipes
-from ebmlab.io.files import read_text
+from ebmlab.io.files import read_given
 from ebmlab.io.old_names import bring_up_to_date
 
 TABLES = ("ebmlab", "torch", "pytorch_lightning.cli.ReduceLROnPlateau")  # whose parts a model may name
@@ -41,10 +41,7 @@ def beside(path: Path) -> dict[str, Any]:
     Raises:
         UserError: it cannot be read, names code outside of the tables, or one of the three is not plain.
     """
-    try:
-        config = plain_yaml(absolute_names(full_names(read_text(path))), path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as a config: {error}") from error
+    config = plain_yaml(absolute_names(full_names(read_given(path, str(path)))), path)
     if not isinstance(config, dict) or not isinstance(config.get("model"), dict | str):
         raise UserError(f"{path} has no model: name the config that the checkpoint was trained with by --config")
     bring_up_to_date(config)

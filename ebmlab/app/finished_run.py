@@ -13,7 +13,7 @@ from typing import Any
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.plain_yaml import plain_yaml
 from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import read_text
+from ebmlab.io.files import read_given
 
 LIKELIHOOD = "ais/log_likelihood"
 STEPS_TAKEN = "steps_taken.txt"
@@ -102,13 +102,11 @@ def read_run(folder: Path) -> FinishedRun:
             )
             hint = f"; it holds runs, such as {inside[0]}" if inside else ""
             raise UserError(f"{folder} is not the folder of a run, for it has no {name}{hint}")
+    path = folder / "config.yaml"
     try:
-        config = plain_yaml(full_names(read_text(folder / "config.yaml")), folder / "config.yaml")
-        settings = dict(_flat(config, ""))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{folder / 'config.yaml'} cannot be read: {one_line(error)}") from error
+        settings = dict(_flat(plain_yaml(full_names(read_given(path, str(path))), path), ""))
     except (AttributeError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / 'config.yaml'} is not the config of a run") from error
+        raise UserError(f"{path} is not the config of a run") from error
     run = FinishedRun(folder, settings)
     rows, taken = _rows(folder / "metrics.csv"), steps_taken(folder / STEPS_TAKEN)
     run.logged = _scores(rows, None, taken)

@@ -14,8 +14,8 @@ from ebmlab.app.parsers import mutate_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.mutation_map import draw_mutations
-from ebmlab.errors import UserError, one_line, shown
-from ebmlab.io.files import read_text
+from ebmlab.errors import UserError, shown
+from ebmlab.io.files import read_given
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.sequences.alignment_file import find, read_rows
 from ebmlab.trained import load
@@ -81,11 +81,7 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
     path = Path(options.measured).expanduser()
     if not path.is_file():
         raise UserError(f"--measured {path}: no such file")
-    try:
-        lines = read_text(path).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--measured {path} cannot be read: {one_line(error)}") from error
-    table = csv.DictReader(lines)
+    table = csv.DictReader(read_given(path, f"--measured {path}").splitlines())
     for option, column in (("--mutant", options.mutant), ("--column", options.column)):
         if column not in (table.fieldnames or []):
             found = ", ".join(table.fieldnames or [])[:200]

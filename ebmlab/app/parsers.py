@@ -120,7 +120,12 @@ def solve_parser() -> Line:
     add("--target", type=float, metavar="VALUE", help="stop as soon as a solution has this value or a better one")
     add("--chains", type=int, default=100, metavar="N", help="chains that are annealed side by side (default: 100)")
     add("--steps", type=int, default=100, metavar="N", help="of the first annealing; each next has twice as many (100)")
-    add("--schedule", choices=("geometric", "linear"), default="geometric", help="of beta (default: geometric)")
+    add(
+        "--schedule",
+        choices=("geometric", "linear", "reheated"),
+        default="geometric",
+        help="of beta (default: geometric); reheated goes back from where chains get nowhere",
+    )
     add("--beta", type=float, nargs=2, metavar=("FIRST", "LAST"), help="where annealings begin and end")
     add("--kind", help="the format of the file, where its content does not tell")
     add("--vartype", choices=("SPIN", "BINARY"), help="what variables are, for files that do not say so")

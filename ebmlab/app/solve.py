@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,15 @@ from ebmlab.drawing.search_curve import draw_search
 from ebmlab.errors import UserError, shown
 from ebmlab.exchange import Foreign, read
 from ebmlab.io.outputs import together
-from ebmlab.problems import Geometric, Linear, Minimum, Problem, beta_range, minimise, pose
+from ebmlab.problems import Geometric, Linear, Minimum, Problem, Reheated, Schedule, beta_range, minimise, pose
 
 CHAINS, PICTURE, SAVED = "chains.npy", "value.png", "search.pt"
 UNFINISHED = (samplers.Sampler, samplers.MetropolisSampler)
-SCHEDULES: dict[str, type[Geometric] | type[Linear]] = {"geometric": Geometric, "linear": Linear}
+SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
+    "geometric": Geometric,
+    "linear": Linear,
+    "reheated": lambda first, last: Reheated(Geometric(first, last)),
+}
 
 
 class _Search:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ebmlab.app.parsers import Line
-from ebmlab.errors import UserError, one_line
-from ebmlab.io.files import read_text
+from ebmlab.errors import UserError
+from ebmlab.io.files import read_given
 
 OBJECTIVES: dict[str, Literal["maximize", "minimize"]] = {
     "ais/log_likelihood": "maximize",
@@ -94,11 +94,7 @@ def read_space(path: Path) -> Space:
     """
     from ebmlab.app.config_files import load_config
 
-    try:
-        text = read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"sweep: --space {path} cannot be read: {one_line(error)}") from error
-    config = load_config(text, str(path))
+    config = load_config(read_given(path, f"sweep: --space {path}"), str(path))
     if "parameters" in config:
         config = _of_wandb(config, str(path))
     objective, space = config.pop("objective", None), config.pop("space", None)

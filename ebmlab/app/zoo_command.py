@@ -6,8 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from ebmlab.app.zoo_parser import zoo_parser
-from ebmlab.errors import UserError, one_line, shown
-from ebmlab.io.files import read_text
+from ebmlab.errors import shown
+from ebmlab.io.files import read_given
 from ebmlab.io.zoo import pack, pull
 from ebmlab.io.zoo.shelf import CHECKPOINT
 from ebmlab.trained import load
@@ -27,10 +27,7 @@ def run_zoo(args: list[str]) -> None:
 
 
 def _pack(options: Namespace) -> str:
-    try:
-        card = read_text(Path(options.card))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--card {options.card} cannot be read: {one_line(error)}") from error
+    card = read_given(Path(options.card), f"--card {options.card}")
     model = pack(checkpoint_in(Path(options.checkpoint)), Path(options.folder), options.name, card)
     return f"{options.folder}: sha256 {model.files[CHECKPOINT]}"
 

@@ -27,6 +27,8 @@ def read(path: Path, vartype: str | None) -> Foreign:
         try:
             if kind == "p" and size < 0 and words[0] in ("edge", "col"):
                 size, count = map(int, words[1:])
+                if size < 0:
+                    raise ValueError
             elif kind == "e" and size >= 0:
                 i, j = map(int, words)
                 edges.append((i, j, 1.0, line.strip()))

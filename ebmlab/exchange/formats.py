@@ -157,7 +157,9 @@ def recognised(path: Path) -> Format | None:
 
 def _read(path: Path, kind: str | None, vartype: str | None) -> Foreign:
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise UserError(f"{path} is a folder, but must be a file" if path.is_dir() else f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty")
     try:
         known = KINDS[check_kind(kind)] if kind else recognised(path)
         if known is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.format import Format, looks_like_text, text_of
-from ebmlab.exchange.weighted_graph import edges_of, graph, lost_with, number, numbered
+from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, number, numbered
 from ebmlab.io.files import write_whole
 
 _FIRST = re.compile(r"\s*\d+\s+\d+\s*")
@@ -24,14 +24,21 @@ def read(path: Path, vartype: str | None) -> Foreign:
         UserError: there are more or fewer edges than the first line says, an index is out of range, or an edge is given
             twice.
     """
-    lines = [line.split() for line in text_of(path).splitlines() if line.strip()]
-    try:
-        size, count = map(int, lines[0])
-        edges = [
-            (int(i), int(j), float(*weight or (1,)), f"{' '.join((i, j, *weight))}") for i, j, *weight in lines[1:]
-        ]
-    except (ValueError, IndexError, TypeError) as error:
-        raise UserError(f"its lines must be: nodes edges, then: i j weight ({error})") from error
+    size, count = -1, -1
+    edges: list[Edge] = []
+    for place, line in enumerate(text_of(path).splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        try:
+            if size < 0:
+                size, count = map(int, words)
+            else:
+                i, j, *weight = words
+                edges.append((int(i), int(j), float(*weight or (1,)), " ".join(words)))
+        except (ValueError, TypeError) as error:
+            form = "nodes edges" if size < 0 else "i j weight"
+            raise UserError(f"line {place} is {line.strip()[:60]!r}, and must be: {form}") from error
     if len(edges) != count:
         raise UserError(f"its first line says {count} edges, and {len(edges)} follow: it is cut short or damaged")
     return graph("gset", numbered(size), edges, f"from 1 to {size}")

@@ -108,6 +108,19 @@ def read_text(path: Path, pipes: bool = False) -> str:
     return content.decode().replace("\r\n", "\n")
 
 
+def read_given(path: Path, named: str) -> str:
+    """`read_text` of a file that a command was given; raises `UserError` whatever is wrong with it.
+
+    Args:
+        path: the file.
+        named: what messages call it.
+    """
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{named} cannot be read: {one_line(error)}") from error
+
+
 def remove_temporaries(folder: Path) -> None:
     """Deletes the temporary files that killed processes left in a folder and its subfolders; `whole` makes them."""
     for path in folder.rglob(".ebmlab-*"):

@@ -20,11 +20,13 @@ from ebmlab.problems.normalised_cut import CutShares, NormalisedCut
 from ebmlab.problems.posed import pose
 from ebmlab.problems.problem import Problem, Solutions
 from ebmlab.problems.qubo import Qubo
+from ebmlab.problems.reheated import Heat, Reheated
 
 __all__ = [
     "Clique",
     "CutShares",
     "Geometric",
+    "Heat",
     "IndependentSet",
     "Linear",
     "MaxCut",
@@ -34,6 +36,7 @@ __all__ = [
     "Planted",
     "Problem",
     "Qubo",
+    "Reheated",
     "Schedule",
     "Solutions",
     "beta_range",

@@ -29,9 +29,11 @@ class Chains(Protocol):
 
     Attributes:
         energy: of the best states, `(B,)`.
+        now: of the present states, at the last look.
     """
 
     energy: Tensor
+    now: Tensor
 
     def restart(self) -> None:
         """Puts random states in place of the present ones; the best stay."""
@@ -66,7 +68,8 @@ class States:
     def __init__(self, energy: Energy, sampler: Sampler, num_chains: int) -> None:
         self.target, self.sampler = energy, sampler
         self.x = energy.random(num_chains)
-        self.lowest, self.energy = self.x.to(torch.int8), energy(self.x).detach()
+        self.now = energy(self.x).detach()
+        self.lowest, self.energy = self.x.to(torch.int8), self.now.clone()
         rows = max(100, CACHED // energy.domain.size)
         self.blocks = 1 if energy.device.type != "cpu" else -(-num_chains // rows)
 
@@ -75,7 +78,7 @@ class States:
 
     def anneal(self, betas: Sequence[float]) -> None:
         self.x = torch.cat([self._moved(rows, betas) for rows in self.x.chunk(self.blocks)])
-        energies = self.target(self.x).detach()
+        self.now = energies = self.target(self.x).detach()
         if bool(energies.isnan().any()):
             raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
         better = energies < self.energy
@@ -111,7 +114,8 @@ class Words:
     def __init__(self, coded: MultiSpin, rule: Rule, dtype: torch.dtype, num_chains: int) -> None:
         self.coded, self.rule, self.num_chains = coded, rule, num_chains
         self.restart()
-        self.lowest, self.energy = self.words.clone(), self._energies(self.words).to(dtype)
+        self.now = self._energies(self.words).to(dtype)
+        self.lowest, self.energy = self.words.clone(), self.now.clone()
 
     def restart(self) -> None:
         self.words = self.coded.random(-(-self.num_chains // 64), random_words(self.coded.place.device))
@@ -121,7 +125,7 @@ class Words:
         for beta in betas:
             self.coded.sweep(words, beta, random, self.rule)
         self.words = words  # the earlier ones stay as they were, should a signal come before this line
-        energies = self._energies(words).to(self.energy)
+        self.now = energies = self._energies(words).to(self.energy)
         better = energies < self.energy
         self.lowest ^= (self.lowest ^ self.words) & self.coded.masks(better)
         self.energy[better] = energies[better]

@@ -19,6 +19,7 @@ from ebmlab.io.fingerprint import fingerprint
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
 from ebmlab.problems.chains import Chains, random_chains
 from ebmlab.problems.course import Course
+from ebmlab.problems.reheated import Heat, Reheated
 from ebmlab.problems.saved_search import Moment, SavedSearch, random_states, restore_random
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
@@ -35,6 +36,7 @@ class Minimum:
         stopped: why it ended; None while it runs.
         curve: `(seconds, lowest energy, median over the chains' best energies)` of each look.
         notes: numbers that `report` adds, one a look or none; they are saved with the search.
+        heat: what a `Reheated` schedule has measured; None with others.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -51,6 +53,7 @@ class Minimum:
     stopped: Literal["steps", "seconds", "target"] | None = None
     curve: list[tuple[float, float, float]] = field(default_factory=list)
     notes: list[float] = field(default_factory=list)
+    heat: Heat | None = None
 
     @property
     def x(self) -> Tensor:
@@ -84,7 +87,7 @@ def minimise(
         energy: on bits or spins.
         sampler: moves the chains at each temperature; `ChromaticMetropolis` is fast on sparse Ising models, and where
             couplings are small multiples of one number it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
-        schedule: of beta; by default `Geometric` along `beta_range`.
+        schedule: of beta; by default `Geometric` along `beta_range`. `Reheated` goes back when chains get nowhere.
         num_chains: B.
         num_steps: of the first annealing, and of the only one without `seconds`.
         seconds: when to stop.
@@ -113,6 +116,7 @@ def minimise(
     schedule = schedule or Geometric(*beta_range(energy))
     chains = random_chains(energy, sampler, num_chains)
     best, course, file = Minimum(chains), Course(num_steps), None
+    best.heat = Heat() if isinstance(schedule, Reheated) else None
     if saved is not None:
         settings = _settings(energy, sampler, schedule, num_chains, num_steps)
         file = SavedSearch(Path(saved), settings, chains.states())
@@ -120,26 +124,33 @@ def minimise(
             chains.put_back(moment.chains)
             restore_random(moment.random, energy.device)
             course, best.steps, best.seconds = moment.course, moment.steps, moment.seconds
-            best.curve, best.notes = moment.curve, moment.notes
+            best.curve, best.notes, best.heat = moment.curve, moment.notes, moment.heat
     begun, end = time.perf_counter() - best.seconds, math.inf if seconds is None else seconds
     with ExitStack() as stack:
         if file is not None:
             stack.callback(file.save)
         while not course.over or (seconds is not None and time.perf_counter() - begun < end):
             now = time.perf_counter() - begun
-            if course.over:
+            if course.over and best.heat and best.heat.returns:
+                course, best.heat = course.reheated(best.heat.peak, now, end), best.heat.returned()
+            elif course.over:
                 chains.restart()
-                course = course.next(now, end)
+                course, best.heat = course.next(now, end), Heat() if best.heat else None
             reached, course = course.ahead(now, end)
             chains.anneal([schedule.beta(min(1.0, progress)) for progress in reached])
             best.steps, best.seconds = best.steps + len(reached), time.perf_counter() - begun
             lowest, median = float(best.energy.min()), float(best.energy.median())
             best.curve.append((best.seconds, lowest, median))
+            if isinstance(schedule, Reheated) and best.heat:
+                heat = best.heat.looked(schedule, chains.now, progress=reached[-1], lowest=lowest, steps=len(reached))
+                best.heat = heat
+                if heat.stalled(schedule.patience) and course.left(best.seconds, end) >= 2 * schedule.patience:
+                    course, best.heat = course.reheated(heat.peak, best.seconds, end), heat.returned()
             enough = (report is not None and report(best)) or (target is not None and lowest <= target)
             if file is not None:
                 looks, random = len(best.curve), random_states(energy.device)
                 file.moment = Moment(
-                    course, best.steps, best.seconds, looks, best.curve, best.notes, chains.states(), random
+                    course, best.steps, best.seconds, looks, best.curve, best.notes, best.heat, chains.states(), random
                 )
                 file.save_now_and_then()
             if enough:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import Damaged, check_regular, load, save
 from ebmlab.problems.course import Course
+from ebmlab.problems.reheated import Heat
 
 EVERY = 10.0  # seconds from one save to the next
 SHARE = 0.02  # of the time that saving may take
@@ -32,6 +33,7 @@ class Moment:
         looks: how many there were; the next lists may have grown since.
         curve: as in `Minimum`.
         notes: as in `Minimum`.
+        heat: as in `Minimum`.
         chains: their states.
         random: the states of random generators, by kind of device.
     """
@@ -42,6 +44,7 @@ class Moment:
     looks: int
     curve: list[tuple[float, float, float]]
     notes: list[float]
+    heat: Heat | None
     chains: Mapping[str, Tensor]
     random: Mapping[str, Tensor]
 
@@ -85,7 +88,8 @@ class SavedSearch:
             return
         begin, now = time.monotonic(), self.moment
         lists = {"curve": now.curve[: now.looks], "notes": now.notes[: now.looks]}
-        save(vars(now) | lists | {"course": asdict(now.course), "settings": self._settings}, self._path)
+        parts = {"course": vars(now.course), "heat": now.heat and vars(now.heat), "settings": self._settings}
+        save(vars(now) | lists | parts, self._path)
         self._saved_at = time.monotonic()
         self._took = self._saved_at - begin
 
@@ -111,13 +115,26 @@ class SavedSearch:
         course = Course(**kept["course"])
         curve = [(float(a), float(b), float(c)) for a, b, c in kept["curve"]]
         notes = [float(note) for note in kept["notes"]]
-        times = (course.began, course.progress, float(kept["seconds"]))
+        times = (course.began, course.origin, course.progress, float(kept["seconds"]))
         counts = (course.num_steps, course.taken, kept["steps"])
         if not all(0 <= t < math.inf for t in times) or not all(type(n) is int and n >= 0 for n in counts):
             raise ValueError("its times and steps are none")
         if len(notes) > len(curve) or any(math.isnan(t) for t in chain(notes, *curve)):
             raise ValueError("its curve is none")
-        return Moment(course, kept["steps"], times[2], len(curve), curve, notes, chains, kept["random"])
+        heat = None if kept["heat"] is None else self._heat(kept["heat"])
+        return Moment(course, kept["steps"], times[3], len(curve), curve, notes, heat, chains, kept["random"])
+
+    def _heat(self, kept: Mapping[str, Any]) -> Heat:
+        heat = Heat(**kept)
+        numbers = (heat.height, heat.peak, heat.variance, *heat.progress)
+        counts = (heat.returns, heat.calm, heat.looks)
+        if not all(0 <= x < math.inf for x in numbers) or not all(type(n) is int and n >= 0 for n in counts):
+            raise ValueError("its specific heat is none")
+        shape = (0,) if heat.energies is None else heat.energies.shape
+        wanted = (len(heat.progress), self._settings["number of chains"])
+        if shape != (wanted if heat.progress else (0,)) or math.isnan(heat.lowest):
+            raise ValueError("its specific heat is none")
+        return heat
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:

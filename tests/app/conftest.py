@@ -32,7 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def run(tmp_path: Path, cache: Path, drafts: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Runs the command line in an empty working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["ebmlab"])
@@ -64,7 +64,7 @@ def fails(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> Callab
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def study(tmp_path: Path, drafts: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Runs a study in an empty working directory and returns its folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")

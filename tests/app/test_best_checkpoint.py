@@ -38,6 +38,7 @@ def test_the_first_trusted_likelihood_is_the_first_best(run: Callable[..., None]
     assert trusted == ["0.0", "0.0", "1.0"] and (folder / "best.ckpt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:AIS. do not trust")
 def test_a_run_whose_only_checkpoint_is_the_best_keeps_the_last(run: Callable[..., None]) -> None:
     options = [option.replace("ModelCheckpoint_2", "ModelCheckpoint") for option in OPTIONS]

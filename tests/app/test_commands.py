@@ -87,6 +87,7 @@ def test_fit_then_everything_else(run: Run, capsys: pytest.CaptureFixture[str]) 
     assert torch.equal(samples, torch.load("again/samples.pt", weights_only=True))
 
 
+@pytest.mark.slow
 def test_resume_goes_on_in_the_same_folder(run: Run) -> None:
     run = partial(run, "fit", "--model.init_args.lr_scheduler=null")  # the length of a schedule would follow max_epochs
     run("--trainer.max_epochs=2", "--name=a")

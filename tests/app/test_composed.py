@@ -40,6 +40,7 @@ def run(mask: str) -> None:
     main(["sample", "--config", "study.yaml", "--wandb=disabled", "--accelerator=cpu", "--name=test"])
 
 
+@pytest.mark.slow
 def test_a_study_of_composed_energies() -> None:
     run("[true, false, false, false]")
     with Path("runs/study/test/table.csv").open(newline="") as file:

@@ -13,6 +13,7 @@ from helpers_pages import FEW_PICTURES
 from helpers_published import allow_small, write_caltech, write_emnist, write_omniglot, write_static_mnist
 
 from ebmlab.app.config_files import read_config
+from ebmlab.evaluation import trajectory
 
 FOLDER = Path(__file__).parents[2] / "configs"
 CONFIGS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -55,6 +56,7 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     settings = read_config(FOLDER / f"{config}.yaml")
     text = yaml.safe_dump(settings)
     monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(trajectory, "TEMPERATURES", 20)
     make_mnist(tmp_path / "data", "FashionMNIST" if config == "grbm_fashion" else "MNIST")
     make_published(tmp_path / "data", text, monkeypatch)
     if "celeba" in config:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.app.cli import main
 from ebmlab.app.run_config import with_run_config
@@ -221,7 +222,7 @@ def test_ais_settings(fails: Fails, setting: str, message: str) -> None:
     assert message in line
 
 
-@pytest.mark.parametrize("config", ["ebm_static_mnist", "ebm_caltech_acs", "rbm_omniglot", "rbm_emnist"])
+@cases("config", ["ebm_static_mnist", "ebm_caltech_acs", "rbm_omniglot", "rbm_emnist"], fast=[2])
 def test_published_images_that_are_not_there(fails: Fails, config: str) -> None:
     line = fails("fit", "--data.root=nowhere", "--data.download=false", config=config, quick=False)
     assert "nowhere" in line and "configs/" in line
@@ -233,6 +234,7 @@ def test_a_refused_run_leaves_its_name_free(run: Callable[..., None]) -> None:
     run("fit", "--trainer.fast_dev_run=true", "--name=a")
 
 
+@pytest.mark.slow
 def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable[..., None]) -> None:
     run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=9", "--name=a")  # an epoch has four batches
     content = torch.load("runs/grbm_digits/a/checkpoints/last.ckpt", weights_only=True)
@@ -246,6 +248,7 @@ def test_schedules_when_max_epochs_is_unlimited_or_0(fails: Fails, run: Callable
         run("fit", "--trainer.max_epochs=-1", "--trainer.max_steps=13", "--name=a", "--resume=auto")
 
 
+@pytest.mark.slow
 def test_a_schedule_that_watches_a_metric(run: Callable[..., None]) -> None:
     """It waits where an epoch has no validation."""
     watched = ["--model.lr_scheduler=pytorch_lightning.cli.ReduceLROnPlateau"]
@@ -266,7 +269,7 @@ def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]
     assert args[-1] == str(checkpoints / "best.ckpt")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "message"),
     [
         ("--seed_everything=-1", "seed_everything is -1"),
@@ -287,6 +290,7 @@ def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]
         ("--model.optimizer=torch.optim.Adm", "did you mean torch.optim.Adam?"),
         ("--model.energy=GRBN", "did you mean ebmlab.energies.GRBM?"),
     ],
+    fast=[0, 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 16],
 )
 def test_refused_settings_are_named(option: str, message: str, fails: Fails) -> None:
     assert message in fails("fit", option, "--name=a")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import wandb
+from helpers_tier import cases
 
 from ebmlab.app.wandb_run import WandbRun, wandb_run
 from ebmlab.errors import UserError
@@ -41,8 +42,10 @@ def full(*args: Any, **kwargs: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device", "somewhere/last.ckpt")
 
 
-@pytest.mark.parametrize(
-    "where", ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "ebmlab.callbacks.image_log.whole"]
+@cases(
+    "where",
+    ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "ebmlab.callbacks.image_log.whole"],
+    fast=[0],
 )
 def test_a_full_disk(where: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a checkpoint, a row of metrics (and again on finalising) or a picture is written."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from helpers_family import family_texts, write_family, write_structure
+from helpers_tier import cases
 
 GOOD = "".join(f">{i}\n{text}\n" for i, text in enumerate(family_texts()))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "options", "said"),
     [
         ("", [], "family.fasta is empty: give an alignment in FASTA, A2M, A3M or Stockholm"),
@@ -28,6 +28,7 @@ GOOD = "".join(f">{i}\n{text}\n" for i, text in enumerate(family_texts()))
         (GOOD, ["--data.path=package:not_there/a.fasta"], "the package not_there is not installed: pip install"),
         (GOOD, ["--model.energy.num_coordinates=${event_size:7}"], "events have the shape (12, 21), and no axis 7"),
     ],
+    fast=[0, 1, 4, 6],
 )
 def test_bad_families_are_refused(content: str, options: list[str], said: str, fails: Callable[..., str]) -> None:
     Path("family.fasta").write_text(content)

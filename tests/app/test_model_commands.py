@@ -22,7 +22,7 @@ from ebmlab.energies import ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.samplers import Gibbs
-from ebmlab.trained import TrainedModel
+from ebmlab.trained import TrainedModel, likelihood
 
 RUN = Path("runs/grbm_digits/a")
 LAST = RUN / "checkpoints" / "last.ckpt"
@@ -46,16 +46,20 @@ def digits(run: Callable[..., None], trained: Path) -> torch.Tensor:
     return raw
 
 
-def test_scores_are_those_of_the_loaded_model(digits: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_are_those_of_the_loaded_model(
+    digits: torch.Tensor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likelihood, "STEPS", 10)
     np.save("noise.npy", torch.randint(17, (20, 64)).numpy())
-    main(["score", "digits.npy", "noise.npy", f"--ckpt_path={RUN}", "--log_likelihood", "--output=out/s.csv"])
+    few = ["--num_chains=50", "--num_temperatures=100"]
+    main(["score", "digits.npy", "noise.npy", f"--ckpt_path={RUN}", "--log_likelihood", "--output=out/s.csv", *few])
     model = ebmlab.load(RUN)
     with Path("out/s.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["file"] for row in rows] == ["digits.npy"] * 30 + ["noise.npy"] * 20
     assert [int(row["sample"]) for row in rows] == [*range(30), *range(20)]
     assert [float(row["energy"]) for row in rows[:30]] == pytest.approx(model.energy(digits).tolist())
-    likelihoods = model.log_likelihood(digits).values.tolist()
+    likelihoods = model.log_likelihood(digits, 50, num_temperatures=100).values.tolist()
     assert [float(row["log_likelihood"]) for row in rows[:30]] == pytest.approx(likelihoods)
     out = capsys.readouterr().out
     assert "mean log-likelihood" in out and " bits per dimension); log Z = " in out

@@ -56,6 +56,7 @@ def test_a_pipe_that_is_closed_ends_no_answer(tmp_path: Path) -> None:
     assert ended("list", cwd=tmp_path, shell="| true; exit ${PIPESTATUS[0]}") == (0, [])
 
 
+@pytest.mark.slow
 def test_a_pipe_that_is_closed_ends_no_training(tmp_path: Path) -> None:
     assert ended(*SHORT, cwd=tmp_path, shell="2>&1 | head -1; exit ${PIPESTATUS[0]}") == (0, [])
     assert (tmp_path / "runs" / "grbm_digits" / "a" / "checkpoints" / "last.ckpt").exists()

@@ -60,7 +60,10 @@ def commands(text: str) -> list[tuple[list[str], str]]:
 
 
 TRAINER = ("fit", "validate", "test", "predict")  # take the options that make a run small
-SLOW = ("Pictures", "A Dataset of PyTorch")
+SLOW = (
+    *("Pictures", "A Dataset of PyTorch", "An energy and a sampler of your own"),
+    *("A LightningDataModule, or loaders", "A table of numbers and classes", "What becomes of raw numbers"),
+)  # tests/app/test_own_data_commands.py has their like
 
 
 @pytest.mark.parametrize(

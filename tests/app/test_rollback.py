@@ -140,6 +140,7 @@ def test_a_run_that_drifts_goes_back_to_before_the_drift(fit: Callable[..., Path
     assert names == ["step=20.ckpt", "step=24.ckpt", "step=28.ckpt", "step=32.ckpt"]
 
 
+@pytest.mark.slow
 def test_without_new_random_numbers_the_same_divergence_comes_again(
     fit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

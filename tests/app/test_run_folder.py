@@ -148,6 +148,7 @@ def test_the_checkpoint_of_a_requeued_job_goes_on_if_it_is_newer() -> None:
     assert named["global_step"] == 560 and older.exists(), "a file that was named is taken"
 
 
+@pytest.mark.slow
 def test_resume_auto_goes_on_from_the_checkpoint_of_a_requeued_job(run: Callable[..., None]) -> None:
     fit = ["fit", "--resume=auto", "--model.init_args.lr_scheduler=null"]
     run(*fit, "--name=a", "--trainer.max_epochs=1")

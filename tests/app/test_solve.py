@@ -69,7 +69,7 @@ def test_a_set_is_the_largest(problem: str, joined: bool, edges: set[tuple[int, 
 def test_it_stops_at_the_target(run: Callable[..., None]) -> None:
     planted = frustrated_loops(6, 20, seed=0)
     write(planted.energy, "loops.coo")
-    main(["solve", "loops.coo", f"--target={planted.ground}", "--seconds=60", "--name=b", "--schedule=linear"])
+    main(["solve", "loops.coo", f"--target={planted.ground}", "--seconds=60", "--name=b", "--schedule=reheated"])
     there = solution("loops/b")
     assert (there["value"], there["stopped"], there["problem"]) == (planted.ground, "target", "Qubo")
     assert there["seconds"] < 30

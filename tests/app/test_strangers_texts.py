@@ -72,7 +72,7 @@ def test_cards_and_headers_reach_the_terminal_as_text(tmp_path: Path, monkeypatc
     assert failed.returncode == 2 and "gnp.exe" in failed.stderr and is_plain(failed.stderr)
 
 
-@pytest.mark.parametrize("text", [LAUGHS, "a: &a [*a]", "a: &a {b: *a}", "[" * 3000])
+@pytest.mark.parametrize("text", [LAUGHS, "a: &a [*a]", "a: &a {b: *a}", "[" * 1000])
 def test_yaml_that_stands_for_more_than_it_looks_is_refused(text: str, tmp_path: Path) -> None:
     """Each of 40 lines repeats the one before nine times: 10^38 values."""
     path = tmp_path / "a.yaml"

@@ -153,6 +153,7 @@ def test_a_study_is_not_continued_with_another_question(study: Callable[..., lis
     assert len(table()) == 1
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_with_the_same_settings_in_other_words_and_if_it_is_old(
     study: Callable[..., list[dict[str, str]]],
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_study_goes_on_with_the_same_settings_in_other_words_and_if_it_is_old(
     assert len(study("--trials=3")) == 3
 
 
+@pytest.mark.slow
 def test_runs_of_a_study_that_was_deleted_give_no_scores(study: Callable[..., list[dict[str, str]]]) -> None:
     space = SPACE.replace("[good, bad]", "[good]")
     study("--trials=2", space=space)
@@ -187,6 +189,7 @@ def test_a_trial_that_fails_late_has_no_score(study: Callable[..., list[dict[str
     assert (row["state"], row["fid/classifier"]) == ("fail", "")
 
 
+@pytest.mark.slow
 def test_bad_runs_are_pruned(study: Callable[..., list[dict[str, str]]]) -> None:
     """With four trials done, one whose first score is above their median ends at once."""
     study("--trials=4", space=SPACE.replace(", bad", ""))
@@ -197,6 +200,7 @@ def test_bad_runs_are_pruned(study: Callable[..., list[dict[str, str]]]) -> None
     assert [row["state"] for row in rows[:4]] == ["complete"] * 4
 
 
+@pytest.mark.slow
 def test_the_score_of_the_untrained_model_prunes_nothing(study: Callable[..., list[dict[str, str]]]) -> None:
     """It says nothing about the settings: here it is the worst of all, and the trained model is the best."""
     space = SPACE.replace("good, bad", "late bloomer")
@@ -413,6 +417,7 @@ def test_the_picture_of_trials_without_scores_says_how_many_have_failed() -> Non
     figure_png(first.figure)
 
 
+@pytest.mark.slow
 def test_two_sweeps_at_once_keep_to_the_number_of_trials(study: Callable[..., list[dict[str, str]]]) -> None:
     """Both begin while one is missing, and one of them has to give way."""
     study("--trials=1", space="objective: fid/classifier\nspace: {rate: {low: 0.0, high: 1.0}, kind: [late]}")

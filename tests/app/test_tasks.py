@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers_tier import cases
 
 from ebmlab.app.cli import main
 
@@ -46,7 +47,7 @@ def small(command: str) -> list[str]:
     return [*shlex.split(command), *COMMANDS[config]]
 
 
-@pytest.mark.parametrize("command", FITS, ids=lambda command: command.rpartition(" --")[2])
+@cases("command", FITS, fast=[0, len(FITS) - 1])
 def test_the_command_trains(command: str, user: None, capsys: pytest.CaptureFixture[str]) -> None:
     """And the command that it prints at its end draws samples."""
     main(small(command))
@@ -87,6 +88,7 @@ def shell(script: str) -> list[str]:
     return [line.removeprefix("-m ebmlab ") for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_sweep_and_its_table(user: None, capsys: pytest.CaptureFixture[str]) -> None:
     for command in shell(SWEEP)[:-1]:
         main(small(command))

@@ -26,6 +26,8 @@ from ebmlab.evaluation import LogZ, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import DMALA, DULA, MALA, BlockGibbs, Gibbs, Tempered
 
+pytestmark = pytest.mark.usefixtures("drafts")
+
 
 def learner(scale: float = 0.3, sampler: Any = None) -> ContrastiveDivergence:
     torch.manual_seed(0)

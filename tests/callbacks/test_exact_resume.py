@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_tier import cases
 from helpers_trainer import quiet_trainer
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.cli import ReduceLROnPlateau
@@ -143,8 +144,9 @@ PERIODS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("period", "monitor"),
     [
-        *((period, "val/energy") for period in PERIODS),
+        ("validations", "val/energy"),
         ("steps", "train/energy_gap"),
+        *(pytest.param(p, "val/energy", marks=pytest.mark.slow) for p in PERIODS if p != "validations"),
         *(pytest.param(p, "train/energy_gap", marks=pytest.mark.slow) for p in PERIODS if p != "steps"),
     ],
 )
@@ -168,9 +170,14 @@ def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("period", "data"),
     [
-        *(pytest.param(period, {}, id=f"{period}, plain") for period in PERIODS),
+        pytest.param("epochs", {}, id="epochs, plain"),
         pytest.param("validations", {"generator": True}, id="a generator of its own"),
         pytest.param("steps", {"workers": 1}, id="another process"),
+        *(
+            pytest.param(period, {}, id=f"{period}, plain", marks=pytest.mark.slow)
+            for period in PERIODS
+            if period != "epochs"
+        ),
         *(
             pytest.param(period, {"generator": True}, id=f"{period}, a generator", marks=pytest.mark.slow)
             for period in PERIODS
@@ -186,7 +193,7 @@ def test_a_plain_loader_that_shuffles(period: str, data: dict[str, Any], tmp_pat
     ("period", "workers"),
     [
         ("epochs", 0),
-        ("steps", 1),
+        pytest.param("steps", 1, marks=pytest.mark.slow),
         pytest.param("epochs", 1, marks=pytest.mark.slow),
         pytest.param("steps", 0, marks=pytest.mark.slow),
     ],
@@ -196,8 +203,8 @@ def test_a_plain_loader_without_validation(period: str, workers: int, tmp_path: 
 
 
 @pytest.mark.parametrize("validating", [False, True])
-@pytest.mark.parametrize("stateful", [False, True])
-@pytest.mark.parametrize("period", [2, 6])
+@cases("stateful", [False, True], fast=[0])
+@cases("period", [2, 6], fast=[1])
 def test_checkpoints_on_the_last_batch_of_an_epoch(
     period: int, stateful: bool, validating: bool, tmp_path: Path
 ) -> None:
@@ -218,7 +225,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@cases("name", list(OPTIMIZERS), fast=[0, 3])
 def test_every_optimizer_resumes(name: str, tmp_path: Path) -> None:
     is_resumed_exactly(tmp_path, PERIODS["steps"], [13], optimizer=OPTIMIZERS[name])
 

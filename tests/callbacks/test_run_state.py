@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from helpers_tier import cases
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler, ModelCheckpoint
 
 from ebmlab.callbacks import RunState
@@ -30,7 +31,7 @@ def run(setup, squares, callbacks, epochs, ckpt_path=None, **limits):
     return learner
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_steps": 1000}], ids=["epochs", "steps too"])
+@cases("limits", {"epochs": {}, "steps too": {"max_steps": 1000}}, fast=("epochs",))
 @pytest.mark.parametrize(
     ("every", "stop", "last_step"),
     [({"every_n_epochs": 1, "save_on_train_epoch_end": True}, 13, 12), ({"every_n_train_steps": 3}, 11, 9)],
@@ -124,7 +125,7 @@ def test_every_rank_gets_its_own_stream(setup):
         assert torch.equal(torch.rand(3), draws[rank])
 
 
-@pytest.mark.parametrize("average", [False, True])
+@cases("average", [False, True], fast=[1])
 @pytest.mark.parametrize(
     ("saves", "epochs"),
     [({"every_n_epochs": 2}, 3), ({"every_n_epochs": 10}, 3), ({"every_n_train_steps": 5}, 3)],

@@ -79,7 +79,10 @@ BAD = [
     ("a.edges", "1 2 3 4\n", "line 1 is '1 2 3 4', and must be: i j, or: i j weight"),
     ("a.edges", "1 2 x\n", "line 1 is '1 2 x'"),
     ("a.edges", "# nothing\n", "there are no variables"),
-    ("a.rud", "3 1\n1 2 3 4\n", "must be: nodes edges, then: i j weight"),
+    ("a.col", "p edge -3 1\ne 1 2\n", "line 1 is 'p edge -3 1', and must be: p edge NODES EDGES"),
+    ("a.rud", "3 1\n\n1 2 3 4\n", "line 3 is '1 2 3 4', and must be: i j weight"),
+    ("a.rud", "3 1\n1.5 2 1\n", "line 2 is '1.5 2 1', and must be: i j weight"),
+    ("a.rud", "", "a.rud is empty"),
 ]
 
 
@@ -90,6 +93,11 @@ def test_a_bad_file_is_one_line(name: str, text: str, message: str, tmp_path: Pa
     with pytest.raises(UserError) as failed:
         read(path)
     assert message in str(failed.value) and "\n" not in str(failed.value) and str(path) in str(failed.value)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder, but must be a file"):
+        read(tmp_path)
 
 
 def test_weights_are_not_dropped_without_a_word(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_tier import cases
 from helpers_trainer import quiet_trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 
@@ -78,7 +79,7 @@ def test_it_resumes_and_reloads_bit_for_bit_and_validation_does_not_move_it(name
     assert same(whole, fit(tmp_path / "validated", learner(name), limit_val_batches=1.0))
 
 
-@every_learner
+@cases("name", list(LEARNERS), fast=[0, 1])
 def test_the_loss_of_a_split_is_the_same_each_time_and_that_of_its_states(name: str, tmp_path: Path) -> None:
     """Lightning validates and tests in inference mode, where autograd is off."""
     model, data, trainer = learner(name), Shapes2D(num_samples=400, batch_size=40), quiet_trainer(tmp_path)

@@ -65,7 +65,7 @@ every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 Graph = tuple[Finite, list[tuple[int, int]], list[list[int]]]
 
 
-@every_graph
+@cases("graph", GRAPHS, fast=("cycle of classes", "kite of integers"))
 def test_a_sweep_is_one_gibbs_step_for_each_site(graph: Graph) -> None:
     """The sweep's P is the product of the single sites' P in the order of the colours, and pi P = pi."""
     energy = Pairwise(*graph)

@@ -126,7 +126,7 @@ def acceptances(energy: Energy, settings: tuple[float, ...], step: Move = move) 
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-@every_domain
+@MOSTLY_TWO_DOMAINS
 def test_no_proposal_is_rejected_on_linear_energies(domain: Finite, settings: tuple[float, ...]) -> None:
     """The claim of the paper holds, whatever the settings."""
     assert acceptances(Linear(domain), settings).min() > 1 - 1e-12
@@ -183,7 +183,7 @@ def preconditioned(W: Tensor) -> Curvature:
 
 
 NUMBERS = {name: domain for name, domain in DOMAINS.items() if name != "categorical"}
-of_numbers = pytest.mark.parametrize("domain", NUMBERS.values(), ids=NUMBERS)
+of_numbers = cases("domain", NUMBERS, fast=("spin", "ordinal"))
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -131,7 +131,7 @@ def test_cached_values_belong_to_x(name: str, domain: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)])
-@mostly("spin", "categorical")
+@mostly("spin")
 def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dtype) -> None:
     """Energies of 1e4 give no NaN, and kernels whose moves need no way back go downhill.
 
@@ -150,7 +150,7 @@ def test_extreme_energies_and_one_chain(name: str, domain: str, dtype: torch.dty
         assert last.dtype == dtype and info.acceptance.isfinite().all() and info.hops.isfinite().all()
 
 
-@mostly("binary", "categorical")
+@mostly("categorical")
 def test_chains_move_where_gradients_are_zero(name: str, domain: str) -> None:
     space = DOMAINS[domain]
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 from helpers_family import drawn_potts
-from helpers_finite import DOMAINS, Exact, Target
+from helpers_finite import MOSTLY_TWO_DOMAINS, Exact, Target
 from helpers_mutants import mutant
 from torch import nn
 
@@ -42,7 +42,7 @@ def test_a_sweep_by_tables_leaves_the_law_invariant(pairs: Any, scan: Any) -> No
 
 
 @pytest.mark.parametrize("scan", SCANS)
-@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@MOSTLY_TWO_DOMAINS
 def test_a_sweep_of_any_energy_leaves_the_law_invariant(domain: Finite, scan: Any) -> None:
     if scan == "random" and domain.size > 3:
         domain = domain.with_shape(3)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from helpers_finite import DOMAINS, Exact, Target, transition_matrix
+from helpers_tier import cases
 from numpy.typing import NDArray
 
 from ebmlab.domains import Finite
@@ -162,7 +163,7 @@ def test_transition_probabilities_are_those_of_the_paper(name: str) -> None:
 
 
 @every_kernel
-@every_domain
+@cases("name", list(DOMAINS), fast=[0, 2, 3])
 def test_the_same_uniform_numbers_make_the_same_chains(kernel: str, name: str) -> None:
     """Fifty steps of eight chains, with the same acceptance probabilities."""
     law, target = law_of(name)

@@ -199,7 +199,7 @@ def expected(fixed: Fixed, scale: str) -> tuple[Tensor, Tensor]:
     return fixed.expected(scale)
 
 
-@pytest.mark.parametrize(("fixed", "scale"), [(FINE, "dense"), (COARSE, "dense"), (COARSE, "none")])
+@cases(("fixed", "scale"), [(FINE, "dense"), (COARSE, "dense"), (COARSE, "none")], fast=[0, 2])
 def test_steps_are_those_of_the_definition(fixed: Fixed, scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chains of unequal length move together as each does alone by the definition."""
     x, evaluations = fixed.found(NUTS, scale, monkeypatch)

@@ -67,6 +67,7 @@ def test_a_coordinate_without_curvature_gets_a_finite_scale() -> None:
     assert float(scale[1] / scale[0]) == pytest.approx(1000, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_the_rate_is_the_one_asked_for_and_scales_have_the_domains_shape() -> None:
     torch.manual_seed(0)
     energy = LatticeGaussian.sparse(size=16, condition=50.0)

@@ -53,7 +53,11 @@ def test_the_law_is_invariant(domain: Finite, settings: dict[str, Any], kind: An
     assert bias(RandomWalk(**settings), Target(domain, kind)) < 1e-12
 
 
-@mostly_few
+@cases(
+    ("domain", "settings"),
+    dict(zip(IDS, CASES, strict=True)),
+    fast=("spin-1", "ordinal-2", "categorical-p", "window, p"),
+)
 def test_the_law_is_reached(domain: Finite, settings: dict[str, Any]) -> None:
     energy = Table(Target(domain, "cubic"))
     irreducible = domain.num_values > 2 or settings not in (SETTINGS["2"], SETTINGS["p 1"])

@@ -80,7 +80,8 @@ class StaleState(TrajectoryTempered):
         return new
 
 
-@cases("wrong", [SwapsWithoutTheOtherEnergy, StaleState], fast=[1])
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [SwapsWithoutTheOtherEnergy, StaleState])
 def test_mutants_are_caught(wrong: type[TrajectoryTempered]) -> None:
     kernel, path = CASES["DMALA"]
     assert smallest_p(kernel, path, 4, wrong) < FAIL

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers_grbm import PASS
 from helpers_real import Normal, normal_p
+from helpers_tier import cases
 
 from ebmlab.domains import Real
 from ebmlab.errors import UserError
@@ -47,11 +48,7 @@ def test_the_estimate_is_shrunk_as_stated(dense: bool) -> None:
         torch.testing.assert_close(scale, shrunk.diagonal().sqrt().view(2, 2))
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [HMC(0.01, 5), NUTS(0.01, max_depth=4), UnderdampedLangevin(0.01, 0.3, adjusted=True)],
-    ids=lambda s: type(s).__name__,
-)
+@cases("sampler", [HMC(0.01, 5), NUTS(0.01, max_depth=4), UnderdampedLangevin(0.01, 0.3, adjusted=True)], fast=[0, 2])
 def test_standard_deviations_over_four_orders_are_found(sampler: HMC) -> None:
     torch.manual_seed(0)
     tuned, x = WarmUp(0.8).tune(sampler, UNEQUAL, UNEQUAL.sample(40), 120)

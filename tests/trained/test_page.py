@@ -17,6 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "trained_model.md").read_text()
 PICTURES = re.findall(r"!\[[^\]]*\]\((.*?)\)", PAGE)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lightning_fabric.utilities.warnings.PossibleUserWarning")
 def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
