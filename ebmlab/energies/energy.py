@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
+from ebmlab.energies import by_autograd
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.state_types import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
-from ebmlab.numerics.unrounded import no_autocast
 
 MANY = 2048  # states per evaluation when there are many
 DERIVED = (
@@ -135,31 +135,7 @@ class Energy(Recorded, nn.Module):
         Raises:
             UserError: E does not follow from x by operations that autograd differentiates.
         """
-        if torch.compiler.is_compiling():  # the way below would leave the compiled program
-            with torch.no_grad():
-                value, pull = torch.func.vjp(self, x)  # type: ignore[misc]  # three values only with has_aux
-                with no_autocast(x.device):
-                    return value, pull(torch.ones_like(value))[0]
-        parameters = [p for p in self.parameters() if p.requires_grad]
-        with torch.inference_mode(False), torch.enable_grad():
-            x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
-            try:
-                for p in parameters:  # autograd keeps nothing for frozen parameters
-                    p.requires_grad_(False)
-                energy = self(x)
-                ones = torch.ones_like(energy)
-                with no_autocast(x.device):
-                    grad = torch.autograd.grad(energy, x, ones, allow_unused=True)[0] if energy.requires_grad else None
-            finally:
-                for p in parameters:
-                    p.requires_grad_(True)
-        if grad is None:
-            raise UserError(
-                f"{type(self).__name__} has no gradient: autograd finds no way from its energies back to x. Write its "
-                "value_and_grad, leave out what has no derivative (comparisons, whole numbers, indices, detach), or "
-                "take a sampler without gradients, such as Gibbs or LocallyBalanced"
-            )
-        return energy.detach(), grad
+        return by_autograd.value_and_grad(self, x)
 
     @takes_states
     def gradient(self, x: Tensor) -> Tensor:
@@ -173,17 +149,7 @@ class Energy(Recorded, nn.Module):
         Raises:
             UserError: E does not follow from x by operations that autograd differentiates.
         """
-        total = self(x).sum()
-        with no_autocast(x.device):
-            found = (
-                torch.autograd.grad(total, x, create_graph=True, allow_unused=True)[0] if total.requires_grad else None
-            )
-        if found is None:
-            raise UserError(
-                f"{type(self).__name__} has no gradient: autograd finds no way from its energies back to x. Leave out "
-                "what has no derivative, or learn by ContrastiveDivergence"
-            )
-        return found
+        return by_autograd.slope(self, x)
 
     @takes_states
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
