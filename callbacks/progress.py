@@ -129,7 +129,7 @@ class Progress(ProgressBar):
         if self._total and step > self._first:
             left.append(spent * (self._total - step) / (step - self._first))
         if known := [seconds for seconds in left if seconds is not None]:
-            parts.append(f"{timedelta(seconds=round(min(known)))} left")
+            parts.append(f"{timedelta(seconds=max(0, round(min(known))))} left")
         numbers = self.get_metrics(trainer, pl_module)
         shown = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items())
         return ", ".join(parts) + (f": {shown}" if shown else "")

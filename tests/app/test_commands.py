@@ -114,6 +114,7 @@ def test_resume_takes_the_config_of_the_run_and_applies_new_flags(run: Run) -> N
     assert "ckpt_path" not in config
 
 
+@pytest.mark.slow
 def test_a_copied_checkpoint_is_continued_in_a_new_run(run: Run) -> None:
     run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
     Path("copies").mkdir()
@@ -161,6 +162,7 @@ def test_evaluations_of_two_checkpoints_stand_side_by_side(run: Run) -> None:
     assert pictures == [f"samples-grid_step{step:07d}.png" for step in steps]
 
 
+@pytest.mark.slow
 def test_predict_with_another_sampler(run: Run) -> None:
     run("fit", "--trainer.max_epochs=1", "--name=a")
     checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"

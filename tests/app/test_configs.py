@@ -87,6 +87,7 @@ def test_headers_are_filled_in(path: Path) -> None:
     assert not any(word in line for line in header for word in ("TODO", "SECS", "HARDWARE", "XXX"))
 
 
+@pytest.mark.slow
 def test_dula_may_train_a_deep_ebm_whose_likelihood_needs_an_exact_sampler(run: Callable[..., None]) -> None:
     dula = ["--model.sampler=ebmlab.samplers.DULA", "--model.sampler.step_size=0.1", "--model.num_steps=2"]
     run("fit", "--trainer.fast_dev_run=true", *dula, config="ebm_digits", quick=False)

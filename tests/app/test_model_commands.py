@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_loaded_model(
 ) -> None:
     monkeypatch.setattr(likelihood, "STEPS", 10)
     np.save("noise.npy", torch.randint(17, (20, 64)).numpy())
-    few = ["--num_chains=50", "--num_temperatures=100"]
+    few = ["--num_chains=20", "--num_temperatures=30"]
     main(["score", "digits.npy", "noise.npy", f"--ckpt_path={RUN}", "--log_likelihood", "--output=out/s.csv", *few])
     model = ebmlab.load(RUN)
     with Path("out/s.csv").open() as file:
@@ -59,7 +59,7 @@ def test_scores_are_those_of_the_loaded_model(
     assert [row["file"] for row in rows] == ["digits.npy"] * 30 + ["noise.npy"] * 20
     assert [int(row["sample"]) for row in rows] == [*range(30), *range(20)]
     assert [float(row["energy"]) for row in rows[:30]] == pytest.approx(model.energy(digits).tolist())
-    likelihoods = model.log_likelihood(digits, 50, num_temperatures=100).values.tolist()
+    likelihoods = model.log_likelihood(digits, 20, num_temperatures=30).values.tolist()
     assert [float(row["log_likelihood"]) for row in rows[:30]] == pytest.approx(likelihoods)
     out = capsys.readouterr().out
     assert "mean log-likelihood" in out and " bits per dimension); log Z = " in out

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.app.failures import describe
 from ebmlab.errors import UserError
@@ -78,7 +79,7 @@ def test_own_numbers_from_fit_to_predict(folder: Path, run: Callable[..., None],
     assert samples.shape == (64, 3) and (samples.mean(0) - torch.tensor([5.0, 0, -90])).abs().max() < 2
 
 
-@pytest.mark.parametrize("streamed", [False, True])
+@cases("streamed", [False, True], fast=[1])
 def test_a_dataset_of_a_module_beside_the_config(streamed: bool, folder: Path, run: Callable[..., None]) -> None:
     options = (
         ["--data.field=ramp", "--data.streamed=true", "--data.num_workers=2"] if streamed else ["--data.field=ramp"]

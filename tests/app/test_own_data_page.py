@@ -63,6 +63,7 @@ TRAINER = ("fit", "validate", "test", "predict")  # take the options that make a
 SLOW = (
     *("Pictures", "A Dataset of PyTorch", "An energy and a sampler of your own"),
     *("A LightningDataModule, or loaders", "A table of numbers and classes", "What becomes of raw numbers"),
+    "Numbers in a file",
 )  # tests/app/test_own_data_commands.py has their like
 
 

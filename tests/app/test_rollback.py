@@ -173,7 +173,8 @@ IN_THE_DRIFT, AFTER_IT = (18, False), (11, True)
 @pytest.mark.parametrize(
     ("variant", "kills"),
     [
-        ("plain", [IN_THE_DRIFT, (14, True)]),
+        ("plain", [IN_THE_DRIFT]),
+        pytest.param("plain", [(14, True)], marks=pytest.mark.slow),
         pytest.param("plain", [(10, True)], marks=pytest.mark.slow),
         *(pytest.param(v, [IN_THE_DRIFT, AFTER_IT], marks=pytest.mark.slow) for v in list(VARIANTS)[1:]),
     ],

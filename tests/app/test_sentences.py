@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.app import quiet_lightning
 from ebmlab.app.checks import why_idle
@@ -30,7 +31,7 @@ SPAWN = ("ddp_spawn", "ddp_fork_find_unused_parameters_true", "ddp_notebook")
 PERIOD = "torch.optim.lr_scheduler"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
     [
         (["--model.optimizer=torch.optim.SparseAdam"], "optimizer: SparseAdam does not support dense gradients"),
@@ -78,6 +79,7 @@ PERIOD = "torch.optim.lr_scheduler"
         ),
         (["--trainer.default_root_dir=s3://bucket/runs"], "s3://bucket/runs is an address, but must be a path"),
     ],
+    fast=range(0, 100, 2),  # each second one: most are checked in one place
 )
 def test_options(options: list[str], message: str, fails: Fails) -> None:
     assert message in fails("fit", *options, "--name=a")
@@ -233,6 +235,7 @@ def test_a_part_of_the_list() -> None:
         answer(["list", "energy"])
 
 
+@pytest.mark.slow
 def test_a_run_that_trained_nothing_says_so(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
     run("fit", "--trainer.limit_train_batches=0", "--name=a")
     said = "finished at step 0: nothing was trained, for trainer.limit_train_batches is 0"

@@ -119,7 +119,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("given", WRONG)
+@cases("given", list(WRONG), fast=range(0, len(WRONG), 2))
 def test_a_mistake_is_one_line(given: str, user: None, fails: Callable[..., str]) -> None:
     assert WRONG[given] in fails("fit", *shlex.split(given), *BITS, config="ebm_digits", quick=False)
     assert not list(Path("runs").glob("*/*/*"))

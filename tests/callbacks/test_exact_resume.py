@@ -162,6 +162,7 @@ def test_a_learning_rate_that_falls_on_a_plateau(period: str, monitor: str, tmp_
     is_resumed_exactly(tmp_path, PERIODS[period], [13, 19], plateau=plateau)
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> None:
     plateau = {"monitor": "train/energy_gap", "factor": 0.9, "patience": 1, "mode": "min"}
     is_resumed_exactly(tmp_path, PERIODS["each step"], [5, 6, 14], plateau=plateau, interval="step")
@@ -202,7 +203,7 @@ def test_a_plain_loader_without_validation(period: str, workers: int, tmp_path: 
     is_resumed_exactly(tmp_path, PERIODS[period], [13], data={"workers": workers}, limit_val_batches=0)
 
 
-@pytest.mark.parametrize("validating", [False, True])
+@cases("validating", [False, True], fast=[1])
 @cases("stateful", [False, True], fast=[0])
 @cases("period", [2, 6], fast=[1])
 def test_checkpoints_on_the_last_batch_of_an_epoch(
@@ -225,7 +226,7 @@ OPTIMIZERS = {
 }
 
 
-@cases("name", list(OPTIMIZERS), fast=[0, 3])
+@cases("name", list(OPTIMIZERS), fast=[3])
 def test_every_optimizer_resumes(name: str, tmp_path: Path) -> None:
     is_resumed_exactly(tmp_path, PERIODS["steps"], [13], optimizer=OPTIMIZERS[name])
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from pytorch_lightning.callbacks import Timer
 
 from ebmlab.callbacks import Progress, SampleGrid
 from ebmlab.callbacks import progress as module
@@ -79,6 +80,20 @@ def test_the_time_that_is_left(monkeypatch, capfd):
     trainer.global_step = 30
     progress.on_train_batch_end(trainer, None)
     assert capfd.readouterr().err == "step 30 of 110, epoch 2, 0:03:20 left\n"  # 20 steps took 50 seconds
+
+
+def test_no_less_than_no_time_is_left(monkeypatch, capfd):
+    timer = Timer(duration={"seconds": 5})
+    monkeypatch.setattr(timer, "time_remaining", lambda: -60.0)  # the last step was a long one
+    progress, seconds = Progress(), iter([0.0, 65.0, 65.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(progress, "get_metrics", lambda *_: {})
+    monkeypatch.setattr(module, "planned_steps", lambda trainer: 110)
+    trainer = SimpleNamespace(global_step=0, current_epoch=0, callbacks=[timer])
+    progress.on_train_start(trainer, None)
+    trainer.global_step = 3
+    progress.on_train_batch_end(trainer, None)
+    assert capfd.readouterr().err == "step 3 of 110, epoch 0, 0:00:00 left\n"
 
 
 def test_evaluations_before_the_first_step_are_no_part_of_the_time(monkeypatch, capfd):

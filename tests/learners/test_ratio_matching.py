@@ -134,6 +134,7 @@ def test_the_proposal_is_equation_10() -> None:
     torch.testing.assert_close(actual, expected)
 
 
+@pytest.mark.slow
 def test_gradient_guided_varies_less_than_uniform() -> None:
     """On a linear energy the expansion is exact, and the basic form has no variance, the optimum of Fact 1."""
     x = states(12)
