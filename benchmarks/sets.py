@@ -115,8 +115,7 @@ def race(options: argparse.Namespace) -> None:
     for table, number, instance in make(options.graphs or graphs):
         for who, (search, fits, package) in SEARCHES.items():
             key = f"{table}, {options.seconds:g} s, {options.threads} threads, {who}, {number}"
-            wanted = not options.only or any(word in who for word in options.only)
-            if not wanted or who in absent or key in kept or not fits(instance):
+            if not wanted(who, options.only) or who in absent or key in kept or not fits(instance):
                 continue
             if time.perf_counter() - begin > 60 * options.minutes:
                 print("the minutes are over: the same command goes on")
@@ -131,7 +130,12 @@ def race(options: argparse.Namespace) -> None:
             row = {"table": table, "graph": number, "who": who, "package": about, "known": instance.known}
             times = {"seconds": options.seconds, "threads": options.threads}
             kept.add(key, row | times | {"curve": risen(curve)})
-            print(f"{key}: {curve[-1][1]:g} after {curve[-1][0]:.1f} s", flush=True)
+            print(f"{key}: {max(value for _, value in curve):g} after {curve[-1][0]:.1f} s", flush=True)
+
+
+def wanted(who: str, words: list[str]) -> bool:
+    """Whether a search is one of some names, or its name holds a word that is none."""
+    return not words or any(word == who if word in SEARCHES else word in who for word in words)
 
 
 def risen(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -154,7 +158,7 @@ def table(rows: list[Row], title: str) -> str:
         graphs = [k for k in sorted({row["graph"] for row in some}) if all((who, k) in found for who in names)]
         known = {k: max(tops(row) for row in some if row["graph"] == k) for k in {row["graph"] for row in some}}
         known |= {row["graph"]: row["known"] for row in some if row["known"] is not None}
-        lines = [f"{title}; {len(graphs)} graphs, {seconds:g} s, {threads} threads:", ""]
+        lines = [f"{title}; {many(len(graphs), 'graph')}, {seconds:g} s, {many(threads, 'thread')}:", ""]
         lines += ["| search | mean of the best | the best of all | seconds to 99 % |", "|---|---|---|---|"]
         for who in names:
             own = [found[who, k] for k in graphs]
@@ -174,6 +178,10 @@ def table(rows: list[Row], title: str) -> str:
             lines += ["", f"{who} took {took:.0f} s."]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
+
+
+def many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def tops(row: Row) -> float:
@@ -215,7 +223,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each search on each graph")
     parser.add_argument("--graphs", type=int, metavar="N", help="the first ones of each kind")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="searches whose names hold one")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="names, or words in names")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no search begins later")
     parser.add_argument("--rows", type=Path, default=ROWS, help="where rows are kept")
     parser.add_argument("--page", type=Path, default=PAGE)

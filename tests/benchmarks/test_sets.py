@@ -40,11 +40,21 @@ def test_the_table_of_rows() -> None:
         row(TABU, 1, [(2.0, 51.0), (5.0, 51.0)]),
     ]
     lines = sets.table(rows, "cuts").splitlines()
-    assert lines[0] == "cuts; 2 graphs, 5 s, 1 threads:"
+    assert lines[0] == "cuts; 2 graphs, 5 s, 1 thread:"
     assert lines[4:6] == [f"| {OURS} | 75.00 | 1 of 2 | not always |", f"| {TABU} | 70.50 | 1 of 2 | not always |"]
     assert f"{OURS}, all 3 graphs: 52.33." in lines and f"{TABU} took 8 s." in lines
     planted = sets.table([row(OURS, 0, [(0.5, 98.0), (1.0, 99.0), (5.0, 99.5)], known=100.0)], "loops").splitlines()
     assert planted[4] == f"| {OURS} | 99.50 | 0 of 1 | 1.00 |"
+
+
+def test_names_and_words() -> None:
+    assert [who for who in SEARCHES if sets.wanted(who, [OURS])] == [OURS]
+    assert [who for who in SEARCHES if sets.wanted(who, ["Metropolis", "tabu"])] == [OURS, f"{OURS}, reheated", TABU]
+
+
+def test_more_graphs_begin_with_the_same() -> None:
+    sizes = [[made[2].energy.domain.size for made in sets.sets(graphs)] for graphs in (2, 3)]
+    assert sizes[0] == sizes[1][:2]
 
 
 def test_a_race_makes_each_row_once_and_writes_the_page(
