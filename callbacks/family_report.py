@@ -19,10 +19,10 @@ from ebmlab.sequences.weights import nearest_distances
 class FamilyReport(SampleEvaluation):
     """Compares samples, which are the last states of new chains from noise, with the sequences of an alignment.
 
-    Logs `family/pearson_1`, `_2` and `_3`, the correlations of the weighted statistics of one, two and three sites in
-    the training data with those of the samples (`evaluation.compare_families`); `family/nearest`, the median share of
-    sites at which a sample differs from the nearest training sequence; `family/novel`, the share of samples that are no
-    training sequence; `family/unique`, the share of different ones. `family/report` shows all of them, the first two
+    It correlates the weighted statistics of one, two and three sites in the training data with those of the samples:
+    `family/pearson_1`, `_2` and `_3` (`evaluation.compare_families`). `family/nearest` is the median share of sites at
+    which a sample differs from the nearest training sequence. `family/novel` is the share of samples that are no
+    training sequence, and `family/unique` that of different ones. `family/report` shows all of them, the first two
     principal components of the data, and the energies.
 
     Args:

@@ -28,10 +28,10 @@ from ebmlab.settings import require_count
 class TrajectoryLikelihood(pl.Callback):
     """Follows log Z through training with weighted chains (`ebmlab.evaluation.trajectory`).
 
-    Logs every `every_n_steps` optimizer steps, and at the end of training: `trajectory/train_log_likelihood` and
-    `trajectory/val_log_likelihood`, the mean of `num_data` states, in nats, for each split that the run has;
-    `trajectory/log_z`; `trajectory/ess`, the effective number of chains since they were last resampled; and
-    `trajectory/families`, the number of first states from which they descend. The likelihoods have no error bar. Where
+    Logs every `every_n_steps` optimizer steps, and at the end of training. `trajectory/train_log_likelihood` and
+    `trajectory/val_log_likelihood` are means of `num_data` states, in nats, for each split that the run has. Beside
+    them stand `trajectory/log_z` and `trajectory/ess`, the effective number of chains since they were last resampled.
+    `trajectory/families` is the number of first states from which they descend. No likelihood has an error bar. Where
     training is faster than the chains, they miss the mass of new modes, few families survive, and the likelihood is too
     high: `trajectory/trusted` is 0 with fewer than 10 families, or above 0 nats for discrete data, and a warning says
     so once. More chains help most: where chains cannot go from mode to mode, families die out however many steps they

@@ -43,10 +43,10 @@ def exchange_log_z(
 ) -> LogZ:
     """Log Z of an energy from the replicas of chains at it, at earlier stages of its training, and on to a base law.
 
-    Neighbours k and l of the path give D = log Z_k - log Z_l as the root of the sum over replicas at k of
-    sigmoid(D - a(x)) minus the sum over replicas at l of sigmoid(a(x) - D), with a = E_l - E_k (Bennett 1976,
-    Efficient estimation of free energy differences from Monte Carlo data). In annealing, a chain passes along the path
-    once, and the chains together must find every mode; replicas go back and forth until they have found them.
+    Neighbours k and l of the path give D = log Z_k - log Z_l (Bennett 1976, Efficient estimation of free energy
+    differences from Monte Carlo data). With a = E_l - E_k, the sum over replicas at k of sigmoid(D - a(x)) equals the
+    sum over replicas at l of sigmoid(a(x) - D). In annealing, a chain passes along the path once, and the chains
+    together must find every mode; replicas go back and forth until they have found them.
 
     Half of the chains begin at x, and as many at draws from the base law. The first half of the steps is left out.
 

@@ -32,9 +32,9 @@ class PseudoLikelihood(Learner):
     """Fits an energy on a finite domain by maximal pseudo-likelihood, without chains in training.
 
     The loss is the mean over data of -sum_i log p(x_i | all others), in nats, plus penalties. Weighted data count by
-    their weights. `Potts` and `Ising` have two forms (Ekeberg, Hartonen & Aurell, 2014): in the symmetric one a pair
-    has one coupling; in the asymmetric one each site is regressed on the others with couplings of its own, and the
-    energy has the mean of the two of each pair, and is in the zero-sum gauge.
+    their weights. `Potts` and `Ising` have two forms (Ekeberg, Hartonen & Aurell, 2014). In the symmetric one a pair
+    has one coupling. In the asymmetric one each site is regressed on the others with couplings of its own. The energy
+    then has the mean of the two of each pair, and is in the zero-sum gauge.
 
     Penalties are on couplings, each pair once; on the other energies, on parameters with two or more axes. Without one
     on fields, values that never occur take a field to minus infinity.

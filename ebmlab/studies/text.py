@@ -15,10 +15,10 @@ from ebmlab.studies.measures import Measure
 class Sentences(Measure):
     """The chains' likeliest sentences, and how they score (Zhang et al. 2022, Table 3).
 
-    The table gets the mean pseudo-log-likelihood of these sentences (minus the energy, a sum of conditionals), in nats;
-    their self-BLEU, low if they differ; the share of their 2-grams and 3-grams that occur only once; and with a corpus,
-    their BLEU against it, high if they read like it, and the share of their n-grams that it lacks. All but the first
-    are in percent.
+    The table gets the mean pseudo-log-likelihood of these sentences (minus the energy, a sum of conditionals), in nats.
+    The other columns are in percent. Self-BLEU is low if the sentences differ; beside it stands the share of their
+    2-grams and 3-grams that occur only once. A corpus adds their BLEU against it, high if they read like it, and the
+    share of their n-grams that it lacks.
 
     Args:
         best: sentences that count, those of the lowest energy; all when None. The paper takes 5 of 25.
