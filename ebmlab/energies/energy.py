@@ -10,15 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
+from ebmlab.energies import by_autograd
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.state_types import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
-from ebmlab.numerics.unrounded import no_autocast
 
 MANY = 2048  # states per evaluation when there are many
-DERIVED = ("value_and_grad", "gradient", "evaluate", "flip_differences", "value_differences")  # from `forward` alone
+DERIVED = (
+    "value_and_grad",
+    "gradient",
+    "slope",
+    "evaluate",
+    "flip_differences",
+    "value_differences",
+)  # from `forward` alone
 Around = tuple[Tensor, ...]  # what the energies of all neighbours of x start from: E(x) `(B,)`, and more in subclasses
 
 
@@ -128,36 +135,21 @@ class Energy(Recorded, nn.Module):
         Raises:
             UserError: E does not follow from x by operations that autograd differentiates.
         """
-        if torch.compiler.is_compiling():  # the way below would leave the compiled program
-            with torch.no_grad():
-                value, pull = torch.func.vjp(self, x)  # type: ignore[misc]  # three values only with has_aux
-                with no_autocast(x.device):
-                    return value, pull(torch.ones_like(value))[0]
-        parameters = [p for p in self.parameters() if p.requires_grad]
-        with torch.inference_mode(False), torch.enable_grad():
-            x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
-            try:
-                for p in parameters:  # autograd keeps nothing for frozen parameters
-                    p.requires_grad_(False)
-                energy = self(x)
-                ones = torch.ones_like(energy)
-                with no_autocast(x.device):
-                    grad = torch.autograd.grad(energy, x, ones, allow_unused=True)[0] if energy.requires_grad else None
-            finally:
-                for p in parameters:
-                    p.requires_grad_(True)
-        if grad is None:
-            raise UserError(
-                f"{type(self).__name__} has no gradient: autograd finds no way from its energies back to x. Write its "
-                "value_and_grad, leave out what has no derivative (comparisons, whole numbers, indices, detach), or "
-                "take a sampler without gradients, such as Gibbs or LocallyBalanced"
-            )
-        return energy.detach(), grad
+        return by_autograd.value_and_grad(self, x)
 
     @takes_states
     def gradient(self, x: Tensor) -> Tensor:
         """dE/dx `(B, *event)` alone, detached. Energies whose gradient does not need E(x) may override this method."""
         return self.value_and_grad(x)[1]
+
+    @takes_states
+    def slope(self, x: Tensor) -> Tensor:
+        """dE/dx `(B, *event)` at an x that requires a gradient; x and the parameters can be differentiated through it.
+
+        Raises:
+            UserError: E does not follow from x by operations that autograd differentiates.
+        """
+        return by_autograd.slope(self, x)
 
     @takes_states
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.perceptron import hidden_layers
+from ebmlab.energies.perceptron import hidden_layers, is_perceptron, value_and_slope
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.settings import require_count, require_factor, require_positive
 
@@ -35,6 +35,14 @@ class NoisyEnergy(Energy):
     def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
         """Energies `(B,)` of states `(B, *event)` at noise levels `(B,)`."""
         raise NotImplementedError
+
+    def noisy_gradient(self, x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """E(x, sigma) `(B,)` and dE/dx `(B, *event)`, both detached: by autograd, unless a subclass overrides it."""
+        return Energy.value_and_grad(AtNoise(self, sigma), x)
+
+    def noisy_slope(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """dE/dx `(B, *event)` as `Energy.slope`, by autograd, unless a subclass overrides it."""
+        return Energy.slope(AtNoise(self, sigma), x)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.noisy(x, x.new_full((len(x),), self.lowest))
@@ -75,7 +83,16 @@ class AtNoise(Energy):
         self.sigma = sigma
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.energy.noisy(x, torch.as_tensor(self.sigma, dtype=x.dtype, device=x.device).expand(len(x)))
+        return self.energy.noisy(x, self._levels(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.energy.noisy_gradient(x, self._levels(x))
+
+    def slope(self, x: Tensor) -> Tensor:
+        return self.energy.noisy_slope(x, self._levels(x))
+
+    def _levels(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.sigma, dtype=x.dtype, device=x.device).expand(len(x))
 
 
 class NoisyMLP(NoisyEnergy):
@@ -89,7 +106,7 @@ class NoisyMLP(NoisyEnergy):
         hidden_dim: units in each hidden layer.
         num_layers: how many hidden layers.
         scale: standard deviation of the Gaussian without noise, in the units of x; a few times that of the data.
-        unit: about the standard deviation of the data.
+        unit: about a quarter of the standard deviation of the data; the smaller, the sooner f learns fine structure.
         lowest: sigma of E(x), the energy of x alone.
 
     Example:
@@ -120,9 +137,33 @@ class NoisyMLP(NoisyEnergy):
         self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 
     def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
-        spread = (self.unit**2 + sigma.square()).sqrt().unsqueeze(1)
-        inputs = torch.cat([x / spread, level_features(sigma / self.unit)], 1)
-        return read_out(self.network, inputs) + self._bowl(x, sigma)
+        return read_out(self.network, self._inputs(x, sigma, self._spread(sigma))) + self._bowl(x, sigma)
+
+    @torch.no_grad()
+    def noisy_gradient(self, x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        """As in `NoisyEnergy`, by the chain rule, as `RealMLP`."""
+        return self._chain_rule(x, sigma) if self._by_chain_rule(x) else super().noisy_gradient(x, sigma)
+
+    def noisy_slope(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """As in `NoisyEnergy`, by the chain rule."""
+        return self._chain_rule(x, sigma)[1] if self._by_chain_rule(x) else super().noisy_slope(x, sigma)
+
+    def _by_chain_rule(self, x: Tensor) -> bool:
+        plain = type(self).noisy is NoisyMLP.noisy and is_perceptron(self.network)
+        return plain and not torch.is_autocast_enabled(x.device.type)
+
+    def _chain_rule(self, x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        spread, narrow = self._spread(sigma), (self.scale**2 + sigma.square()).unsqueeze(1)
+        value, slope = value_and_slope(self.network, self._inputs(x, sigma, spread))
+        return value + self._bowl(x, sigma), slope[:, : x.shape[1]] / spread + x / narrow
+
+    def _spread(self, sigma: Tensor) -> Tensor:
+        """S of the class, `(B, 1)`."""
+        return (self.unit**2 + sigma.square()).sqrt().unsqueeze(1)
+
+    def _inputs(self, x: Tensor, sigma: Tensor, spread: Tensor) -> Tensor:
+        """What the network sees."""
+        return torch.cat([x / spread, level_features(sigma / self.unit)], 1)
 
     @unrounded
     def _bowl(self, x: Tensor, sigma: Tensor) -> Tensor:

@@ -25,11 +25,11 @@ def is_perceptron(network: nn.Sequential) -> bool:
     return kinds == [*[nn.Linear, nn.SiLU] * (len(kinds) // 2), nn.Linear]
 
 
-@torch.no_grad()
 def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
-    """f(x) and df/dx of a perceptron with one output, without autograd.
+    """f(x) and df/dx of a perceptron with one output, by the chain rule.
 
-    With s = sigmoid(z), the swish is h = z s and its slope s + h - h s: both take one exponential.
+    With s = sigmoid(z), the swish is h = z s and its slope s + h - h s: both take one exponential. Autograd can
+    differentiate what comes out, where it is enabled; elsewhere the numbers are overwritten as they go.
 
     Args:
         network: for which `is_perceptron` holds.
@@ -43,14 +43,16 @@ def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
         >>> [part.shape for part in value_and_slope(network, torch.zeros(5, 2))]
         [torch.Size([5]), torch.Size([5, 2])]
     """
+    kept = torch.is_grad_enabled()
     *hidden, last = [layer for layer in network if isinstance(layer, nn.Linear)]
     slopes = []
     for layer in hidden:
         z = layer(x)
         s = z.sigmoid()
-        x = z.mul_(s)
-        slopes.append(torch.addcmul(s, x, s, value=-1).add_(x))
+        x = torch.mul(z, s, out=None if kept else z)
+        slope = torch.addcmul(s, x, s, value=-1)
+        slopes.append(torch.add(slope, x, out=None if kept else slope))
     value, grad = last(x).squeeze(1), last.weight
     for layer, slope in zip(reversed(hidden), reversed(slopes), strict=True):
-        grad = slope.mul_(grad) @ layer.weight
+        grad = torch.mul(slope, grad, out=None if kept else slope) @ layer.weight
     return value, grad

@@ -48,12 +48,22 @@ class ProductMLP(Energy):
     def forward(self, x: Tensor) -> Tensor:
         return read_out(self.network, x) + self._bowl(x)
 
+    @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As in `Energy`, by the chain rule, as `RealMLP`."""
-        if torch.is_autocast_enabled(x.device.type) or not is_perceptron(self.network):
+        if not self._by_chain_rule(x):
             return super().value_and_grad(x)
         value, grad = value_and_slope(self.network, x)
-        return value + self._bowl(x).detach(), torch.addcmul(grad, x.detach(), self.is_real.to(x) / self.scale**2)
+        return value + self._bowl(x), grad + x * self.is_real.to(x) / self.scale**2
+
+    def slope(self, x: Tensor) -> Tensor:
+        """As in `Energy`, by the chain rule."""
+        if not self._by_chain_rule(x):
+            return super().slope(x)
+        return value_and_slope(self.network, x)[1] + x * self.is_real.to(x) / self.scale**2
+
+    def _by_chain_rule(self, x: Tensor) -> bool:
+        return is_perceptron(self.network) and not torch.is_autocast_enabled(x.device.type)
 
     @unrounded
     def _bowl(self, x: Tensor) -> Tensor:

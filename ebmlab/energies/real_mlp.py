@@ -45,12 +45,22 @@ class RealMLP(Energy):
     def forward(self, x: Tensor) -> Tensor:
         return read_out(self.network, x) + self._bowl(x)
 
+    @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As in `Energy`, by the chain rule: a training's chains take about three fifths of the time of autograd."""
-        if torch.is_autocast_enabled(x.device.type) or not is_perceptron(self.network):
+        """As in `Energy`, by the chain rule: chains take about two thirds of the time of autograd."""
+        if not self._by_chain_rule(x):
             return super().value_and_grad(x)
         value, grad = value_and_slope(self.network, x)
-        return value + self._bowl(x).detach(), grad.add(x.detach(), alpha=1 / self.scale**2)
+        return value + self._bowl(x), grad + x / self.scale**2
+
+    def slope(self, x: Tensor) -> Tensor:
+        """As in `Energy`, by the chain rule."""
+        if not self._by_chain_rule(x):
+            return super().slope(x)
+        return value_and_slope(self.network, x)[1] + x / self.scale**2
+
+    def _by_chain_rule(self, x: Tensor) -> bool:
+        return is_perceptron(self.network) and not torch.is_autocast_enabled(x.device.type)
 
     @unrounded
     def _bowl(self, x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import ADAM, Interval, Learner
 from ebmlab.numerics.noise import normal
-from ebmlab.samplers import MALA, Sampler, State
+from ebmlab.samplers import MALA, Cosine, Sampler, State
 from ebmlab.settings import require_positive
 
 
@@ -48,6 +48,10 @@ class Recovery(Energy):
     def forward(self, z: Tensor) -> Tensor:
         return self.energy.noisy(self.before(z), self.sigma) + z.flatten(1).square().sum(1) / 2
 
+    def value_and_grad(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = self.energy.noisy_gradient(self.before(z), self.sigma)
+        return value + z.flatten(1).square().sum(1) / 2, torch.addcmul(z, grad, self.step)
+
 
 class DiffusionRecovery(Learner):
     """Fits an energy for each noise level by the likelihood of x at this level given x' at the next (DRL).
@@ -58,15 +62,16 @@ class DiffusionRecovery(Learner):
     `draw`, pictures and `predict` take `num_steps` steps at each. The energy at sigma = 0, which is E(x), is that of
     the data.
 
-    No settings are known yet with which it learns two moons (docs/howto/which_learner.md): 6,000 steps of Adam at 4e-3
-    diverged.
+    Chains whose steps all have one length stay where they are once energies are steep. Then nothing holds the energies,
+    which grow without bound. So the steps shrink along a chain.
 
     What it cannot see: how much mass lies in each of several modes further apart than the noise between two levels,
     except by way of the higher levels, each of which says so to the next.
 
     Args:
         energy: takes the noise level as an input; its `lowest` is 0.
-        sampler: moves the chains, with steps in units of the noise between two levels; `MALA(0.1)` when None.
+        sampler: moves the chains, with steps in units of the noise between two levels; by default
+            `MALA(0.5, schedule=Cosine())`.
         noise_levels: sigma of each level above 0, rising, each about twice the one before. The first is about as wide
             as the finest structure of the data, the last a few times their standard deviation.
         num_steps: steps of each chain.
@@ -112,7 +117,7 @@ class DiffusionRecovery(Learner):
             )
         super().__init__(
             energy,
-            sampler or MALA(0.1),
+            sampler or MALA(0.5, schedule=Cosine()),
             num_steps=num_steps,
             l1=l1,
             optimizer=optimizer,

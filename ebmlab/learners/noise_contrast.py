@@ -134,7 +134,7 @@ class NoiseContrast(SampleLoss):
         if stage != "fit" or self.log_z != 0:  # trained before
             return
         if isinstance(self.noise, FittedGaussian):
-            self.noise.fit_(data_of(self.trainer).states("train", NUM_DRAWN))
+            self.noise.fit_(self.to_event(data_of(self.trainer).states("train", NUM_DRAWN)))
         with torch.no_grad(), own_numbers(0):
             y = self.noise.sample(NUM_DRAWN)
             ratios = self.noise(y) + self.noise.log_z - self.energy(y)

@@ -10,10 +10,8 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
-from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import MALA, Sampler
 
 
@@ -89,12 +87,4 @@ def input_gradient(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
         UserError: E does not follow from x by operations that autograd differentiates.
     """
     x = x.detach().clone().requires_grad_()
-    total = energy(x).sum()
-    with no_autocast(x.device):
-        found = torch.autograd.grad(total, x, create_graph=True, allow_unused=True) if total.requires_grad else (None,)
-    if found[0] is None:
-        raise UserError(
-            f"{type(energy).__name__} has no gradient: autograd finds no way from its energies back to x. Leave out "
-            "what has no derivative, or learn by ContrastiveDivergence"
-        )
-    return x, found[0]
+    return x, energy.slope(x)

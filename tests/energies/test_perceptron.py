@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Categorical, Real
-from ebmlab.energies import Energy, ProductMLP, RealMLP, Sum
+from ebmlab.energies import Energy, NoisyMLP, ProductMLP, RealMLP, Sum
+from ebmlab.learners.diffusion_recovery import Recovery
 from ebmlab.product import Product
 
 MAKERS: dict[str, Callable[[int], Energy]] = {
@@ -88,3 +89,39 @@ def test_autocast_rounds_products_as_everywhere() -> None:
         expected = Energy.value_and_grad(energy, x)
     torch.testing.assert_close((value, grad), expected, rtol=0, atol=0)
     assert not torch.equal(value, energy(x).detach())
+
+
+class Bent(NoisyMLP):
+    def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
+        return super().noisy(x, sigma) + x[:, 0].sin() * sigma
+
+
+@pytest.mark.parametrize("kind", [NoisyMLP, Bent])
+def test_gradients_at_noise_levels_are_those_of_autograd(kind: type[NoisyMLP]) -> None:
+    torch.manual_seed(0)
+    energy = kind(3, hidden_dim=7, scale=2.0, unit=1.5, lowest=0.2).double()
+    x, sigma = torch.randn(6, 3).double(), torch.rand(6).double()
+    recovery = Recovery(energy, after=torch.randn(6, 3).double(), sigma=sigma, step=0.1 + torch.rand(6).double())
+    for law in (energy, energy.at(0.7), energy.at(sigma), recovery):
+        torch.testing.assert_close(law.value_and_grad(x), by_autograd(law, x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [*MAKERS, "noise levels", "a forward of its own", "noise of its own"])
+def test_slopes_are_differentiated_as_those_of_autograd(kind: str) -> None:
+    """By score matching: in the parameters, and in x."""
+    others = {
+        "noise levels": lambda: NoisyMLP(3, hidden_dim=7).at(0.4),
+        "a forward of its own": lambda: Shifted(3, hidden_dim=7),
+        "noise of its own": lambda: Bent(3, hidden_dim=7).at(0.4),
+    }
+    torch.manual_seed(0)
+    energy = (MAKERS[kind](2) if kind in MAKERS else others[kind]()).double()
+    x = energy.random(6).double().requires_grad_()
+    v = torch.randn_like(x)
+    found = []
+    for slope in (energy.slope(x), Energy.slope(energy, x)):
+        curved = torch.autograd.grad((v * slope).sum(), x, create_graph=True)[0]
+        loss = slope.square().sum() + (v * curved).sum()
+        found.append((slope, curved, *torch.autograd.grad(loss, [*energy.parameters()], allow_unused=True)))
+    for mine, general in zip(*found, strict=True):
+        torch.testing.assert_close(mine, general, rtol=1e-10, atol=1e-10)

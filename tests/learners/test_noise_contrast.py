@@ -14,7 +14,7 @@ from helpers_mutants import mutant
 from helpers_trainer import quiet_trainer
 from torch import Tensor
 
-from ebmlab.datamodules import Shapes2D
+from ebmlab.datamodules import Digits, Shapes2D
 from ebmlab.domains import Real
 from ebmlab.energies import RBM, Energy, Gaussian, RealMLP, StandardNormal
 from ebmlab.errors import UserError
@@ -147,6 +147,14 @@ def test_the_fitted_noise_is_the_gaussian_of_the_data() -> None:
     torch.testing.assert_close(noise(x[:5]), law(x[:5]), rtol=1e-4, atol=1e-4)
     drawn = noise.sample(100_000).flatten(1)
     torch.testing.assert_close(torch.cov(drawn.T), torch.cov(law.sample(100_000).flatten(1).T), rtol=0.05, atol=0.1)
+
+
+def test_images_of_an_energy_on_flat_numbers_are_fitted_flat(tmp_path: Path) -> None:
+    learner, data = NoiseContrast(RealMLP(64, 4)), Digits(batch_size=200)
+    quiet_trainer(tmp_path, max_steps=1).fit(learner, data)
+    expected = Gaussian.fit(data.states("train").flatten(1))
+    assert isinstance(learner.noise, FittedGaussian)
+    torch.testing.assert_close((learner.noise.mean, learner.noise.root), (expected.mean, expected.root))
 
 
 def test_log_z_is_that_of_quadrature_before_and_after_training(tmp_path: Path) -> None:
