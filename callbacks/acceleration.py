@@ -23,7 +23,7 @@ class Acceleration(pl.Callback):
     Args:
         compile: apply `torch.compile` to the energy; the first steps then take a minute or more.
         channels_last: store the weights of convolutions with the channels last, see `energies.channels_last`.
-        matmul_precision: `highest` is plain float32; `high` multiplies matrices and convolves in TF32, on a GPU;
+        matmul_precision: `highest` is plain float32. `high` multiplies matrices and convolves in TF32, on a GPU.
             `medium` multiplies matrices in bf16, also on a CPU that has instructions for it (AMX). On a CPU `high`
             leaves things as they are.
 

@@ -48,7 +48,7 @@ class AIS(PeriodicEvaluation):
     Logs these numbers of the validation split, or of the test split in `test`:
 
     - `ais/log_likelihood`; that of real data is a density of the standardised states;
-    - `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of coordinates; that of real data is
+    - `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of coordinates. That of real data is
       a density of the raw numbers, whose unit is one level of a pixel. A density can exceed 1, and this number then is
       negative;
     - `ais/log_z`, and `ais/std_error`, its standard error and the gap (below) added in squares;
@@ -60,13 +60,13 @@ class AIS(PeriodicEvaluation):
     training data, and draws `ais/likelihood`, both along the training.
 
     If chains are too short, AIS underestimates log Z and overestimates the likelihood, often with all chains effective.
-    So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures:
-    `ais/log_likelihood_lower`, and `ais/gap`, the backward log Z minus the forward one. `ais/trusted` is 1 where these
-    are within 1 nat and at least 10 chains of each direction are effective (a family of resampled chains counts as one,
-    `ais/families` says how many survive), else 0. An untrusted number comes with a warning that says why and what to
-    change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above 0 is impossible,
-    and untrusted too. The backward estimate is approximate: it cannot reveal a mode that neither data nor chains have
-    visited. An interrupted forward run continues from a file in the run's folder.
+    So chains also run backward, from data that the sampler has moved at the full model for a tenth of the temperatures.
+    They give `ais/log_likelihood_lower`, and `ais/gap`, the backward log Z minus the forward one. `ais/trusted` is 1
+    where these are within 1 nat and at least 10 chains of each direction are effective, else 0. A family of resampled
+    chains counts as one, and `ais/families` says how many survive. An untrusted number comes with a warning that says
+    why and what to change, has no standard error, and replaces no best checkpoint. A likelihood of discrete data above
+    0 is impossible, and untrusted too. The backward estimate is approximate: it cannot reveal a mode that neither data
+    nor chains have visited. An interrupted forward run continues from a file in the run's folder.
 
     Args:
         num_chains: chains in one replicate, over all ranks.
@@ -81,8 +81,8 @@ class AIS(PeriodicEvaluation):
         seed: of the chains.
         resample: the share of effective chains under which they are resampled; 0 for never.
         num_moves: steps of each chain at each temperature.
-        equilibrate: the sampler that moves data at the full model before they go backward, such as `Tempered` for
-            modes that `sampler` does not leave; None takes `sampler`.
+        equilibrate: the sampler that moves data at the full model before they go backward; None takes `sampler`.
+            `Tempered` suits modes that `sampler` does not leave.
         compile: see `ebmlab.evaluation.ais`; the first evaluation takes 10 to 20 seconds longer.
 
     Example:

@@ -119,11 +119,11 @@ class AnnealedSteps(ChainSchedule):
 class ShortChains(ChainSchedule):
     """Contrastive divergence with shorter negative chains, until a share of the training has passed.
 
-    Short chains learn most of what there is to learn in less time, and the learner's own `num_steps` mend at the end
-    what they leave undone. As many of a chain's last states are negatives as the learner's `burn_in` leaves of its
-    `num_steps`, or all of them if there are fewer. Samples for pictures and scores have the length of the config. A
-    rollback of `DivergenceGuard` that lengthens the learner's chains lengthens the short ones as much. A run that is
-    resumed to another length has short chains for the share of that length, with a warning.
+    Short chains learn most of what there is to learn in less time. The learner's own `num_steps` complete the rest at
+    the end. As many of a chain's last states are negatives as the learner's `burn_in` leaves of its `num_steps`, or all
+    of them if there are fewer. Samples for pictures and scores have the length of the config. A rollback of
+    `DivergenceGuard` that lengthens the learner's chains lengthens the short ones as much. A run that is resumed to
+    another length has short chains for the share of that length, with a warning.
 
     Args:
         num_steps: steps of the short chains; at most the learner's.

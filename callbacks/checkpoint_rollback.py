@@ -39,10 +39,10 @@ class RolledBack(Exception):
 class Rollback:
     """Keeps good checkpoints, and makes the one from which a diverged run goes on.
 
-    A rollback writes the last good checkpoint, with new states of the random generators and with what has happened, in
-    place of the run's last one. The run then resumes from it. So a run that is killed, at whatever moment, and resumed
-    is the run that was not killed: either it resumes before the divergence, meets it again and rolls back in the same
-    way, or it resumes from the rollback's checkpoint.
+    A rollback replaces the run's last checkpoint by the last good one. New states of the random generators, and what
+    has happened, are added. The run then resumes from it. So a run that is killed, at whatever moment, and resumed is
+    the run that was not killed. Either it resumes before the divergence, meets it again and rolls back in the same way.
+    Or it resumes from the rollback's checkpoint.
 
     Args:
         max_rollbacks: how many a run may take.
@@ -50,8 +50,8 @@ class Rollback:
         num_steps_factor: the sampler's steps are multiplied by it at each rollback, and rounded up.
 
     Attributes:
-        history: of each rollback the step of the divergence and that of the checkpoint, the product of the factors of
-            the learning rate, the sampler's steps, and the cause.
+        history: of each rollback the step of the divergence and that of the checkpoint. Then the product of the factors
+            of the learning rate, the sampler's steps, and the cause.
         drifting: a checkpoint that is written now is not a good one.
 
     Raises:

@@ -23,9 +23,9 @@ class ClosedForm(pl.Callback):
     Data count by their weights. A resumed run keeps its parameters.
 
     Args:
-        method: `independent`, the fields that reproduce the data's means, and no couplings; `mean_field`, the naive
-            mean-field estimate; or `tap`, that of Thouless, Anderson and Palmer, for `Ising` alone. They are functions
-            in `ebmlab.learners.closed_form`.
+        method: `independent` takes the fields that reproduce the data's means, and no couplings. `mean_field` is the
+            naive mean-field estimate, `tap` that of Thouless, Anderson and Palmer, for `Ising` alone. They are
+            functions in `ebmlab.learners.closed_form`.
         pseudo_count: the share of the uniform law that is mixed into the data's; above 0 and below 1.
 
     Raises:

@@ -43,8 +43,9 @@ class Contacts(PeriodicEvaluation):
 
     Scores are those of `evaluation.contact_scores`. Residues are placed at the alignment's sites by their sequence
     (`sequences.place`). Logs `contacts/precision_l`, `_l2` and `_l5`, the shares of contacts among the best L, L/2 and
-    L/5 pairs, L being the number of sites; the same as `contacts/long_range_precision_*` for pairs at least 24 residues
-    apart; and `contacts/precision_at_random`. `contacts/map` shows map and curve.
+    L/5 pairs, L being the number of sites. The same for pairs at least 24 residues apart is
+    `contacts/long_range_precision_*`. Beside them stands `contacts/precision_at_random`. `contacts/map` shows map and
+    curve.
 
     Args:
         path: the structure, a PDB file; or `package:NAME/FOLDER/FILE`, a file of an installed package.

@@ -19,9 +19,8 @@ class CouplingRMSE(PeriodicEvaluation):
 
     It needs an `Ising` energy that learns, and data from a known one, such as `datamodules.IsingSamples`. Logs
     `coupling/rmse` over all entries of J, in our convention that an edge counts once
-    (`ebmlab.evaluation.coupling_rmse`), and `coupling/rmse_paper`, half of it, which belongs to the papers'
-    E(x) = -x'J x. `parameters/couplings` shows both matrices; white is zero, and the colours end at the largest true
-    coupling.
+    (`ebmlab.evaluation.coupling_rmse`). `coupling/rmse_paper` is half of it, and belongs to the papers' E(x) = -x'J x.
+    `parameters/couplings` shows both matrices; white is zero, and the colours end at the largest true coupling.
 
     Args:
         every_n_epochs: see `PeriodicEvaluation`.

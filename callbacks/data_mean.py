@@ -19,8 +19,8 @@ class DataMean(pl.Callback):
     """Gives the mean of the training data to the energy and to the replay buffer, before the first step of a run.
 
     In a new run it calls the energy's `set_base`. With zero weights, an RBM and a ResNet are then Bernoulli(data mean)
-    in place of the uniform law, from which contrastive divergence may not find the data. A GRBM is N(data mean, I). An
-    RGCN starts new chains from graphs as dense as the data's. A `ReplayBuffer` with `init: mean` fills its slots
+    in place of the uniform law. From a uniform law contrastive divergence may not find the data. A GRBM is N(data mean,
+    I). An RGCN starts new chains from graphs as dense as the data's. A `ReplayBuffer` with `init: mean` fills its slots
     from the mean.
 
     Raises:

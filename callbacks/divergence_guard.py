@@ -40,7 +40,7 @@ class DivergenceGuard(pl.Callback):
     synchronisation per optimizer step.
 
     With `on_divergence="rollback"` all ranks go on from the last good checkpoint instead. Parameters, optimizer,
-    schedules, replay buffers and samplers are those of the checkpoint, random numbers are new, and the learning rate is
+    schedules, replay buffers and samplers are those of the checkpoint. Random numbers are new, and the learning rate is
     lower or the sampler takes more steps. A checkpoint is good if its numbers are finite and the energies of data and
     negatives differed by less than a tenth of the limit. A run that diverges again before it has come further goes back
     one checkpoint more. Each rollback is a line of the log, of `rollbacks.csv` and of `metrics.csv`

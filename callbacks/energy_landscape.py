@@ -30,8 +30,8 @@ class EnergyLandscape(SampleEvaluation):
 
     Args:
         resolution: number of grid points in each direction.
-        num_samples: number of new chains, and of data points; 0 leaves out their picture, which is of no use if bits
-            are so many that chains cannot mix (according to the paper, 256 are).
+        num_samples: number of new chains, and of data points; 0 leaves out their picture. It is of no use if chains
+            cannot mix, as, according to the paper, with 256 bits.
         num_steps: steps of each chain; default as in training.
         extent: the window is [-extent, extent] in both directions.
         every_n_epochs: see `PeriodicEvaluation`.

@@ -24,15 +24,16 @@ RISE = 0.1  # of the larger share, above which long chains are worse
 class EquilibriumCheck(SampleEvaluation):
     """Compares samples of chains as long as in training with those of much longer chains.
 
-    A model that was trained with chains too short to reach its law learns their law in place of its own (Decelle,
-    Furtlehner & Seoane 2021): its samples are best after as many steps as in training, and get worse with more.
+    A model that was trained with chains too short to reach its law learns their law instead (Decelle, Furtlehner &
+    Seoane 2021). Its samples are best after as many steps as in training, and get worse with more.
 
-    Logs, for short and long chains, `equilibrium/data_short` and `equilibrium/samples_short`, the shares of training
-    data and of samples whose nearest neighbour is of their own kind (`ebmlab.evaluation.nearest_neighbour`; 1/2 is
-    best), their mean `equilibrium/accuracy_short`, and the mean energies `equilibrium/energy_data` and
-    `equilibrium/energy_short`. Shows both sets of samples as `equilibrium/samples` if they are images, and warns if the
-    larger share is higher by 0.1 after the long chains: the mean is 1/2, too, for samples that spread too widely. All
-    chains start from the same noise. Every rank runs the same chains.
+    Logs, for short and long chains, `equilibrium/data_short` and `equilibrium/samples_short`. They are the shares of
+    training data and of samples whose nearest neighbour is of their own kind (`ebmlab.evaluation.nearest_neighbour`);
+    1/2 is best. Beside them stand their mean `equilibrium/accuracy_short`, and the mean energies
+    `equilibrium/energy_data` and `equilibrium/energy_short`. Shows both sets of samples as `equilibrium/samples` if
+    they are images. Warns if the larger share is higher by 0.1 after the long chains. The mean does not tell, since it
+    is 1/2 for samples that spread too widely, too. All chains start from the same noise. Every rank runs the same
+    chains.
 
     Args:
         num_samples: number of chains, and of data (all, if there are fewer); at least 2.
@@ -96,6 +97,6 @@ class EquilibriumCheck(SampleEvaluation):
             rank_zero_warn(
                 f"EquilibriumCheck: the model was trained out of equilibrium: samples are told from data with accuracy "
                 f"{shares['short'].larger:.2f} after {lengths['short']} steps, but {shares['long'].larger:.2f} after "
-                f"{lengths['long']}. Its likelihood says little about its samples: draw them with "
-                f"{lengths['short']} steps, or train it with longer or persistent chains"
+                f"{lengths['long']}. Draw with {lengths['short']} steps, or train with longer or persistent chains; its "
+                "likelihood says little about its samples"
             )

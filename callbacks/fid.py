@@ -38,9 +38,9 @@ class FID(SampleEvaluation):
     written, with every score, to `fid.csv` in the run's folder. Under `fast_dev_run` the classifier is not trained.
 
     Args:
-        extractor: "classifier" for the features of a small classifier, trained once on the data's labels and cached
-            (see `ebmlab.evaluation.load_or_train`), or "inception" for those of published FIDs, which needs
-            `ebmlab[fid]`.
+        extractor: "classifier" or "inception". The first has the features of a small classifier, trained once on the
+            data's labels and cached (`ebmlab.evaluation.load_or_train`). The second has those of published FIDs, and
+            needs `ebmlab[fid]`.
         num_samples: number of chains, over all ranks.
         split: of the real images, all of which are used. By default "test" in `test`, and "val" otherwise.
         num_steps: steps of each chain; default as in training.

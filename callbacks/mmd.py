@@ -30,21 +30,21 @@ SPLITS: dict[TrainerFn | None, str] = {
 class HammingMMD(SetComparison):
     """Draws states by new chains from noise and logs the squared MMD between them and the data.
 
-    `mmd/hamming` has the kernel d - H, with H the Hamming distance of states of d coordinates (Dai et al. 2020; Liu et
-    al. 2023, Sec. 5.1). It is a sum over single coordinates; on bits, it is twice the sum of the squared differences of
+    `mmd/hamming` has the kernel d - H (Dai et al. 2020; Liu et al. 2023, Sec. 5.1). H is the Hamming distance of states
+    of d coordinates. It is a sum over single coordinates; on bits, it is twice the sum of the squared differences of
     their means. It does not depend on any interaction between coordinates: independent bits with the data's means have
     the value of a perfect model. `mmd/exponential` has the kernel exp(-H / d), which depends on interactions of every
     order, with a weight of about (2 d)^-k for one among k bits.
 
     The data are of the training split in fit, as in the paper, of the validation split in `validate` and of the test
-    split in `test`: as many states as are drawn, or all if there are fewer, the same each time. Each rank draws its
-    share of the chains.
+    split in `test`. They are as many states as are drawn, or all if there are fewer, the same each time. Each rank
+    draws its share of the chains.
 
     Args:
         num_samples: number of chains, over all ranks; at least 2.
         num_steps: steps of each chain; default as in training.
-        unbiased: use the U-statistic, as in the paper's code, which can be below 0 if the laws agree, in place of the
-            V-statistic, which is never below 0 and above 0 on average. See `ebmlab.evaluation.hamming_mmd`.
+        unbiased: use the U-statistic, as in the paper's code, in place of the V-statistic. It can be below 0 if the
+            laws agree. The V-statistic never is, and is above 0 on average. See `ebmlab.evaluation.hamming_mmd`.
         batch_size: chains that run at once.
         every_n_epochs: see `PeriodicEvaluation`.
         at_start: also evaluate before the first step.

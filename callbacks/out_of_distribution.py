@@ -34,17 +34,17 @@ IMAGE_TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
 class OutOfDistribution(PeriodicEvaluation):
     """Compares energies of held-out data with those of other data, of noise and of transformed held-out data.
 
-    Logs `ood/<name>/auroc`, `/aupr` and `/fpr95` for each of them, with held-out data as the positives and minus the
-    energy as their score (see `ebmlab.evaluation.outliers.Detection`), and shows histograms of all energies as
-    `ood/energies`. Held-out data are those of the validation split, or of the test split in `test`; the other data are
-    of the same split.
+    Logs `ood/<name>/auroc`, `/aupr` and `/fpr95` for each of them (`ebmlab.evaluation.outliers.Detection`). Held-out
+    data are the positives, and minus the energy is their score. Shows histograms of all energies as `ood/energies`.
+    Held-out data are those of the validation split, or of the test split in `test`; the other data are of the same
+    split.
 
     Args:
         data: other data sets by name. Their raw data are preprocessed like those of the run, so that the sets do not
             differ in scale.
         noise: also compare with the domain's reference law: uniform on finite domains, N(0, I) on `Real`.
         transforms: also compare with images `flipped` upside down, `mirrored` left to right or `rotated` by a right
-            angle, or with `independent` coordinates, each from another sample, which have the right marginals.
+            angle. `independent` takes each coordinate from another sample, so the marginals are right.
             Default: `flipped` and `independent` for images, else `independent`.
         num_samples: number of samples of each set, or all if it has fewer.
         batch_size: number of energies computed at once.

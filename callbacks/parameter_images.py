@@ -20,8 +20,8 @@ from ebmlab.settings import require_count
 class ParameterImages(PeriodicEvaluation):
     """Shows the filters of a GRBM and its variances over the training, on rank 0.
 
-    Logs `parameters/filters` (the columns of W with the largest norms, each scaled symmetrically about 0, which is
-    grey) and `parameters/log_variance` (mean, smallest and largest log sigma^2 against the step).
+    Logs `parameters/filters`, the columns of W with the largest norms, each scaled symmetrically about 0, which is
+    grey. `parameters/log_variance` shows mean, smallest and largest log sigma^2 against the step.
 
     Args:
         num_filters: number of columns of W to show.

@@ -44,9 +44,9 @@ class PeriodicEvaluation(pl.Callback):
     it does not change the training. If it has a number that counts, `headline_of` names it, and the run ends with it.
     If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged weights are evaluated.
 
-    A score is that of the weights at its evaluation: a `ModelCheckpoint` that monitors it takes no other weights for
-    the best, and a learning rate that falls on a plateau changes only after an evaluation. The evaluation at the end of
-    fit is a candidate for the best only if the number of epochs is a multiple of `every_n_epochs`.
+    A score is that of the weights at its evaluation. A `ModelCheckpoint` that monitors it takes no other weights for
+    the best. A learning rate that falls on a plateau changes only after an evaluation. The evaluation at the end of fit
+    is a candidate for the best only if the number of epochs is a multiple of `every_n_epochs`.
 
     A subclass must keep each of its settings in an attribute of the same name. The settings identify the callback in a
     checkpoint, so that one trainer can have two callbacks of one class if their settings differ. The names of the
@@ -162,9 +162,10 @@ class PeriodicEvaluation(pl.Callback):
     def log_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule, metrics: dict[str, float]) -> None:
         """Sends metrics to the loggers and to `trainer.callback_metrics`, where a ModelCheckpoint finds them.
 
-        `LightningModule.log` cannot be called before the first step or after the last, so that it is used in `validate`
-        and `test` only, where it also fills the table that they print. The step is the number of steps taken, while
-        Lightning's own metrics count from 0; a logger that has `count_steps_taken` is told which metrics these are.
+        `LightningModule.log` cannot be called before the first step or after the last. It is therefore used in
+        `validate` and `test` only, where it also fills the table that they print. The step is the number of steps
+        taken, while Lightning's own metrics count from 0. A logger that has `count_steps_taken` is told which metrics
+        these are.
         """
         fitting = trainer.state.fn == TrainerFn.FITTING
         if (found := self.headline_of(trainer, metrics)) is not None:

@@ -21,8 +21,8 @@ _PAUSE = (10.0, 600.0)  # least and most seconds between two lines
 class Progress(ProgressBar):
     """One bar for the whole training, with the time that is left and the current metrics by their short names.
 
-    Without a terminal it prints a line now and then: every 10 seconds at first, later after another tenth of the time
-    so far, but at least every 10 minutes.
+    Without a terminal it prints a line every 10 seconds at first. Later it does so after another tenth of the time so
+    far, but at least every 10 minutes.
 
     Args:
         refresh_rate: ignored, like the others. Configs of earlier runs hold these options of Lightning's bar.

@@ -31,15 +31,15 @@ Streams = dict[str, Tensor]
 class RunState(pl.Callback):
     """Makes a resumed run draw the random numbers that it would have drawn without the interruption.
 
-    A checkpoint holds the states of torch's global generators (of the CPU, and of the GPU if the run uses one) and of
-    the replay buffer, if there is one, for every rank. The order of the data is restored by the loaders; those of
-    `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of training. If there
-    are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning. Buffers are
-    distributed again over any number of ranks.
+    A checkpoint holds, for every rank, the states of torch's global generators and of the replay buffer, if there is
+    one. The generators are the CPU's, and the GPU's if the run uses one. The order of the data is restored by the
+    loaders; those of `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of
+    training. If there are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning.
+    Buffers are distributed again over any number of ranks.
 
-    The order of a plain `DataLoader` is restored, too, and what Lightning does just after it has written a checkpoint:
-    a step of `ReduceLROnPlateau`, the row of metrics. A `ModelCheckpoint` that monitors a score of validation takes no
-    other weights than those that were validated for the best; see `Scores`.
+    The order of a plain `DataLoader` is restored, too. So is what Lightning does just after it has written a
+    checkpoint: a step of `ReduceLROnPlateau`, the row of metrics. A `ModelCheckpoint` that monitors a score of
+    validation takes no other weights than those that were validated for the best; see `Scores`.
 
     Example:
         >>> callback, checkpoint = RunState(), {}
@@ -221,8 +221,8 @@ def _warn_of_lost_gradients(trainer: pl.Trainer) -> None:
     if is_accumulating(trainer):
         rank_zero_warn(
             f"RunState: this checkpoint is written after batch {epoch.batch_progress.current.ready} of the epoch, amid "
-            f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and has none of these: a run that is "
-            "resumed from it differs from the unbroken one; validate and save at multiples of accumulate_grad_batches"
+            f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and lacks these. A run resumed from it "
+            "differs from the unbroken one; validate and save at multiples of accumulate_grad_batches"
         )
 
 

@@ -16,12 +16,12 @@ from ebmlab.lightning.run_data import data_of
 class SampleDistances(SetComparison):
     """Draws states by new chains from noise and logs how far they are from held-out data.
 
-    Logs `distance/energy` (`evaluation.energy_distance`), `distance/sliced_wasserstein`, `distance/precision` and
-    `distance/recall` of 3 neighbours, and `distance/classifier`, the accuracy of the classifier two-sample test, 1/2 if
+    Logs `distance/energy` (`evaluation.energy_distance`), `distance/sliced_wasserstein`, and `distance/precision` and
+    `distance/recall` of 3 neighbours. `distance/classifier` is the accuracy of the classifier two-sample test, 1/2 if
     nothing tells samples from data.
 
-    The data are of the validation split, or of the test split in `test`: as many states as are drawn, or all if there
-    are fewer, the same each time. Each rank draws its share of the chains.
+    The data are of the validation split, or of the test split in `test`. They are as many states as are drawn, or all
+    if there are fewer, the same each time. Each rank draws its share of the chains.
 
     Args:
         num_samples: number of chains, over all ranks; at least 4.

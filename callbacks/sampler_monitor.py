@@ -12,10 +12,9 @@ from torch import Tensor
 class SamplerMonitor(pl.Callback):
     """Logs the step size in absolute units and, for a GRBM, the range of its variances.
 
-    The metrics are `sampler/step_size` (that of the training step, if it is a number, times
-    `energy.step_unit()`),
-    `sampler/alpha_max` (of `PersistentACS`), `sampler/log_var_mean`, `sampler/log_var_min` and `sampler/log_var_max`,
-    each if the run has it. The learner itself logs `sampler/acceptance` and `sampler/hops`.
+    The metrics are `sampler/step_size`, `sampler/alpha_max` (of `PersistentACS`), `sampler/log_var_mean`,
+    `sampler/log_var_min` and `sampler/log_var_max`, each if the run has it. The step size is that of the training step,
+    if it is a number, times `energy.step_unit()`. The learner itself logs `sampler/acceptance` and `sampler/hops`.
 
     Example:
         >>> from ebmlab.datamodules import Digits

@@ -19,8 +19,8 @@ from ebmlab.settings import require_inside
 class StopAtCorrelation(PeriodicEvaluation):
     """Ends training when the pair statistics of the persistent chains correlate with those of the data.
 
-    The statistics are C_ij(a, b) = f_ij(a, b) - f_i(a) f_j(b) of all pairs of sites and all values, of the chains in
-    the replay buffer without weights, and of the training data with theirs. Logs their Pearson correlation as
+    The statistics are C_ij(a, b) = f_ij(a, b) - f_i(a) f_j(b) of all pairs of sites and all values. Those of the chains
+    in the replay buffer have no weights, the training data have theirs. Logs their Pearson correlation as
     `correlation/pearson` and the slope of the chains' on the data's as `correlation/slope`. Both are adabmDCA's
     (Muntoni et al. 2021), whose fits end at 0.95. Numbers are measured without its pseudo-count, if none is asked for,
     and after the last step of an epoch; its chains have moved once more.

@@ -45,7 +45,7 @@ class TrajectoryLikelihood(pl.Callback):
         num_steps: steps of each chain from one update of the weights to the next, at stops on the straight line between
             the parameters. There are more if the weights would spread by more than half a nat from stop to stop.
         every_n_steps: optimizer steps from one update to the next. The line between two updates is much shorter than
-            the optimizer's path, and each turn of that path would add to the error of log Z.
+            the optimizer's path, whose every turn would add to the error of log Z.
         num_data: states of each split to score.
         sampler: moves the chains and must be exact; the learner's sampler when None.
         seed: of the chains, and of the choice of states.

@@ -33,9 +33,9 @@ class Alignment(TensorDataModule):
 
     Weights. A sequence that is alike to n sequences, itself included, has the weight 1/n, and Meff is the sum of the
     weights. Alike are sequences that agree in more than the share `identity` of their sites, two gaps included (Morcos
-    et al. 2011, with the strict comparison of adabmDCA 1.0.0 and pydca).
+    et al. 2011). The comparison is strict, as in adabmDCA 1.0.0 and pydca.
 
-    Splits. Sequences that are alike, directly or by others between them, stay in one split: no sequence of the
+    Splits. Sequences that are alike, directly or by others between them, stay in one split. No sequence of the
     validation or test split is alike to one of the training split.
 
     Args:
@@ -44,7 +44,7 @@ class Alignment(TensorDataModule):
         gap: the letter of the gap in `alphabet`.
         inserts: what lower case letters and dots are. `drop`: inserts, which are left out, as in A2M and A3M. `keep`:
             residues and gaps in columns of their own, as in FASTA. `auto`: inserts, if the file's name ends in .a2m or
-            .a3m, or if all rows have equally many other letters and there are lower case letters or dots in some.
+            .a3m. Also inserts, if some rows have lower case letters or dots, and all have equally many other letters.
         unknown: what becomes of sequences with letters that are not in the alphabet, in the columns that are kept.
             `drop`: they are left out. `gap`: the letters are read as gaps. `refuse`: they are an error.
         max_column_gaps: columns with a larger share of gaps are left out.

@@ -23,16 +23,16 @@ from ebmlab.reading.tables import check_columns, read_head
 class Arrays(OwnData):
     """Samples in a file: .npy, .npz, .csv (one in each row, with or without names above) or .pt.
 
-    Numbers become states of the domain by one rule (`datamodules.scaling.scaling`): levels of pixels are divided by
-    255, booleans and bits are 0 and 1, or spins if these are asked for, class numbers become one-hot vectors.
+    Numbers become states of the domain by one rule (`datamodules.scaling.scaling`). Levels of pixels are divided by
+    255, and class numbers become one-hot vectors. Booleans and bits are 0 and 1, or spins if these are asked for.
 
     Args:
         path: the file with the samples to train on; parts of them validate and test where `val` and `test` name none.
         domain: real, binary, spin, ordinal or categorical; or mixed, a table of real numbers and of classes.
-        labels: where the labels are: the name or the number of a column of a .csv file, the name of an array in an .npz
-            or .pt file, or an .npy file beside the samples. None: there are none.
+        labels: where the labels are; None if there are none. In a .csv file it is the name or the number of a column,
+            in an .npz or .pt file the name of an array. Or it is an .npy file beside the samples.
         field: the name of the samples' array in an .npz or .pt file with several.
-        shape: of one sample, such as [1, 28, 28]. By default that of the file; with domain real and binary, (H, W) and
+        shape: of one sample, such as [1, 28, 28]. By default that of the file. With domain real and binary, (H, W) and
             (H, W, 1) become (1, H, W), and (H, W, 3) becomes (3, H, W).
         standardize: give real numbers mean 0 and variance 1: in images each channel, in tables each column.
         binarize: make bits of numbers in [0, 1] or of pixels: true or dynamic, see `TensorDataModule`.

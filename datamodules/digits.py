@@ -22,7 +22,7 @@ class Digits(TensorDataModule):
     Args:
         batch_size: images per batch and process.
         seed: of the order of the training batches.
-        binarize: true: pixels above half intensity are 1, the others 0; dynamic: pixels are 1 with their intensity as
+        binarize: true: pixels above half intensity are 1, the others 0. dynamic: pixels are 1 with their intensity as
             probability, drawn again for each training batch, and once for validation and test images.
 
     Example:

@@ -31,8 +31,8 @@ class EgoSmall(TensorDataModule):
     """One-hop ego graphs, a node with its neighbours and the edges among all of them (You et al. 2018, GraphRNN).
 
     Source. The graphs come from Citeseer's file, a pickle that is read without running code. Without that file, they
-    come from the five social networks in networkx, which give 115 graphs of 4 to 18 nodes, all of which are taken if
-    `num_graphs` is larger. Self-loops are removed, the largest connected component is kept, and the ego graphs of its
+    come from the five social networks in networkx, which give 115 graphs of 4 to 18 nodes. All are taken if
+    `num_graphs` is larger. Self-loops are removed, and the largest connected component is kept. The ego graphs of its
     nodes are put in a fixed random order, of which the first `num_graphs` are used. GraphRNN draws from graphs of up to
     20 nodes; Liu et al. (2023), Sec. 5.2, report 4 to 18 nodes. Different nodes may have isomorphic ego graphs.
 
@@ -41,8 +41,8 @@ class EgoSmall(TensorDataModule):
 
     States. A graph is the upper triangle of its adjacency matrix, row by row, padded to `max_nodes` slots. A slot
     without edges is an absent node, which is unambiguous, since ego graphs are connected. The slots of a graph's nodes
-    are drawn once, uniformly. A fixed order, such as the ego first, would be a pattern in the data that a permutation
-    invariant energy cannot express, and that others would learn in place of the graphs.
+    are drawn once, uniformly. A fixed order, such as the ego first, would be a pattern in the data. A permutation
+    invariant energy cannot express it, and others would learn it in place of the graphs.
 
     Args:
         root: folder of the data sets; Citeseer's file is its citeseer/ind.citeseer.graph. By default $EBMLAB_DATA, else

@@ -16,10 +16,9 @@ _NUM_CLASSES = {"mnist": 10, "digits": 10, "letters": 26, "balanced": 47, "bymer
 class EMNIST(MNIST):
     """Handwritten digits and letters (Cohen et al., 2017), 28x28 and upright, with MNIST's options and splits.
 
-    The eMNIST of the ACS paper (Pynadath et al., 2024) is, according to its published code, `subset: mnist`,
-    `binarize: true`, with 60,000 digits to train on, none of them held out, and 10,000 to test. The publisher's files
-    hold transposed images, which are transposed back here. Mean and standard deviation are measured on the training
-    images.
+    The eMNIST of the ACS paper (Pynadath et al., 2024) is, according to its published code, `subset: mnist`, `binarize:
+    true`. It has 60,000 digits to train on, none of them held out, and 10,000 to test. The publisher's files hold
+    transposed images, which are transposed back here. Mean and standard deviation are measured on the training images.
 
     Args:
         batch_size: images per batch and process.

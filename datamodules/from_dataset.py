@@ -30,14 +30,14 @@ MEASURED = 10_000  # samples of a streamed data set that tell its scale and its 
 class FromDataset(OwnData):
     """Any `torch.utils.data.Dataset`, such as torchvision's: read into memory, or streamed by workers.
 
-    An item of the data set is a sample x, (x, label) or a dictionary with x under `field`. x is a tensor, an array, a
-    picture, a number or a list of numbers; what becomes of its numbers is said in `Arrays`.
+    An item of the data set is a sample x, (x, label) or a dictionary with x under `field`. A sample is a tensor, an
+    array, a picture, a number or a list of numbers. `Arrays` says what becomes of the numbers.
 
     In memory, what the data set draws at random, such as crops, is drawn once, and a warning says so. Streamed, it is
     drawn anew in each epoch.
 
     Streamed, the scale and the moments are those of 10,000 training samples. The order of the batches is the same as in
-    memory, and a run that is resumed goes on within the epoch; only what the data set itself draws, such as crops, is
+    memory, and a run that is resumed goes on within the epoch. Only what the data set itself draws, such as crops, is
     then drawn anew.
 
     Args:

@@ -23,9 +23,9 @@ class GrayCode2D(TensorDataModule):
     """Points of a density in the plane, each coordinate in Gray code (Liu et al. 2023, Sec. 5.1; Dai et al. 2020).
 
     A point has `num_bits` bits, those of its first coordinate first. A coordinate's bits are its sign (1 is negative)
-    and the Gray code of |coordinate| / 5, a number in [0, 1), with num_bits / 2 - 1 binary places. Neighbouring cells
-    of a coordinate therefore differ in one bit, across zero too. Coordinates of 5 or more are coded as if they were
-    just below 5. Float64 has 53 binary places for the magnitude; further places are 0.
+    and the Gray code of |coordinate| / 5. That is a number in [0, 1), with num_bits / 2 - 1 binary places. Neighbouring
+    cells of a coordinate therefore differ in one bit, across zero too. Coordinates of 5 or more are coded as if they
+    were just below 5. Float64 has 53 binary places for the magnitude; further places are 0.
 
     The validation and test splits are new draws, a tenth as many as for training.
 

@@ -31,9 +31,9 @@ class ImageFolder(OwnData):
     Linked folders are read, and hidden files and folders left out. Transparent parts become white. Of several frames or
     pages the first is taken. What is left out is counted when training begins.
 
-    Where the folder has a subfolder `train`, it is the training split, and so are `val` and `test` if they are there;
-    their subfolders are the labels. Pictures are scaled until they cover `size`, and their centre is cut out. Pixels
-    are divided by 255, then standardised by channel, or binarised.
+    Where the folder has a subfolder `train`, it is the training split. `val` and `test` are the other splits if they
+    are there. Their subfolders are the labels. Pictures are scaled until they cover `size`, and their centre is cut
+    out. Pixels are divided by 255, then standardised by channel, or binarised.
 
     Args:
         root: the folder.

@@ -26,11 +26,11 @@ from ebmlab.settings import require_count
 class IsingSamples(TensorDataModule):
     """Spins of a periodic square lattice with E(x) = -coupling * (sum of x_i x_j over edges), each edge counted once.
 
-    The defaults are those of Liu et al. (2023), App. J, after Grathwohl et al. (2021): their E(x) = -sigma x'Jx with
-    sigma = 0.25 counts every edge twice, and their 1,000,000 Gibbs steps of one site are 1,600 sweeps of 625 sites.
-    Each sample is the last state of its own Gibbs chain, which starts from random spins and is exact in the limit of
-    many sweeps. With the default settings 1,000 sweeps sufficed: no chain had two large domains any more, as a fifth of
-    them had after 100, and the mean energy agreed with the exact sum (Kaufman, 1949). Strong couplings on large
+    The defaults are those of Liu et al. (2023), App. J, after Grathwohl et al. (2021). Their E(x) = -sigma x'Jx with
+    sigma = 0.25 counts every edge twice. Their 1,000,000 Gibbs steps of one site are 1,600 sweeps of 625 sites. Each
+    sample is the last state of its own Gibbs chain, which starts from random spins and is exact in the limit of many
+    sweeps. With the default settings 1,000 sweeps sufficed. A fifth of the chains had two large domains after 100
+    sweeps, none after 1,000. The mean energy agreed with the exact sum (Kaufman, 1949). Strong couplings on large
     lattices need more sweeps.
 
     The samples take a minute at the defaults and are cached in the data root. If that cannot be written, they stay in

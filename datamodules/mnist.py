@@ -29,7 +29,7 @@ class MNIST(TensorDataModule):
     are from its beginning. Neither depends on the seed, and the validation images do not depend on `num_train`.
 
     Dynamic MNIST (Salakhutdinov and Murray, 2008) is `binarize: dynamic`. Its splits are those of Tomczak and Welling
-    (2018, VAE with a VampPrior), which the deep EBMs of Grathwohl et al. (2021) and Zhang et al. (2022) use as well.
+    (2018, VAE with a VampPrior). The deep EBMs of Grathwohl et al. (2021) and Zhang et al. (2022) use them as well.
     They keep the file's order: the first 50,000 images are for training, the last 10,000 for validation.
 
     Args:
@@ -38,10 +38,10 @@ class MNIST(TensorDataModule):
         root: folder of the data sets; the files are in its MNIST/raw/. By default $EBMLAB_DATA, else data/ in the
             working directory.
         download: download the files if they are missing.
-        num_val: number of images of the training file that are held out for validation; by default 5,000, and with
+        num_val: number of images of the training file that are held out for validation. The default is 5,000, and with
             dynamic binarisation as many as there are test images.
         num_train: number of training images; by default all that remain.
-        binarize: true: pixels above half intensity are 1, the others 0; dynamic: pixels are 1 with their intensity as
+        binarize: true: pixels above half intensity are 1, the others 0. dynamic: pixels are 1 with their intensity as
             probability, drawn again for each training batch, and once for validation and test images.
 
     Example:

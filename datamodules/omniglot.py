@@ -28,8 +28,9 @@ class Omniglot(PublishedImages):
     The file and the splits are those of Burda et al. (2016, Importance Weighted Autoencoders), grey in [0, 1]. The
     validation images are the last 1,345 of their permutation of the training characters. The deep EBMs of Grathwohl et
     al. (2021) and Zhang et al. (2022) use `binarize: dynamic`, and another permutation in each run. The published code
-    of the ACS paper (Pynadath et al., 2024) trains and tests its RBMs on other images of Omniglot (the background set
-    of torchvision, resized and thresholded), so that its numbers do not belong to these splits. Labels are alphabets.
+    of the ACS paper (Pynadath et al., 2024) trains and tests its RBMs on other images of Omniglot. They are the
+    background set of torchvision, resized and thresholded, so its numbers do not belong to these splits. Labels are
+    alphabets.
 
     A downloaded file must have git's checksum of the file in the authors' repository. A file that is already there need
     not have it, but must hold the published numbers of images and values in [0, 1].
@@ -40,7 +41,7 @@ class Omniglot(PublishedImages):
         root: folder of the data sets; the file is in its Omniglot/. By default $EBMLAB_DATA, else data/ in the working
             directory.
         download: download the file if it is missing.
-        binarize: true: pixels above half intensity are 1, the others 0; dynamic: pixels are 1 with their intensity as
+        binarize: true: pixels above half intensity are 1, the others 0. dynamic: pixels are 1 with their intensity as
             probability, drawn again for each training batch, and once for validation and test images.
 
     Example:

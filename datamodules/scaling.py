@@ -30,8 +30,8 @@ class Form:
 
     Attributes:
         domain: of the states.
-        standardize: give real numbers mean 0 and variance 1 over the training samples, in images by channel, else by
-            entry of the first axis, such as the columns of a table.
+        standardize: give real numbers mean 0 and variance 1 over the training samples. Images have them by channel,
+            others by entry of the first axis, such as the columns of a table.
         binarize: make bits of numbers in [0, 1]; see `TensorDataModule`.
         max_value: what all numbers are divided by, in place of the rule of `scaling`.
         num_values: of an ordinal or categorical coordinate; by default as many as the training samples show.
@@ -62,10 +62,10 @@ def as_images(x: Tensor, domain: DomainName) -> Tensor:
 def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
     """Finds how raw training data become states, but for standardisation and binarisation.
 
-    One rule says what numbers are divided by. It holds for images, for uint8 of any shape and for what is binarised:
-    whole numbers from 0 to 255, of which one is above 1, are levels of pixels and are divided by 255. All other numbers
+    One rule says what numbers are divided by. It holds for images, for uint8 of any shape and for what is binarised.
+    Whole numbers from 0 to 255, of which one is above 1, are levels of pixels and are divided by 255. All other numbers
     stay what they are. Numbers that were divided, images and what is binarised lie between 0 and 1 by their nature
-    (`Preprocessing.unit`); a table, or flat samples, whose floating-point numbers do so need not.
+    (`Preprocessing.unit`). A table, or flat samples, may hold such floating-point numbers by chance.
 
     Args:
         x: `(N, *shape)`, finite.

@@ -40,9 +40,9 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
         batch_size: samples per batch and process.
         seed: of the order of the training batches.
         binarize: use 0 and 1 in place of standardised pixels. True: 1 if a pixel in [0, 1] is above 1/2. dynamic: 1
-            with the pixel's value as its probability, drawn again for each training batch (see `TensorLoader`); the
-            validation and test splits are drawn once, the same in every run and on every rank, so that likelihoods can
-            be compared.
+            with the pixel's value as its probability, drawn again for each training batch (see `TensorLoader`). The
+            validation and test splits are drawn once, the same in every run and on every rank. Likelihoods can so be
+            compared.
 
     Example:
         >>> class Stripes(TensorDataModule):

@@ -21,8 +21,8 @@ class TensorLoader:
     Draws. `transform` gets a generator with each batch. It differs between epochs, ranks and batches, and depends on
     `seed`, the epoch, the batch's number and the rank alone.
 
-    Ranks. `batch_size` is per rank. Rank r takes the entries r, r + world, ... of the epoch's order, so that the i-th
-    batches of all ranks together are the i-th batch of one process with `world * batch_size`. Every rank gets the same
+    Ranks. `batch_size` is per rank. Rank r takes the entries r, r + world, ... of the epoch's order. The i-th batches
+    of all ranks together are so the i-th batch of one process with `world * batch_size`. Every rank gets the same
     number of batches of the same sizes. To this end, a pass without `drop_last` leaves out the last N mod world samples
     (none in a single process).
 

@@ -129,8 +129,8 @@ def barabasi_albert_edges(num_nodes: int, num_edges: int, *, coupling: float, se
 def colour(coupling: Tensor | Edges) -> list[Tensor]:
     """Site numbers, one int64 tensor per colour, such that no two sites of one colour interact.
 
-    DSATUR (Brelaz, 1979): sites are coloured greedily, first those whose neighbours have the most different colours
-    already, and of these the ones with the most neighbours. Every bipartite graph gets two colours.
+    DSATUR (Brelaz, 1979) colours sites greedily. The site whose neighbours have the most different colours comes next,
+    and of several such the one with the most neighbours. Every bipartite graph gets two colours.
 
     Args:
         coupling: J `(d, d)`, or its entries.

@@ -51,7 +51,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         energy: "GRBM" for real features, "RBM" for binary ones, or an `Energy` whose size is that of the data; `fit`
             trains a copy of it.
         num_hidden: number of hidden units; used only if `energy` is a name.
-        sampler: moves the chains of training, of `sample` and of AIS for log Z, which needs an exact sampler; None is
+        sampler: moves the chains of training, of `sample` and of AIS for log Z, which needs an exact sampler. None is
             block Gibbs, which needs hidden units.
         num_steps: sampler steps in each training step.
         learning_rate: Adam's initial learning rate; it falls to 0 along a cosine.
@@ -118,8 +118,8 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         A row with values between 0 and 1 gets the mean over 100 draws of bits with these probabilities. The draws are
         the same in each call and for each row.
 
-        The first call computes log Z, exactly with up to 16 hidden units, else by AIS (`log_z_`, `log_z_error_`), and
-        warns if it is not to be trusted.
+        The first call computes log Z (`log_z_`, `log_z_error_`), exactly with up to 16 hidden units, else by AIS. It
+        warns if log Z is not to be trusted.
         """
         _, x = self._states(X)
         with torch.no_grad():

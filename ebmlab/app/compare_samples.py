@@ -19,7 +19,7 @@ MOST, PERMUTATIONS, SEED = 2000, 500, 0
 def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
     """Rows of a table: numbers of samples, and whether each file's law can be told from that of the first.
 
-    The discrepancy is the unbiased one under exp(-H / d), H the number of coordinates in which two samples differ; p is
+    The discrepancy is the unbiased one under exp(-H / d), H the number of coordinates in which two samples differ. p is
     that of a permutation test. Of more than 2,000 samples as many are taken at equal distances.
 
     Args:

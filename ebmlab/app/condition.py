@@ -18,8 +18,8 @@ def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str
     """One event in the units of the raw data `(1, *shape)`, float64, and the mask of its known coordinates, `shape`.
 
     Args:
-        condition: `NUMBER=VALUE,...`, where coordinates are numbered from 0 in the flattened event or are names of
-            columns, or a file with one event, NaN where it is not known.
+        condition: `NUMBER=VALUE,...`, or a file with one event, NaN where it is not known. Coordinates are numbered
+            from 0 in the flattened event, or are names of columns.
         shape: of an event.
         columns: names of the columns of the training data's table, which a file must have, too; () if there are none.
 

@@ -51,9 +51,9 @@ def save_samples(
         seed: seed of the random numbers.
         batch_size: number of chains that run at the same time.
         output: folder for the files. Default: `samples/` in the run folder.
-        condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...` (coordinates of the
-            flattened sample, from 0 on, or columns by name), or a .npy, .csv or .pt file with one sample, NaN where it
-            is not known. Chains of the conditional law draw the rest.
+        condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...`, or a .npy, .csv or .pt
+            file with one sample, NaN where it is not known. Coordinates are numbered from 0 in the flattened sample, or
+            are names of columns. Chains of the conditional law draw the rest.
 
     Returns:
         The files. `samples.pt` holds a float tensor `(num_samples, *event_shape)` in the units of the data (images

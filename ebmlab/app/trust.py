@@ -1,8 +1,8 @@
 """The code that a config may name: the library, and the modules that the user named.
 
-Modules are named by `--import`, by the content of a config given by `--config` and of its bases, and by options whose
-values are class paths. Nothing else names one: no file's name, and no config beside a checkpoint. The classes that a
-text names are looked up here alone, so that nothing is imported before it is trusted.
+Modules are named by `--import` and by options whose values are class paths. A config given by `--config`, and its
+bases, name them by their content. Nothing else names one: no file's name, and no config beside a checkpoint. The
+classes that a text names are looked up here alone, so that nothing is imported before it is trusted.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class PlainData(Data):
       one of them above 1, that are uint8 or have the shape of images. All other numbers stay unchanged.
     - With an energy on `Categorical`, class numbers become one-hot vectors.
 
-    Pictures show real numbers that are neither pixels nor in [0, 1] from black, the smallest of the first 10,000
-    samples, to white, the largest; and the values of an energy on `Ordinal` from 0 to its largest.
+    Pictures show pixels and numbers in [0, 1] as they are. They show other real numbers from black, the smallest of the
+    first 10,000 samples, to white, the largest. The values of an energy on `Ordinal` go from 0 to its largest.
 
     Args:
         title: the name of the data in error messages.

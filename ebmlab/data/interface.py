@@ -88,9 +88,9 @@ class Data:
         num_classes: number of classes of the labels; None if there are no labels.
         preprocessing: how raw data become states; None if the raw data are the states.
         raw_batches: whether the loaders give raw data, in place of states.
-        weighted: whether a batch is a pair (x, weights) of float tensors: states `(B, *event_shape)`, which are one-hot
-            `(B, d, q)` for sequences, and how much each of them counts, `(B,)`, at least 0. The mean of the weights
-            over a split is 1, so that the mean over batches of weight times loss is the weighted mean.
+        weighted: whether a batch is a pair (x, weights) of float tensors: states `(B, *event_shape)`, and how much each
+            counts, `(B,)`, at least 0. Sequences are one-hot states `(B, d, q)`. The mean of the weights over a split
+            is 1, so that the mean over batches of weight times loss is the weighted mean.
 
     Example:
         >>> class Coins(Data):
@@ -206,8 +206,8 @@ class Data:
     def show(self, x: Tensor) -> Shown | None:
         """The states in a form that can be drawn, or None if there is none.
 
-        Default: rows of a mixed table; images, if an event has the shape (1, H, W) or (3, H, W) and is not a table of
-        one-hot vectors, by `Preprocessing.brightness`; points, if it has the shape (2,).
+        By default these are rows of a mixed table, images and points. Images have the shape (1, H, W) or (3, H, W), are
+        no table of one-hot vectors, and are scaled by `Preprocessing.brightness`. Points have the shape (2,).
         """
         if (form := self.preprocessing) and form.classes:
             return Table(self.to_raw(x), form.columns or tuple(map(str, range(len(form.classes)))), form.classes)

@@ -23,8 +23,8 @@ OTHERS = ("#d62728", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#17
 def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> Figure:
     """Draws the first set filled and the others as lines, in common bins, each set's fullest bin at height 1.
 
-    Numbers beyond the axis are counted in its first or last bin. If the sets are so far apart that each would be a
-    spike on a linear axis, the axis is logarithmic away from the first set.
+    Numbers beyond the axis are counted in its first or last bin. Sets that lie far apart would be spikes on a linear
+    axis. The axis is then logarithmic away from the first set.
 
     Args:
         values: one-dimensional sets by name; numbers that are not finite are left out.

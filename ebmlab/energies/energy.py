@@ -104,8 +104,8 @@ class Energy(Recorded, nn.Module):
         """Energies `(B,)` of states `(B, *event)`, by `forward`, as floating-point numbers.
 
         Raises:
-            UserError: x holds whole numbers that are not the domain's values; or `forward` gives another shape, which
-                some samplers would add up to a wrong law without a word, or no tensor of real numbers.
+            UserError: x holds whole numbers that are not the domain's values, or `forward` gives another shape or no
+                tensor of real numbers. Some samplers would silently turn another shape into a wrong law.
         """
         x = self.as_states(x)
         energies: Tensor = super().__call__(x)

@@ -76,9 +76,9 @@ class PerChain:
 class Merge:
     """Merges pairs of tensors `(B, ...)`: rows of the first where `accept` `(B,)` is True, of the second elsewhere.
 
-    A pair that comes again is merged once only: x, for one, is part of a state and of its proposal. On a CPU only rows
-    of the second tensor are copied, and none if all chains decide alike. On a GPU, where finding these rows would make
-    the CPU wait, and in a compiled program, `torch.where` takes all rows.
+    A pair that comes again is merged once only: x, for example, is part of a state and of its proposal. On a CPU, only
+    rows of the second tensor are copied, and none if all chains decide alike. On a GPU, where finding these rows would
+    make the CPU wait, and in a compiled program, `torch.where` takes all rows.
 
     Args:
         accept: `(B,)`, bool.

@@ -21,8 +21,8 @@ class MaskedLanguageModel(Energy):
     """E(x) = -sum over the m blanks of log f_i(x_i | the sentence without word i, its other blanks filled by x).
 
     f_i is the model's distribution over its vocabulary of V tokens at position i. The state holds m one-hot tokens,
-    `(B, m, V)`. They enter the network as x times its table of token embeddings, so that E has a gradient in x, through
-    the embeddings and through the sum. The model stays frozen and without dropout.
+    `(B, m, V)`. They enter the network as x times its table of token embeddings, so E has a gradient in x. It comes
+    through the embeddings and through the sum. The model stays frozen and without dropout.
 
     Args:
         text: the sentence, with [MASK] for each token to fill in.

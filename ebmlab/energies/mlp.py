@@ -25,8 +25,8 @@ class MLP(Energy):
         hidden_dim: units in each hidden layer.
         num_layers: how many hidden layers.
         gain: factor of the first layer's initial weights. With 1, torch's own, the perceptron is nearly linear in x at
-            first, and slow to learn what depends on many bits together, such as the squares of a checkerboard in Gray
-            code; with 5 it learns them in a few thousand iterations.
+            first. It is then slow to learn what depends on many bits together. An example is a checkerboard in Gray
+            code, which it learns with 5 in a few thousand iterations.
 
     Attributes:
         W: weights of the first layer, `(num_coordinates, hidden_dim)`: one row per bit.
@@ -64,8 +64,9 @@ class MLP(Energy):
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """As in `Energy`. A flip adds one row of W to the pre-activations of x, or subtracts it.
 
-        The first layer of k neighbours costs O(k hidden_dim) instead of O(k d hidden_dim). Neighbours of few bits are
-        written out all the same: a row of W and its gradient take more passes over memory than a product with d small.
+        The first layer of k neighbours costs O(k hidden_dim) instead of O(k d hidden_dim). With few bits, neighbours
+        are written out all the same. For small d, a row of W and its gradient take more passes over memory than a
+        product.
         """
         if index is None:
             index = torch.arange(x.shape[1], device=x.device).unsqueeze(0)

@@ -98,8 +98,8 @@ class AtNoise(Energy):
 class NoisyMLP(NoisyEnergy):
     """E(x, sigma) = f(x / s, sigma) + |x|^2 / (2 (scale^2 + sigma^2)), s^2 = unit^2 + sigma^2, f a swish perceptron.
 
-    The second term makes Z finite, as in `RealMLP`. f sees sines and cosines of the logarithm of sigma, to which a
-    fiftieth of the unit is added, so that there may be no noise.
+    The second term makes Z finite, as in `RealMLP`. f sees sines and cosines of the logarithm of sigma. A fiftieth of
+    the unit is added to sigma before, so that sigma = 0 is possible.
 
     Args:
         num_coordinates: d, the length of x.

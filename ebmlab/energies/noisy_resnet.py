@@ -19,8 +19,8 @@ from ebmlab.settings import require_count, require_factor, require_positive
 class NoisyResNet(NoisyEnergy):
     """E(x, sigma) = s f(x / s, sigma) / (sigma + finest) + |x|^2 / (2 (scale^2 + sigma^2)), x an image.
 
-    Here s^2 = unit^2 + sigma^2, and f is a residual network of 3x3 convolutions with swish activations and without
-    normalisation layers, whose features are summed over all places at the end. Each block sees sines and cosines of the
+    Here s^2 = unit^2 + sigma^2. f is a residual network of 3x3 convolutions, with swish activations and without
+    normalisation layers. Its features are summed over all places at the end. Each block sees sines and cosines of the
     logarithm of sigma. The factor in front of f makes its slope about 1 at all noise levels, where the slope of E is
     about 1 / sigma (cf. Karras et al., 2022, Sec. 5). The second term makes Z finite, as in `RealMLP`.
 

@@ -13,8 +13,8 @@ from ebmlab.product import Product
 class Part(Energy):
     """E(x_part) = E(x) with the other parts of x fixed, those of each chain at their own values.
 
-    A batch of n B states must hold n states of the first chain, then n of the second, and so on, as the neighbours in
-    `flip_differences` do.
+    A batch of n B states holds n states of the first chain, then n of the second, and so on. `flip_differences` orders
+    neighbours in this way.
 
     Args:
         energy: on a `Product`; held, not copied.

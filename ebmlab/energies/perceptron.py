@@ -28,8 +28,8 @@ def is_perceptron(network: nn.Sequential) -> bool:
 def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
     """f(x) and df/dx of a perceptron with one output, by the chain rule.
 
-    With s = sigmoid(z), the swish is h = z s and its slope s + h - h s: both take one exponential. Autograd can
-    differentiate what comes out, where it is enabled; elsewhere the numbers are overwritten as they go.
+    With s = sigmoid(z), the swish is h = z s and its slope is s + h - h s. Both take one exponential. Where autograd is
+    enabled, it can differentiate the result. Elsewhere intermediate numbers are overwritten.
 
     Args:
         network: for which `is_perceptron` holds.

@@ -15,8 +15,8 @@ from ebmlab.settings import require_count, require_positive
 class RealMLP(Energy):
     """E(x) = f(x) + |x|^2 / (2 scale^2), f the output of a perceptron with swish activations, x real.
 
-    f grows at most linearly, so that the second term makes Z finite whatever f learns. p(x) is a Gaussian of that
-    standard deviation, tilted by exp(-f(x)) (Xie et al., 2016, A Theory of Generative ConvNet).
+    f grows at most linearly, so the second term makes Z finite whatever f learns. The law is a Gaussian of standard
+    deviation `scale`, tilted by exp(-f(x)) (Xie et al., 2016, A Theory of Generative ConvNet).
 
     Args:
         num_coordinates: d, the length of x.

@@ -17,8 +17,9 @@ from ebmlab.numerics.unrounded import read_out, unrounded
 class RGCN(Energy):
     """E(x) of a graph whose adjacency matrix A has the upper triangle x, row by row. A slot without edges is no node.
 
-    Node i receives messages along two relations, from its neighbours and from the other nodes present, and from itself
-    (Schlichtkrull et al., Modeling Relational Data with Graph Convolutional Networks, Eq. 2, with a bias in each W):
+    Node i receives messages from itself and along two relations: from its neighbours and from the other nodes present.
+    This is Eq. 2 of Schlichtkrull et al. (Modeling Relational Data with Graph Convolutional Networks), with a bias in
+    each W:
 
         h_i <- swish(W_0 h_i + 1/n sum_j A_ij W_1 h_j + 1/n sum_{j != i} (m_j - A_ij) W_2 h_j).
 
@@ -26,7 +27,7 @@ class RGCN(Energy):
     The energy is a perceptron of sum_i m_i h_i and does not depend on the order of the slots. Liu et al. (Sec. 5.2)
     state 5 layers, 32 units and swish; the relations, the read-out and the normalisation are our choices.
 
-    m_i = 1 - prod_j (1 - A_ij) is 1 if node i is present. An absent node has features, but they do not enter E: it
+    m_i = 1 - prod_j (1 - A_ij) is 1 if node i is present. An absent node has features, but they do not enter E. It
     sends no messages, since A_ij and m_j are 0, and is left out of the sum. All weights are multilinear in x (an edge
     implies presence, so that m_j A_ij = A_ij). Hence dE/dx_ij tells what adding or removing an edge does, even if a
     node appears or disappears with it. If features were multiplied by m in every layer, it would not.
@@ -42,8 +43,8 @@ class RGCN(Energy):
 
     Attributes:
         density: probability of an edge in `random`, from which chains start; 1/2 until `set_base` sets that of the data
-            (`callbacks.DataMean`). Sparse data do not constrain the energy of dense graphs, so that chains which start
-            at uniform bits, which are dense, may never reach the sparse ones.
+            (`callbacks.DataMean`). Uniform bits are dense graphs, whose energy sparse data do not constrain. Chains
+            that start there may never reach the sparse ones.
 
     Example:
         >>> energy = RGCN(num_nodes=4, hidden_dim=8, num_layers=2)
@@ -97,7 +98,7 @@ class RGCN(Energy):
         """Presence m `(B, n)`, and the weights of node j's message along relation r to node i, `(B, n, 3 n)`.
 
         They stand in column 3 j + r. A layer's output `(B, n, 3 H)`, viewed as `(B, 3 n, H)`, has its rows in the same
-        order, so that all three sums of Eq. 2 are one matrix product.
+        order. All three sums of Eq. 2 are thus one matrix product.
         """
         edges = adjacency(x, self.num_nodes)
         present = 1 - (1 - edges).prod(2)

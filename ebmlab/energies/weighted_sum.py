@@ -14,8 +14,8 @@ from ebmlab.energies.accumulated import Accumulated
 class WeightedSum:
     """The sum of weight * E(x) over all states added; its gradient is the weighted sum of dE/dparameters.
 
-    The gradient of contrastive divergence is that of one such sum, in which n data weigh 1 / n and m negatives -1 / m
-    (GRBM paper, Eq. 13 and 18). Each batch is differentiated when it is added, and not kept.
+    The gradient of contrastive divergence is that of one such sum (GRBM paper, Eq. 13 and 18). In it n data weigh
+    1 / n, and m negatives -1 / m. Each batch is differentiated when it is added, and not kept.
     """
 
     def __init__(self, energy: nn.Module) -> None:
@@ -107,8 +107,8 @@ class WeightedPairs(WeightedSum):
 def pair_product(W: Tensor, vh: Tensor) -> Tensor:
     """The sum of W * vh, whose gradient in W is vh.
 
-    It replaces `(W * vh).sum()`. The backward pass, of which there can be one, scales vh in place and hands it over as
-    the gradient, so that a matrix of the size of W is neither made nor copied.
+    It replaces `(W * vh).sum()`. There can be one backward pass. It scales vh in place and hands it over as the
+    gradient, so no matrix of the size of W is made or copied.
     """
     product: Tensor = _PairProduct.apply(W, vh)
     return product

@@ -1,7 +1,7 @@
 """Chains on a GPU that are recorded once, as a CUDA graph, and replayed by one call.
 
-A step on a GPU is a hundred kernels of microseconds each, which Python takes several times as long to start as the GPU
-to run.
+A step on a GPU is a hundred kernels of microseconds each. Python takes several times as long to start them as the GPU
+to run them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Replayed:
     """Functions of a tensor on a GPU: recorded as a CUDA graph at the first call, replayed from then on.
 
     A graph reads tensors where they lay in the recording, so that it sees parameters that are trained in place. It is
-    recorded anew when a tensor of the modules has moved, a setting that is a number or a string has changed, or x has
-    another shape. Its random numbers come from torch's generator, in other places than those of the function itself.
+    recorded anew when a tensor of the modules has moved or x has another shape. A changed setting that is a number or a
+    string has the same effect. Its random numbers come from torch's generator, in other places than those of the
+    function itself.
 
     Example:
         >>> from ebmlab.energies import MLP

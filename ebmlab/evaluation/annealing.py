@@ -40,7 +40,7 @@ def ais(
     """Estimates log Z from chains that move from a base law to the energy's law through a sequence of temperatures.
 
     For a bipartite energy, every sampler anneals the joint law of visible and hidden units. Under torch.distributed
-    each rank runs its share of the chains, and all ranks return the result of all chains; the ranks' random streams
+    each rank runs its share of the chains, and all ranks return the result of all chains. The ranks' random streams
     must differ, as in a learner. Resampling only mixes chains of the same replicate and rank. The result averages
     estimates of Z, not of log Z, and so stays unbiased for Z on any number of ranks.
 
@@ -49,12 +49,12 @@ def ais(
         sampler: an exact sampler, which leaves the law at each temperature invariant.
         num_chains: chains in one replicate.
         num_temperatures: K; the inverse temperatures are 0 = b_0 < b_1 < ... < b_K = 1.
-        base: law of the chains' initial states, the closer to the energy's law the better, such as `data_law` or, with
-            `Solved`, an earlier model; the domain's reference law when None.
-        schedule: `linear`; `sigmoid`, which has small steps near both ends: b_k is a logistic function of
-            2 k / K - 1 with slope 4, scaled to [0, 1] (Wu et al. 2017, Sec. 4); `adaptive`, which takes the
-            temperatures and step sizes from a pilot run (`pilot_ladder`) with at most K temperatures; or the ladder of
-            an earlier result, which has its own K.
+        base: law of the chains' initial states; the domain's reference law when None. The closer to the energy's law,
+            the better: `data_law`, or an earlier model by `Solved`.
+        schedule: `linear`, `sigmoid`, `adaptive` or the ladder of an earlier result, which has its own K. `sigmoid` has
+            small steps near both ends: b_k is a logistic function of 2 k / K - 1 with slope 4, scaled to [0, 1] (Wu et
+            al. 2017, Sec. 4). `adaptive` takes at most K temperatures, and step sizes, from a pilot run
+            (`pilot_ladder`).
         num_replicates: number of independent estimates, whose chains run at the same time.
         progress: show a progress bar.
         saved: a file to which the chains are saved every minute, so that a later call with the same arguments
@@ -62,12 +62,12 @@ def ais(
         check: called before each temperature, or each program of them; an exception from it ends the call.
         resample: the effective share of the chains below which they are resampled systematically; 0 never resamples.
         num_moves: steps of each chain at each temperature.
-        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.last_states`, for samplers
-            that offer a kernel, such as DMALA and BlockGibbs, without resampling and with one move.
+        compile: let `torch.compile` make one program of eight temperatures, as in `Sampler.last_states`. The sampler
+            must offer a kernel, as DMALA and BlockGibbs do, with one move and without resampling.
 
     Raises:
-        UserError: the sampler is not exact, does not support the energy, or cannot be compiled; or the energy is in
-            training mode with a layer that has no law there (batch normalisation, dropout).
+        UserError: the sampler is not exact, does not support the energy, or cannot be compiled. Or the energy is in
+            training mode, with batch normalisation or dropout, which have no law there.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -159,8 +159,8 @@ def reverse_ais(
 def path_for(sampler: Sampler, base: Base, energy: Energy) -> Bridge:
     """The path from a base law to an energy that the sampler follows.
 
-    For bipartite energies it is that of the joint law if the sampler draws hidden units, else that of the marginal law:
-    where the gradients of both ends are known at x, they are known at every temperature.
+    For bipartite energies it is that of the joint law if the sampler draws hidden units, else that of the marginal law.
+    Gradients at x that are known for both ends are then known at every temperature.
 
     Raises:
         UserError: the sampler supports no energy on the path.

@@ -28,9 +28,9 @@ def data_law(domain: Domain, x: Tensor) -> Base:
         x: data `(n, *event)`.
 
     Returns:
-        Independent bits with the data's means; independent categories with their frequencies; on a Real domain of at
-        most 2000 numbers, the Gaussian with the data's mean and, shrunk, their covariance (`Gaussian.fit`); on a
-        Product each of these, part by part; else the domain's reference law.
+        Independent bits with the data's means, or independent categories with their frequencies. A Real domain of at
+        most 2000 numbers gets the Gaussian with the data's mean and shrunk covariance (`Gaussian.fit`). A Product gets
+        one of these for each part, any other domain its reference law.
 
     Example:
         >>> data_law(Binary(2), torch.tensor([[0.0, 1.0], [1.0, 1.0]])).logits.sigmoid()

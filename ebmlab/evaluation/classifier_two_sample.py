@@ -35,8 +35,8 @@ def classifier_test(x: Tensor, y: Tensor, *, hidden: int = 20, num_steps: int = 
     The classifier is the paper's, one hidden layer of ReLUs, trained by Adam on all states at once. The larger set is
     cut to the size of the smaller, at random. Weights and halves are drawn from torch's global generator, on the CPU.
 
-    The p-value is exact for independent states: given the classifier's answers, all orders of the held-out labels are
-    equally likely if the laws agree (Fisher's exact test). It is at most the level as often as the level says, or less
+    The p-value is exact for independent states (Fisher's exact test). Given the classifier's answers, all orders of the
+    held-out labels are equally likely if the laws agree. It is at most the level as often as the level says, or less
     often. A large p-value says that this classifier found nothing.
 
     Args:

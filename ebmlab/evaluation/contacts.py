@@ -124,9 +124,9 @@ def contact_prediction(
 def contact_scores(energy: Energy, gap: int | None = 0, *, around: Tensor | None = None) -> Tensor:
     """Strength of the coupling of each pair of sites, `(d, d)`, float64, with zeros on the diagonal.
 
-    It is the Frobenius norm of the couplings in the zero-sum gauge, over all values but the gap, minus the average
-    product correction F_i F_j / F (Dunn et al. 2008). F_i is the mean of the norms of site i with the d - 1 others, F
-    that of all pairs.
+    It is the Frobenius norm of the couplings in the zero-sum gauge, over all values but the gap. The average product
+    correction F_i F_j / F is taken off (Dunn et al. 2008). F_i is the mean of the norms of site i with the d - 1
+    others, F that of all pairs.
 
     Args:
         energy: a `Potts`; or any energy of sequences, whose `pair_couplings` are taken.

@@ -13,10 +13,10 @@ from ebmlab.errors import UserError
 def coupling_rmse(energy: Ising, true: Tensor) -> Tensor:
     """Root of the mean squared difference of an energy's J and the true one, over all d * d entries.
 
-    Both J are those of E(x) = -1/2 x'J x - h'x, symmetric with a zero diagonal. Liu et al. (2023, App. J) and
-    Grathwohl et al. (2021, Oops I Took A Gradient) have E(x) = -x'J x - b'x. Their J and their RMSE are half as
-    large. Few couplings are not zero, so that even a matrix of zeros has a small error: 2 J / sqrt(d) for a square
-    lattice with one value J on all edges.
+    Both J are symmetric with a zero diagonal, in E(x) = -1/2 x'J x - h'x. Two papers have E(x) = -x'J x - b'x: Liu et
+    al. (2023, App. J) and Grathwohl et al. (2021, Oops I Took A Gradient). Their J and their RMSE are half as large.
+    Few couplings are not zero, so even a matrix of zeros has a small error. It is 2 J / sqrt(d) for a square lattice
+    with one value J on all edges.
 
     Args:
         energy: the learnt energy, whose `coupling` is `(d, d)`.

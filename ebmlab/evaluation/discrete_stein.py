@@ -12,10 +12,10 @@ from torch.nn.functional import one_hot
 def discrete_stein(index: Tensor, ratios: Tensor, *, num_values: int) -> Tensor:
     """u(x, x') of all pairs of states, whose mean over x' of the law is 0 at every x.
 
-    Let up_i x have the next value at coordinate i, the first after the last, and down_i x the one before. With the
-    score s_i(x) = 1 - p(up_i x) / p(x), the differences D_i f(x) = f(x) - f(down_i x) and the kernel k it is the sum
-    over i of s_i(x) s_i(x') k - s_i(x) D'_i k - s_i(x') D_i k + D_i D'_i k (Eq. 14). The kernel is exp(-H / d), with H
-    the Hamming distance of states of d coordinates.
+    Let up_i x have the next value at coordinate i, the first after the last, and down_i x the one before. The score is
+    s_i(x) = 1 - p(up_i x) / p(x), and a difference D_i f(x) = f(x) - f(down_i x). With the kernel k, u is the sum over
+    i of s_i(x) s_i(x') k - s_i(x) D'_i k - s_i(x') D_i k + D_i D'_i k (Eq. 14). The kernel is exp(-H / d), with H the
+    Hamming distance of states of d coordinates.
 
     Args:
         index: states in index form, `(n, d)`.

@@ -15,16 +15,17 @@ def effective_sample_size(chains: Tensor, per_chain: bool = False) -> Tensor:
     """Effective sample size of the mean, by Geyer's initial monotone sequence over split chains.
 
     The estimator of Vehtari et al. (2021, Rank-Normalization, Folding, and Localization, Section 3.2) without ranks, as
-    in Stan and in ArviZ's `ess(method="mean")`, with which it agrees up to rounding. Chains are split into halves, so
-    that a chain that drifts counts as two that disagree; the middle draw of an odd number is left out. With V the
-    variance of the means of the m half chains, c_t the mean of their autocovariances (divided by their length n at
-    every lag) and W = c_0 n / (n - 1),
+    in Stan. It agrees with ArviZ's `ess(method="mean")` up to rounding. Chains are split into halves, so that a chain
+    that drifts counts as two that disagree. The middle draw of an odd number is left out. V is the variance of the
+    means of the m half chains. c_t is the mean of their autocovariances, divided by their length n at every lag. With W
+    = c_0 n / (n - 1),
 
         rho_t = 1 - (W - c_t) / (c_0 + V),    ESS = m n / (1 + 2 sum over t > 0 of rho_t).
 
-    The sum runs over pairs rho_2k + rho_2k+1 up to the first that is not positive, each reduced to the one before it if
-    it is larger (Geyer, 1992), plus half of the even term that follows. The ESS is at most m n log10(m n), which
-    strongly antithetic chains reach. Chains that are frozen at different numbers count as about one draw each.
+    The sum runs over pairs rho_2k + rho_2k+1 up to the first that is not positive, plus half of the even term that
+    follows. A pair larger than the one before it is reduced to that one (Geyer, 1992). The ESS is at most m n log10(m
+    n), which strongly antithetic chains reach. Chains that are frozen at different numbers count as about one draw
+    each.
 
     Args:
         chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.

@@ -46,7 +46,7 @@ def exchange_log_z(
     Neighbours k and l of the path give D = log Z_k - log Z_l (Bennett 1976, Efficient estimation of free energy
     differences from Monte Carlo data). With a = E_l - E_k, the sum over replicas at k of sigmoid(D - a(x)) equals the
     sum over replicas at l of sigmoid(a(x) - D). In annealing, a chain passes along the path once, and the chains
-    together must find every mode; replicas go back and forth until they have found them.
+    together must find every mode. Replicas go back and forth until they have found them.
 
     Half of the chains begin at x, and as many at draws from the base law. The first half of the steps is left out.
 

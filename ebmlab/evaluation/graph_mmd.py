@@ -1,9 +1,9 @@
 """Maximum mean discrepancy between sets of graphs by their degrees, clustering and orbits (You et al., 2018, GraphRNN).
 
-The published numbers on Ego-small (You et al., 2018; Liu et al., 2019, GNF; Niu et al., 2020, EDP-GNN; Liu et al.,
-2023, RMwGGIS, Table 2) refer to GraphRNN's evaluation. Its program (JiaxuanYou/graph-generation, eval/) has the
-constants below, as have those of GDSS and of EDP-GNN (the latter since April 2021; before, its kernel was a Gaussian of
-the histograms).
+The published numbers on Ego-small refer to GraphRNN's evaluation. They are those of You et al. (2018), GNF (Liu et al.,
+2019), EDP-GNN (Niu et al., 2020) and RMwGGIS (Liu et al., 2023, Table 2). Its program (JiaxuanYou/graph-generation,
+eval/) has the constants below. So have those of GDSS and, since April 2021, of EDP-GNN, whose earlier kernel was a
+Gaussian of the histograms.
 
 - degree: histogram of the degrees, kernel exp(-EMD^2 / (2 sigma^2)), bins 1 apart, sigma 1;
 - clustering: histogram of the local clustering coefficients in 100 bins on [0, 1], the same kernel, bins 1/100 apart,
@@ -12,8 +12,8 @@ the histograms).
 
 All are the V-statistic of the squared discrepancy, mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs. For
 independent draws from one law it is above 0 on average, and larger for smaller sets. The kernel of the earth mover's
-distance (EMD) is not positive definite (O'Bray et al., 2022, Evaluation Metrics for Graph Generative Models), so that
-values below 0 are possible. They are not clamped.
+distance (EMD) is not positive definite (O'Bray et al., 2022, Evaluation Metrics for Graph Generative Models). Values
+below 0 are therefore possible, and are not clamped.
 """
 
 from __future__ import annotations

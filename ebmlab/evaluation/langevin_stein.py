@@ -13,9 +13,9 @@ MANY = 1000  # states among which the median distance is sought
 def langevin_stein(x: Tensor, score: Tensor, *, bandwidth: float | None = None) -> Tensor:
     """u(x, x') of all pairs of states, whose mean over x' of the law is 0 at every x.
 
-    With the score s(x) = -dE/dx and the kernel k it is
-    s(x)'s(x') k + s(x)' dk/dx' + s(x')' dk/dx + tr d^2k / dx dx' (Liu et al., Eq. 8). The kernel is the inverse
-    multiquadric (1 + |x - x'|^2 / h^2)^(-1/2), which notices samples that escape to infinity (Gorham and Mackey, 2017).
+    The score is s(x) = -dE/dx. With the kernel k, u is s(x)'s(x') k + s(x)' dk/dx' + s(x')' dk/dx + tr d^2k / dx dx'
+    (Liu et al., Eq. 8). The kernel is the inverse multiquadric (1 + |x - x'|^2 / h^2)^(-1/2), which notices samples
+    that escape to infinity (Gorham and Mackey, 2017).
 
     Args:
         x: states, `(n, d)`, float64.

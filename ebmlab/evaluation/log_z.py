@@ -28,19 +28,19 @@ class LogZ:
     chains.
 
     After resampling, several chains may descend from the same first state. These chains are a family. They are not
-    independent, so the standard error and the effective number of chains are computed from families (Lee & Whiteley
-    2018, which estimates the variance from the indices of the first ancestors). Their estimate has a factor
+    independent, so the standard error and the effective number of chains are computed from families. Lee & Whiteley
+    (2018) estimate the variance from the indices of the first ancestors in this way. Their estimate has a factor
     (N / (N - 1))^n for n generations of multinomial resampling. Here n = 1, because systematic resampling of equal
     weights merges no families. The standard error is then more often too large than too small.
 
     Attributes:
         log_z: the estimate from all chains. It is too small on average, or too large for reverse chains (Jensen).
-        std_error: its standard error, too small if a few families dominate; the gap is added in squares, because the
-            weights' spread leaves out mass that no forward chain has found (papers/likelihoods.py measures how often
-            either covers the truth).
-        gap: how far the chains from the other side are off, in nats: of annealed chains, log Z backward minus forward;
-            of replicas, log Z by those that began at the given states minus by those that began at the base law. NaN if
-            there is no other side.
+        std_error: its standard error, too small if a few families dominate. The gap is added in squares, because the
+            weights' spread leaves out mass that no forward chain has found. papers/likelihoods.py measures how often
+            either covers the truth.
+        gap: how far the chains from the other side are off, in nats. Of annealed chains it is log Z backward minus
+            forward. Of replicas it is log Z by those that began at the given states, minus by those from the base law.
+            NaN if there is no other side.
         doubts: why it is not to be trusted; empty if it is.
         method: how it was computed.
         log_weights: of annealed chains, `(replicates, chains)`, float64, of all ranks. The mean of their exponentials
@@ -51,8 +51,8 @@ class LogZ:
         families: `(replicates, chains)`, integers: the number of the first state that a chain descends from. None if
             no chain was resampled, so that every chain is a family.
         ladder: the inverse temperatures that the chains passed through.
-        path: the effective number of chains along the ladder, `(points, 2)`: the inverse temperature that the weights
-            are for, and the effective number of all chains there, since they were last resampled. A sudden fall shows
+        path: the effective number of chains along the ladder, `(points, 2)`. A row holds the inverse temperature that
+            the weights are for, and the effective number there since chains were last resampled. A sudden fall shows
             where the law changes faster than the ladder allows, as at a phase transition.
         backward: the estimate of the chains that went back.
         gap_error: standard error of the gap, of replicas alone.
@@ -140,7 +140,7 @@ class LogZ:
     def as_base(self, energy: Energy) -> Solved:
         """The energy with this estimate of its log Z and the chains' states, drawn by their weights.
 
-        Annealing as many chains from it to another energy gives an unbiased estimate of that energy's Z, whose
+        Annealing as many chains from it to another energy gives an unbiased estimate of that energy's Z. Its
         `std_error` leaves out the one of this result.
 
         Args:

@@ -19,16 +19,16 @@ def hamming_mmd(
 ) -> Tensor:
     """Squared MMD between two sets of states, under a kernel of the Hamming distance H of states of d coordinates.
 
-    - `exponential`: exp(-H / d). Papers compare samplers with block Gibbs on an RBM by it (Grathwohl et al., 2021, Oops
-      I Took A Gradient; Zhang et al., 2022, Fig. 4).
+    - `exponential`: exp(-H / d). Papers compare samplers with block Gibbs on an RBM by it: Grathwohl et al. (2021, Oops
+      I Took A Gradient), Zhang et al. (2022, Fig. 4).
     - `linear`: d - H. Papers compare energies learned from synthetic data by it (Dai et al., 2020, ALOE; Liu et al.,
       2023, RMwGGIS). It compares the marginals of single coordinates and nothing else.
 
-    The default is the V-statistic, mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs: the squared distance
-    between the kernel means of the empirical laws, which is never negative. For independent draws from one law it is
-    (1/n + 1/m) (k(x, x) - E k(x, x')) on average, below which no sampler can be told from an exact one. The U-statistic
-    leaves out the pairs of a state with itself. It is unbiased, but often negative if the laws agree, and then has
-    neither a root nor a logarithm.
+    The default is the V-statistic, mean k(x, x') + mean k(y, y') - 2 mean k(x, y) over all pairs. It is the squared
+    distance between the kernel means of the empirical laws, and never negative. For independent draws from one law it
+    is (1/n + 1/m) (k(x, x) - E k(x, x')) on average. Below that no sampler can be told from an exact one. The
+    U-statistic leaves out the pairs of a state with itself. It is unbiased, but often negative if the laws agree, and
+    then has neither a root nor a logarithm.
 
     Args:
         x: states, `(n, *event)`.

@@ -53,7 +53,7 @@ class AdversarialAccuracy:
 def adversarial_accuracy(data: Tensor, samples: Tensor) -> AdversarialAccuracy:
     """The nearest-neighbour adversarial accuracy of two sets, under the Euclidean distance.
 
-    If several neighbours are equally near, as states of bits often are, the share of them that are of its own kind
+    Several neighbours may be equally near, as states of bits often are. Then the share of them that are of its own kind
     counts for a state.
 
     Args:

@@ -30,9 +30,17 @@ def orbit_counts(adjacency: Tensor) -> Tensor:
 
     An orbit is a set of nodes of a small graph that its automorphisms map onto each other. They are numbered as by
     Przulj (Biological network comparison using graphlet degree distribution, 2007, Fig. 1) and in the program ORCA
-    (Hocevar & Demsar, 2014): 0 a node with an edge; 1, 2 end and middle of a path of 3; 3 triangle; 4, 5 end and middle
-    of a path of 4; 6, 7 leaf and centre of a star of 4; 8 cycle of 4; 9, 10, 11 tail, base and joint of a paw; 12, 13
-    degree 2 and 3 in a diamond; 14 complete graph of 4.
+    (Hocevar & Demsar, 2014).
+
+    - 0: a node with an edge.
+    - 1, 2: end and middle of a path of 3.
+    - 3: triangle.
+    - 4, 5: end and middle of a path of 4.
+    - 6, 7: leaf and centre of a star of 4.
+    - 8: cycle of 4.
+    - 9, 10, 11: tail, base and joint of a paw.
+    - 12, 13: degree 2 and 3 in a diamond.
+    - 14: complete graph of 4.
 
     All sets of four nodes are enumerated (3,060 in a graph of 18) and looked up by the edges among their six pairs.
     Counts for smaller subgraphs follow from degrees and triangles.

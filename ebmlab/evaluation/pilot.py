@@ -27,17 +27,17 @@ WIDEST = math.log(10)  # largest change of the step size in either direction, as
 def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatures: int, num_moves: int = 1) -> Ladder:
     """A ladder on which every increment has the same conditional effective sample size.
 
-    The pilot moves separate chains along the path. It finds each next temperature by bisection, so that the conditional
-    effective sample size of the increment meets a target (Zhou, Johansen & Aston 2016, Sec. 3.3). The bisection needs
-    no evaluation of the energy. A step with the effective share c has the length sqrt(-log c), and the ladder divides
-    the length of the whole path into equal parts. The pilot uses at most `num_temperatures` temperatures: whenever half
-    of the remaining ones are used, it doubles the length of its steps. If the sampler has a step size, the pilot tunes
-    it at each temperature towards the acceptance rate 0.574.
+    The pilot moves separate chains along the path. It finds each next temperature by bisection. The conditional
+    effective sample size of the increment then meets a target (Zhou, Johansen & Aston 2016, Sec. 3.3). The bisection
+    needs no evaluation of the energy. A step with the effective share c has the length sqrt(-log c), and the ladder
+    divides the length of the whole path into equal parts. The pilot uses at most `num_temperatures` temperatures:
+    whenever half of the remaining ones are used, it doubles the length of its steps. If the sampler has a step size,
+    the pilot tunes it at each temperature towards the acceptance rate 0.574.
 
     The chains of the estimate do not influence the ladder, so estimates of Z that use it are unbiased. A `Solved` base
     is an exception: both start from its samples, and the ladder depends on them. A fixed schedule, or the ladder of
-    another estimate (`LogZ.ladder`), does not. The pilot draws
-    from a fixed seed: it finds the same ladder each time and on each rank, and leaves the random stream unchanged.
+    another estimate (`LogZ.ladder`), does not. The pilot draws from a fixed seed: it finds the same ladder each time
+    and on each rank, and leaves the random stream unchanged.
 
     Args:
         path: from the base to the energy.

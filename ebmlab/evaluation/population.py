@@ -15,8 +15,8 @@ class Population:
     """Chains with their log-weights, and for each chain the number of the first state that it descends from.
 
     An island is a block of chains that are resampled among themselves; each replicate on each rank is one island. The
-    mean weight of an island is an unbiased estimate, because resampling gives every chain of the island the mean weight
-    (Del Moral, Doucet & Jasra 2006). So is the mean weight over any set of islands.
+    mean weight of an island is an unbiased estimate, because resampling gives every chain of it the mean weight (Del
+    Moral, Doucet & Jasra 2006). So is the mean weight over any set of islands.
 
     Args:
         x: first states `(chains, *event)`.
@@ -83,9 +83,9 @@ def systematic(shares: Tensor) -> Tensor:
 def conditional_ess(log_w: Tensor, increment: Tensor) -> float:
     """Effective share of the chains for an increment of the log-weights, from 1 / n to 1.
 
-    It is (sum W u)^2 / sum W u^2, where u is the exponential of the increment and W are the normalised weights before
-    it (Zhou, Johansen & Aston 2016, divided by n). It is 1 if all chains have the same increment, even if W
-    is uneven.
+    It is (sum W u)^2 / sum W u^2 (Zhou, Johansen & Aston 2016, divided by n). Here u is the exponential of the
+    increment, and W are the normalised weights before it. It is 1 if all chains have the same increment, even if W is
+    uneven.
     """
     log_w = log_w.log_softmax(0)
     share = 2 * (log_w + increment).logsumexp(0) - (log_w + 2 * increment).logsumexp(0)

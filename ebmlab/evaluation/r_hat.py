@@ -17,16 +17,16 @@ CHUNK = 2**22  # numbers that are converted to float64 at a time
 def split_r_hat(chains: Tensor) -> Tensor:
     """The ratio of the spread of all draws to that within half chains; 1 if the chains have mixed.
 
-    It is sqrt((n - 1) / n + V / W), with V the variance of the means of the half chains, W the mean of their variances
-    and n their length. Chains are halved, so that a chain that drifts disagrees with itself. One chain cannot tell
-    whether others would go elsewhere. As in ArviZ's `rhat(method="split")`, draws are not replaced by ranks.
+    It is sqrt((n - 1) / n + V / W). V is the variance of the means of the half chains, W the mean of their variances, n
+    their length. Chains are halved, so that a chain that drifts disagrees with itself. One chain cannot tell whether
+    others would go elsewhere. As in ArviZ's `rhat(method="split")`, draws are not replaced by ranks.
 
     Args:
         chains: `(num_steps, num_chains)` or `(num_steps, num_chains, *statistics)`.
 
     Returns:
-        `statistics`, float64. It is infinite if the half chains are constant but differ, and NaN if all draws are the
-        same number or there is one chain, from which nothing can be concluded.
+        `statistics`, float64. It is infinite if the half chains are constant but differ. It is NaN if all draws are the
+        same number or there is one chain: neither proves anything.
 
     Example:
         >>> mixed, apart = torch.randn(1000, 4), torch.randn(1000, 4) + 10 * torch.arange(4)

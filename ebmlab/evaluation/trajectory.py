@@ -26,13 +26,13 @@ SCOUTS = 16  # chains that decide on the number of stops, and on nothing else
 class Trajectory:
     """Annealed importance sampling along the path of the parameters themselves (Neal 2001, with E_t for E_beta).
 
-    From one call of `follow` to the next the chains go along the straight line between the old and the new parameters,
-    with so many stops that the log-weights spread by about half a nat from each to the next. At a stop a chain's weight
-    is multiplied by exp(E_last(x) - E_here(x)), and an exact sampler moves the chain. The mean weight times Z_0 is an
-    unbiased estimate of Z_t if neither the changes nor the number of stops depend on these chains. Therefore separate
-    chains are used, and 16 more, the scouts, whose spread alone says how many stops there are. The learner's negative
-    samples are unsuitable: they influence the parameters, their initial law is unknown, and those in a replay buffer
-    have taken unequal numbers of steps.
+    From one call of `follow` to the next the chains go along the straight line between the old and the new parameters.
+    There are so many stops that the log-weights spread by about half a nat from each to the next. At a stop a chain's
+    weight is multiplied by exp(E_last(x) - E_here(x)), and an exact sampler moves the chain. The mean weight times Z_0
+    is an unbiased estimate of Z_t if neither the changes nor the number of stops depend on these chains. Therefore
+    separate chains are used, and 16 more, the scouts, whose spread alone says how many stops there are. The learner's
+    negative samples are unsuitable: they influence the parameters, and their initial law is unknown. Those in a replay
+    buffer have also taken unequal numbers of steps.
 
     Args:
         energy: E, whose parameters change; it is referenced, not copied.

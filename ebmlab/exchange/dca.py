@@ -27,8 +27,8 @@ def read(path: Path, vartype: str | None) -> Foreign:
     """Reads all lines; `facts` holds the alphabet.
 
     Raises:
-        UserError: a line is not of this form, a site is coupled with itself, the two orders of a coupling disagree, or
-            a site has no fields, as where sites count from 1.
+        UserError: a line is not of this form, a site is coupled with itself, or the two orders of a coupling disagree.
+            Or a site has no fields, as where sites count from 1.
     """
     fields: dict[tuple[int, str], float] = {}
     pairs: dict[tuple[int, int, str, str], float] = {}

@@ -1,9 +1,10 @@
 """Binary parameters of plmc, and EVcouplings' models.
 
-Little-endian: L, q, sequences used and skipped, iterations (int32); theta, lambda_h, lambda_J, group lambda, effective
-number (float); the alphabet; a weight of each sequence; the target, and the index of each site, from 1 on; then f_i,
-h_i (L, q), f_ij and J_ij (q, q) of i < j by rows. An older version begins with L, q and the target; each pair there has
-its indices, f_ij and J_ij. Numbers are float32, or float64 where EVcouplings wrote them so.
+The file is little-endian. It begins with L, q, sequences used and skipped, and iterations (int32). Then come theta,
+lambda_h, lambda_J, group lambda and the effective number (float), the alphabet and a weight of each sequence. The
+target and the index of each site, from 1 on, follow, then f_i and h_i (L, q). Last are f_ij and J_ij (q, q) of i < j by
+rows. An older version begins with L, q and the target; each pair there has its indices, f_ij and J_ij. Numbers are
+float32, or float64 where EVcouplings wrote them so.
 
 Both packages have p(x) proportional to exp(H(x)): EVcouplings' "hamiltonian" is the negative energy.
 """

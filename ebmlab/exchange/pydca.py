@@ -1,8 +1,8 @@
 """Text of pydca's `compute_params`: `site,h(1),...` in fields_NAME.txt, `i,j,J(1,1),J(1,2),...` in couplings_NAME.txt.
 
 Sites count from 1, in memory from 0. The values are the letters of protein or RNA without the gap, which is the last
-state of pydca and not written. Only the highest ranked pairs are written, by default as many as there are sites, and
-none that are near to each other in the sequence.
+state of pydca and not written. Only the highest ranked pairs are written, by default as many as there are sites. None
+of them are near to each other in the sequence.
 """
 
 from __future__ import annotations

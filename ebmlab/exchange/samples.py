@@ -38,8 +38,8 @@ def read_samples(given: Any, names: Sequence[Label] = (), *, field: str | None =
     Args:
         given: a sample set, the path of one as JSON (`json.dumps(sampleset.to_serializable())`), or the path of an
             HDF5 file.
-        names: the order of the variables, as in `Foreign.names`, or their texts; () stands for 0, 1, 2, ..., or for
-            the set's own order if its variables have other labels.
+        names: the order of the variables, as in `Foreign.names`, or their texts. () stands for 0, 1, 2, ..., or for the
+            set's own order if its variables have other labels.
         field: the name of the data set in an HDF5 file with several; `parallel_chains` of rbms by default.
 
     Raises:

@@ -32,8 +32,8 @@ class Damaged(Exception):
 def whole(path: Path, sync: bool = False) -> Iterator[Path]:
     """Yields a temporary path beside `path`; a file written there is renamed to `path`, or deleted if anything fails.
 
-    A file that is replaced hands its mode on. If `path` is a link to a file in another folder, that file is replaced;
-    a link to a file in the same folder, such as that of a last checkpoint to the newest, is replaced itself.
+    A file that is replaced hands its mode on. If `path` is a link to a file in another folder, that file is replaced. A
+    link within the folder, such as that of a last checkpoint to the newest, is replaced itself.
 
     Args:
         path: the file; missing folders are created, and removed again if the file is not written.

@@ -48,8 +48,8 @@ def describe(value: Any) -> Any:
     """An argument as plain data: objects become `{"class_path": ..., "init_args": ...}`, as in a config.
 
     Args:
-        value: a number or text, of Python or NumPy, an array, a tensor, a `Recorded` object, optimizer or schedule
-            class, `functools.partial` of one, or a list, tuple or dictionary of these.
+        value: a number or text, of Python or NumPy, an array, a tensor or a `Recorded` object. Also an optimizer or
+            schedule class, `functools.partial` of one, or a list, tuple or dictionary of all these.
 
     Raises:
         Indescribable: it is something else.

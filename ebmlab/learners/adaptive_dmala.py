@@ -23,8 +23,8 @@ class AdaptiveDMALA(DMALA):
 
     A model becomes steeper as it learns, so that a fixed step size is refused more and more often. After each training
     iteration with mean acceptance a, gain (a - rate) / (rate (1 - rate)) is added to the log of the step size (Robbins
-    and Monro 1951, with a constant gain, because the target moves). A model that is still flat accepts nearly all
-    proposals of any step size; the step then grows to ten times the largest squared distance of two values and stays
+    and Monro 1951). The gain is constant, because the target moves. A model that is still flat accepts nearly all
+    proposals of any step size. The step then grows to ten times the largest squared distance of two values and stays
     there. Outside of training this sampler is DMALA with the last step size, which the learner's checkpoints contain.
     Under DDP the mean is that over the chains of all ranks, and all use the same step size.
 

@@ -30,10 +30,10 @@ class BoltzmannLearning(Learner):
     The moments f of all training data are taken once, with their weights; those of the chains, p, after each step. A
     batch of the data only says that it is time for a step.
 
-    The gradient is preconditioned, by default. With C the covariance matrix of the data, and D the matrix of the
-    differences of both covariances about the data's means m, couplings move along P D P, P = (C + damping)^-1, and
-    fields along P (f - p) - (P D P) m. For a Gaussian law this is the natural gradient at the data's law. Without it a
-    rate that the few directions shared by all sites allow is too small for the many others.
+    The gradient is preconditioned, by default. C is the covariance matrix of the data, m are the data's means, and D
+    holds the differences of both covariances about m. With P = (C + damping)^-1, couplings move along P D P, and fields
+    along P (f - p) - (P D P) m. For a Gaussian law this is the natural gradient at the data's law. Without it a rate
+    that the few directions shared by all sites allow is too small for the many others.
 
     Args:
         energy: the model.

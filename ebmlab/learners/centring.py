@@ -22,10 +22,9 @@ def mean_units(energy: RBM | GRBM, v: Tensor) -> Offsets:
 def centre_gradient(energy: RBM | GRBM, offsets: Offsets) -> None:
     """Replaces the gradient of a loss, which must not change if a constant is added to E, by the centred one.
 
-    With offsets m and l, the law of E(v, h) = -u'W h - a'u - b'h - ... is also that of
-    -(u - m)'W (h - l) - c'u - d'h - ..., with a = c - W l and b = d - W'm. Gradient descent in W, c and d changes W, a
-    and b as descent in W, a and b along the centred gradient does. A flip of all units from v to 1 - v, m with them,
-    does not change its steps.
+    E(v, h) = -u'W h - a'u - b'h - ... has the law of -(u - m)'W (h - l) - c'u - d'h - ... for any offsets m and l. Here
+    a = c - W l and b = d - W'm. Gradient descent in W, c and d changes W, a and b as descent in W, a and b along the
+    centred gradient does. A flip of all units from v to 1 - v, m with them, does not change its steps.
     """
     a, b = _biases(energy)
     W = energy.W.grad

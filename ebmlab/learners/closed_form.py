@@ -34,11 +34,10 @@ def independent_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseud
 def mean_field_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.5) -> None:
     """Sets a `Potts` or `Ising` energy to the naive mean-field estimate from data.
 
-    J is minus the inverse of the covariance matrix, without its diagonal blocks; for Potts with the last value left
-    out, whose couplings and fields are 0 (Morcos et al. 2011, Eq. 3 and S11). Fields follow from the mean-field
-    equations, log f_i(a) / f_i(q) = h_i(a) + sum_j sum_b J_ij(a, b) f_j(b); for spins they are
-    atanh m_i = h_i + sum_j J_ij m_j.
-    A Potts model of some pairs gets their couplings alone.
+    J is minus the inverse of the covariance matrix, without its diagonal blocks (Morcos et al. 2011, Eq. 3 and S11).
+    For Potts the last value is left out: its couplings and fields are 0. Fields follow from the mean-field equations,
+    log f_i(a) / f_i(q) = h_i(a) + sum_j sum_b J_ij(a, b) f_j(b); for spins they are atanh m_i = h_i + sum_j J_ij m_j. A
+    Potts model of some pairs gets their couplings alone.
 
     Args:
         energy: is changed in place.
@@ -60,8 +59,8 @@ def mean_field_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo
 def tap_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.1) -> None:
     """Sets an `Ising` energy to the estimate of Thouless, Anderson and Palmer.
 
-    With C the covariance matrix, J_ij solves (C^-1)_ij = -J_ij - 2 J_ij^2 m_i m_j: of both roots the one that is the
-    mean-field coupling where m is 0, and where there is no real root, the mean-field coupling. Fields are
+    With C the covariance matrix, J_ij solves (C^-1)_ij = -J_ij - 2 J_ij^2 m_i m_j. Of both roots it is the one that
+    becomes the mean-field coupling where m is 0. Where there is no real root, it is the mean-field coupling. Fields are
     h_i = atanh m_i - sum_j J_ij m_j + m_i sum_j J_ij^2 (1 - m_j^2) (Roudi, Tyrcha & Hertz 2009, Eq. 8 to 10).
 
     Args: as in `mean_field_`.

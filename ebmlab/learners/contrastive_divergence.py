@@ -53,12 +53,12 @@ class ContrastiveDivergence(Learner):
         data_noise: standard deviation of Gaussian noise that each training step adds to its data, for real states only.
             Where pixels are always black it keeps their variance in the model from vanishing, and so large steps of
             Langevin dynamics stable.
-        compile_chains: let `torch.compile` make one program of eight steps of the chains, in all
-            training steps but those that log the acceptance (every `trainer.log_every_n_steps`-th, on which the
-            random numbers of the run therefore depend). It pays for many steps of small models. It needs CD-K (no
-            `burn_in`) of at least eight steps, and the marginal density. A GPU records the chains as a CUDA graph
-            instead and replays it in every step, for any energy, density and number of steps, and samplers whose steps
-            neither wait for the GPU nor change with the training (`engine.Replayed`).
+        compile_chains: let `torch.compile` make one program of eight steps of the chains, in all training steps but
+            those that log the acceptance. These are every `trainer.log_every_n_steps`-th, so the random numbers of the
+            run depend on this option. It pays for many steps of small models. It needs CD-K (no `burn_in`) of at least
+            eight steps, and the marginal density. A GPU records the chains as a CUDA graph instead and replays it in
+            every step (`engine.Replayed`). This works for any energy, density and number of steps. The sampler's steps
+            may neither wait for the GPU nor change with the training.
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step, whose difference is its

@@ -65,8 +65,8 @@ class DiffusionRecovery(Learner):
     Chains whose steps all have one length stay where they are once energies are steep. Then nothing holds the energies,
     which grow without bound. So the steps shrink along a chain.
 
-    What it cannot see: how much mass lies in each of several modes further apart than the noise between two levels,
-    except by way of the higher levels, each of which says so to the next.
+    What it cannot see: how much mass lies in each of several modes further apart than the noise between two levels.
+    Only the higher levels tell, each of them the next.
 
     Args:
         energy: takes the noise level as an input; its `lowest` is 0.

@@ -75,8 +75,8 @@ class FromFlow(Start):
 class EnergyMatching(ContrastiveDivergence):
     """Fits an energy whose gradient carries noise to the data, and whose law near them is that of the data.
 
-    With V = temperature * E, the flow dx/dt = -dV/dx shall take noise at t = 0 along straight lines to data at t = 1,
-    paired by optimal transport within each batch: the loss is `matching_losses` (Balcerak et al., 2025). After
+    With V = temperature * E, the flow dx/dt = -dV/dx shall take noise at t = 0 along straight lines to data at t = 1.
+    Optimal transport pairs them within each batch. The loss is `matching_losses` (Balcerak et al., 2025). After
     `warm_up` steps the loss of contrastive divergence is added. Its chains start where the flow ends, or at data.
     `draw` and pictures follow the flow, then the sampler.
 
@@ -90,7 +90,8 @@ class EnergyMatching(ContrastiveDivergence):
         sampler: moves the chains at the end of the flow.
         temperature: how much lower V is than E; the smaller, the straighter the flow.
         noise_scale: standard deviation of the noise. Noise that surrounds the data flows inwards from all sides, and
-            both losses want the same energy near them; among the data, one that points outwards is wanted too.
+            both losses want the same energy near them. With noise among the data, an energy that points outwards is
+            wanted too.
         num_flow_steps: Euler steps of the flow.
         warm_up: training steps of the flow alone.
         contrast_weight: factor of the loss of contrastive divergence.

@@ -27,9 +27,9 @@ class JointClassifier(ContrastiveDivergence):
     """Fits log p(x) + log p(y | x) with one network (JEM).
 
     The term of p(y | x) is the classifier's cross-entropy. The gradient of log p(x) comes from negative chains, as in
-    `ContrastiveDivergence` (Grathwohl et al., 2020, Alg. 1). `val/accuracy` and `val/calibration_error` are logged
-    beside `val/energy`: the share of right classes, and the expected calibration error, the mean distance of confidence
-    and accuracy over 15 bins of confidence (torchmetrics).
+    `ContrastiveDivergence` (Grathwohl et al., 2020, Alg. 1). Two scores are logged beside `val/energy`. `val/accuracy`
+    is the share of right classes. `val/calibration_error` is the mean distance of confidence and accuracy over 15 bins
+    of confidence (torchmetrics).
 
     The batches hold labels; datamodules that have them give them when asked, and other loaders give (x, y). Training
     may diverge, as the paper's did; `callbacks.DivergenceGuard`, which is on by default, stops it there.

@@ -194,7 +194,7 @@ class Learner(Rebuilt, Draws):
     def log_is_due(self) -> bool:
         """Whether values that are logged in this training step are written down.
 
-        They are at every `log_every_n_steps`-th optimizer step and at the end of an epoch, and at every step if a
+        They are at every `log_every_n_steps`-th optimizer step and at the end of an epoch. They are at every step if a
         checkpoint, early stopping or the learning rate depends on one of them. Lightning's bookkeeping of values that
         nobody reads takes longer than a training step of a small model.
         """

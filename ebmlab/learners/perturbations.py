@@ -13,8 +13,9 @@ from ebmlab.product import Product
 def perturbed(domain: Domain, x: Tensor, *, flip_probability: float, noise_level: float) -> Tensor:
     """Draws from a kernel q with q(y | x) = q(x | y), for each coordinate by itself (Schroeder et al., 2024, Sec. 3).
 
-    With the probability p, bits and spins flip, categories become one of the others, and ordinal numbers take a step up
-    or down, which is not taken at the ends. Real numbers get normal noise. On a `Product`, each part has its own noise.
+    With the probability p, bits and spins flip, and categories become one of the others. Ordinal numbers take a step up
+    or down with it, but none beyond the ends. Real numbers get normal noise. On a `Product`, each part has its own
+    noise.
 
     Args:
         domain: of the states.

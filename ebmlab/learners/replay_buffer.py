@@ -29,8 +29,8 @@ class ReplayBuffer(Start):
     Args:
         size: number of slots on all ranks together; at least one for each chain of a step.
         reinitialize: probability with which a chain starts at a new initial state instead of the state in its slot.
-        init: law of the initial states: `noise`, the domain's reference law; `data`, states of the current batch;
-            or `mean`, independent bits with the data's means, which `callbacks.DataMean` computes.
+        init: law of the initial states. `noise` is the domain's reference law, `data` are states of the current batch.
+            `mean` are independent bits with the data's means, which `callbacks.DataMean` computes.
 
     Attributes:
         mean: the data's mean, in the shape of an event; None until it has been set.

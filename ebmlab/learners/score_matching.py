@@ -60,8 +60,8 @@ class ScoreMatching(SampleLoss):
     constant. `exact` takes the trace by d backward passes. `sliced` estimates it from random directions of signs, and
     keeps the square exact: the form with variance reduction.
 
-    What it cannot see: how much mass lies in each of several separated modes, for fields on modes that do not touch are
-    the same whatever their weights. Where 0.8 and 0.2 are right, at a distance of 8 standard deviations, weights of 1/2
+    What it cannot see: how much mass lies in each of several separated modes. Fields on modes that do not touch are the
+    same whatever their weights. Where 0.8 and 0.2 are right, at a distance of 8 standard deviations, weights of 1/2
     lose 0.19 nats of likelihood but 0.0002 of J. Large noise in `DenoisingScoreMatching` sees them, and so does
     `NoiseContrast`. On data on discrete levels, or with ties, J has no minimum: spikes make it as low as you like.
 

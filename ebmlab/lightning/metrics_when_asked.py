@@ -1,10 +1,10 @@
 """torchmetrics without the metrics that nobody asks for.
 
-Lightning needs two classes and the version of torchmetrics. But `import torchmetrics` loads every metric there is,
-and with them torchvision, scipy.signal and transformers. That takes longer than torch, at the start of each command.
-torchmetrics has no lazy mechanism of its own, and `importlib.util.LazyLoader` loads a package as soon as one of its
-modules is imported. So the command line, and it alone, puts the package in place before its `__init__` has run. It runs
-when somebody asks for another name.
+Lightning needs two classes and the version of torchmetrics. But `import torchmetrics` loads every metric there is, and
+with them torchvision, scipy.signal and transformers. At the start of each command this takes longer than torch does.
+There is no lazy mechanism in torchmetrics. `importlib.util.LazyLoader` loads a package as soon as one of its modules is
+imported. So the command line, and it alone, puts the package in place before its `__init__` has run. It runs when
+somebody asks for another name.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def forget_loader(trainer: pl.Trainer) -> None:
 def resume_by_epochs(trainer: pl.Trainer) -> None:
     """Makes Lightning resume under `max_steps` as it does under `max_epochs`.
 
-    Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle, and counts that
-    epoch twice: the run loses an epoch if `max_epochs` ends it.
+    Under `max_steps` Lightning 2.6 takes a checkpoint from the end of an epoch for one from its middle. It counts that
+    epoch twice, and the run loses an epoch if `max_epochs` ends it.
     """
     trainer.fit_loop._iteration_based_training = lambda: False  # type: ignore[method-assign]
 

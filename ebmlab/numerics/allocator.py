@@ -14,9 +14,9 @@ LARGEST_THEN = 2**25  # of M_MMAP_THRESHOLD, before glibc 2.35
 def keep_freed_memory() -> bool:
     """Tells glibc to hold on to the memory of freed tensors, for the whole process; nothing elsewhere.
 
-    By default it gives memory back to the system as activations are freed, and gets empty pages for the next ones: 10
-    to 20 % of the time of AIS, ratio matching and residual networks on a CPU. The price is that the process stays as
-    large as it has been at its largest. Whoever has set `MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_` or
+    By default it gives memory back to the system as activations are freed, and gets empty pages for the next ones. This
+    takes 10 to 20 % of the time of AIS, ratio matching and residual networks on a CPU. The price is that the process
+    stays as large as it has been at its largest. Whoever has set `MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_` or
     `GLIBC_TUNABLES` has decided already.
 
     Returns:

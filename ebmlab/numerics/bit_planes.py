@@ -94,7 +94,7 @@ def _plane(leaf: Tensor | int | None, like: Tensor) -> Tensor:
 
 
 def _joined(plane: Tensor | int, bits: Tensor, digit: int) -> Tensor | int:
-    """The plane or the bits where the digit is 1, the plane and the bits where it is 0; in place but for 0 and -1."""
+    """Plane or bits where the digit is 1, plane and bits where it is 0; in place but for 0 and -1."""
     if isinstance(plane, int):
         return bits.clone() if (plane == 0) == (digit == 1) else plane
     return plane.bitwise_or_(bits) if digit else plane.bitwise_and_(bits)

@@ -63,9 +63,10 @@ def _may_choose() -> bool:
 def onednn_is_faster() -> bool:
     """Whether oneDNN multiplies large float32 matrices faster than MKL, and without rounding them.
 
-    It does on AMD's processors with AVX-512, in half of the time: torch leaves these products to Intel's MKL, which
-    uses AVX-512 on Intel's processors alone. oneDNN rounds with AMX alone; products whose sums rounding would change
-    are computed once to make sure. False on machines with a GPU, since the setting would round the GPU's products.
+    It does on AMD's processors with AVX-512, in half of the time. There torch leaves these products to Intel's MKL,
+    which uses AVX-512 on Intel's processors alone. With AMX alone oneDNN rounds. To make sure, products whose sums
+    rounding would change are computed once. False on machines with a GPU, since the setting would round the GPU's
+    products.
     """
     if torch.cuda.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512" or not made_by_amd():
         return False

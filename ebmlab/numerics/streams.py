@@ -16,8 +16,8 @@ from ebmlab.numerics.noise import uniform_numbers
 def stream(*key: str | int) -> torch.Generator:
     """A generator that is a pure function of `key`, such as `("shuffle", seed, epoch)`.
 
-    The key is hashed, because neighbouring integers as seeds (seed + epoch, seed + split) would make
-    epoch 1 of seed 0 equal to epoch 0 of seed 1.
+    The key is hashed. Neighbouring integers as seeds (seed + epoch, seed + split) would make epoch 1 of seed 0 equal to
+    epoch 0 of seed 1.
     """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=4).digest()  # torch's generator reads 32 bits
     return torch.Generator().manual_seed(int.from_bytes(digest, "big"))

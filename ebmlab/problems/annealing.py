@@ -81,7 +81,7 @@ def beta_range(energy: Energy, num_states: int = 16) -> tuple[float, float]:
 
     At the first beta a flip upwards of median cost has probability 1/2. At the last one a cheap one, by the 5 %
     quantile, has probability 1/100 / d. Random states themselves say little: sets of half of all nodes have dozens of
-    conflicts at each node, and an annealing that begins there spends half of its steps on melting.
+    conflicts at each node. An annealing that begins there spends half of its steps on melting.
 
     Args:
         energy: on bits or spins.

@@ -41,8 +41,8 @@ class Course:
     def ahead(self, now: float, end: float) -> tuple[list[float], Course]:
         """The progress of each of the next steps, and where they lead.
 
-        An annealing that the time left is too short for goes faster, so that it ends cold: a state that is still hot is
-        no minimum.
+        If the time left is too short for an annealing, it goes faster and so ends cold. A state that is still hot is no
+        minimum.
 
         Args:
             now: seconds of the search.

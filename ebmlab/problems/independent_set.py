@@ -18,8 +18,8 @@ from ebmlab.problems.problem import Problem, Solutions, joined
 class IndependentSet(Problem):
     """-|S| + penalty * (edges within S), as an Ising model: x_i = +1 puts node i into S.
 
-    Penalties of at least 1 are enough: a node that is dropped for each edge within S leaves a set that is no smaller
-    than the energy says. Below 1, both ends of an edge have a lower energy than one of them.
+    Penalties of at least 1 are enough. Dropping a node for each edge within S leaves a set that is no smaller than the
+    energy says. Below 1, both ends of an edge have a lower energy than one of them.
 
     Args:
         edges: the graph; its weights do not count.

@@ -80,20 +80,20 @@ def minimise(
 ) -> Minimum:
     """Anneals chains from random states, and keeps the lowest state of each.
 
-    With `seconds`, annealings follow each other, each twice as long as the one before; the last one takes the time
-    that is left, and so does the first where its steps take longer. Energies are looked at every ten steps.
+    With `seconds`, annealings follow each other, each twice as long as the one before. The last one takes the time that
+    is left, and so does the first where its steps take longer. Energies are looked at every ten steps.
 
     Args:
         energy: on bits or spins.
-        sampler: moves the chains at each temperature; `ChromaticMetropolis` is fast on sparse Ising models, and where
-            couplings are small multiples of one number it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
+        sampler: moves the chains at each temperature. `ChromaticMetropolis` is fast on sparse Ising models. Where
+            couplings are small multiples of one number, it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
         schedule: of beta; by default `Geometric` along `beta_range`. `Reheated` goes back when chains get nowhere.
         num_chains: B.
         num_steps: of the first annealing, and of the only one without `seconds`.
         seconds: when to stop.
         target: stop as soon as a chain has this energy or less.
         report: called at each look with what has been found, which goes on changing; True stops.
-        saved: a file that keeps the search. If it exists, the search in it goes on: chains, random numbers and the
+        saved: a file that keeps the search. If it exists, the search in it goes on. Chains, random numbers and the
             place in the schedule are those of its last look, and `seconds` counts those before. By steps the end is
             that of a search that was not stopped, bit for bit on a CPU. A finished search returns at once.
 

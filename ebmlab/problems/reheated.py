@@ -20,12 +20,12 @@ class Reheated:
     """A schedule from which `minimise` goes back to the beta of the highest specific heat when chains get nowhere.
 
     Cold chains wander among states of nearly the same energy, or freeze. The specific heat beta^2 Var(E) is highest
-    where the structure of the low states is decided. Chains that stand still go back there, and come down again:
-    along the steps that are left, or with `seconds` along twice as many as before.
+    where the structure of the low states is decided. Chains that stand still go back there and come down again. They do
+    so along the steps that are left, or with `seconds` along twice as many as before.
 
-    The variance is that of each chain's energies at the last ten looks about a falling line, in the mean over chains:
-    neither the fall adds to it, nor chains that have frozen in different valleys. Chains stand still if it is below a
-    hundredth of that at the peak, and the lowest energy has not improved for some steps. All go back together. In the
+    The variance is that of each chain's energies at the last ten looks about a falling line, in the mean over chains.
+    So neither the fall adds to it, nor chains that have frozen in different valleys. Chains stand still if it is below
+    a hundredth of that at the peak, and the lowest energy has not improved for some steps. All go back together. In the
     paper each chain goes back by itself, once its energy has stayed the same for 100 steps.
 
     Args:

@@ -35,9 +35,9 @@ def read_numbers(
         columns: the order of the variables of a sample set that names them.
 
     Returns:
-        Samples `(N, ...)`, float64 as float32 (unless that would round off differences between samples) and integers
-        of more than one byte as int64, and labels `(N,)` as they stand in the file. Booleans stay booleans, because 1
-        among levels from 0 to 255 is nearly black, and True is white.
+        Samples `(N, ...)`, and labels `(N,)` as they stand in the file. Samples of float64 become float32, unless that
+        would round off differences between them. Integers of more than one byte become int64. Booleans stay booleans,
+        because 1 among levels from 0 to 255 is nearly black, and True is white.
 
     Raises:
         UserError: the file cannot be read, or holds something else.

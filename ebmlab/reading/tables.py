@@ -123,8 +123,8 @@ def check_columns(names: Sequence[str], wanted: Sequence[str], where: str) -> No
 def _meaning(path: Path, cells: list[str], labels: Labels, delimiter: str | None) -> tuple[int | None, bool]:
     """The number of the label's column, and whether the cells of the first line are names.
 
-    They are names if one of them, beside that of the labels, is no number, or if they are the numbers that pandas gives
-    to columns without names.
+    They are names if one of them, beside that of the labels, is no number. They also are if they are the numbers that
+    pandas gives to columns without names.
     """
     numbers = [str(i) for i in range(-len(cells), len(cells))]
     by_name = str(labels) in cells and number(str(labels), delimiter) is None

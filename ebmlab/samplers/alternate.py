@@ -33,10 +33,10 @@ class AlternateState(State):
 class Alternate(Sampler):
     """A kernel for each part of a `Product`, one after the other; each sees the law of its part given the others.
 
-    A kernel that leaves this law invariant leaves that of the whole state invariant, so exact kernels make an exact
-    sampler (Tierney, 1994, Markov Chains for Exploring Posterior Distributions, Sec. 2.4). Energies and gradients that
-    a kernel keeps are stale once another part has moved. Each kernel therefore starts anew at every step, which costs
-    one more evaluation, and momenta are drawn anew.
+    A kernel that leaves this law invariant leaves that of the whole state invariant. Exact kernels therefore make an
+    exact sampler (Tierney, 1994, Markov Chains for Exploring Posterior Distributions, Sec. 2.4). Energies and gradients
+    that a kernel keeps are stale once another part has moved. Each kernel therefore starts anew at every step, which
+    costs one more evaluation, and momenta are drawn anew.
 
     Args:
         kernels: a sampler for each part, by the names of the domain, in the order in which they move.

@@ -131,15 +131,16 @@ class AnyScale(Sampler):
         q(y) = exp(alpha [(y - x)' grad f(x) + (y - x)' W (y - x) / 2] - |y - x|^2 / (2 sigma)) / normaliser
 
     couples all coordinates. An auxiliary variable u = A x + xi, with xi standard normal and A'A = alpha (W + D),
-    decouples them: the coordinates of y are independent under q(y | x, u), which has drift alpha grad f(x) + A' xi and
-    stiffness alpha D_ii + 1 / sigma (Eq. 14, whose printed form lacks terms). The pair (u, y) is proposed and accepted
-    together; the reverse move has xi' = xi + A (x - y). The sampler is exact for every W, D, sigma and alpha. If f is
-    quadratic with Hessian W, sigma is infinite and alpha is 1, it is Gibbs sampling of (u, x) and rejects no proposal.
+    decouples them. Under q(y | x, u) the coordinates of y are independent. The drift is alpha grad f(x) + A' xi, and
+    the stiffness alpha D_ii + 1 / sigma (Eq. 14, whose printed form lacks terms). The pair (u, y) is proposed and
+    accepted together; the reverse move has xi' = xi + A (x - y). The sampler is exact for every W, D, sigma and alpha.
+    If f is quadratic with Hessian W, sigma is infinite and alpha is 1, it is Gibbs sampling of (u, x) and rejects no
+    proposal.
 
     Variant `first` (AB-1st) has W = 0: it is DMALA with a free alpha. `diagonal` has a diagonal W and needs no u.
     `shift`, `max` and `trace` (AB-shift, AB-max, AB-trace) differ in the rule for D, which `AnyScaleTuner` applies
-    (Alg. 1). `edges`, which the paper does not have, is for a W with few entries and thousands of coordinates: D is the
-    least that makes W + D diagonally dominant, and A has one row for each entry above the diagonal, in place of d
+    (Alg. 1). `edges`, which the paper does not have, is for a W with few entries and thousands of coordinates. D is the
+    least that makes W + D diagonally dominant. A has one row for each entry above the diagonal, in place of d
     (`EdgeRoot`). Until W is set all of them act as `first`, as in the paper's burn-in.
 
     Args:

@@ -124,7 +124,8 @@ def redraw(energy: Energy, x: Tensor, block: Tensor, shifts: Tensor, away: Tenso
 
     Returns:
         The new x, and its `Info`. The acceptance of a chain is 1. It is NaN, and x does not change, if one of its
-        energies is NaN or -infinity, or all are infinite, or if the centre is an x of infinite energy on a GPU.
+        energies is NaN or -infinity, or if all are infinite. A centre at an x of infinite energy has the same effect on
+        a GPU.
     """
     domain = cast(Finite, energy.domain)
     centre = old = values_at(domain, x, block)

@@ -49,9 +49,9 @@ class ChromaticMetropolis(ChromaticGibbs):
     """One step is a sweep over all sites, one colour after the other, of Metropolis flips (Metropolis et al., 1953).
 
     Each site flips with probability min(1, exp(-(E(flipped) - E(x)))), and a flip that costs nothing with probability
-    15/16. On graphs of two colours, flips that cost nothing and are certain would carry domain walls along for ever:
-    a cold ring of spins would never find its ground state. Cold chains move more than those of `ChromaticGibbs`, so
-    that an annealing needs fewer sweeps.
+    15/16. On graphs of two colours, flips that cost nothing and are certain would carry domain walls along for ever. A
+    cold ring of spins would never find its ground state. Cold chains move more than those of `ChromaticGibbs`, so that
+    an annealing needs fewer sweeps.
 
     Example:
         >>> from ebmlab.energies import Ising

@@ -150,9 +150,9 @@ class DiscreteHAMS(Sampler):
     """Discrete Hamiltonian-assisted Metropolis sampling (Zhou & Tan 2025, arXiv:2507.09807), irreversible.
 
     The law is extended to p(x) N(u; 0, I). A step refreshes a part of u, proposes y near z = x + delta u, and reflects
-    the momentum there, so that an accepted move goes on in its direction. A rejected one turns back: u is negated.
-    Each y_i is over-relaxed: it moves by a kernel that is reversible with respect to its law given z, and that leaves
-    x_i more often than a draw from the law does. On linear energies every proposal is accepted, on quadratic ones not.
+    the momentum there. An accepted move so goes on in its direction. A rejected one turns back: u is negated. Each y_i
+    is over-relaxed: its kernel leaves x_i more often than a draw from the law of y_i given z does. The kernel is
+    reversible with respect to that law. On linear energies every proposal is accepted, on quadratic ones not.
 
     With a curvature W it is Preconditioned Discrete-HAMS (Zhou & Tan 2025, arXiv:2507.21982): z = L x + u, L L = W + D.
     Where E is quadratic with the Hessian -W, p(y | z) has independent coordinates, and all proposals are accepted.

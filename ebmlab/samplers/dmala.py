@@ -41,8 +41,8 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number], options
 class DMALA(DiscreteLangevin):
     """Proposes all coordinates at once from the gradient and accepts by Metropolis (Zhang et al. 2022, Alg. 1, Eq. 3).
 
-    With stochastic gradients, both directions of a step use the gradient of the same minibatch, drawn independently
-    of x, and the decision uses the energy of all data. The law therefore stays exact.
+    With stochastic gradients, both directions of a step use the gradient of the same minibatch, drawn independently of
+    x. The decision uses the energy of all data. The law therefore stays exact.
 
     Args:
         step_size: alpha; tunable.

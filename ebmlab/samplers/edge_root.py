@@ -12,7 +12,7 @@ from ebmlab.graphs import Edges
 class EdgeRoot(nn.Module):
     """R `(m, d)` with R'R = W + D, of a symmetric W with m edges: entries above its diagonal that are not 0.
 
-    D_ii = sum of |W_ij| over j != i, minus W_ii, so that W + D is the sum of |W_ij| (e_i + s e_j)(e_i + s e_j)' over
+    D_ii is the sum of |W_ij| over j != i, minus W_ii. So W + D is the sum of |W_ij| (e_i + s e_j)(e_i + s e_j)' over
     the edges, with s the sign of W_ij. The root of each term is a row of R. Time and memory grow with the edges, where
     a symmetric root would have d^2 entries.
 

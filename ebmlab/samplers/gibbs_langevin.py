@@ -105,8 +105,8 @@ def step(
 ) -> tuple[GibbsLangevinState, Info]:
     """Draws v after all inner steps, and then h ~ p(h | v).
 
-    An adjusted step accepts both with min(1, p(v') q(v | v', h') / (p(v) q(v' | v, h))): p(v, h) / p(h | v) is p(v), so
-    that Eq. 12 needs only marginal energies.
+    An adjusted step accepts both with min(1, p(v') q(v | v', h') / (p(v) q(v' | v, h))). Eq. 12 needs only marginal
+    energies, because p(v, h) / p(h | v) is p(v).
     """
     noise = torch.randn_like(state.x)
     x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
@@ -131,7 +131,7 @@ class GibbsLangevin(Sampler):
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
         temperature: T; the target is the tempered joint law exp(-E(v, h) / T). `Langevin` tempers the marginal law.
         noise_temperature: that of the noise in v alone, T by default. The authors' program divides gradients by the
-            batch size and leaves the noise: its step of 20 at a batch of 512 is a `step_size` of 20 / 512 with a
+            batch size and leaves the noise. Its step of 20 at a batch of 512 is a `step_size` of 20 / 512 with a
             `noise_temperature` of 512. Its chains follow no law that is known, and cannot be adjusted.
 
     Example:

@@ -167,8 +167,8 @@ class HMC(Sampler):
     Args:
         step_size: epsilon of a leapfrog step, in units of the root of `energy.step_unit()`; tunable.
         num_leapfrog: leapfrog steps of a trajectory, each an evaluation of the gradient.
-        scale: what is known of the spread of x: standard deviations, in the shape of the domain, to which the steps
-            of the coordinates are proportional; or a Cholesky factor of the covariance, `(size, size)`. 1 by default.
+        scale: what is known of the spread of x, 1 by default. Standard deviations have the shape of the domain, and
+            steps of coordinates are proportional to them. Or it is a Cholesky factor of the covariance, `(size, size)`.
             `WarmUp` finds it.
 
     Example:

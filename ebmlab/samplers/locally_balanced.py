@@ -30,11 +30,11 @@ class LocallyBalanced(MetropolisSampler):
     """Proposes y, one coordinate away from x, with probability proportional to g(p(y) / p(x)) (Zanella 2020, Eq. 3).
 
     The differences E(y) - E(x) are exact. One step needs the energies of y and of all its neighbours. Each counts as
-    one evaluation, size * (num_values - 1) + 1 in all, although `value_differences` of structured energies is much
-    cheaper, and that of other energies evaluates y a second time. The acceptance ratio is the normaliser at x over that
-    at y. The weights `sqrt` and `max` are unbounded: a move to a y with a much steeper descent is almost always
-    rejected. For very steep energies take `barker` or `min`. A chain that starts at a state of infinite energy moves to
-    any neighbour of finite energy, if there is one.
+    one evaluation, size * (num_values - 1) + 1 in all. This is so although `value_differences` of structured energies
+    is much cheaper, and that of other energies evaluates y a second time. The acceptance ratio is the normaliser at x
+    over that at y. The weights `sqrt` and `max` are unbounded: a move to a y with a much steeper descent is almost
+    always rejected. For very steep energies take `barker` or `min`. A chain that starts at a state of infinite energy
+    moves to any neighbour of finite energy, if there is one.
 
     Args:
         weight: g(t) is `sqrt` t, `barker` t / (1 + t), `min` (1, t) or `max` (1, t).

@@ -60,9 +60,9 @@ def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any)
 class MetropolisSampler(Sampler):
     """Draws a move from x to y, and accepts with min(1, p(y) q(back | y) / (p(x) q(move | x))).
 
-    A kernel defines the `proposal` at a state. If it needs more than the energy and its gradient, it also defines what
-    to evaluate at x (`evaluate`), the state at y (`arrive`) and what is added to E (`potential`). A step evaluates the
-    energy once, at y.
+    A kernel defines the `proposal` at a state. One that needs more than the energy and its gradient also defines what
+    to evaluate at x (`evaluate`). It may define the state at y (`arrive`) and what is added to E (`potential`), too. A
+    step evaluates the energy once, at y.
 
     Attributes:
         evaluations: energy-and-gradient evaluations of a step.

@@ -127,8 +127,8 @@ class MultiSpin:
 def multi_spin(energy: object) -> MultiSpin | None:
     """The energy for chains in words; None unless it is an Ising model that allows it.
 
-    Its couplings and fields must be whole multiples of the smallest of them, and those of no site may add up to more
-    than `LARGEST` times that one.
+    Its couplings and fields must be whole multiples of the smallest of them. Those of no site may add up to more than
+    `LARGEST` times that one.
     """
     if not isinstance(energy, Ising) or energy.learn:
         return None

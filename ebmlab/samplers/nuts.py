@@ -36,14 +36,14 @@ class NUTS(Sampler):
     has, the last of them on few chains.
 
     With `compile=True` no chain waits for another: one whose trajectory has ended begins the next at once, up to 256
-    steps ahead. The last chain alone makes the others wait, about a tenth of the time with 100 chains and 200 steps.
-    A program holds the first velocities of all stretches that are open, 2 max_depth vectors for each chain, and
-    looks at all of them in each leapfrog step: with thousands of coordinates steps one by one may be faster. It draws
-    the same random numbers as they do.
+    steps ahead. The last chain alone makes the others wait, about a tenth of the time with 100 chains and 200 steps. A
+    program holds the first velocities of all stretches that are open, 2 max_depth vectors for each chain. It looks at
+    all of them in each leapfrog step, so with thousands of coordinates steps one by one may be faster. It draws the
+    same random numbers as they do.
 
     The number of leapfrog steps is read off the chains. So a GPU is waited for after each of them. AIS and training
     take steps one by one. `Info.acceptance` is the mean of min(1, exp(H - H')) over the states of a trajectory, which
-    tuners bring to a rate; `Info.evaluations` is the mean over the chains.
+    tuners bring to a rate. `Info.evaluations` is the mean over the chains.
 
     Args:
         step_size: epsilon of a leapfrog step, in units of the root of `energy.step_unit()`; tunable (`WarmUp`).

@@ -1,6 +1,6 @@
 """Trees of doublings, walked leaf by leaf, without recursion (Hoffman & Gelman, 2014; Betancourt, 2017).
 
-A stretch of states is asked whether it turns when its last state is reached, and its first velocity has been kept until
+A stretch of states is asked whether it turns when its last state is reached. Its first velocity has been kept until
 then (Phan et al. 2019, Alg. 2). So every chain is somewhere on a trajectory of its own, and all of them take their next
 leapfrog step together.
 """
@@ -42,7 +42,7 @@ def tick(energy: Energy, walk: Walk, numbers: Numbers, settings: Sequence[Number
     """One leapfrog step of every chain, wherever it is.
 
     A trajectory doubles, in time or against it, until it turns. A new half replaces the state drawn so far with
-    probability min(1, its weight over that of the older half), which favours the far half (Betancourt 2017, A.3.2). A
+    probability min(1, its weight over that of the older half). This favours the far half (Betancourt 2017, A.3.2). A
     half that turns inside, or diverges, is left out. A chain whose trajectory has ended begins the next one.
     """
     walk, stopped = grown(energy, walk, settings, options)

@@ -30,8 +30,8 @@ class Numbers(NamedTuple):
 
     Attributes:
         velocity: at the beginning of trajectories, `(steps, B, *event)`.
-        chance: uniform, three for each doubling, `(steps, B, max_depth, 3)`: in time or against it; which state of the
-            new half; whether that one replaces the state drawn so far.
+        chance: uniform, three for each doubling, `(steps, B, max_depth, 3)`. They decide whether it goes in time or
+            against it, which state of the new half is taken, and whether that one replaces the state drawn so far.
         steps: how many steps chains take, `()`.
     """
 
@@ -118,7 +118,7 @@ class Walk(PerChain):
         half: what grows at their fronts.
         marks: of the half.
         outcome: of the steps. Its state is drawn from the trajectory without the half that is growing, with probability
-            proportional to exp(-H): where the chain goes on from when the trajectory ends.
+            proportional to exp(-H). The chain goes on from there when the trajectory ends.
     """
 
     chain: Tensor

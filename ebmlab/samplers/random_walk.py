@@ -23,9 +23,9 @@ class RandomWalk(MetropolisSampler):
     """Random-walk Metropolis (Metropolis et al. 1953; RWM in Sun et al. 2023): the gradient is never evaluated.
 
     A step changes some coordinates, each to a uniformly chosen other value. On a domain with two values, a fixed even
-    `num_flips` never changes the parity of the number of ones, so that chains see only half of the space. An odd
-    `num_flips` changes the parity at every accepted step, so that chains on a nearly flat law alternate between the two
-    halves: only averages over steps converge.
+    `num_flips` never changes the parity of the number of ones. Chains then see only half of the space. An odd
+    `num_flips` changes the parity at every accepted step. Chains on a nearly flat law then alternate between the two
+    halves, and only averages over steps converge.
 
     Args:
         num_flips: number of coordinates that change; they are chosen uniformly.

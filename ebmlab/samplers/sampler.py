@@ -160,7 +160,7 @@ class Sampler(Recorded, nn.Module):
 
         Raises:
             UserError: the sampler does not support the energy, x is not a batch of states of its domain, or num_steps
-                is no number of steps; with `compile` also as `last_states`.
+                is no number of steps. With `compile` also as `last_states`.
         """
         x = self.check_chains(energy, x, num_steps)
         with fast_products(energy, len(x)):

@@ -23,10 +23,10 @@ class SwendsenWang(Sampler):
 
     The paper is "Nonuniversal critical dynamics in Monte Carlo simulations".
 
-    A step first draws bonds. An edge that is satisfied, x_i J_ij x_j > 0 or x_i = x_j, is bonded with probability
-    1 - exp(-w), where w is how much its energy would rise if it were not: 2 |J_ij| for spins and J_ij for classes. Then
-    the sites that bonds connect take one new value together, with logits that are the sums of their fields. Near and
-    below the critical temperature of a lattice this mixes in a few steps where single sites take forever: a ground
+    A step first draws bonds. An edge that is satisfied, x_i J_ij x_j > 0 or x_i = x_j, is bonded with probability 1 -
+    exp(-w). Here w is how much its energy would rise if it were not: 2 |J_ij| for spins and J_ij for classes. Then the
+    sites that bonds connect take one new value together, with logits that are the sums of their fields. Near and below
+    the critical temperature of a lattice this mixes in a few steps, where single sites take forever. It is a ground
     truth for the other samplers. Frustrated couplings are exact too, but their clusters are of little use.
 
     Example:

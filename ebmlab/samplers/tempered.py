@@ -47,7 +47,7 @@ class Tempered(Sampler):
 
     Steps leave the joint law of all replicas invariant. `init` usually gets the coldest replica alone and starts all
     others at the same x. A short run is therefore not exact, even from exact draws: run the chains for a while first.
-    In training, a `ReplayBuffer` keeps all replicas from one training step to the next (Desjardins et al. 2010); take
+    In training, a `ReplayBuffer` keeps all replicas from one training step to the next (Desjardins et al. 2010). Take
     at least two rounds of swaps in each training step, so that all neighbours swap.
 
     All replicas step together, as one batch of the kernel. Then neighbours on the ladder swap states with probability

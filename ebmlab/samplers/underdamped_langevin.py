@@ -109,11 +109,11 @@ class UnderdampedLangevin(Sampler):
     """Langevin dynamics dx = v dt, dv = -dE/dx dt - friction v dt + sqrt(2 friction) dW, one gradient a step.
 
     Unadjusted steps are BAOAB (Leimkuhler & Matthews, 2013), whose bias in x is of second order in the step size.
-    Adjusted ones are exact: the generalised HMC of Horowitz (1991), which keeps the velocity from step to step, and
-    turns it round where a step is rejected. Turns undo progress, so choose a step that nearly always is accepted.
+    Adjusted ones are exact: the generalised HMC of Horowitz (1991). It keeps the velocity from step to step, and turns
+    it round where a step is rejected. Turns undo progress, so choose a step that nearly always is accepted.
 
-    `init` draws velocities of N(0, 1), their law whatever x is. They live as long as the chain of one call: training
-    and AIS keep x alone, and draw new ones at each training step or temperature, which leaves the law as it is. So give
+    `init` draws velocities of N(0, 1), their law whatever x is. They live as long as the chain of one call. Training
+    and AIS keep x alone, and draw new ones at each training step or temperature. This leaves the law as it is. So give
     training at least 1 / (friction step_size) steps, the memory of a velocity.
 
     Args:

@@ -19,9 +19,9 @@ class Wolff(SwendsenWang):
 
     The clusters are those of `SwendsenWang`. The one that holds the random site is to take another value; of several
     other classes each is equally likely. This is accepted with probability min(1, exp(d)), where d is by how much the
-    field's part of the energy falls; without a field it always is. A site lies in a large cluster more often than in a
-    small one, so that near the critical temperature more of the lattice turns over than if each cluster tossed a coin.
-    All bonds of a lattice are drawn, so a step takes as long as one of `SwendsenWang`.
+    field's part of the energy falls. Without a field it always is. A site lies in a large cluster more often than in a
+    small one. Near the critical temperature more of the lattice therefore turns over than if each cluster tossed a
+    coin. All bonds of a lattice are drawn, so a step takes as long as one of `SwendsenWang`.
 
     Example:
         >>> from ebmlab.energies import Ising

@@ -104,8 +104,8 @@ def read_rows(path: Path, inserts: Inserts = "auto") -> Rows:
     Args:
         path: a file in FASTA, A2M, A3M or Stockholm, whatever its name is.
         inserts: what lower case letters and dots are. `drop`: inserts, which are left out, as in A2M and A3M. `keep`:
-            residues and gaps in columns of their own, as in FASTA. `auto`: inserts, if the name ends in .a2m or .a3m,
-            or if all rows have equally many other letters and there are lower case letters or dots in some.
+            residues and gaps in columns of their own, as in FASTA. `auto`: inserts, if the name ends in .a2m or .a3m.
+            Also inserts, if some rows have lower case letters or dots, and all have equally many other letters.
 
     Raises:
         UserError: the file holds no alignment.

@@ -48,7 +48,7 @@ class Placement:
 def place(residues: Sequence[Residue], family: Family) -> Placement:
     r"""Places residues by their sequence: neither their numbers nor their insertion codes are used.
 
-    The chain's sequence is aligned with that row of the alignment with which it agrees best; candidates are the rows
+    The chain's sequence is aligned with that row of the alignment with which it agrees best. Candidates are the rows
     that share most words of three letters with it. A row is taken as the file has it, with inserts and with columns
     that were left out.
 

@@ -74,8 +74,8 @@ class Study:
         num_points: points of each curve.
         max_seconds: seconds of sampling after which a sampler stops, even if steps are left.
         measures: what else to measure, by name.
-        sweep: a setting of the samplers, such as `step_size`, against which the last values of the curves are drawn;
-            or a number that is measured, such as `acceptance`.
+        sweep: a setting of the samplers, such as `step_size`, or a number that is measured, such as `acceptance`. The
+            last values of the curves are drawn against it.
         seed: of the random numbers, the same for every sampler.
 
     Example:

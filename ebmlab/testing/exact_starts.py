@@ -1,11 +1,11 @@
 """`assert_exact_starts`: a sampler is tested at any size, from exact states of laws whose Z nobody knows.
 
-A kernel that leaves the law invariant must leave what follows true, in any dimension and after any number of steps
-(Gandy & Scott 2021, Unit testing for MCMC and other Monte Carlo methods):
+What follows is true of any kernel that leaves the law invariant, in any dimension and after any number of steps.
+Source: Gandy & Scott (2021, Unit testing for MCMC and other Monte Carlo methods).
 
 - Reversible kernels: start and end of a chain from an exact state are exchangeable. So the rise of any function is
-  symmetric about 0, and the signed-rank statistic over its standard deviation exceeds t with probability at most
-  2 exp(-t^2 / 2), by Hoeffding's inequality and without approximation: their rank test of a chain of two states.
+  symmetric about 0. Its signed-rank statistic over the standard deviation exceeds t with probability at most 2 exp(-t^2
+  / 2). This is Hoeffding's inequality, without approximation. It is their rank test of a chain of two states.
 - Other kernels: the ends are as good as fresh draws, with which the ranks of a function are compared.
 """
 

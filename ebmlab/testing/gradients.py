@@ -78,10 +78,10 @@ def assert_gradient(
 ) -> Gradient:
     """Asserts that the gradient of `training_step(x)` is that of a loss which is computed without sampling.
 
-    If all steps give the same gradient, it must be the expected one within the tolerance. Otherwise the mean over
-    steps must be within `limit` standard errors, entry by entry: with 40 steps a right learner of 100
-    parameters fails once in 150 times, with a fixed seed never. Contrastive divergence is biased by design unless its
-    chains are at equilibrium: give it a sampler that draws independent states, `Gibbs(block_size=energy.domain.size)`.
+    If all steps give the same gradient, it must be the expected one within the tolerance. Otherwise the mean over steps
+    must be within `limit` standard errors, entry by entry. With 40 steps a right learner of 100 parameters fails once
+    in 150 times, with a fixed seed never. Contrastive divergence is biased by design unless its chains are at
+    equilibrium: give it a sampler that draws independent states, `Gibbs(block_size=energy.domain.size)`.
 
     Args:
         learner: not attached to a trainer; what it logs is dropped.

@@ -24,8 +24,8 @@ class Invariance:
 
     Attributes:
         exact: whether it comes from transition matrices; otherwise from simulation.
-        error: the largest change of a probability in one step, over all steps of a cycle; by simulation, that of the
-            counts, which is not 0 for a right kernel.
+        error: the largest change of a probability in one step, over all steps of a cycle. By simulation it is that of
+            the counts, which is not 0 for a right kernel.
         p_value: 1 if exact; otherwise the chi-square test that one step from exact draws gives exact draws.
         distance: total variation between the law and where chains from the least likely state end.
 
@@ -52,17 +52,17 @@ def assert_invariant(
 ) -> Invariance:
     """Asserts that every step leaves exp(-E) / Z unchanged, and that chains from the least likely state reach it.
 
-    By the sampler's transition matrix P it is exact: max |pi P - pi| must not exceed the tolerance, nor the distance
-    between pi and a row of a high power of P. Invariance alone would pass the identity. A kernel whose random decisions
-    cannot be enumerated, for it draws normal numbers, is simulated instead: one step from exact draws, held against pi
-    by a chi-square test that fails a right kernel once in 10,000 times, and chains of `num_steps` steps, whose law must
-    be within 0.03 and twice the noise of the counts.
+    With the sampler's transition matrix P the proof is exact. Neither max |pi P - pi| nor the distance between pi and a
+    row of a high power of P may exceed the tolerance. Invariance alone would pass the identity. A kernel that draws
+    normal numbers has decisions that cannot be enumerated, and is simulated instead. A chi-square test holds one step
+    from exact draws against pi, and fails a right kernel once in 10,000 times. The law of chains of `num_steps` steps
+    must be within 0.03 and twice the noise of the counts.
 
     Args:
         sampler: as in `transition_matrix`.
         energy: on a finite domain with at most 4,096 states. `Rugged(domain)` is one on which mistakes show.
         tolerance: of the exact proof.
-        cycle: after how many steps the settings of a schedule repeat; by default the number of rows of its kernel's
+        cycle: after how many steps the settings of a schedule repeat. The default is the number of rows of its kernel's
             settings; without a kernel, the sampler's `cycle_length`, or 1.
         num_chains: chains of a simulation.
         num_steps: steps of a simulation from the least likely state.

@@ -31,7 +31,7 @@ class Outcomes(TorchFunctionMode):
     """Runs code once for each combination of its random decisions.
 
     A uniform number matters only through the comparisons in which it takes part. It stays undecided, and a comparison
-    splits the interval in which it may still lie; the share of the part that is taken is the probability of this
+    splits the interval in which it may still lie. The share of the part that is taken is the probability of this
     decision. All chains decide alike, each with its own probability, so that a run moves all of them.
 
     Args:

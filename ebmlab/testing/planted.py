@@ -22,11 +22,11 @@ def planted_rbm(
 ) -> tuple[RBM, Tensor, Tensor]:
     """An RBM with weights of standard deviation `scale`, and one exact state `(1, V)`, `(1, H)` of its joint law.
 
-    With W_ij ~ N(0, s^2) as the prior, the joint law of (W, v, h) is proportional to
-    prior(W) exp(v'W h + b n_v + c n_h), where n_v and n_h count the ones. Given W, it is the RBM's law of (v, h). Given
-    (v, h), W is Gaussian: N(s^2 v h', s^2). The marginal law of (v, h) depends on the two counts alone:
-    C(V, n_v) C(H, n_h) exp(b n_v + c n_h + s^2 n_v n_h / 2), a table. So one draws the counts, then which units are on,
-    then W. The biases put the most likely counts at half of the units. Scales below 2 / (V H)^(1/4) keep them there.
+    With W_ij N(0, s^2) as the prior, the joint law of (W, v, h) is proportional to prior(W) exp(v'W h + b n_v + c n_h).
+    Here n_v and n_h count the ones. Given W, it is the RBM's law of (v, h). Given (v, h), W is Gaussian: N(s^2 v h',
+    s^2). The marginal law of (v, h) depends on the two counts alone. It is a table, C(V, n_v) C(H, n_h) exp(b n_v + c
+    n_h + s^2 n_v n_h / 2). So one draws the counts, then which units are on, then W. The biases put the most likely
+    counts at half of the units. Scales below 2 / (V H)^(1/4) keep them there.
 
     Example:
         >>> from ebmlab.testing import planted_rbm

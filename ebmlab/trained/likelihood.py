@@ -219,8 +219,8 @@ def _by_exchange(
     """Log Z by replica exchange, with as many steps of the sampler as annealing in both directions has taken.
 
     Replicas go back and forth, and find modes that annealed chains pass by. Where x misses a mode, too, all replicas
-    may stay in others and agree. So the estimate must not be below that of forward annealing, which is more than a few
-    nats too large with a probability of exp(-nats) at most.
+    may stay in others and agree. So the estimate must not be below that of forward annealing. That one is more than a
+    few nats too large with a probability of exp(-nats) at most.
     """
     found = exchange_log_z(
         energy,

@@ -28,8 +28,8 @@ def load(path: str | Path, learner: Learner | None = None, *, device: str = "cpu
     Nothing in the file is executed. A class outside ebmlab and torch must have been imported before.
 
     Args:
-        path: a checkpoint; or the folder of a run, whose best checkpoint is taken, or its last if none is called best;
-            or `zoo/NAME`, a model of the zoo.
+        path: a checkpoint, the folder of a run, or `zoo/NAME`, a model of the zoo. Of a folder the best checkpoint is
+            taken, or the last if none is called best.
         learner: one that is built as for the training, for checkpoints that do not say how to build it; its parameters
             are replaced by the checkpoint's. Log Z of such a model is kept nowhere, because the file does not tell it
             from another learner's.

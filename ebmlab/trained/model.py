@@ -104,9 +104,9 @@ class TrainedModel:
         Densities of real data are those of the raw numbers, with one level of a pixel as its unit of length. They
         differ by a constant from those of the standardised states, which are `ais/log_likelihood` of the training.
 
-        Log Z is computed once, exactly where the sum is small, else by annealed importance sampling forward and
-        backward, or by replica exchange where that is not to be trusted. It is kept in a file beside the checkpoint.
-        Chains start from the events of this first call, so call it with data of the model's own kind first.
+        Log Z is computed once, exactly where the sum is small. Else it comes from annealed importance sampling forward
+        and backward, or from replica exchange where that is not to be trusted. It is kept in a file beside the
+        checkpoint. Chains start from the events of this first call, so call it with data of the model's own kind first.
 
         Args:
             raw: events.
@@ -126,8 +126,8 @@ class TrainedModel:
     def grad_log_prob(self, raw: Numbers) -> Any:
         """The gradient of log p, `(N, *shape)`.
 
-        It is taken in the raw numbers if these are real. On a finite domain it is the gradient in the states, where the
-        energy is extended to real numbers, `(N, *event)`.
+        It is taken in the raw numbers if these are real. On a finite domain it is the gradient in the states, `(N,
+        *event)`. The energy is then extended to real numbers.
         """
         x, back = self._states(raw)
         grad = -torch.cat([self._energy.value_and_grad(part)[1] for part in torch.split(x, BATCH)])

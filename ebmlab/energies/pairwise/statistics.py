@@ -28,8 +28,8 @@ def add_products(total: Tensor, x: Tensor, weights: Tensor | float = 1.0) -> Non
 def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> tuple[Tensor, Tensor]:
     """The weighted mean f_i(a) and the weighted mean f_ij(a, b) of products, of one-hot states or of spins.
 
-    A pseudo-count of lambda mixes in the uniform law: (1 - lambda) f + lambda u (Morcos et al. 2011, Eq. S1 and S2,
-    whose lambda is a number of sequences; here it is their share, as in adabmDCA).
+    A pseudo-count of lambda mixes in the uniform law: (1 - lambda) f + lambda u (Morcos et al. 2011, Eq. S1 and S2).
+    Their lambda is a number of sequences. Here it is a share, as in adabmDCA.
 
     Args:
         x: one-hot states `(N, d, q)`, or numbers `(N, d)` on a Spin domain.

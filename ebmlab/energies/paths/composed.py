@@ -85,7 +85,7 @@ class Sum(_Composed):
 class Mixture(_Composed):
     """E(x) = -log of the sum over k of w_k exp(-E_k(x)) / Z_k.
 
-    If the w_k sum to 1 and the Z_k are right, then p(x) is the sum of w_k p_k(x), and the mixture's own Z is 1. Without
+    If the w_k sum to 1 and the Z_k are right, p(x) is the sum of w_k p_k(x). The mixture's own Z is then 1. Without
     `log_z`, the share of energy k is proportional to w_k times its true Z.
 
     Args:

@@ -34,8 +34,8 @@ def tempered(energy: Energy, beta: float | Tensor) -> Tempering:
 class Tempering(Energy):
     """An energy with an inverse temperature, one for all chains or one for each.
 
-    With one beta per chain, a batch of n * B states must hold n states of the first chain, then n of the second, and so
-    on, as the neighbours in `flip_differences` do.
+    With one beta per chain, a batch of n * B states holds n states of the first chain, then n of the second, and so on.
+    `flip_differences` orders neighbours in this way.
     """
 
     beta: Tensor

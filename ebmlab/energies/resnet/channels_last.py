@@ -11,8 +11,8 @@ MULTIPLE = 8  # floats in a register of AVX2
 def channels_last(net: nn.Module) -> None:
     """Stores the weights of convolutions with the channels last, which takes a quarter less time on a CPU.
 
-    In this layout oneDNN's kernel for AVX2 writes past the end of a weight's gradient if there are several input
-    channels and 8 does not divide their number; the process crashes or computes nonsense (torch 2.14 on a CPU without
+    In this layout oneDNN's kernel for AVX2 can write past the end of a weight's gradient. It does so for several input
+    channels whose number 8 does not divide. The process crashes or computes nonsense (torch 2.14 on a CPU without
     AVX-512). If only the first convolution is of that kind, it alone stays as it is: its input is an image, with the
     channels first. If a later one is, all stay as they are, since a convolution passes its layout on to the next.
     """

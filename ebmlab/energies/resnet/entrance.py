@@ -14,9 +14,9 @@ SIDE = 5  # of the patches that two 3x3 convolutions in a row see
 class Entrance:
     """A 3x3 convolution and the two of a block of stride 2 that read it, as one 5x5 convolution of stride 2.
 
-    Nothing nonlinear lies between them, so that one matrix maps every 5x5 patch of the image to the result, and the
-    features in between, of the image's full size, are never computed. The block pads these features with zeros. The 5x5
-    convolution reads there what the first convolution gives outside of the image; at the edges this part is subtracted.
+    There is no activation between them, so one matrix maps every 5x5 patch of the image to the result. The features in
+    between, of the image's full size, are never computed. The block pads these features with zeros. The 5x5 convolution
+    reads there what the first convolution gives outside of the image; at the edges this part is subtracted.
 
     Args:
         head: the first convolution, of stride 1.

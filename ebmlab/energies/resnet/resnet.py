@@ -21,8 +21,8 @@ from ebmlab.numerics.unrounded import unrounded
 class ResNet(Energy):
     """E(x) = -net(x) - log Bernoulli(x; mean), x a binary image.
 
-    The net is a 3x3 convolution to C channels, two residual blocks of stride 2 and six of stride 1, the mean over space
-    and a linear layer to one number, with swish activations and without normalisation layers.
+    The net is a 3x3 convolution to C channels, two residual blocks of stride 2 and six of stride 1. The mean over space
+    and a linear layer to one number follow. Activations are swish, and there are no normalisation layers.
 
     Args:
         shape: of an image, `(height, width)` or `(colours, height, width)`.

@@ -1,6 +1,6 @@
 """Moves that change one coordinate, and tables of their log-probabilities.
 
-A move is a coordinate i of the flattened domain shape and a shift s = 1, ..., num_values - 1, which is added to the
+A move is a coordinate i of the flattened domain shape and a shift s = 1, ..., num_values - 1. The shift is added to the
 index form of the coordinate, modulo num_values. The shift num_values - s reverses the move. A coordinate with two
 values has one move.
 """

@@ -49,8 +49,8 @@ class Proposal(PerChain):
 
     A move determines how to get from x to y. For most proposals it is y itself. A proposal that draws a path of changes
     has paths as its moves, and a proposal on two values has the bits that flip. The Metropolis step uses the
-    probability of the reverse move under the proposal at y, so the probabilities of other moves to the
-    same y are not needed.
+    probability of the reverse move under the proposal at y. The probabilities of other moves to the same y are not
+    needed.
 
     Proposals are never changed after they have been made; `where` merges two of them chain by chain.
 

@@ -27,8 +27,8 @@ class AnyScaleTuner(Tuner):
 
     The first half of the steps searches sigma and alpha with W = D = 0 and records the moves of the chains. Then W is
     fitted to these moves by least squares, and D follows from W by the rule of the sampler's variant. The second half
-    searches sigma and alpha again. It starts where no proposal is rejected if the quadratic fit is exact, at alpha = 1
-    and a sigma so large that it has no effect; its first round also tries the setting of the first search and step
+    searches sigma and alpha again. It starts at alpha = 1 and a sigma so large that it has no effect. No proposal is
+    rejected there if the quadratic fit is exact. Its first round also tries the setting of the first search, and step
     sizes between the two. A warning says so if the steps ended before the search. Variant `first` has no W: all its
     steps are one search. Variant `edges` takes for W the couplings of the energy, an Ising model: all its steps are the
     second search.

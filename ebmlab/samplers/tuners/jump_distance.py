@@ -24,12 +24,12 @@ Observer = Callable[[Any, Any], None]  # of the states before and after a step
 class JumpDistance(Tuner):
     """Changes one setting p at a time to the best of p, p (1 + rate) and p (1 - rate) (Sun et al. 2023, Alg. 3 and 4).
 
-    The best value has the largest jump distance: the mean L1 distance of a step (hops on a Categorical domain) over
-    the chains and `window` steps. On a tie the setting grows, as in the paper, because chains that do not move may
+    The best value has the largest jump distance. That is the mean L1 distance of a step (hops on a Categorical domain)
+    over the chains and `window` steps. On a tie the setting grows, as in the paper, because chains that do not move may
     need a larger step. There are two differences from Alg. 3. If all three values tie and less than half of the
-    proposals are accepted, the setting shrinks; otherwise a setting that is too large to accept any proposal would
-    grow without end. And each setting is probed with the values of the others that were just found. If there are too
-    few steps for one round over all settings, the window is shorter. Steps left over at the end use the settings found.
+    proposals are accepted, the setting shrinks. Otherwise a setting that is too large to accept any proposal would grow
+    without end. And each setting is probed with the values of the others that were just found. If there are too few
+    steps for one round over all settings, the window is shorter. Steps left over at the end use the settings found.
 
     Args:
         rate: gamma, the relative change of a probe.

@@ -30,17 +30,17 @@ Setting = tuple[float, float]
 class PatternSearch(Tuner):
     """Finds the step size and the balance with which the chains jump furthest (the aim of Sun et al. 2023, Alg. 3).
 
-    In every round groups of the chains, dealt anew, try settings side by side for `window` steps: the present setting,
-    a step size 4^r times larger and smaller, a balance 0.2 r larger and smaller. Here r is 1 at first. A setting wins
-    if its jump distance, the mean L1 distance of a step, exceeds that of the present one by more than 1.5 standard
-    errors of the difference. Without a winner r halves, and a pass ends when r falls below 1/8. The next pass begins
-    with r = 1. The search is over after a pass that hardly changed the setting, but not before half of the steps are
-    taken: chains that are still relaxing jump differently from how they will later. The remaining steps use the setting
-    found. If the steps run out first, a warning says so. Alg. 3 changes a setting by at most a factor of 1.2 a round,
+    In every round groups of the chains, dealt anew, try settings side by side for `window` steps. These are the present
+    setting, a step size 4^r times larger and smaller, and a balance 0.2 r larger and smaller. Here r is 1 at first. The
+    jump distance is the mean L1 distance of a step. A setting wins if its own exceeds the present one's by more than
+    1.5 standard errors of the difference. Without a winner r halves, and a pass ends when r falls below 1/8. The next
+    pass begins with r = 1. The search is over after a pass that hardly changed the setting, but not before half of the
+    steps are taken. Chains that are still relaxing jump differently from how they will later. The remaining steps use
+    the setting found. If the steps run out first, a warning says so. Alg. 3 changes a setting by at most a factor of 1.2 a round,
     and so it finds a setting only near its start.
 
-    Where no chain moves in a round, the step size becomes 4 times smaller if most proposals were rejected, and 4 times
-    larger if they were accepted, because they then proposed no change.
+    Where no chain moves in a round, the step size becomes 4 times smaller if most proposals were rejected. It becomes 4
+    times larger if they were accepted, because they then proposed no change.
 
     Args:
         window: steps of each round; fewer if the steps would not suffice for 16 rounds.

@@ -24,8 +24,8 @@ class SwapRate(Tuner):
     The gaps are log b_k - log b_(k+1). A Robbins-Monro search on the logarithm of each gap widens it if the pair swaps
     too often. The first rung stays at 1. With K rungs no gap exceeds 20 / (K - 1).
 
-    With `hottest` the ladder's length adapts as well: a rung is added, at the last replicas, as long as the last beta
-    is above `hottest`, and removed if the one before is below it.
+    With `hottest` the ladder's length adapts as well. A rung is added, at the last replicas, as long as the last beta
+    is above `hottest`. It is removed if the one before is below.
 
     Args:
         target: the target acceptance of swaps.

@@ -20,8 +20,8 @@ class SwapStages(Tuner):
     """Drops the stages of `TrajectoryTempered` that are not needed (Bereux et al. 2025).
 
     It runs all stages, and then goes from the sampled energy back to the earliest stage. The next stage to keep is the
-    earliest one with which the last kept one still swaps at the target rate, by the states of all chains at the end.
-    The earliest stage is always kept. Where even neighbours swap less often, both stay, and a warning says so.
+    earliest one with which the last kept one still swaps at the target rate. The states of all chains at the end decide
+    this. The earliest stage is always kept. Where even neighbours swap less often, both stay, and a warning says so.
 
     Args:
         target: the smallest acceptance of swaps between stages that are kept.

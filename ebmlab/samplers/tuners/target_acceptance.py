@@ -24,11 +24,11 @@ _NEAR = 0.1  # distance of logs
 class TargetAcceptance(Tuner):
     """Robbins and Monro's (1951) search for the log of a parameter: window t adds gain t^-0.6 times the excess to it.
 
-    The excess is (acceptance - rate) / (rate (1 - rate)), where acceptance is the mean over the chains and the steps
-    of the window. The final log is its mean over the second half of the windows (Polyak and Juditsky 1992). All entries
-    of a parameter are multiplied by the same factor. Each window calls the sampler's `init`, because a state may
-    depend on the parameter; the evaluations of `init` come on top of the steps. A parameter that ends at a limit of its
-    range is warned of: proposals of neighbouring values alone may be accepted more often at any step size.
+    The excess is (acceptance - rate) / (rate (1 - rate)), where acceptance is the mean over the chains and the steps of
+    the window. The final log is its mean over the second half of the windows (Polyak and Juditsky 1992). All entries of
+    a parameter are multiplied by the same factor. Each window calls the sampler's `init`, because a state may depend on
+    the parameter; the evaluations of `init` come on top of the steps. A warning names a parameter that ends at a limit
+    of its range. Proposals of neighbouring values alone, for example, may be accepted more often at any step size.
 
     Args:
         rate: the target acceptance: 0.574 is best for locally balanced proposals, 0.234 for random walks (Sun et al.

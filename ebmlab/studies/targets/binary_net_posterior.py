@@ -25,8 +25,8 @@ class BinaryNetPosterior(Energy):
     has 100 times the mean. Their step size 0.1 is for bits (w + 1) / 2, whose squared distances are a quarter of those
     of spins. It corresponds to 0.4 here.
 
-    Rows with the same features have the same output, which is computed once: for n of them with targets of mean m and
-    variance s^2 the sum of squared errors is n ((f - m)^2 + s^2). COMPAS has 4,937 training rows, with 2,174 outputs.
+    Rows with the same features have the same output, which is computed once. For n of them with targets of mean m and
+    variance s^2, the sum of squared errors is n ((f - m)^2 + s^2). COMPAS has 4,937 training rows, with 2,174 outputs.
 
     Args:
         data: the rows; `Rows(features, targets)` for tensors.

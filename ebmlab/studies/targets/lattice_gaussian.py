@@ -58,8 +58,8 @@ class LatticeGaussian(Energy):
     ) -> LatticeGaussian:
         """A = P L P' with a random rotation P; the mean is the middle of the domain.
 
-        The paper does not state the spectrum. Here the eigenvalues L are spaced geometrically, the largest is
-        `condition` times the smallest, and the widest axis has standard deviation S / 5 (4.2 for 21 integers).
+        The paper does not state the spectrum. Here the eigenvalues L are spaced geometrically, and the largest is
+        `condition` times the smallest. The widest axis has standard deviation S / 5 (4.2 for 21 integers).
         """
         generator = torch.Generator().manual_seed(seed)
         P, _ = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64, generator=generator))
@@ -73,9 +73,9 @@ class LatticeGaussian(Energy):
         """A = S M S, a Markov random field on a cycle: M_ii = 1, and M_ij is N(0, 0.04) between neighbours.
 
         The mean is the middle of the domain. The paper does not state the scales S. Here S_ii^2 = A_ii, the precision
-        of one coordinate given the others, is spaced geometrically along the cycle, the largest is `condition` times
-        the smallest, and the widest coordinate has conditional standard deviation num_values / 5. The condition number
-        of A is at most `condition` times that of M.
+        of one coordinate given the others, is spaced geometrically along the cycle. The largest is `condition` times
+        the smallest. The widest coordinate has conditional standard deviation num_values / 5. The condition number of A
+        is at most `condition` times that of M.
         """
         generator = torch.Generator().manual_seed(seed)
         i = torch.arange(size)

@@ -15,13 +15,13 @@ from ebmlab.settings import require_positive
 class ModeGrid(Energy):
     """E(x) = -log of the sum over modes l of exp(-|x - mu_l|^2 / (2 s)), x in {0, ..., S - 1}^2 (Eq. 2).
 
-    The paper's text contradicts its own pictures and settings: the sum lacks its minus sign, the modes are at multiples
-    of 450 / 7 although it says that they are 75 apart, and with a variance of 0.15 a mode is a single integer. With
-    s = 22 modes are about twenty integers wide, and DMALA of step size 53 accepts 0.577 of its proposals (in the paper
-    around 0.574).
+    The paper's text contradicts its own pictures and settings. The sum lacks its minus sign. The modes are at multiples
+    of 450 / 7, although it says that they are 75 apart. With a variance of 0.15 a mode is a single integer. With s = 22
+    modes are about twenty integers wide, and DMALA of step size 53 accepts 0.577 of its proposals (in the paper around
+    0.574).
 
-    Squared distances add up over coordinates and the modes are a square grid, so that E(x) = e(x_1) + e(x_2) with
-    e(v) = -log of the sum over a of exp(-(v - c_a)^2 / (2 s)). All methods use the one-dimensional e.
+    Squared distances add up over coordinates and the modes are a square grid. So E(x) = e(x_1) + e(x_2), with e(v) =
+    -log of the sum over a of exp(-(v - c_a)^2 / (2 s)). All methods use the one-dimensional e.
 
     Args:
         side: number of modes along one side, at c_a = spacing, 2 spacing, ....

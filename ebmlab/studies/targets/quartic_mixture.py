@@ -17,15 +17,15 @@ WIDTH = 0.15  # distance from barrier to well of the middle axis, in units of th
 class QuarticMixture(Energy):
     """E(x) = -log of the sum over k of exp(-poly4_k(x)) on {0, ..., S - 1}^d (Eq. 23).
 
-    The paper does not state the polynomials, but their ingredients: one rotation P for all of them, scales
-    s_i = 20 exp(-0.5 + (i - 1) / (d - 1)), and biases b_k = (k - 1) / (K - 1), the same for all i. Here they are double
+    The paper does not state the polynomials, but their ingredients. There is one rotation P for all of them. Scales are
+    s_i = 20 exp(-0.5 + (i - 1) / (d - 1)), biases b_k = (k - 1) / (K - 1), the same for all i. Here they are double
     wells along the rotated axes, shifted from component to component:
 
         z = P'(x - (S - 1) / 2) / (0.15 s),    poly4_k(x) = 2 * sum over i of ((z_i - b_k + 1/2)^2 - 1)^2,
 
     with S - 1, the domain's width, in place of the 20 in s. Wells are 2 to 5 integers from the barrier between them,
-    which is 2 nats high, and little mass is at the borders of the domain. E(x) = E(S - 1 - x), so that the mean of x is
-    the middle of the domain.
+    which is 2 nats high. Little mass is at the borders of the domain. E(x) = E(S - 1 - x), so that the mean of x is the
+    middle of the domain.
 
     Args:
         num_coordinates: d.
