@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytorch_lightning as pl
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
@@ -21,3 +23,11 @@ def closing_lines(trainer: pl.Trainer) -> list[str]:
             picture = callback.picture or drawn
             lines += [] if picture is None else [f"  picture    {picture}"]
     return list(dict.fromkeys(lines))
+
+
+def why_no_metrics(trainer: pl.Trainer, folder: Path) -> list[str]:
+    """A line that says why the run has no `metrics.csv`, if it ended before the first row was due."""
+    every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    if trainer.fast_dev_run or trainer.global_step >= every or (folder / "metrics.csv").exists():  # type: ignore[attr-defined]
+        return []
+    return [f"  metrics    none: the first row is due at step {every} (--trainer.log_every_n_steps)"]

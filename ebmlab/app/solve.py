@@ -31,6 +31,12 @@ SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
     "linear": Linear,
     "reheated": lambda first, last: Reheated(Geometric(first, last)),
 }
+ENDS = {
+    "steps": "all steps are taken",
+    "seconds": "the time is up",
+    "target": "the target is reached",
+    "signal": "stopped by a signal",
+}
 
 
 class _Search:
@@ -191,5 +197,5 @@ def _write(folder: Path, options: Namespace, found: Foreign, search: _Search) ->
         curve = [(look[0], note) for look, note in zip(minimum.curve, minimum.notes, strict=False)]
         picture.write_bytes(figure_png(draw_search(curve, solutions.value, shown(title), problem.unit)))
     print(f"{problem.unit} {value:,.9g}, by {as_good:,} of {options.chains:,} chains", end=", ")
-    print(f"after {minimum.steps:,} steps in {minimum.seconds:.3g} s ({content['stopped']})")
+    print(f"after {minimum.steps:,} steps in {minimum.seconds:.3g} s: {ENDS[content['stopped']]}")
     print(*files, sep="\n")

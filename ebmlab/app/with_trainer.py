@@ -21,7 +21,7 @@ from ebmlab.app.checkpoints import (
     warn_of_old_schedule,
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
-from ebmlab.app.closing import closing_lines
+from ebmlab.app.closing import closing_lines, why_no_metrics
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.known_classes import class_help
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
@@ -237,7 +237,7 @@ class CLI(LightningCLI):
         if self.trainer.is_global_zero:
             idle = why_idle(self.trainer, self.checkpoint if self._get(self.config, "ckpt_path") else {})
             print(f"\nfinished at step {self.trainer.global_step}{idle}", *closing_lines(self.trainer), sep="\n")
-            print(*contents(self.folder), sep="\n")
+            print(*contents(self.folder), *why_no_metrics(self.trainer, self.folder), sep="\n")
 
     def after_test(self) -> None:
         if self.trainer.is_global_zero:

@@ -40,11 +40,11 @@ def draw_likelihood(points: Sequence[Likelihood]) -> Figure:
     axes = figure.subplots()
     steps, held_out, lower = ([getattr(p, name) for p in points] for name in ("step", "held_out", "lower"))
     axes.fill_between(steps, held_out, lower, color=FORWARD, alpha=0.2, linewidth=0)
-    axes.plot(steps, held_out, color=FORWARD, label="validation data")
-    axes.plot(steps, [p.train for p in points], color=BACKWARD, linestyle="--", linewidth=1, label="training data")
-    for trusted, marker, label in ((True, "o", None), (False, "x", "not trusted")):
-        chosen = [p for p in points if p.trusted is trusted]
-        axes.plot([p.step for p in chosen], [p.held_out for p in chosen], marker, color=FORWARD, label=label)
+    axes.plot(steps, held_out, color=FORWARD)
+    for trusted, marker, label in ((True, "o", "validation data"), (False, "x", "validation data, not trusted")):
+        if chosen := [p for p in points if p.trusted is trusted]:
+            axes.plot([p.step for p in chosen], [p.held_out for p in chosen], marker, color=FORWARD, label=label)
+    axes.plot(steps, [p.train for p in points], ".--", color=BACKWARD, linewidth=1, label="training data")
     axes.set(xlabel="training steps", ylabel="mean log-likelihood (nats)")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, frameon=False)

@@ -53,6 +53,7 @@ def test_a_cut_is_the_largest_and_is_that_of_its_bits(edges: set[tuple[int, int]
     assert values == sorted(values, reverse=True)
     assert np.asarray(Image.open("runs/a/b/value.png").convert("L")).std() > 5
     assert there["stopped"] == "seconds" and there["seconds"] > 0.29  # rounded another way
+    assert out.splitlines()[0].endswith(" s: the time is up")
 
 
 @pytest.mark.parametrize(("problem", "joined"), [("independent_set", False), ("clique", True)])
