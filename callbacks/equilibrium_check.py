@@ -97,6 +97,6 @@ class EquilibriumCheck(SampleEvaluation):
             rank_zero_warn(
                 f"EquilibriumCheck: the model was trained out of equilibrium: samples are told from data with accuracy "
                 f"{shares['short'].larger:.2f} after {lengths['short']} steps, but {shares['long'].larger:.2f} after "
-                f"{lengths['long']}. Draw with {lengths['short']} steps, or train with longer or persistent chains; its "
-                "likelihood says little about its samples"
+                f"{lengths['long']}. Draw with {lengths['short']} steps, or train with longer or persistent chains; "
+                "its likelihood says little about its samples"
             )

@@ -36,9 +36,9 @@ class HammingMMD(SetComparison):
     the value of a perfect model. `mmd/exponential` has the kernel exp(-H / d), which depends on interactions of every
     order, with a weight of about (2 d)^-k for one among k bits.
 
-    The data are of the training split in fit, as in the paper, of the validation split in `validate` and of the test
-    split in `test`. They are as many states as are drawn, or all if there are fewer, the same each time. Each rank
-    draws its share of the chains.
+    The data are of the training split in fit, as in the paper, of the validation split in `validate`, else of the test
+    split. They are as many states as are drawn, or all if there are fewer, the same each time. Each rank draws its
+    share of the chains.
 
     Args:
         num_samples: number of chains, over all ranks; at least 2.

@@ -23,9 +23,9 @@ MAX_TERMS = 2**26  # of a sum
 def exact_log_z(energy: Energy, batch_size: int = 2**14) -> Tensor:
     """Log of the sum over all x of exp(-E(x)); a scalar, float64.
 
-    The terms are the states of a finite domain. For a bipartite energy they are the 2^H hidden configurations, if these
-    are fewer or the visible units are real. Then x is summed or integrated out in closed form. At most 2^26 terms are
-    allowed. Energies are computed in the precision of the energy's parameters.
+    The terms are the states of a finite domain. For a bipartite energy with real visible units, or with fewer hidden
+    configurations, they are the 2^H hidden ones. Then x is summed or integrated out in closed form. At most 2^26 terms
+    are allowed. Energies are computed in the precision of the energy's parameters.
 
     Args:
         energy: on a finite domain, or bipartite.

@@ -31,7 +31,8 @@ class Numbers(NamedTuple):
     Attributes:
         velocity: at the beginning of trajectories, `(steps, B, *event)`.
         chance: uniform, three for each doubling, `(steps, B, max_depth, 3)`. They decide whether it goes in time or
-            against it, which state of the new half is taken, and whether that one replaces the state drawn so far.
+            against it, and which state of the new half is taken. The third decides whether that one replaces the state
+            drawn so far.
         steps: how many steps chains take, `()`.
     """
 

@@ -76,6 +76,14 @@ def test_numbers_have_the_digits_that_count(headline: Headline, line: str) -> No
 
 def test_a_run_that_is_too_short_for_a_row_says_so(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
     without = [f"--callbacks.{name}=false" for name in ("AIS", "FID", "ParameterImages", "SampleGrid")]
-    run("fit", "--trainer.max_steps=3", *without, "--name=one", config="rbm_digits", quick=False)
+    run(
+        "fit",
+        "--trainer.max_steps=3",
+        "--trainer.log_every_n_steps=10",
+        *without,
+        "--name=one",
+        config="rbm_digits",
+        quick=False,
+    )
     assert "metrics    none: the first row is due at step 10 " in capfd.readouterr().out
     assert not Path("runs/rbm_digits/one/metrics.csv").exists()

@@ -36,8 +36,8 @@ class PatternSearch(Tuner):
     1.5 standard errors of the difference. Without a winner r halves, and a pass ends when r falls below 1/8. The next
     pass begins with r = 1. The search is over after a pass that hardly changed the setting, but not before half of the
     steps are taken. Chains that are still relaxing jump differently from how they will later. The remaining steps use
-    the setting found. If the steps run out first, a warning says so. Alg. 3 changes a setting by at most a factor of 1.2 a round,
-    and so it finds a setting only near its start.
+    the setting found. If the steps run out first, a warning says so. Alg. 3 changes a setting by at most a factor of
+    1.2 a round, and so it finds a setting only near its start.
 
     Where no chain moves in a round, the step size becomes 4 times smaller if most proposals were rejected. It becomes 4
     times larger if they were accepted, because they then proposed no change.
