@@ -63,7 +63,7 @@ def _say_what_is_loaded() -> None:
 def _leave(signum: int, frame: FrameType | None) -> None:
     """Ends the process while packages are imported. Some of them would turn an exception into another."""
     name = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
-    os.write(2, f"stopped by {name}: nothing was begun; give the same command again\n".encode())
+    os.write(2, f"stopped by {name}: nothing was kept; give the same command again\n".encode())
     os._exit(128 + signum)
 
 

@@ -22,7 +22,9 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.evaluation.graph_novelty": "networkx",
     "ebmlab.callbacks.mmd": "networkx",
 }
-DEAR = {  # a second or two each
+DEAR = {  # half a second to two each
+    *("ebmlab.callbacks.ais", "ebmlab.callbacks.graph_grid", "ebmlab.callbacks.sample_table"),
+    *("ebmlab.callbacks.coupling_rmse", "ebmlab.problems.reheated", "ebmlab.samplers.tuners.equal_rejection"),
     *("ebmlab.samplers.tuners.any_scale_search", "ebmlab.samplers.tuners.pattern_search"),
     *("ebmlab.samplers.tuners.swap_stages", "ebmlab.samplers.tuners.warm_up", "ebmlab.testing.exact_starts"),
     *("ebmlab.callbacks.trajectory_likelihood", "ebmlab.callbacks.density2d", "ebmlab.trained.model"),

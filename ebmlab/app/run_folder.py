@@ -157,7 +157,7 @@ def how_to_go_on(args: Sequence[str], kept: str) -> str:
     """What to do after a signal has ended a command, of which this is kept besides the run."""
     folder = held()
     if folder is None:
-        return f"{kept or 'nothing was begun'}; give the same command again"
+        return f"{kept or 'nothing was kept'}; give the same command again"
     if args[0] == "solve":
         found = f"the best that was found is in {folder}; go on with the same command and --resume --name {folder.name}"
         return found if (folder / SOLUTION).is_file() else "nothing was found yet; give the same command again"

@@ -134,7 +134,7 @@ def test_ctrl_c_during_an_answer_is_a_line(waiting: list[str], tmp_path: Path) -
     )
     command = [sys.executable, "-c", program, *waiting]
     done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
-    line = "stopped by Ctrl-C: nothing was begun; give the same command again\n"
+    line = "stopped by Ctrl-C: nothing was kept; give the same command again\n"
     assert (done.returncode, done.stderr) == (130, line)
 
 

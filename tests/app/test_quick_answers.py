@@ -120,7 +120,7 @@ def test_ctrl_c_during_the_imports_is_a_line(tmp_path: Path) -> None:
     done = subprocess.run(begin, capture_output=True, text=True, env=environment, timeout=60)
     first, last = done.stderr.splitlines()
     assert first == f"ebmlab {__version__}: loading PyTorch"  # before anything is imported
-    assert (done.returncode, last) == (130, "stopped by Ctrl-C: nothing was begun; give the same command again")
+    assert (done.returncode, last) == (130, "stopped by Ctrl-C: nothing was kept; give the same command again")
 
 
 @pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])

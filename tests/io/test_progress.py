@@ -73,3 +73,12 @@ def test_an_interrupted_ais_says_what_it_kept(
     said = f"AIS has kept its chains after 3 temperatures in {file}"
     assert capsys.readouterr().err == f"stopped by Ctrl-C: {said}; give the same command again\n"
     assert end.value.code == 130
+
+
+def test_an_annealing_that_was_not_saved_yet_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check() -> None:
+        raise Stopped(signal.SIGINT)
+
+    with pytest.raises(SystemExit), in_one_line(partial(how_to_go_on, ["test"])):
+        ais(Ising.lattice(2, 0.3), Gibbs(), num_chains=20, num_temperatures=12, saved=tmp_path / "ais.pt", check=check)
+    assert capsys.readouterr().err == "stopped by Ctrl-C: nothing was kept; give the same command again\n"

@@ -93,7 +93,7 @@ def test_with_the_options_of_dmala() -> None:
         assert bias(make(precondition=[0.5, 2.0]), ordinal, at=k) < 1e-10
 
 
-@pytest.mark.parametrize("k", [0, 3, 7])
+@cases("k", [0, 3, 7], fast=[1])
 def test_steps_are_dmala_at_their_settings(k: int) -> None:
     energy, sampler = Target(DOMAINS["spin"], "cubic"), make()
     alpha, beta = sampler.settings(k)

@@ -16,7 +16,7 @@ from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
 
 
-@cases("variant", [v for v in VARIANTS if v != "edges"], fast=[0, 2])  # edges take the couplings
+@cases("variant", [v for v in VARIANTS if v != "edges"], fast=[2])  # edges take the couplings
 def test_the_tuner_finds_the_curvature(variant: Any) -> None:
     torch.manual_seed(0)
     W = -torch.tensor([[0.4, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.3]], dtype=torch.float64)

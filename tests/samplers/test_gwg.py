@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers_finite import DOMAINS, Target, bias
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Ordinal
@@ -54,7 +55,7 @@ PATH_MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), PATH_MUTANTS.values(), ids=PATH_MUTANTS)
+@cases(("old", "new"), PATH_MUTANTS, fast=list(PATH_MUTANTS)[:1])
 def test_wrong_paths_are_caught(old: str, new: str) -> None:
     assert bias(mutant(GWG, old, new)(3), Target(DOMAINS["ordinal"], "cubic")) > 1e-3
 

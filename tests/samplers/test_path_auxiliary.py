@@ -6,7 +6,6 @@ import pytest
 import torch
 from helpers_finite import DOMAINS, MOSTLY_TWO_DOMAINS, Target, bias, convergence_distance
 from helpers_mutants import mutant
-from helpers_tier import cases
 
 from ebmlab.domains import Binary, Finite, Ordinal
 from ebmlab.errors import UserError
@@ -62,7 +61,8 @@ def test_a_reverse_density_with_repeats_is_caught() -> None:
     assert bias(mutant(PathAuxiliary, law, free)(2), Target(DOMAINS["spin"], "cubic")) > 1e-3
 
 
-@cases(("old", "new"), DENSITIES, fast=list(DENSITIES)[:1])
+@pytest.mark.slow
+@pytest.mark.parametrize(("old", "new"), DENSITIES.values(), ids=DENSITIES)
 def test_wrong_densities_are_caught(old: str, new: str) -> None:
     assert bias(mutant(PathAuxiliary, old, new)(2), Target(DOMAINS["spin"], "cubic")) > 1e-3
 

@@ -437,6 +437,7 @@ def test_many_neighbours_of_an_rbm_keep_their_own_temperatures() -> None:
     assert x.shape == (400, 6)
 
 
+@pytest.mark.slow
 def test_the_ladder_grows_and_shrinks_until_it_reaches_the_hottest_beta() -> None:
     torch.manual_seed(0)
     energy, x = TwoWells(), torch.ones(100, 12)
