@@ -220,6 +220,11 @@ def main() -> None:
             pattern = f"{name}--{problem}--*--{iterations}"
             print(f"| {name} | {' | '.join(cell(folder, pattern, key, digits) for key, digits in keys.items())} |")
         draw(given.learners, problem, given.seeds[0], iterations, folder)
+    print(f"\n| means | {' | '.join(given.problems)} |\n|{'---|' * (len(given.problems) + 1)}")
+    for name in given.learners:
+        keys_of = {problem: "energy distance" if problem == DIGITS else "log-likelihood" for problem in given.problems}
+        means = [cell(folder, f"{name}--{of}--*--{iterations}", key).split(" (")[0] for of, key in keys_of.items()]
+        print(f"| {name} | {' | '.join(means)} |")
     if DIGITS in given.problems:
         images = Digits()
         x, others = images.states("train")[:500], torch.cat([images.states("val"), images.states("test")])

@@ -1,4 +1,4 @@
-"""Runs a kernel as a program: `torch.compile` makes one of eight steps (`Sampler.last_states(compile=True)`).
+"""Runs a kernel as programs of about eight steps, which `torch.compile` makes (`Sampler.last_states(compile=True)`).
 
 A step on few chains is a few dozen operations of microseconds each, most of which Python and torch spend on starting
 them. Compiled, it is one program. Many chains gain less: there the products of matrices take the time.
@@ -21,7 +21,7 @@ from ebmlab.energies import Energy
 from ebmlab.engine.protocol import Kernel
 from ebmlab.errors import UserError
 
-UNROLLED = 8  # steps of one compiled program: calling it takes as long as a few operations
+UNROLLED = 8  # steps of one compiled program, about: calling it takes as long as a few operations
 PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
 FEW_NUMBERS = 2**12  # fewer uniform numbers a program on a CPU draws faster itself than by torch's generator
 FEW_NORMAL = 2**7  # the same of normal ones, which energies of real numbers take
@@ -117,7 +117,7 @@ class Ran(NamedTuple):
 
 @torch.no_grad()
 def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False) -> Ran:
-    """Takes `num_steps` steps from x, of which each `UNROLLED` are one compiled program.
+    """Takes `num_steps` steps from x, of which each `unrolled(num_steps)` are one compiled program.
 
     Args:
         kernel: makes the steps.
@@ -142,14 +142,25 @@ def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, call
     rows = settings[torch.arange(max(num_steps, 1), device=x.device) % len(settings)]
     state = kernel.start(energy, x.clone(), rows[0].unbind(), *kernel.options)
     sums, evaluations = (x.new_zeros(2, len(x)) if report else None), 0.0
-    blocks = torch.split(rows[:num_steps], UNROLLED) if num_steps else ()
+    length = unrolled(num_steps)
+    blocks = torch.split(rows[:num_steps], length) if num_steps else ()
     with compiling(_several, energy, x, caller) if num_steps >= UNROLLED else contextlib.nullcontext() as program:
         for block in blocks:
-            several = program if program is not None and len(block) == UNROLLED else _several
+            several = program if program is not None and len(block) == length else _several
             state, sums, cost = several(kernel.step, kernel.options, energy, state, sums, block)
             evaluations += cost
     acceptance, hops = (None, None) if sums is None else sums
     return Ran(state.x.contiguous(), acceptance, hops, evaluations)
+
+
+def unrolled(num_steps: int) -> int:
+    """The steps of a program: eight, or from five to ten if that divides the number of steps and eight does not.
+
+    Example:
+        >>> unrolled(40), unrolled(20), unrolled(19)  # of 19, three follow two programs one by one
+        (8, 10, 8)
+    """
+    return next((length for length in (UNROLLED, 10, 9, 7, 6, 5) if num_steps % length == 0), UNROLLED)
 
 
 def _several(
